@@ -11,7 +11,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import rookery as package
-from rookery.cli.mlagents import OLD_FLAGS
+from rookery.cli.mlagents import GONE
 from rookery.compat.mlagents.options import FLAGS
 from rookery.core.layers import yaml_layer
 from rookery.policies.export import read_policy
@@ -155,7 +155,7 @@ def test_dead_flags_are_taken_and_said_to_be_dead(learn):
         assert flag in error
 
 
-@pytest.mark.parametrize("flag", list(OLD_FLAGS))
+@pytest.mark.parametrize("flag", GONE)
 def test_flags_that_are_gone_say_what_took_their_place(learn, flag):
     error = refused(learn(f"{flag}=x"))
     assert flag in error

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from rookery.cli.mlagents_convert import convert
 from rookery.cli.resume import check
 from rookery.cli.runs import TrustedCode, read_provenance
 from rookery.cli.train import exit_of_interrupts
+from rookery.compat.mlagents.old_flags import GONE, OLD_FLAGS
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, flow
 
@@ -31,20 +33,6 @@ ENV_ARGS = "--env-args"
 STYLES = ("mlagents", "auto", "live", "plain", "quiet", "json")
 """What ``--console`` can be."""
 
-OLD_FLAGS = {
-    "--curriculum": "lessons stand under environment_parameters of the configuration file",
-    "--sampler": "samplers stand under environment_parameters of the configuration file",
-    "--save-freq": "checkpoint_interval of a behaviour says it, in its own steps",
-    "--keep-checkpoints": "keep_checkpoints of a behaviour says it",
-    "--lesson": "a run that is resumed goes on with its lesson",
-    "--multi-gpu": "one device learns, which --torch-device names",
-    "--num-runs": "rookery tune trains a configuration with many seeds",
-    "--docker-target-name": "--results-dir names the folder of all runs",
-    "--cpu": "--torch-device cpu says it",
-    "--slow": "--time-scale 1 says it",
-}
-"""Flags of ML-Agents 0.13 to 0.16 that are gone, and what says it today."""
-
 
 class LearnCommand(TyperCommand):
     """A command whose last flag takes all words behind it, as ML-Agents' ``--env-args`` does."""
@@ -55,10 +43,10 @@ class LearnCommand(TyperCommand):
             at = args.index(ENV_ARGS)
             ctx.meta[ENV_ARGS], args = args[at + 1 :], args[:at]
         for word in args:
-            if (flag := word.partition("=")[0]) in OLD_FLAGS:
+            if (flag := word.partition("=")[0]) in GONE:
                 raise ConfigError(
-                    f"{flag} is a flag of ML-Agents 0.16 or older: {OLD_FLAGS[flag]}; rookery mlagents convert makes a "
-                    "configuration file of today from files and flags of then"
+                    f"{flag} is a flag of ML-Agents 0.16 or older. Today: {OLD_FLAGS[flag].becomes.replace('`', '')}; "
+                    "rookery mlagents convert FILE -o NEW.yaml -- FLAGS makes a file and a command of today of old ones"
                 )
         left: list[str] = super().parse_args(ctx, args)
         return left
@@ -220,6 +208,9 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
     if values:
         check(folder, provenance, [changed], bool(request.trust_code))
     return changed
+
+
+app.command()(convert)
 
 
 @app.command()

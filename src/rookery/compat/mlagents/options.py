@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 
+from rookery.compat.mlagents.old_files import is_old, old_file_message
 from rookery.compat.mlagents.reading import Reader
 from rookery.compat.mlagents.reading_behaviors import ELSEWHERE_IN, demonstrations_of, read_behavior
 from rookery.compat.mlagents.reading_parameters import read_parameter
@@ -149,9 +150,6 @@ SECTIONS = (
     "debug",
 )
 """Keys at the top of a file."""
-
-OLD_KEYS = ("trainer", "use_recurrent", "lambd", "num_epoch", "hidden_units", "buffer_size", "summary_freq")
-"""Keys that stood right in the section of a behaviour in files of ML-Agents 0.13 to 0.16."""
 
 
 def read_options(path: str | Path | None, flags: Mapping[str, object]) -> RunOptions:
@@ -311,24 +309,11 @@ def _one_start(reader: Reader, settings: CheckpointOptions) -> CheckpointOptions
 
 
 def _refuse_old(tree: Node, path: Path) -> None:
-    """Refuses files of ML-Agents 0.13 to 0.16, whose form is another."""
-    inside = tree.section
-    if inside is None:
+    """Refuses files of ML-Agents 0.13 to 0.18, whose form is another."""
+    document = tree.written()
+    if not isinstance(document, Mapping):
         raise ConfigError(
             f"{tree.place}: must be a mapping of sections, behaviors first, not {type(tree.value).__name__}"
         )
-    if any(key in inside for key in SECTIONS):
-        return
-    sections = {key: node.section for key, node in inside.items() if isinstance(node.value, Mapping)}
-    kind, first = "", next(iter(inside.values()), tree)
-    if any(key in (section or {}) for section in sections.values() for key in OLD_KEYS):
-        kind = "a trainer configuration"
-    elif "resampling-interval" in inside or any("sampler-type" in (section or {}) for section in sections.values()):
-        kind = "a sampler file"
-    elif "thresholds" in inside or any("thresholds" in (section or {}) for section in sections.values()):
-        kind = "a curriculum"
-    if kind:
-        raise ConfigError(
-            f"{first.place}: this is {kind} of ML-Agents 0.13 to 0.16, which says nothing under behaviors: "
-            f"`rookery mlagents convert {path.name} new.yaml` writes a configuration of today"
-        )
+    if is_old(document):
+        raise ConfigError(old_file_message(path, document))

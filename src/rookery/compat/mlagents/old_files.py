@@ -1,0 +1,686 @@
+"""Files of ML-Agents 0.13 to 0.16, read and checked: trainer configurations, curricula, samplers.
+
+A trainer configuration is flat: a section for each behaviour, copied over the section ``default``. A curriculum was a
+directory with a JSON file for each behaviour (0.13), later one YAML file for all. A sampler file draws parameters of
+the environment. `rookery.compat.mlagents.convert` writes today's file from them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest, refuse
+from rookery.core.layers import yaml_layer
+
+VERSIONS = ("0.13", "0.14", "0.15", "0.16")
+"""Releases whose files are read; the meaning of a few keys differs between them."""
+
+CURRENT = (
+    "behaviors", "default_settings", "env_settings", "engine_settings", "environment_parameters",
+    "checkpoint_settings", "torch_settings", "debug",
+)  # fmt: skip
+"""Sections of a file of today."""
+
+
+CALLED = {"trainer": "a trainer configuration", "curriculum": "a curriculum", "sampler": "a sampler file"}
+"""What each kind of old file is called in messages."""
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OldKey:
+    """A key of a section of an old trainer configuration.
+
+    Attributes:
+        path: Where its value stands in today's section of a behaviour; empty = the converter computes something of it.
+        kind: ``whole``, ``number``, ``flag``, ``text``, ``section``, or the words that are allowed, separated by ``|``.
+        trainers: Trainers that read it.
+        versions: Releases that read it.
+        steps: Whether it counts steps, which 0.13 counted otherwise.
+        needed: Whether these releases refused a section without it.
+    """
+
+    path: str
+    kind: str
+    trainers: tuple[str, ...] = ("ppo", "sac")
+    versions: tuple[str, ...] = VERSIONS
+    steps: bool = False
+    needed: bool = False
+
+
+PPO, SAC, CLONING = ("ppo",), ("sac",), ("offline_bc", "online_bc")
+EVERY = (*PPO, *SAC, *CLONING)
+BEFORE_016, SINCE_014 = VERSIONS[:3], VERSIONS[1:]
+
+KEYS = {
+    "trainer": OldKey("", "ppo|sac|offline_bc|online_bc", EVERY),
+    "batch_size": OldKey("hyperparameters.batch_size", "whole", EVERY, needed=True),
+    "buffer_size": OldKey("hyperparameters.buffer_size", "whole", needed=True),
+    "learning_rate": OldKey("hyperparameters.learning_rate", "number", EVERY, needed=True),
+    "learning_rate_schedule": OldKey("hyperparameters.learning_rate_schedule", "linear|constant"),
+    "beta": OldKey("hyperparameters.beta", "number", PPO, needed=True),
+    "epsilon": OldKey("hyperparameters.epsilon", "number", PPO, needed=True),
+    "lambd": OldKey("hyperparameters.lambd", "number", PPO, needed=True),
+    "num_epoch": OldKey("hyperparameters.num_epoch", "whole", PPO, needed=True),
+    "buffer_init_steps": OldKey("hyperparameters.buffer_init_steps", "whole", SAC, steps=True, needed=True),
+    "init_entcoef": OldKey("hyperparameters.init_entcoef", "number", SAC, needed=True),
+    "tau": OldKey("hyperparameters.tau", "number", SAC, needed=True),
+    "save_replay_buffer": OldKey("hyperparameters.save_replay_buffer", "flag", SAC),
+    "steps_per_update": OldKey("hyperparameters.steps_per_update", "number", SAC, ("0.16",)),
+    "num_update": OldKey("", "whole", SAC, BEFORE_016),
+    "train_interval": OldKey("", "whole", SAC, BEFORE_016),
+    "normalize": OldKey("network_settings.normalize", "flag", EVERY, needed=True),
+    "hidden_units": OldKey("network_settings.hidden_units", "whole", EVERY, needed=True),
+    "num_layers": OldKey("network_settings.num_layers", "whole", EVERY, needed=True),
+    "vis_encode_type": OldKey("network_settings.vis_encode_type", "simple|nature_cnn|resnet"),
+    "use_recurrent": OldKey("", "flag", EVERY, needed=True),
+    "sequence_length": OldKey("", "whole", EVERY),
+    "memory_size": OldKey("", "whole", EVERY),
+    "max_steps": OldKey("max_steps", "whole", EVERY, steps=True, needed=True),
+    "time_horizon": OldKey("time_horizon", "whole", EVERY, needed=True),
+    "summary_freq": OldKey("summary_freq", "whole", EVERY, steps=True, needed=True),
+    "threaded": OldKey("threaded", "flag", ("ppo", "sac"), ("0.16",)),
+    "reward_signals": OldKey("", "section", needed=True),
+    "self_play": OldKey("", "section", versions=SINCE_014),
+    "behavioral_cloning": OldKey("", "section"),
+    "pretraining": OldKey("", "section"),
+    "demo_path": OldKey("", "text", CLONING),
+    "brain_to_imitate": OldKey("", "text", CLONING),
+    "batches_per_epoch": OldKey("", "whole", CLONING),
+}  # fmt: skip
+"""Keys of a section of a trainer configuration."""
+
+UNREAD = {
+    "gamma": "no release since 0.9 read it; a discount stands in each reward signal",
+    "use_curiosity": "no release since 0.9 read it; curiosity is a section of reward_signals",
+    "curiosity_strength": "no release since 0.9 read it; curiosity is a section of reward_signals",
+    "curiosity_enc_size": "no release since 0.9 read it; curiosity is a section of reward_signals",
+    "burn_in_ratio": "today's memory has no steps that are played and not learned from",
+    "init_path": "it named weights in TensorFlow's format, which cannot be read; train anew or clone from a .demo file",
+    "keep_checkpoints": "the flag --keep-checkpoints stood over it: give it after --, or write it into the new file",
+    "summary_path": "the trainer set it itself",
+    "model_path": "the trainer set it itself",
+    "graph_scope": "no release since 0.12 read it",
+    "use_depth": "no release read it",
+}
+"""Keys that are left out, and why."""
+
+SIGNALS_OF_OLD = {
+    "gamma": "number",
+    "use_curiosity": "flag",
+    "curiosity_strength": "number",
+    "curiosity_enc_size": "whole",
+}
+"""Keys that said rewards before 0.9; they count in a section without ``reward_signals``, which later ones needed."""
+
+SIGNALS = {
+    "extrinsic": {"strength": "number", "gamma": "number"},
+    "curiosity": {"strength": "number", "gamma": "number", "encoding_size": "whole", "learning_rate": "number"},
+    "gail": {
+        "strength": "number", "gamma": "number", "demo_path": "text", "encoding_size": "whole",
+        "learning_rate": "number", "use_actions": "flag", "use_vail": "flag",
+    },
+}  # fmt: skip
+"""Reward signals, and the keys of each."""
+
+SIGNAL_UPDATES = {"reward_signal_num_update": BEFORE_016, "reward_signal_steps_per_update": ("0.16",)}
+"""Keys that stand among the reward signals and belong to SAC, and the releases that read them."""
+
+SELF_PLAY = {
+    "save_steps": "whole", "swap_steps": "whole", "window": "whole", "initial_elo": "number",
+    "play_against_current_self_ratio": "number", "play_against_latest_model_ratio": "number", "team_change": "whole",
+}  # fmt: skip
+"""Keys of ``self_play``."""
+
+CLONING_KEYS = {
+    "demo_path": "text", "steps": "whole", "strength": "number", "samples_per_update": "whole", "num_epoch": "whole",
+    "batch_size": "whole",
+}  # fmt: skip
+"""Keys of ``behavioral_cloning``."""
+
+CURRICULUM = {
+    "measure": "reward|progress", "thresholds": "numbers", "min_lesson_length": "whole", "signal_smoothing": "flag",
+    "parameters": "section",
+}  # fmt: skip
+"""Keys of a curriculum; each of these releases refused one that lacked any."""
+
+SAMPLERS = {
+    "uniform": ("uniform", ("min_value", "max_value")),
+    "gaussian": ("gaussian", ("mean", "st_dev")),
+    "multirange_uniform": ("multirangeuniform", ("intervals",)),
+}
+"""Old samplers: how each is called today, and its parameters."""
+
+SPOKEN = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+"""Words that YAML of those years read as a flag."""
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class OldFile:
+    """An old file and what is wrong in it.
+
+    Attributes:
+        source: Its name, for messages.
+        values: What it says.
+        lines: Where: dotted path -> ``file:line``.
+        problems: Mistakes found so far; `check` raises them all at once.
+        notes: What a reader has to know of it.
+        path: Where it lies, as a user gave it.
+    """
+
+    source: str
+    values: Mapping[Any, object]
+    lines: Mapping[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    path: str = ""
+
+    def place(self, path: str) -> str:
+        """Gives ``file:line`` of a dotted path, or of the section around it."""
+        while path and path not in self.lines:
+            path = path.rpartition(".")[0]
+        return self.lines.get(path, self.source)
+
+    def wrong(self, path: str, message: str) -> None:
+        """Notes a mistake."""
+        self.problems.append(f"{self.place(path)}: {path}{message}")
+
+    def check(self) -> None:
+        """Raises a ConfigError with all mistakes, if there are any."""
+        refuse(dict.fromkeys(self.problems))
+
+    def section(self, path: str, value: object) -> Mapping[Any, object]:
+        """Gives a value that has to be a mapping; an empty one where it is not, and notes that."""
+        if isinstance(value, Mapping):
+            return value
+        if value is not None:
+            self.wrong(path, f" = {value!r}: must be a section of keys")
+        return {}
+
+    def read(self, path: str, value: object, kind: str) -> object:
+        """Gives a value as its kind has it, or notes what is wrong and gives None."""
+        found: object = None
+        if kind == "whole":
+            number = _number(value)
+            found = int(number) if number is not None and float(number).is_integer() else None
+        elif kind == "number":
+            found = _number(value)
+        elif kind == "numbers":
+            if isinstance(value, list):
+                each = [_number(one) for one in value]
+                found = None if None in each else each
+        elif kind == "flag":
+            found = value if isinstance(value, bool) else SPOKEN.get(str(value).lower())
+        elif kind == "text":
+            found = str(value) if value is not None and not isinstance(value, Mapping | list) else None
+        else:
+            found = value if value in kind.split("|") else None
+        if found is None:
+            near = nearest(str(value), kind.split("|")) if "|" in kind else ""
+            self.wrong(path, f" = {value!r}: must be {KINDS.get(kind) or 'one of ' + kind.replace('|', ', ')}{near}")
+        return found
+
+    def unknown(self, path: str, key: object, known: Iterable[str]) -> None:
+        """Notes a key that nobody knows."""
+        names = list(known)
+        near = nearest(str(key), names) or f"; known are {', '.join(names)}"
+        self.wrong(f"{path}.{key}" if path else str(key), f": there is no such key{near}")
+
+
+KINDS = {
+    "whole": "a whole number",
+    "number": "a number",
+    "numbers": "a list of numbers",
+    "flag": "true or false",
+    "text": "a text",
+}
+"""How each kind of value is called in messages."""
+
+
+def _number(value: object) -> int | float | None:
+    """Gives a finite number, also one that YAML of those years read as a text."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    if not math.isfinite(found):
+        return None
+    return found if isinstance(value, str) else value
+
+
+def read_trainer(path: str | Path) -> OldFile:
+    """Reads a trainer configuration, in which the last of two equal keys counts, as it did.
+
+    Raises:
+        ConfigError: If it cannot be read; says where.
+    """
+    try:
+        return read_file(path)
+    except ConfigError as error:
+        if "found duplicate key" not in str(error):
+            raise
+    from ruamel.yaml import YAML
+    from ruamel.yaml.nodes import MappingNode, Node
+
+    reader = YAML(typ="safe", pure=True)
+    lines: dict[str, str] = {}
+    notes: list[str] = []
+    found = OldFile(Path(path).name, {}, lines, notes=notes, path=str(path))
+
+    def note(node: Node, above: str) -> None:
+        last = {}
+        for key, value in node.value if isinstance(node, MappingNode) else ():
+            here, line = f"{above}{key.value}", f"{found.source}:{key.start_mark.line + 1}"
+            if here in lines:
+                notes.append(f"{line}: {here} stands twice; this one counts, as it did, and not {lines[here]}")
+            lines[here], last[key.value] = line, (key, value)
+            note(value, f"{here}.")
+        if isinstance(node, MappingNode):
+            node.value = list(last.values())
+
+    tree = reader.compose(Path(path).read_text(encoding="utf-8"))
+    note(tree, "")
+    found.values = reader.constructor.construct_document(tree)
+    return found
+
+
+def read_file(path: str | Path) -> OldFile:
+    """Reads an old file: JSON if it is called ``.json``, else YAML.
+
+    Raises:
+        ConfigError: If it cannot be read; says where.
+    """
+    place = Path(path)
+    if place.suffix.lower() != ".json":
+        layer = yaml_layer(place)
+        return OldFile(layer.source, dict(layer.values), layer.lines, path=str(path))
+    try:
+        text = place.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as text: {error}") from None
+    try:
+        values = json.loads(text, object_pairs_hook=_without_duplicates)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{place.name}:{error.lineno}: not JSON: {error.msg}") from None
+    except KeyError as error:
+        line = _last_line_of(text, error.args[0])
+        raise ConfigError(f"{place.name}:{line}: not JSON: key {error.args[0]!r} stands twice in one section") from None
+    except RecursionError:
+        raise ConfigError(f"{place.name}: not JSON: it is nested too deeply") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f'{place.name}:1: must be an object such as {{"measure": "reward", ...}}')
+    return OldFile(place.name, values, dict(_lines_of(text, place.name, values, "", 0)), path=str(path))
+
+
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise KeyError(key)
+        found[key] = value
+    return found
+
+
+def _last_line_of(text: str, key: str) -> int:
+    return text.count("\n", 0, max(text.rfind(json.dumps(key)), 0)) + 1
+
+
+def _lines_of(text: str, name: str, values: Mapping[str, object], above: str, start: int) -> Iterator[tuple[str, str]]:
+    """Yields where keys of JSON stand, going by the order in which a reader meets them."""
+    for key, value in values.items():
+        found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, start)
+        start = found.end() if found else start
+        line = text.count("\n", 0, found.start() if found else start) + 1
+        yield f"{above}{key}", f"{name}:{line}"
+        if isinstance(value, Mapping):
+            yield from _lines_of(text, name, value, f"{above}{key}.", start)
+
+
+def kind_of(document: Mapping[Any, object]) -> str:
+    """Says what a file is, going by its keys.
+
+    Returns:
+        ``current`` (a file of today), ``between`` (of 0.17 and 0.18: today's behaviours, curricula and samplers as they
+        were before), ``trainer``, ``curriculum`` or ``sampler`` of 0.13 to 0.16, or ``unknown``.
+    """
+    keys = {str(key) for key in document}
+    sections = [{str(key) for key in value} for value in document.values() if isinstance(value, Mapping)]
+    if "behaviors" in keys and keys & {"curriculum", "parameter_randomization"}:
+        return "between"
+    if keys & set(CURRENT):
+        return "current"
+    if "resampling-interval" in keys or any("sampler-type" in section for section in sections):
+        return "sampler"
+    marks = {"measure", "thresholds", "min_lesson_length", "parameters"}
+    if len(keys & marks) > 1 or any(len(section & marks) > 1 for section in sections):
+        return "curriculum"
+    if "default" in keys or len(keys & KEYS.keys()) > 1 or any(section & KEYS.keys() for section in sections):
+        return "trainer"
+    return "unknown"
+
+
+def is_old(document: Mapping[Any, object]) -> bool:
+    """Says whether a file is of ML-Agents 0.13 to 0.18, which `rookery mlagents convert` reads."""
+    return kind_of(document) not in ("current", "unknown")
+
+
+def convert_command(path: str | Path, extra: Sequence[str] = ()) -> str:
+    """Gives the command that converts an old file.
+
+    Args:
+        path: Path of the file as a user gave it.
+        extra: Further words, for example ``["--curriculum", "wall_jump.yaml"]``.
+    """
+    place = Path(path)
+    words = [str(place), *extra, "-o", str(place.with_name(f"{place.stem}.new.yaml"))]
+    return f"rookery mlagents convert {shlex.join(words)}"
+
+
+def old_file_message(path: str | Path, document: Mapping[Any, object]) -> str:
+    """Gives what a user reads who gives an old file where one of today is expected."""
+    name, place = Path(path).name, Path(path)
+    kind = kind_of(document)
+    if kind in ("curriculum", "sampler"):
+        command = f"rookery mlagents convert TRAINER_CONFIG.yaml --{kind} {shlex.quote(str(place))} -o NEW.yaml"
+        return f"{name}:1: this is {CALLED[kind]} of ML-Agents 0.13 to 0.16; put it into a file of today: {command}"
+    command = convert_command(path)
+    if kind == "between":
+        line = "it has curriculum or parameter_randomization; today it is environment_parameters"
+        return f"{name}:1: this is {CALLED['trainer']} of ML-Agents 0.17 or 0.18: {line}; convert it: {command}"
+    return f"{name}:1: this is {CALLED['trainer']} of ML-Agents 0.13 to 0.16; convert it: {command}"
+
+
+# -- sections of behaviours ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value and the dotted path where an old file gives it."""
+
+    value: object
+    path: str
+
+
+Section = dict[str, Given]
+"""Keys of a behaviour, with those of ``default`` beneath them."""
+
+
+def sections(file: OldFile) -> tuple[Section | None, dict[str, Section]]:
+    """Gives ``default`` and all behaviours of a trainer configuration, each as its trainer got it.
+
+    A behaviour's keys replace those of ``default`` one by one, sections among them whole. A behaviour that is the name
+    of another takes that one's keys.
+
+    Raises:
+        ConfigError: If it is no trainer configuration of these releases.
+    """
+    _refuse_others(file)
+    below = _given(file, "default", file.values["default"]) if "default" in file.values else None
+    found = {}
+    for name in file.values:
+        if name != "default":
+            key = _followed(file, str(name))
+            own = _given(file, key, file.values.get(key)) if key != "default" else {}
+            found[str(name)] = {**(below or {}), **own}
+    file.check()
+    return below, found
+
+
+def _refuse_others(file: OldFile) -> None:
+    kind = kind_of(file.values)
+    if kind == "current":
+        raise ConfigError(
+            f"{file.source}:1: this file is of today's form: there is nothing to convert; "
+            f"run it: rookery mlagents learn {shlex.quote(file.path or file.source)}"
+        )
+    if kind in ("curriculum", "sampler"):
+        raise ConfigError(
+            f"{file.source}:1: this is {CALLED[kind]}: give it as --{kind}, beside a trainer configuration"
+        )
+    if kind == "trainer" and (flat := [key for key in file.values if key in KEYS and key != "default"]):
+        raise ConfigError(
+            f"{file.place(str(flat[0]))}: {flat[0]} stands outside of any section: put the keys of a behaviour under "
+            "its name, or under default:"
+        )
+    if kind == "unknown" or not file.values:
+        raise ConfigError(
+            f"{file.source}:1: this is no trainer configuration of ML-Agents 0.13 to 0.16: it has neither default: nor "
+            "a section of a behaviour with keys such as trainer or max_steps"
+        )
+
+
+def _given(file: OldFile, name: str, value: object) -> Section:
+    return {str(key): Given(one, f"{name}.{key}") for key, one in file.section(name, value).items()}
+
+
+def _followed(file: OldFile, name: str) -> str:
+    """Gives the section that a behaviour's keys stand in: its own, or the one that it names."""
+    trail = [name]
+    while isinstance(target := file.values.get(trail[-1]), str):
+        if target not in file.values:
+            near = nearest(target, [str(key) for key in file.values])
+            file.wrong(trail[-1], f" = {target!r}: there is no section of that name{near}")
+            return name
+        if target in trail:
+            file.wrong(name, f": {' -> '.join([*trail, target])}: these sections name each other, and none has keys")
+            return name
+        trail.append(target)
+    return trail[-1]
+
+
+# -- curricula -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OldCurriculum:
+    """A curriculum of one behaviour.
+
+    Attributes:
+        behavior: The behaviour that is measured.
+        measure: ``reward`` or ``progress``.
+        thresholds: Where each lesson but the last ends.
+        min_lesson_length: Episodes that are measured.
+        signal_smoothing: Whether a quarter of the last measure is added to three quarters of the new one.
+        parameters: A value for each lesson, by parameter.
+        place: ``file:line``.
+    """
+
+    behavior: str
+    measure: str
+    thresholds: list[float]
+    min_lesson_length: int
+    signal_smoothing: bool
+    parameters: dict[str, list[float]]
+    place: str
+
+
+def read_curricula(path: str | Path) -> tuple[list[OldCurriculum], bool]:
+    """Reads a curriculum file, or a directory of them.
+
+    Returns:
+        Curricula, and whether they are in the form of 0.13: a file for each behaviour, called like it.
+
+    Raises:
+        ConfigError: If one is not right, or there is none.
+    """
+    place = Path(path)
+    if place.is_dir():
+        files = sorted(one for one in place.iterdir() if one.suffix.lower() == ".json")
+        if not files:
+            raise ConfigError(f"{path}: there is no .json file in this directory: curricula are called BEHAVIOUR.json")
+        return [_lone_curriculum(one, read_file(one)) for one in files], True
+    file = read_file(place)
+    if set(CURRICULUM) & {str(key) for key in file.values}:
+        return [_lone_curriculum(place, file)], True
+    return curricula_of(file, file.values), False
+
+
+def _lone_curriculum(path: Path, file: OldFile) -> OldCurriculum:
+    found = _curriculum(file, path.stem, "", file.values)
+    file.check()
+    return found
+
+
+def curricula_of(file: OldFile, values: Mapping[Any, object], above: str = "") -> list[OldCurriculum]:
+    """Gives the curricula of a file that holds those of several behaviours."""
+    found = [
+        _curriculum(file, str(name), f"{above}{name}.", file.section(f"{above}{name}", value))
+        for name, value in values.items()
+    ]
+    file.check()
+    if not found:
+        raise ConfigError(f"{file.source}: there is no curriculum in it")
+    return found
+
+
+def _curriculum(file: OldFile, behavior: str, above: str, values: Mapping[Any, object]) -> OldCurriculum:
+    read: dict[str, object] = {"thresholds": [], "parameters": {}}
+    for key, value in values.items():
+        if key not in CURRICULUM:
+            file.unknown(above.rstrip("."), key, CURRICULUM)
+        elif key == "parameters":
+            read["parameters"] = file.section(f"{above}parameters", value)
+        else:
+            read[str(key)] = file.read(f"{above}{key}", value, CURRICULUM[str(key)])
+    for key in CURRICULUM:
+        if key not in values:
+            at = above.rstrip(".")
+            file.problems.append(f"{file.place(at)}: curriculum of {behavior}: {key} is missing")
+    thresholds, parameters = read["thresholds"], read["parameters"]
+    assert isinstance(parameters, Mapping)
+    steps: list[float] = thresholds if isinstance(thresholds, list) else []
+    if read.get("measure") == "progress" and not all(0 <= one <= 1 for one in steps):
+        file.wrong(f"{above}thresholds", f" = {steps}: progress is between 0 and 1")
+    lessons: dict[str, list[float]] = {}
+    for name, value in parameters.items():
+        at = f"{above}parameters.{name}"
+        each = file.read(at, value, "numbers")
+        if isinstance(each, list):
+            lessons[str(name)] = each
+            if len(each) != len(steps) + 1:
+                file.wrong(at, f": has {len(each)} values; {len(steps)} thresholds make {len(steps) + 1} lessons")
+    measure, length = str(read.get("measure")), read.get("min_lesson_length")
+    return OldCurriculum(
+        behavior, measure, steps, length if isinstance(length, int) else 0, read.get("signal_smoothing") is True,
+        lessons, file.place(above.rstrip(".")),
+    )  # fmt: skip
+
+
+# -- samplers --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OldSamplers:
+    """What a sampler file says.
+
+    Attributes:
+        interval: Steps between two drawings; None = the file does not say it.
+        samplers: Today's sampler by parameter.
+        changes: What was changed in them.
+        places: ``file:line`` by parameter.
+    """
+
+    interval: int | None
+    samplers: dict[str, dict[str, object]]
+    changes: list[str]
+    places: dict[str, str]
+
+
+def read_samplers(path: str | Path) -> OldSamplers:
+    """Reads a sampler file.
+
+    Raises:
+        ConfigError: If it is not right.
+    """
+    file = read_file(path)
+    return samplers_of(file, file.values)
+
+
+def samplers_of(file: OldFile, values: Mapping[Any, object], above: str = "") -> OldSamplers:
+    """Gives the samplers that a mapping holds, ``sampler-type`` (to 0.17) or ``sampler_type`` (0.18) in each.
+
+    Raises:
+        ConfigError: If it is not right.
+    """
+    interval: object = None
+    found: dict[str, dict[str, object]] = {}
+    changes: list[str] = []
+    for name, value in values.items():
+        path = f"{above}{name}"
+        if name == "resampling-interval":
+            interval = file.read(path, value, "whole")
+            if isinstance(interval, int) and interval <= 0:
+                file.wrong(path, f" = {interval}: must be 1 or more")
+        elif nearest(str(name).lower().replace("_", "-"), ["resampling-interval"]):
+            file.wrong(path, ": there is no such key; did you mean 'resampling-interval'?")
+        else:
+            found[str(name)] = _sampler(file, path, file.section(path, value), changes)
+    file.check()
+    places = {name: file.place(f"{above}{name}") for name in found}
+    return OldSamplers(interval if isinstance(interval, int) else None, found, changes, places)
+
+
+def _sampler(file: OldFile, path: str, values: Mapping[Any, object], changes: list[str]) -> dict[str, object]:
+    """Gives a sampler as it is written today."""
+    inner = file.section(f"{path}.sampler_parameters", values.get("sampler_parameters"))
+    flat = {**{key: one for key, one in values.items() if key != "sampler_parameters"}, **inner}
+    kind = flat.pop("sampler-type", flat.pop("sampler_type", None))
+    if kind is None:
+        near = next((f"; did you mean 'sampler-type' instead of {key!r}?" for key in flat if "type" in str(key)), "")
+        file.wrong(path, f": sampler-type is missing: one of {', '.join(SAMPLERS)}{near}")
+        return {}
+    known = {**SAMPLERS, "multirangeuniform": SAMPLERS["multirange_uniform"]}
+    if str(kind) not in known:
+        near = nearest(str(kind), list(SAMPLERS))
+        file.wrong(
+            f"{path}.sampler-type",
+            f" = {kind!r}: must be one of {', '.join(SAMPLERS)}{near}; a sampler that was registered in Python has no "
+            "counterpart in this file: write the distribution as one of these, or draw it in the environment",
+        )
+        return {}
+    today, parameters = known[str(kind)]
+    read: dict[str, object] = {}
+    for key in parameters:
+        if key not in flat:
+            file.wrong(path, f": {key} is missing: {kind} needs {' and '.join(parameters)}")
+        elif key == "intervals":
+            read[key] = _intervals(file, f"{path}.{key}", flat[key], changes)
+        else:
+            read[key] = file.read(f"{path}.{key}", flat[key], "number")
+    for other in flat:
+        if other not in parameters and other != "seed":
+            file.unknown(path, other, ("sampler-type", *parameters))
+    low, high = read.get("min_value"), read.get("max_value")
+    if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+        read["min_value"], read["max_value"] = high, low
+        changes.append(f"{file.place(path)}: {path}: min_value was above max_value; they change places")
+    return {"sampler_type": today, "sampler_parameters": read}
+
+
+def _intervals(file: OldFile, path: str, value: object, changes: list[str]) -> list[list[float]]:
+    found: list[list[float]] = []
+    for one in value if isinstance(value, list) else [None]:
+        each = file.read(path, one, "numbers") if isinstance(one, list) and len(one) == 2 else None
+        if not isinstance(each, list):
+            file.wrong(path, f" = {value!r}: must be a list of pairs, such as [[1, 2], [5, 6]]")
+            return []
+        if each[0] > each[1]:
+            changes.append(f"{file.place(path)}: {path}: {each} goes downwards; its ends change places")
+        found.append(sorted(each))
+    return found
