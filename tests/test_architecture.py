@@ -76,6 +76,7 @@ SECOND_DEFAULTS = {
     "cli/envs.py:check.episodes": "random episodes, which measure nothing",
     "cli/envs.py:check.seed": "of a check, not of a run",
     "cli/evaluate.py:evaluate.checkpoint": "which one is read, not when they are written",
+    "cli/export.py:export.checkpoint": "which one is read, not when they are written",
     "cli/match.py:match.checkpoint": "which one is read, not when they are written",
     "cli/match.py:match.deterministic": "how games are played, which are no evaluation",
     "cli/match.py:match.seed": "of games, not of a run",

@@ -53,6 +53,8 @@ _HOME = {
     "EntitySet": "rookery.core.entity_set",
     "RookeryError": "rookery.core.errors",
     "load_policy": "rookery.native.actor",
+    "write_unity": "rookery.onnx.unity",
+    "write_generic": "rookery.onnx.generic",
     "record_replay": "rookery.training.recording",
     "import_replay": "rookery.replay.formats.names",
     "export_replay": "rookery.replay.formats.names",
@@ -105,6 +107,8 @@ if TYPE_CHECKING:
     from rookery.core.schedules import Piecewise as Piecewise
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.native.actor import load_policy as load_policy
+    from rookery.onnx.generic import write_generic as write_generic
+    from rookery.onnx.unity import write_unity as write_unity
     from rookery.replay.buffer import ReplayConfig as ReplayConfig
     from rookery.replay.formats.names import export_replay as export_replay
     from rookery.replay.formats.names import import_replay as import_replay

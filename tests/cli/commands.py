@@ -1,6 +1,8 @@
 """What commands of the tests have in common."""
 
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 
 import pytest
 
@@ -19,3 +21,18 @@ def train_into(folder, *runs):
                 main()
             assert not ended.value.code
     return folder
+
+
+def command(folder, *words):
+    """Runs a command in a folder; gives its exit code, stdout and stderr."""
+    out, error = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(error):
+        patch.chdir(folder)
+        patch.setattr(sys, "path", list(sys.path))
+        patch.setattr(sys, "argv", ["rookery", *words])
+        try:
+            main()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code or 0
+    return code, out.getvalue(), error.getvalue()

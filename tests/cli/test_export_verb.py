@@ -1,4 +1,4 @@
-"""rookery export writes what equals the policies of a run; rookery check-onnx says what a file is; mistakes are told."""
+"""rookery export writes what equals the policies of a run; rookery check-onnx says what a file is."""
 
 import numpy as np
 import onnxruntime

@@ -64,7 +64,7 @@ def test_files_that_a_page_shows_are_those_of_examples(page):
 def test_commands_that_a_page_shows_exist(page):
     known = get_command(app).commands
     for block in blocks(page):
-        for verb in re.findall(r"^rookery ([a-z]+)", block.code, re.M) if block.language == "sh" else ():
+        for verb in re.findall(r"^rookery ([a-z-]+)", block.code, re.M) if block.language == "sh" else ():
             assert verb in known, f"{page}:{block.line}: rookery {verb}"
 
 

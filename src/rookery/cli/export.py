@@ -66,10 +66,10 @@ def export(
         file = out or folder / (f"{name}.onnx" if unity else f"{name}.generic.onnx")
         seen = observed.get(name)
         if unity:
-            done = write_unity(each, file, observations=seen, **given(opset=opset, version=version))
+            result = write_unity(each, file, observations=seen, **given(opset=opset, version=version))
         else:
-            done = write_generic(each, file, observations=seen, **given(opset=opset))
-        typer.echo(told(name, done))
+            result = write_generic(each, file, observations=seen, **given(opset=opset))
+        typer.echo(told(name, result))
     if missing:
         typer.echo(f"The run's own observations could not be had, so random ones were compared: {missing}", err=True)
 

@@ -71,7 +71,9 @@ def learn(
         str | None, typer.Option(metavar="RUN_ID", help="A run whose weights all behaviours begin with.")
     ] = None,
     inference: Annotated[bool, typer.Option("--inference", help="Play and learn nothing; Ctrl-C ends it.")] = False,
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="Take the likeliest actions.")] = False,
+    deterministic: Annotated[
+        bool | None, typer.Option("--deterministic", help="Take the likeliest actions.", show_default=False)
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Names all random numbers; -1 = drawn.")] = None,
     results_dir: Annotated[str | None, typer.Option(help="Folder that the run's folder is made in (results).")] = None,
     num_envs: Annotated[int | None, typer.Option(help="Copies of the environment.")] = None,
@@ -98,7 +100,9 @@ def learn(
     env_args: Annotated[
         str | None, typer.Option(metavar="...", help="All words behind it are the environment's: name=value.")
     ] = None,
-    console: Annotated[str, typer.Option(help="Progress: mlagents, auto, live, plain, quiet or json.")] = "mlagents",
+    console: Annotated[
+        str | None, typer.Option(help="Progress: mlagents (as theirs), auto, live, plain, quiet or json.")
+    ] = None,
     episodes: Annotated[
         int | None, typer.Option(min=1, help="With --inference: end after so many episodes.", show_default=False)
     ] = None,
@@ -111,6 +115,16 @@ def learn(
 
     rookery mlagents learn Basic.yaml --env rookery.tasks:Basic --run-id basic
     """
+    request = request_of(context)
+    (infer if inference else train_or_resume)(request)
+
+
+def request_of(context: typer.Context) -> Request:
+    """Gives what a command line asks for.
+
+    Raises:
+        ConfigError: If flags of ours are wrong; those of ML-Agents are looked at with the file.
+    """
     from rookery.compat.mlagents.learn import Request
 
     values = dict(context.params)
@@ -121,12 +135,12 @@ def learn(
         flags["env_args"] = list(context.meta[ENV_ARGS])
     for name in dead:
         typer.echo(f"note: --{name} does nothing: everything runs on PyTorch", err=True)
-    if console not in STYLES:
-        raise ConfigError(f"--console {console!r}: is none of {', '.join(STYLES)}{nearest(console, STYLES)}")
-    if episodes is not None and not inference:
+    style = own["console"] = own["console"] or STYLES[0]
+    if style not in STYLES:
+        raise ConfigError(f"--console {style!r}: is none of {', '.join(STYLES)}{nearest(style, STYLES)}")
+    if own["episodes"] is not None and not values["inference"]:
         raise ConfigError("--episodes goes with --inference; max_steps of a behaviour ends a training")
-    request = Request(flags=flags, **own)
-    (infer if inference else train_or_resume)(request)
+    return Request(flags=flags, **own)
 
 
 def train_or_resume(request: Request) -> None:

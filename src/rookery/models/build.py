@@ -555,7 +555,7 @@ class OutputTrunk(CustomTrunk):
         if not self.num_values:
             return given
         (outputs, values), *after = given if memory else (given,)
-        features = torch.cat((outputs, values.reshape(len(outputs), -1)), 1)
+        features = torch.cat((outputs, values.reshape(outputs.shape[0], -1)), 1)
         return (features, *after) if memory else features
 
 

@@ -27,10 +27,13 @@ from rookery.models.squashed import (
     SCALED,
     DeterministicHead,
     Disturbed,
+    Hybrid,
+    HybridHead,
+    Squashed,
     SquashedGaussian,
     SquashedHead,
 )
-from rookery.onnx.graph import ExportError, Graph
+from rookery.onnx.graph import Graph
 
 LOWEST = -3.0e38
 """Stands for the value of an action that is not allowed: no runtime of Unity need know infinities."""
@@ -91,17 +94,11 @@ def acts(graph: Graph, head: Head, features: str, allowed: Allowed) -> Acts:
 
     Args:
         graph: Takes the operators.
-        head: What the policy ends in.
+        head: What the policy ends in, one of `HEADS`.
         features: ``[N, F]``.
         allowed: Masks.
-
-    Raises:
-        ExportError: If there is no graph of such a head; names it.
     """
-    make = HEADS.get(type(head))
-    if make is None:
-        raise ExportError(f"it ends in {type(head).__name__}, and there is no graph of that head")
-    return make(graph, head, features, allowed)
+    return HEADS[type(head)](graph, head, features, allowed)
 
 
 # --- distributions ----------------------------------------------------------------------------------------------------
@@ -126,14 +123,7 @@ def _distribution(graph: Graph, action: ActionSpec, output: str, log_std: str, a
     parts = iter(graph.split(output, widths))
     made = Acts()
     if action.sizes:
-        logits = next(parts)
-        if allowed.choices:
-            logits = graph.where(allowed.choices, logits, graph.constant(MASKED_LOGIT))
-        logs = []
-        for branch in graph.split(logits, action.sizes):
-            logs.append(graph.softmax(branch, 1, log=True))
-            made.choices.append(Draw(graph.best(logs[-1]), graph.drawn(logs[-1])))
-        made.told["log_probs"] = graph.concat(logs)
+        _add_choices(graph, made, next(parts), action.sizes, allowed)
     if action.num_flags:
         logits = next(parts)
         made.told["flag_logits"] = logits
@@ -148,6 +138,17 @@ def _distribution(graph: Graph, action: ActionSpec, output: str, log_std: str, a
     numbers = Draw(mean, graph.add(mean, graph.mul(graph.op("Exp", log_std), graph.normal_like(mean))))
     told = {"mean": mean, "log_std": graph.add(log_std, graph.scaled(mean, 0.0))}
     return Acts(made.choices, made.flags, numbers, {**made.told, **told})
+
+
+def _add_choices(graph: Graph, made: Acts, logits: str, sizes: Sequence[int], allowed: Allowed) -> None:
+    """One of several for each of these sizes, by logits side by side."""
+    if allowed.choices:
+        logits = graph.where(allowed.choices, logits, graph.constant(MASKED_LOGIT))
+    logs = []
+    for branch in graph.split(logits, sizes):
+        logs.append(graph.softmax(branch, 1, log=True))
+        made.choices.append(Draw(graph.best(logs[-1]), graph.drawn(logs[-1])))
+    made.told["log_probs"] = graph.concat(logs)
 
 
 # --- values of actions ------------------------------------------------------------------------------------------------
@@ -219,15 +220,33 @@ def _squashed_head(graph: Graph, head: SquashedHead, features: str, allowed: All
         mean, log_std = output, graph.scaled(graph.op("Log", graph.add(variance, graph.constant(1e-6))), 0.5)
     else:
         mean, raw = graph.split(output, [head.num_numbers] * 2)
-        if head.spec.log_std == "clamp":
-            log_std = graph.clip(raw, *CLAMPED)
-        else:
-            low, high = SCALED
-            share = graph.add(graph.op("Tanh", raw), graph.constant(1.0))
-            log_std = graph.add(graph.scaled(share, 0.5 * (high - low)), graph.constant(low))
+        log_std = _in_range(graph, head.spec, raw)
+    return _squashed(graph, mean, log_std, Acts())
+
+
+def _hybrid_head(graph: Graph, head: HybridHead, features: str, allowed: Allowed) -> Acts:
+    action = head.action_spec
+    output = graph.linear(features, head.linear.weight, head.linear.bias)
+    logits, mean, raw = graph.split(output, [sum(action.sizes), action.num_numbers, action.num_numbers])
+    made = Acts()
+    _add_choices(graph, made, logits, action.sizes, allowed)
+    return _squashed(graph, mean, _in_range(graph, head.spec, raw), made)
+
+
+def _in_range(graph: Graph, spec: Squashed, raw: str) -> str:
+    """The log standard deviation of what the layer puts out for it."""
+    if spec.log_std == "clamp":
+        return graph.clip(raw, *CLAMPED)
+    low, high = SCALED
+    share = graph.add(graph.op("Tanh", raw), graph.constant(1.0))
+    return graph.add(graph.scaled(share, 0.5 * (high - low)), graph.constant(low))
+
+
+def _squashed(graph: Graph, mean: str, log_std: str, made: Acts) -> Acts:
+    """Tanh of normal numbers, beside the choices that are made already."""
     noise = graph.mul(graph.op("Exp", log_std), graph.normal_like(mean))
     numbers = Draw(graph.op("Tanh", mean), graph.op("Tanh", graph.add(mean, noise)))
-    return Acts(numbers=numbers, told={"mean": mean, "log_std": log_std})
+    return Acts(made.choices, made.flags, numbers, {**made.told, "mean": mean, "log_std": log_std})
 
 
 def _deterministic_head(graph: Graph, head: DeterministicHead, features: str, allowed: Allowed) -> Acts:
@@ -242,6 +261,7 @@ HEADS: dict[type, Callable[[Graph, Any, str, Allowed], Acts]] = {
     QHead: _q_head,
     GivenQHead: _given_q_head,
     SquashedHead: _squashed_head,
+    HybridHead: _hybrid_head,
     DeterministicHead: _deterministic_head,
 }
 """The heads there are graphs of; a subclass may compute something else."""
@@ -258,6 +278,8 @@ def parameters_of(behavior: Behavior) -> dict[str, Tensor]:
     """
     if isinstance(behavior, Composite):
         return {name: value for part in behavior.parts for name, value in parameters_of(part).items()}
+    if isinstance(behavior, Hybrid):
+        return {**parameters_of(behavior.choices), **parameters_of(behavior.numbers)}
     if isinstance(behavior, EpsilonGreedy | Boltzmann):
         return {"values": behavior.q}
     if isinstance(behavior, MultiCategorical):

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from torch import nn
 
 from rookery.models.build import CustomMemory, CustomTrunk
+from rookery.models.teams import TeamTrunk
 from rookery.onnx.graph import ExportError, Graph
-from rookery.onnx.heads import Acts, Allowed, acts
+from rookery.onnx.heads import HEADS, Acts, Allowed, acts
 from rookery.onnx.memories import advance, look, remember
 from rookery.onnx.seen import Seen
 from rookery.onnx.traced import traced_memory, traced_trunk
@@ -39,6 +40,15 @@ def check_exportable(policy: Policy) -> None:
     for name in ("act", "forward", "features", "normalize", "_advance"):
         if getattr(kind, name) is not getattr(Policy, name) or name in vars(policy):
             raise ExportError(f"policy {policy.name!r} acts by code of {kind.__name__}, not by a network alone")
+
+
+def check_head(policy: Policy) -> None:
+    """Raises an ExportError for a policy that ends in a head which there is no graph of; names the head."""
+    head = policy.head
+    if type(head) in HEADS:
+        return
+    team = " (a team that acts as one)" if isinstance(policy.trunk, TeamTrunk) else ""
+    raise ExportError(f"policy {policy.name!r} ends in {type(head).__name__}{team}, and there is no graph of that head")
 
 
 def decide(

@@ -37,12 +37,7 @@ def picture_features(graph: Graph, encoder: ImageEncoder, seen: Seen) -> str:
         x, scale = _looked_up(graph, encoder.embedding, seen, encoder.channels_last), 1.0
     x = _maps(graph, encoder.convolutions, x, scale)
     x = graph.reshape(x, -1, encoder.linear.in_features)
-    return _rectified(graph, graph.linear(x, encoder.linear.weight, encoder.linear.bias), slope_of(encoder))
-
-
-def slope_of(module: nn.Module) -> float:
-    """Gives the slope below 0 of a module's units."""
-    return float(getattr(module, "slope", 0.0))
+    return _rectified(graph, graph.linear(x, encoder.linear.weight, encoder.linear.bias), encoder.slope)
 
 
 def _rectified(graph: Graph, x: str, slope: float) -> str:
@@ -66,7 +61,7 @@ def _maps(graph: Graph, stack: nn.Module, x: str, scale: float) -> str:
         if not len(stack):
             return graph.scaled(x, 1.0 / scale)
         for layer in stack:
-            x = _rectified(graph, convolved(graph, layer, x, scale), slope_of(stack))
+            x = _rectified(graph, convolved(graph, layer, x, scale), stack.slope)
             scale = 1.0
         return x
     if type(stack) is ResidualStack:
@@ -89,10 +84,10 @@ def _section(graph: Graph, section: Section, x: str, scale: float) -> str:
     return x
 
 
-def convolved(graph: Graph, layer: nn.Module, x: str, scale: float = 1.0) -> str:
-    """Adds a convolution of ``x / scale``; the division is done on its weights."""
+def convolved(graph: Graph, layer: nn.Module, x: str, divisor: float = 1.0) -> str:
+    """Adds a convolution of ``x / divisor``; the division is done on its weights."""
     assert isinstance(layer, nn.Conv2d)
-    weight: Tensor = layer.weight if scale == 1.0 else layer.weight / scale
+    weight: Tensor = layer.weight if divisor == 1.0 else layer.weight / divisor
     values = [graph.constant(weight)] + ([] if layer.bias is None else [graph.constant(layer.bias)])
     height, width = (int(pad) for pad in layer.padding)
     return graph.op(

@@ -14,7 +14,7 @@ from rookery.core.spaces import Tree
 from rookery.onnx.check import problems_in
 from rookery.onnx.compare import Exported, compare
 from rookery.onnx.graph import ExportError, require_onnx
-from rookery.onnx.network import check_exportable
+from rookery.onnx.network import check_exportable, check_head
 from rookery.onnx.observations import check_observations, random_observations, without_empty_entities
 from rookery.policies.policy import Policy
 
@@ -66,6 +66,7 @@ def write(policy: Policy, path: Path, make: Callable[[], Exported], opset: int, 
     with _evaluating(policy):
         try:
             check_exportable(policy)
+            check_head(policy)
             exported = make()
             agreement = compare(policy, exported, obs)
             content = exported.model.SerializeToString()

@@ -128,6 +128,11 @@ class LocalPool(Stateful):
         self.policies[name] = policy
         self.worker.add_policy(name, policy, demand)
 
+    def undelivered(self, name: str) -> int:
+        """Decisions of a policy that are complete and that nobody has been given yet, those played ahead left out."""
+        store = self.worker.policies[name].store
+        return 0 if store is None or self.staleness else store.complete
+
     def retire(self, name: str) -> None:
         """Lets a policy play on without anything being kept of it, what was played ahead included."""
         self.settle()

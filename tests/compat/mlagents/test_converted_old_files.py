@@ -253,6 +253,18 @@ def test_reward_signals(tmp_path):
     }  # fmt: skip
 
 
+def test_rewards_of_a_file_of_before_0_9(tmp_path):
+    text = PPO[: PPO.index("  reward_signals")] + "  gamma: 0.9\n  use_curiosity: false\n"
+    text += "Ball:\n  gamma: 0.8\n  use_curiosity: true\n  curiosity_strength: 0.02\n  curiosity_enc_size: 256\n"
+    done = converted(tmp_path, text)
+    assert done.version == "0.13"
+    assert done.current["default_settings"]["reward_signals"] == {"extrinsic": {"strength": 1.0, "gamma": 0.9}}
+    assert done.current["behaviors"]["Ball"]["reward_signals"] == {
+        "extrinsic": {"gamma": 0.8},
+        "curiosity": {"strength": 0.02, "gamma": 0.8, "network_settings": {"hidden_units": 256}},
+    }
+
+
 def test_self_play(tmp_path):
     text = (
         PPO + "Ball:\n  self_play: {window: 5, play_against_current_self_ratio: 0.3, save_steps: 7, initial_elo: 900}\n"
@@ -507,9 +519,9 @@ def test_files_of_0_17_and_0_18_keep_their_behaviours(tmp_path):
         (PPO + "A: B\nB: A\n", "these sections name each other"),
         ("Ball:\n  max_steps: 3\n", "config.yaml:1: Ball: trainer is missing"),
         ("trainer: ppo\nmax_steps: 3\n", "config.yaml:1: trainer stands outside of any section"),
-        ("behaviors: {Ball: {trainer_type: ppo}}\n", "nothing to convert; run it: rookery mlagents learn config.yaml"),
+        ("behaviors: {Ball: {trainer_type: ppo}}\n", "nothing to convert; run it: rookery mlagents learn "),
         ("default_settings: {trainer_type: ppo}\n", "there is nothing to convert"),
-        (CURRICULUM, "this is a curriculum file: give it as --curriculum"),
+        (CURRICULUM, "this is a curriculum: give it as --curriculum"),
         (SAMPLERS, "this is a sampler file: give it as --sampler"),
         ("", "this is no trainer configuration"),
         ("a: 1\n", "this is no trainer configuration"),
@@ -616,7 +628,7 @@ def test_what_a_file_is_shows_in_its_keys(tmp_path, text, kind):
 def test_who_gives_an_old_file_to_learn_is_told_the_command(tmp_path):
     path = Path("my config") / "old.yaml"
     assert old_file_message(path, {"default": {"trainer": "ppo"}}) == (
-        "old.yaml:1: this file is of ML-Agents 0.13 to 0.16; convert it: "
+        "old.yaml:1: this is a trainer configuration of ML-Agents 0.13 to 0.16; convert it: "
         "rookery mlagents convert 'my config/old.yaml' -o 'my config/old.new.yaml'"
     )
     assert "--curriculum" in old_file_message("wall.yaml", yaml_layer(file_of(tmp_path, CURRICULUM)).values)

@@ -132,11 +132,18 @@ def test_an_algorithm_of_ones_own_has_what_it_measures(tmp_path):
 
 
 def test_what_there_is_none_of_is_left_out_and_foreign_numbers_keep_their_names():
-    nothing = Seen((), (), (), {"kl": 1.0}, {}, {}, {}, {}, {}, None, False, {"Goals": 3.0})
+    nothing = Seen((), (), (), {"kl": 1.0}, {}, {}, {}, {}, {}, None, {}, {"Goals": 3.0})
     assert tags_of(nothing, "ppo") == {"Goals": 3.0}
-    broken = Seen((1.0,), (5,), (), {"policy_loss": float("nan")}, {}, {}, {"extrinsic": 2.0}, {}, {}, None, False, {})
+    broken = Seen((1.0,), (5,), (), {"policy_loss": float("nan")}, {}, {}, {"extrinsic": 2.0}, {}, {}, None, {}, {})
     assert tags_of(broken, "ppo") == {
         "Environment/Cumulative Reward": 1.0,
         "Environment/Episode Length": 5.0,
         "Policy/Extrinsic Reward": 2.0,
     }
+
+
+def test_sac_of_choices_and_numbers_has_both_coefficients(tmp_path):
+    cfg = SACConfig(learning_starts=50, batch_size=16, updates_per_step=0.02, model={"hidden": (16,)})
+    tags, _ = train(tmp_path, "rookery.tasks:FoodCollector", cfg, steps=100)
+    assert tags["Policy/Continuous Entropy Coeff"] > 0
+    assert tags["Policy/Discrete Entropy Coeff"] > 0

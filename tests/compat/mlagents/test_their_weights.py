@@ -1,4 +1,4 @@
-"""A checkpoint.pt of ML-Agents: its policy acts the same here, and everything that cannot be read is refused by name."""
+"""A checkpoint.pt of ML-Agents: its policy acts the same here, and what cannot be read is refused by name."""
 
 import math
 

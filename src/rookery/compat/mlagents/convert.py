@@ -19,6 +19,7 @@ from rookery.compat.mlagents.old_files import (
     SELF_PLAY,
     SIGNAL_UPDATES,
     SIGNALS,
+    SIGNALS_OF_OLD,
     SINCE_014,
     SPOKEN,
     UNREAD,
@@ -208,7 +209,7 @@ def _release(
     if len(possible) == 1:
         changes.add(f"taken as a file of {newest}, going by {why}; --version says otherwise")
         return newest
-    because = f"{why} rules out others" if why else "nothing in it says more"
+    because = f"others are ruled out by {why}" if why else "nothing in it says more"
     text = f"taken as a file of {newest}; {listed(sorted(possible))} are possible: {because}"
     if "0.13" in possible:
         text += (
@@ -250,6 +251,8 @@ def _evidence(behaviors: Mapping[str, Section], form: str, flags: FlagsRead) -> 
         for key, given in section.items():
             if key in KEYS and set(KEYS[key].versions) != set(VERSIONS):
                 found[key] = set(KEYS[key].versions)
+            if key in SIGNALS_OF_OLD and "reward_signals" not in section:
+                found[f"{key} without reward_signals"] = {"0.13"}
             if key == "pretraining" or (key == "trainer" and given.value in CLONING):
                 found[str(given.value) if key == "trainer" else key] = {"0.13"}
             inner = given.value if isinstance(given.value, Mapping) else {}
@@ -302,7 +305,9 @@ def _behavior(facts: Facts, name: str, section: Section) -> dict[str, object]:
     read: dict[str, object] = {}
     unread: list[str] = []
     for key, given in section.items():
-        if key in UNREAD:
+        if key in SIGNALS_OF_OLD and "reward_signals" not in section:
+            read[key] = file.read(given.path, given.value, SIGNALS_OF_OLD[key])
+        elif key in UNREAD:
             changes.add(f"{key} is left out: {UNREAD[key]}", name)
         elif key not in KEYS:
             file.unknown(given.path.rpartition(".")[0], key, KEYS)
@@ -315,18 +320,19 @@ def _behavior(facts: Facts, name: str, section: Section) -> dict[str, object]:
     if unread:
         changes.add(f"left out, because {trainer} did not read them: {', '.join(unread)}", name)
     missing = [key for key, one in KEYS.items() if one.needed and trainer in one.trainers and key not in section]
-    if missing and trainer not in CLONING:
+    if missing and trainer not in CLONING and not SIGNALS_OF_OLD.keys() & read.keys():
         changes.add(
             f"not given, which these releases refused; today's defaults stand for them: {', '.join(missing)}", name
         )
     for key, value in read.items():
-        if KEYS[key].path and value is not None:
+        if key in KEYS and KEYS[key].path and value is not None:
             _put(new, KEYS[key].path, _scaled(facts, name, key, value) if KEYS[key].steps else value)
     _memory(facts, name, trainer, read, new)
     if trainer in CLONING:
         _cloned(facts, name, trainer, section, read, new)
     else:
         _signals(facts, name, section, new)
+        _signals_of_old(facts, name, read, new)
         _cloning_beside(facts, name, trainer, section, read, new)
         _self_play(facts, name, section, new)
     if trainer == "ppo":
@@ -424,6 +430,22 @@ def _signals(facts: Facts, name: str, section: Section, new: dict[str, object]) 
         else:
             file.unknown(given.path, signal, [*SIGNALS, *SIGNAL_UPDATES])
     new["reward_signals"] = found
+
+
+def _signals_of_old(facts: Facts, name: str, read: Mapping[str, object], new: dict[str, object]) -> None:
+    """Writes the rewards of a file of before 0.9, which had their keys beside all others."""
+    if not SIGNALS_OF_OLD.keys() & read.keys():
+        return
+    gamma = read.get("gamma", 0.99)
+    signals: dict[str, object] = {"extrinsic": {"strength": 1.0, "gamma": gamma}}
+    if read.get("use_curiosity") is True:
+        signals["curiosity"] = {
+            "strength": read.get("curiosity_strength", 0.01),
+            "gamma": gamma,
+            "network_settings": {"hidden_units": read.get("curiosity_enc_size", 128)},
+        }
+    new["reward_signals"] = signals
+    facts.changes.add("gamma and curiosity stood outside of reward_signals, as before 0.9; they are in it now", name)
 
 
 def _signal(facts: Facts, name: str, signal: str, path: str, values: Mapping[Any, object]) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
 from rookery.compat.mlagents.demonstrations import import_demonstrations
 from rookery.compat.mlagents.options import RunOptions, read_options
 from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, RunFiles, folder_name
-from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions
+from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
 from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
 from rookery.core.errors import ConfigError, nearest
@@ -27,6 +28,7 @@ from rookery.envs.make import make_env
 from rookery.policies.export import FILE
 from rookery.policies.policy import Policy
 from rookery.report.live import write_line
+from rookery.training.pace import ITERATION
 from rookery.training.settings import SamplingConfig
 from rookery.training.trainer import Trainer
 
@@ -204,11 +206,14 @@ def spaces_in(options: RunOptions, env: Layer) -> dict[str, BehaviorSpaces]:
         ConfigError: If its agents do not belong to the behaviours of the file, or a behaviour's folder would be one of
             the run's own.
     """
-    seen = make_env(env.values["env.name"], env.values.get("env.config"), (), 1, "auto")
+    name = env.values["env.name"]
+    seen = make_env(name, env.values.get("env.config"), (), 1, "auto")
     try:
         found = match_behaviors(options, seen.kinds, groups_of(seen))
     finally:
         seen.close()
+    if not options.behaviors and [len(kind.agents) for kind in seen.kinds] == [1]:  # whose agent is called agent
+        found = {re.sub(r"[^\w-]+", "-", name.rpartition(":")[2]): spaces for spaces in found.values()}
     for name in found:
         if folder_name(name) in RESERVED:
             raise ConfigError(f"behaviors.{name}: a run has a folder of that name; call the behaviour otherwise")
@@ -363,7 +368,8 @@ class Plan:
     def layers(self, request: Request, demonstrations: Path) -> list[Layer]:
         """Gives all settings of the run, lowest layer first."""
         console = "quiet" if request.console == MLAGENTS else request.console
-        own = Layer(SOURCE, {"logging.tensorboard": False, "logging.console": console})
+        length = iteration_steps(self.options, self.behaviors)
+        own = Layer(SOURCE, {"logging.tensorboard": False, "logging.console": console} | length)
         replays = self.demonstrations(request, demonstrations)
         return [own, *layers_of(self.options, self.behaviors, replays), self.env, self.starts.layer()]
 
@@ -373,6 +379,21 @@ class Plan:
             take_over(trainer.policies[name], read_weights(path, trust_pickle), path)
         changed = [name for name in self.starts.theirs if name in trainer.learners]
         trainer.pool.set_weights({name: trainer.learners[name].behaviour for name in changed})
+
+
+def iteration_steps(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> dict[str, int]:
+    """Gives the env steps of an iteration where one as long as usual would leave out summaries of a behaviour: until
+    the next update of a behaviour that learns by itself, or `ITERATION` env steps.
+    """
+    short = []
+    for name, spaces in behaviors.items():
+        one, agents = options.of(name), max(1, len(spaces.agents))
+        usual = ITERATION * agents
+        if isinstance(one.hyperparameters, PPOOptions | POCAOptions):
+            usual = one.hyperparameters.buffer_size
+        if usual > one.summary_freq:
+            short.append(max(1, one.summary_freq // agents))
+    return {"sampling.iteration_steps": min(short)} if short else {}
 
 
 def plan_of(request: Request) -> Plan:

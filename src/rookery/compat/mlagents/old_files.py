@@ -8,6 +8,7 @@ the environment. `rookery.compat.mlagents.convert` writes today's file from them
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,10 @@ CURRENT = (
     "checkpoint_settings", "torch_settings", "debug",
 )  # fmt: skip
 """Sections of a file of today."""
+
+
+CALLED = {"trainer": "a trainer configuration", "curriculum": "a curriculum", "sampler": "a sampler file"}
+"""What each kind of old file is called in messages."""
 
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -109,6 +114,14 @@ UNREAD = {
 }
 """Keys that are left out, and why."""
 
+SIGNALS_OF_OLD = {
+    "gamma": "number",
+    "use_curiosity": "flag",
+    "curiosity_strength": "number",
+    "curiosity_enc_size": "whole",
+}
+"""Keys that said rewards before 0.9; they count in a section without ``reward_signals``, which later ones needed."""
+
 SIGNALS = {
     "extrinsic": {"strength": "number", "gamma": "number"},
     "curiosity": {"strength": "number", "gamma": "number", "encoding_size": "whole", "learning_rate": "number"},
@@ -164,6 +177,7 @@ class OldFile:
         lines: Where: dotted path -> ``file:line``.
         problems: Mistakes found so far; `check` raises them all at once.
         notes: What a reader has to know of it.
+        path: Where it lies, as a user gave it.
     """
 
     source: str
@@ -171,6 +185,7 @@ class OldFile:
     lines: Mapping[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    path: str = ""
 
     def place(self, path: str) -> str:
         """Gives ``file:line`` of a dotted path, or of the section around it."""
@@ -198,13 +213,13 @@ class OldFile:
         """Gives a value as its kind has it, or notes what is wrong and gives None."""
         found: object = None
         if kind == "whole":
-            found = _number(value)
-            found = int(found) if found is not None and found.is_integer() else None
+            number = _number(value)
+            found = int(number) if number is not None and float(number).is_integer() else None
         elif kind == "number":
-            found = value if type(value) in (int, float) else _number(value)
+            found = _number(value)
         elif kind == "numbers":
             if isinstance(value, list):
-                each = [one if type(one) in (int, float) else _number(one) for one in value]
+                each = [_number(one) for one in value]
                 found = None if None in each else each
         elif kind == "flag":
             found = value if isinstance(value, bool) else SPOKEN.get(str(value).lower())
@@ -234,14 +249,17 @@ KINDS = {
 """How each kind of value is called in messages."""
 
 
-def _number(value: object) -> float | None:
+def _number(value: object) -> int | float | None:
+    """Gives a finite number, also one that YAML of those years read as a text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         found = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    return found if abs(found) < float("inf") else None
+    if not math.isfinite(found):
+        return None
+    return found if isinstance(value, str) else value
 
 
 def read_trainer(path: str | Path) -> OldFile:
@@ -261,7 +279,7 @@ def read_trainer(path: str | Path) -> OldFile:
     reader = YAML(typ="safe", pure=True)
     lines: dict[str, str] = {}
     notes: list[str] = []
-    found = OldFile(Path(path).name, {}, lines, notes=notes)
+    found = OldFile(Path(path).name, {}, lines, notes=notes, path=str(path))
 
     def note(node: Node, above: str) -> None:
         last = {}
@@ -289,7 +307,7 @@ def read_file(path: str | Path) -> OldFile:
     place = Path(path)
     if place.suffix.lower() != ".json":
         layer = yaml_layer(place)
-        return OldFile(layer.source, dict(layer.values), layer.lines)
+        return OldFile(layer.source, dict(layer.values), layer.lines, path=str(path))
     try:
         text = place.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -307,7 +325,7 @@ def read_file(path: str | Path) -> OldFile:
         raise ConfigError(f"{place.name}: not JSON: it is nested too deeply") from None
     if not isinstance(values, dict):
         raise ConfigError(f'{place.name}:1: must be an object such as {{"measure": "reward", ...}}')
-    return OldFile(place.name, values, dict(_lines_of(text, place.name, values, "", 0)))
+    return OldFile(place.name, values, dict(_lines_of(text, place.name, values, "", 0)), path=str(path))
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -349,7 +367,7 @@ def kind_of(document: Mapping[Any, object]) -> str:
         return "current"
     if "resampling-interval" in keys or any("sampler-type" in section for section in sections):
         return "sampler"
-    marks = {"thresholds", "min_lesson_length", "parameters"}
+    marks = {"measure", "thresholds", "min_lesson_length", "parameters"}
     if len(keys & marks) > 1 or any(len(section & marks) > 1 for section in sections):
         return "curriculum"
     if "default" in keys or len(keys & KEYS.keys()) > 1 or any(section & KEYS.keys() for section in sections):
@@ -380,9 +398,12 @@ def old_file_message(path: str | Path, document: Mapping[Any, object]) -> str:
     kind = kind_of(document)
     if kind in ("curriculum", "sampler"):
         command = f"rookery mlagents convert TRAINER_CONFIG.yaml --{kind} {shlex.quote(str(place))} -o NEW.yaml"
-        return f"{name}:1: this is a {kind} file of ML-Agents 0.13 to 0.16; put it into a file of today: {command}"
-    releases = "0.17 or 0.18" if kind == "between" else "0.13 to 0.16"
-    return f"{name}:1: this file is of ML-Agents {releases}; convert it: {convert_command(path)}"
+        return f"{name}:1: this is {CALLED[kind]} of ML-Agents 0.13 to 0.16; put it into a file of today: {command}"
+    command = convert_command(path)
+    if kind == "between":
+        line = "it has curriculum or parameter_randomization; today it is environment_parameters"
+        return f"{name}:1: this is {CALLED['trainer']} of ML-Agents 0.17 or 0.18: {line}; convert it: {command}"
+    return f"{name}:1: this is {CALLED['trainer']} of ML-Agents 0.13 to 0.16; convert it: {command}"
 
 
 # -- sections of behaviours ------------------------------------------------------------------------
@@ -426,11 +447,11 @@ def _refuse_others(file: OldFile) -> None:
     if kind == "current":
         raise ConfigError(
             f"{file.source}:1: this file is of today's form: there is nothing to convert; "
-            f"run it: rookery mlagents learn {file.source}"
+            f"run it: rookery mlagents learn {shlex.quote(file.path or file.source)}"
         )
     if kind in ("curriculum", "sampler"):
         raise ConfigError(
-            f"{file.source}:1: this is a {kind} file: give it as --{kind}, beside a trainer configuration"
+            f"{file.source}:1: this is {CALLED[kind]}: give it as --{kind}, beside a trainer configuration"
         )
     if kind == "trainer" and (flat := [key for key in file.values if key in KEYS and key != "default"]):
         raise ConfigError(
@@ -625,7 +646,7 @@ def _sampler(file: OldFile, path: str, values: Mapping[Any, object], changes: li
         file.wrong(path, f": sampler-type is missing: one of {', '.join(SAMPLERS)}{near}")
         return {}
     known = {**SAMPLERS, "multirangeuniform": SAMPLERS["multirange_uniform"]}
-    if kind not in known:
+    if str(kind) not in known:
         near = nearest(str(kind), list(SAMPLERS))
         file.wrong(
             f"{path}.sampler-type",

@@ -31,7 +31,8 @@ from rookery.compat.mlagents.sections import BehaviorOptions
 from rookery.compat.mlagents.status import CheckpointEntry, status_text
 from rookery.compat.mlagents.tags import Seen, histogram_tag, mean, tags_of
 from rookery.compat.mlagents.timers_file import Gauges, timers_text
-from rookery.core.files import FileError, make_folder, remove_directory, write_directory, write_file
+from rookery.core.files import FileError, clean, make_folder, remove_directory, write_directory, write_file
+from rookery.core.spaces import ActionSpec
 from rookery.envs.groups import groups_of
 from rookery.policies.export import policy_files
 from rookery.policies.policy import Policy
@@ -83,7 +84,8 @@ class Ledger:
     """What a behaviour has done since its latest summary, and which checkpoints of it there are.
 
     Attributes:
-        steps: Steps that it has learned from.
+        steps: Its steps, those included that it has not learned from yet.
+        learned: Steps that it has learned from.
         summary_at: Steps at which the next summary is due.
         checkpoint_at: Steps at which the next checkpoint is due.
         returns, lengths, group_returns: Of episodes that have ended.
@@ -94,6 +96,7 @@ class Ledger:
     """
 
     steps: int = 0
+    learned: int = 0
     summary_at: int = 0
     checkpoint_at: int = 0
     returns: list[float] = field(default_factory=list)
@@ -206,6 +209,9 @@ class RunFiles(Callback):
             return
         folder = trainer.run_dir.path
         make_folder(folder / LOGS)
+        for unfinished in (folder / LOGS, *(folder / folder_name(name) for name in self.ledgers)):
+            if unfinished.is_dir():
+                clean(unfinished)
         write_file(folder / CONFIGURATION, yaml_text(self.configuration).encode())
         for name in trainer.policies:
             self.ledger(trainer, name)
@@ -232,11 +238,12 @@ class RunFiles(Callback):
         is_reported = False
         for name, policy in result.policies.items():
             ledger = self.ledger(trainer, name)
-            if policy.decisions > ledger.steps:
+            if policy.decisions > ledger.learned:
                 for metric, value in policy.learning.items():
                     if value is not None:
                         ledger.add(f"learning/{metric}", float(value))
-            ledger.steps, pace = policy.decisions, self.pace(name)
+            ledger.learned, pace = policy.decisions, self.pace(name)
+            ledger.steps = policy.decisions + trainer.pool.undelivered(name)
             if ledger.steps >= ledger.summary_at:
                 self.summary(trainer, name, result, ledger.steps - ledger.steps % pace.summary_freq)
                 ledger.summary_at = next_multiple(ledger.steps, pace.summary_freq)
@@ -326,7 +333,7 @@ class RunFiles(Callback):
             settings={key: float(value) for key, value in settings.items() if isinstance(value, int | float)},
             lessons={parameter: lesson.lesson - 1 for parameter, lesson in result.lessons.items()},
             elo=None if rating is None else rating.rating,
-            is_continuous=trainer.policies[name].action_spec.num_numbers > 0,
+            coefficients=coefficients_of(ledger.means("learning/"), learner, trainer.policies[name].action_spec),
             beside={key: value for key, (_, value, _) in result.metrics.items()},
         )
 
@@ -441,6 +448,20 @@ class RunFiles(Callback):
         timers = timers_text(trainer.timers.state_dict(), self.gauges, self._began, time.time())
         write_file(folder / "timers.json", timers.encode())
         self._logged = time.monotonic()
+
+
+def coefficients_of(
+    learning: Mapping[str, float], learner: Algorithm[Any] | None, action: ActionSpec
+) -> dict[str, float]:
+    """Gives the temperatures of an algorithm that has some: of numbers, and the mean of those of choices."""
+    log_alpha = getattr(getattr(learner, "temperature", None), "log_alpha", None)
+    several = log_alpha.detach().exp().flatten().tolist() if isinstance(log_alpha, Tensor) else []
+    if len(several) < 2:
+        kind = "continuous_alpha" if action.num_numbers else "discrete_alpha"
+        return {kind: learning["alpha"]} if "alpha" in learning else {}
+    choices = several[: len(action.sizes)]  # those of the numbers stand behind them
+    found = {"discrete_alpha": sum(choices) / len(choices)} if choices else {}
+    return found | ({"continuous_alpha": several[-1]} if action.num_numbers else {})
 
 
 def next_multiple(steps: int, every: int) -> int:

@@ -100,7 +100,8 @@ class Seen:
             ``entropy_coef``.
         lessons: Number of the lesson of each parameter, from 0.
         elo: Rating, of a behaviour that plays against itself.
-        is_continuous: Whether actions are numbers, and not choices.
+        coefficients: Temperature of the numbers of an action, ``continuous_alpha``, and of its choices,
+            ``discrete_alpha``, as far as an algorithm has them.
         beside: Numbers of callbacks and of the environment, which keep their names.
     """
 
@@ -114,7 +115,7 @@ class Seen:
     settings: Mapping[str, float]
     lessons: Mapping[str, int]
     elo: float | None
-    is_continuous: bool
+    coefficients: Mapping[str, float]
     beside: Mapping[str, float]
 
 
@@ -129,6 +130,7 @@ def measures_of(seen: Seen) -> dict[str, float]:
     found: dict[str, float | None] = {
         **learning,
         **seen.settings,
+        **seen.coefficients,
         "return": mean(seen.returns),
         "length": length,
         "group_return": mean(seen.group_returns),
@@ -147,8 +149,6 @@ def measures_of(seen: Seen) -> dict[str, float]:
     if "critic_loss" in learning:
         found["q1_loss"] = found["q2_loss"] = learning["critic_loss"]  # half the square, summed over two
         found["q/extrinsic"] = learning.get("q_mean")
-    if "alpha" in learning:
-        found["continuous_alpha" if seen.is_continuous else "discrete_alpha"] = learning["alpha"]
     return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
 
 

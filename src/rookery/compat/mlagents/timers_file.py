@@ -29,7 +29,7 @@ class Gauges:
         """Takes a number of a summary.
 
         Args:
-            behavior: Whose.
+            behavior: Name of the behaviour.
             tag: Tag of TensorBoard.
             mean: Mean since the summary before.
             total: Sum of what the mean is of; None = the mean itself.

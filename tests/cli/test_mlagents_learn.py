@@ -1,0 +1,389 @@
+"""``rookery mlagents learn`` and ``alias``: flags, folders, going on, weights to begin with, playing, and mistakes."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import rookery as package
+from rookery.cli.mlagents import GONE
+from rookery.compat.mlagents.options import FLAGS
+from rookery.core.layers import yaml_layer
+from rookery.policies.export import read_policy
+
+FILE = """\
+behaviors:
+  Cart:
+    trainer_type: ppo
+    hyperparameters: {batch_size: 32, buffer_size: 128, num_epoch: 1, learning_rate: 0.001}
+    network_settings: {hidden_units: 16, num_layers: 1}
+    max_steps: 500
+    time_horizon: 16
+    summary_freq: 100
+    keep_checkpoints: 2
+    checkpoint_interval: 200
+"""
+TWO = """\
+default_settings:
+  trainer_type: ppo
+  hyperparameters: {batch_size: 32, buffer_size: 128, num_epoch: 1}
+  network_settings: {hidden_units: 16, num_layers: 1}
+  max_steps: 300
+  summary_freq: 100
+behaviors:
+  agent1: {}
+  agent2: {max_steps: 500}
+"""
+
+
+@pytest.fixture
+def learn(rookery, tmp_path):
+    """Runs the command on the file above, with the environment unless something is said of one; gives what it said."""
+    (tmp_path / "cart.yaml").write_text(FILE)
+    (tmp_path / "two.yaml").write_text(TWO)
+
+    def run(*words, file="cart.yaml", env="CartPole-v1"):
+        given = [*([file] if file else []), *(["--env", env] if env else []), *words]
+        return rookery("mlagents", "learn", *given)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def finished_runs(tmp_path_factory):
+    """A folder with the run cart, made once."""
+    from commands import command
+
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "cart.yaml").write_text(FILE)
+    words = ["cart.yaml", "--env", "CartPole-v1", "--run-id", "cart", "--seed", "3"]
+    code, out, error = command(folder, "mlagents", "learn", *words)
+    assert code == 0, error
+    return folder, out
+
+
+@pytest.fixture
+def cart(finished_runs, tmp_path, learn):
+    """The run, copied to where commands run."""
+    shutil.copytree(finished_runs[0] / "results", tmp_path / "results")
+    return Path("results/cart")
+
+
+def refused(outcome):
+    """The message of a command that was refused, without a traceback."""
+    code, _, error = outcome
+    assert code == 2, error
+    assert "Traceback" not in error
+    return error
+
+
+def steps_of(folder, tag="Environment/Cumulative Reward", name="Cart"):
+    found = EventAccumulator(str(folder / name), size_guidance={"scalars": 0})
+    found.Reload()
+    return [event.step for event in found.Scalars(tag)]
+
+
+# --- a training -----------------------------------------------------------------------------------------------------
+
+
+def test_a_training_leaves_the_folder_of_ml_agents_and_of_rookery(finished_runs, cart):
+    _, out = finished_runs
+    lines = out.splitlines()
+    assert [line.split(".")[:2] for line in lines[:5]] == [["Cart", f" Step: {step}"] for step in range(100, 501, 100)]
+    assert lines[4].endswith("Not Training.")
+    assert lines[5].startswith("Cart: 512 steps, reward ")
+    assert lines[5].endswith("results/cart/Cart.onnx")
+    names = {path.name for path in cart.iterdir()}
+    assert {"configuration.yaml", "Cart.onnx", "Cart", "run_logs", "checkpoints", "metrics.jsonl"} <= names
+    kept = yaml_layer(cart / "configuration.yaml").values
+    assert kept["behaviors"]["Cart"]["hyperparameters"]["beta"] == 0.005  # defaults are resolved
+    assert kept["env_settings"]["seed"] == 3
+    assert steps_of(cart) == [100, 200, 300, 400, 500]
+
+
+def test_verbs_of_rookery_take_the_folder(cart, rookery):
+    code, out, _ = rookery("evaluate", cart, "--episodes", 2, "--json")
+    assert code == 0
+    assert json.loads(out)["episodes"] == 2
+    code, out, _ = rookery("explain", cart, "policies.Cart.max_decisions")
+    assert "cart.yaml:6 max_steps" in out
+    code, out, error = rookery("resume", cart, "policies.Cart.max_decisions=700", "--evaluate", 0, "--quiet")
+    assert code == 0, error
+    assert steps_of(cart) == [100, 200, 300, 400, 500, 600, 700]  # their files go on too
+    assert "final_checkpoint" in json.loads((cart / "run_logs" / "training_status.json").read_text())["Cart"]
+
+
+def test_flags_beat_the_file(learn, tmp_path):
+    (tmp_path / "cart.yaml").write_text(FILE + "env_settings: {seed: 1}\ncheckpoint_settings: {run_id: theirs}\n")
+    code, _, error = learn("--run-id", "mine", "--seed", 7, "--num-envs", 2, "--num-areas", 3, "--results-dir", "out")
+    assert code == 0, error
+    assert not (tmp_path / "results").exists()
+    kept = yaml_layer(tmp_path / "out" / "mine" / "config.yaml").values
+    assert kept["seed"] == 7
+    assert kept["sampling"]["num_envs"] == 6
+
+
+def test_an_environment_in_python_has_as_many_copies_as_usual_here(cart):
+    assert yaml_layer(cart / "config.yaml").values["sampling"]["num_envs"] == 8
+    assert yaml_layer(cart / "configuration.yaml").values["env_settings"]["num_envs"] == 8
+
+
+def test_all_words_behind_env_args_are_the_environments(learn):
+    code, _, error = learn("--run-id", "a", "--env-args", "sutton_barto_reward=true")
+    assert code == 0, error
+    kept = yaml_layer("results/a/config.yaml").values["env"]
+    assert kept["config"] == {"sutton_barto_reward": True}
+    assert "--env-args" in refused(learn("--run-id", "b", "--env-args", "nonsense"))
+
+
+def test_every_flag_of_theirs_is_there(rookery):
+    _, out, _ = rookery("mlagents", "learn", "--help")
+    for name in (*FLAGS, "deterministic", "torch", "tensorflow"):
+        flag = f"--{name.replace('_', '-')}"
+        assert flag in out or flag[:20] in out, flag
+
+
+def test_dead_flags_are_taken_and_said_to_be_dead(learn):
+    code, _, error = learn("--run-id", "a", "--train", "--load", "--torch", "--tensorflow")
+    assert code == 0
+    for flag in ("train", "load", "torch", "tensorflow"):
+        assert flag in error
+
+
+@pytest.mark.parametrize("flag", GONE)
+def test_flags_that_are_gone_say_what_took_their_place(learn, flag):
+    error = refused(learn(f"{flag}=x"))
+    assert flag in error
+    assert "rookery mlagents convert" in error
+
+
+def test_another_style_of_console(learn):
+    code, out, _ = learn("--run-id", "a", "--console", "json")
+    assert code == 0
+    assert [json.loads(line)["iteration"] for line in out.splitlines()] == [1, 2, 3, 4, 5]
+    assert "did you mean 'mlagents'" in refused(learn("--run-id", "b", "--console", "mlagent"))
+
+
+def test_two_behaviours_end_by_their_own_steps(learn):
+    code, out, error = learn("--run-id", "two", "--seed", 1, file="two.yaml", env="MultiAgentArena")
+    assert code == 0, error
+    steps = {line.split(":")[0]: int(line.split()[1]) for line in out.splitlines() if " steps, " in line}
+    assert 300 <= steps["agent1"] < 300 + 128
+    assert 500 <= steps["agent2"] < 500 + 128
+    assert {"agent1.onnx", "agent2.onnx"} <= {path.name for path in Path("results/two").iterdir()}
+
+
+# --- going on, replacing, beginning with weights ----------------------------------------------------------------------
+
+
+def test_a_run_that_exists_is_neither_replaced_nor_resumed_by_itself(cart, learn):
+    error = refused(learn("--run-id", "cart"))
+    assert "results/cart" in error
+    assert "--resume" in error
+    assert "--force" in error
+
+
+def test_force_replaces(cart, learn):
+    code, _, error = learn("--run-id", "cart", "--force", "--seed", 9)
+    assert code == 0, error
+    assert yaml_layer(cart / "config.yaml").values["seed"] == 9
+    assert len(list((cart / "Cart").glob("events*"))) == 1
+
+
+def test_force_replaces_nothing_that_is_no_run_of_ours(learn, tmp_path):
+    (tmp_path / "results" / "x" / "Cart").mkdir(parents=True)
+    (tmp_path / "results" / "x" / "Cart" / "checkpoint.pt").write_bytes(b"years of work")
+    assert "holds no run of Rookery" in refused(learn("--run-id", "x", "--force"))
+    assert (tmp_path / "results" / "x" / "Cart" / "checkpoint.pt").read_bytes() == b"years of work"
+    assert "--initialize-from x" in refused(learn("--run-id", "x", "--resume"))
+
+
+def test_resume_goes_on_where_it_stopped(cart, learn, tmp_path):
+    longer = FILE.replace("max_steps: 500", "max_steps: 800")
+    (tmp_path / "cart.yaml").write_text(longer)
+    code, out, error = learn("--run-id", "cart", "--resume")
+    assert code == 0, error
+    assert out.startswith("Cart. Step: 600. ")
+    assert steps_of(cart) == [100, 200, 300, 400, 500, 600, 700, 800]
+    before = (cart / "metrics.jsonl").read_text()
+    code, _, error = learn("--run-id", "cart", "--resume", file=None, env=None)  # what it has written down is enough
+    assert code == 0, error
+    assert (cart / "metrics.jsonl").read_text() == before
+    assert "configuration.yaml:" not in error
+
+
+def test_resume_without_a_run_names_the_nearest(cart, learn):
+    assert "did you mean 'cart'" in refused(learn("--run-id", "card", "--resume"))
+
+
+def test_what_keeps_its_value_is_not_changed_by_resuming(cart, learn, tmp_path):
+    (tmp_path / "cart.yaml").write_text(FILE.replace("hidden_units: 16", "hidden_units: 32"))
+    error = refused(learn("--run-id", "cart", "--resume"))
+    assert "cart.yaml:5" in error
+    assert "keeps its value in the middle of a run" in error
+
+
+def test_initialize_from_takes_weights_and_counts_from_zero(cart, learn):
+    code, out, error = learn("--run-id", "next", "--initialize-from", "cart", "--seed", 4)
+    assert code == 0, error
+    assert out.startswith("Cart. Step: 100. ")
+    assert yaml_layer("results/next/config.yaml").values["policies"]["Cart"]["init_from"] == "results/cart:Cart"
+    assert "there is no run in results/card; did you mean 'cart'" in refused(
+        learn("--run-id", "other", "--initialize-from", "card")
+    )
+
+
+def test_a_behaviour_that_is_missing_there_is_named(cart, learn, tmp_path):
+    (tmp_path / "cart.yaml").write_text(FILE.replace("Cart:", "Card:"))
+    error = refused(learn("--run-id", "next", "--initialize-from", "cart"))
+    assert "behaviour 'Card' is not in results/cart" in error
+    assert "did you mean 'Cart'" in error
+    assert not Path("results/next").exists()
+
+
+def test_init_path_is_a_kept_checkpoint_or_its_name_in_another_run(cart, learn, tmp_path):
+    kept = next(path for path in (cart / "Cart").iterdir() if path.is_dir())
+    for run_id, path, words in (("a", kept, ()), ("b", kept.name, ("--initialize-from", "cart"))):
+        (tmp_path / "cart.yaml").write_text(FILE + f"    init_path: {path}\n")
+        code, _, error = learn("--run-id", run_id, *words)
+        assert code == 0, error
+        began = yaml_layer(f"results/{run_id}/config.yaml").values["policies"]["Cart"]["init_from"]
+        assert began == str(kept)
+
+
+def their_checkpoint(path, policy):
+    """A checkpoint.pt as ML-Agents writes it, with the weights of a policy of ours."""
+    own = policy.state_dict()
+    body = "network_body._body_endoder.seq_layers"
+    branch = "action_model._discrete_distribution.branches.0"
+    state = {
+        **{f"{body}.0.{what}": own[f"trunk.first.{what}"] for what in ("weight", "bias")},
+        **{f"{branch}.{what}": own[f"head.linear.{what}"] for what in ("weight", "bias")},
+        "version_number": torch.tensor([3.0]),
+    }
+    path.parent.mkdir(parents=True)
+    torch.save({"Policy": state, "global_step": {"_GlobalSteps__global_step": torch.tensor([4000])}}, path)
+
+
+def test_weights_of_ml_agents_itself(cart, learn):
+    policy = read_policy(cart)
+    theirs = Path("results/theirs/Cart/checkpoint.pt")
+    their_checkpoint(theirs, policy)
+    assert "--trust-pickle" in refused(learn("--run-id", "next", "--initialize-from", "theirs"))
+    words = ("--initialize-from", "theirs", "--trust-pickle", "--seed", 1)
+    code, out, error = learn("--run-id", "next", *words)
+    assert code == 0, error
+    assert out.startswith("Cart. Step: 100. ")
+    code, out, _ = learn(*words, "--run-id", "play", "--inference", "--deterministic", "--episodes", 3)
+    same = learn("--run-id", "cart", "--resume", "--inference", "--deterministic", "--episodes", 3)
+    assert code == same[0] == 0
+    assert not Path("results/play").exists()  # playing writes nothing
+    code, _, error = learn("--run-id", "other", "--initialize-from", "theirs", file=None, env=None)
+    assert code == 2
+
+
+@pytest.mark.parametrize(("name", "why"), [("old.nn", "exported for Unity"), ("lost.pt", "no such file")])
+def test_files_that_hold_no_weights(learn, tmp_path, name, why):
+    if name == "old.nn":
+        (tmp_path / name).write_bytes(b"barracuda")
+    (tmp_path / "cart.yaml").write_text(FILE + f"    init_path: {name}\n")
+    error = refused(learn("--run-id", "next", "--trust-pickle"))
+    assert name in error
+    assert why in error
+
+
+# --- playing ----------------------------------------------------------------------------------------------------------
+
+
+def test_inference_plays_and_says_what_was_earned(cart, learn):
+    before = {path: path.stat().st_mtime_ns for path in cart.rglob("*")}
+    code, out, error = learn("--run-id", "cart", "--resume", "--inference", "--episodes", 10, file=None, env=None)
+    assert code == 0, error
+    assert "Not Training." in out
+    assert out.splitlines()[-1].startswith("Cart: mean reward ")
+    assert ", 10 episodes, " in out
+    assert {path: path.stat().st_mtime_ns for path in cart.rglob("*")} == before
+    assert "there is data of that run already" in refused(learn("--run-id", "cart", "--inference"))
+    assert "--inference" in refused(learn("--run-id", "new", "--episodes", 3))
+
+
+def test_inference_without_a_run_plays_first_weights(learn):
+    code, out, error = learn("--run-id", "new", "--inference", "--episodes", 4, "--console", "quiet")
+    assert code == 0, error
+    assert ", 4 episodes, " in out
+    assert not Path("results").exists()
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_player_is_not_connected_to_yet(learn, tmp_path):
+    player = tmp_path / "Game.x86_64"
+    player.write_text("#!/bin/sh\n")
+    player.chmod(0o755)
+    for name in ("Game.x86_64", "Game"):
+        error = refused(learn(env=str(tmp_path / name)))
+        assert "a Unity player" in error
+        assert "cannot be connected to yet" in error
+    (tmp_path / "notes.txt").write_text("x")
+    assert "no program" in refused(learn(env="notes.txt"))
+    assert "no environment is named" in refused(learn(env=None))
+
+
+def test_an_unknown_behaviour(learn, tmp_path):
+    (tmp_path / "one.yaml").write_text(FILE.replace("Cart:", "agent1:"))
+    error = refused(learn(file="one.yaml", env="MultiAgentArena"))
+    assert "agent2" in error
+    assert "agent1" in error
+
+
+def test_a_name_that_is_a_folder_of_the_run(learn, tmp_path):
+    (tmp_path / "cart.yaml").write_text(FILE.replace("Cart:", "checkpoints:"))
+    assert "behaviors.checkpoints" in refused(learn())
+    assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("default:\n    trainer: ppo\n    batch_size: 1024\nCart:\n    max_steps: 5.0e4\n", "rookery mlagents convert"),
+        (FILE.replace("max_steps", "max_step"), "max_steps"),
+        (FILE.replace("    max_steps: 500", "\tmax_steps: 500"), "cart.yaml:6"),
+        ("behaviors: [", "cart.yaml"),
+    ],
+)
+def test_mistakes_in_the_file_are_told_without_a_traceback(learn, tmp_path, text, told):
+    (tmp_path / "cart.yaml").write_text(text)
+    assert told in refused(learn())
+    assert not Path("results").exists()
+
+
+def test_a_file_that_is_not_there(learn):
+    assert "nowhere.yaml: there is no such file" in refused(learn(file="nowhere.yaml"))
+
+
+def test_a_run_id_is_a_name(learn):
+    assert "--run-id" in refused(learn("--run-id", "../x"))
+
+
+# --- the alias --------------------------------------------------------------------------------------------------------
+
+
+def test_alias_writes_two_lines_that_run(rookery, tmp_path):
+    code, out, _ = rookery("mlagents", "alias", "bin")
+    assert code == 0
+    assert "PATH" in out
+    written = tmp_path / "bin" / "mlagents-learn"
+    assert len(written.read_text().splitlines()) == 2
+    assert os.access(written, os.X_OK)
+    there = os.environ | {"PYTHONPATH": str(Path(package.__file__).parents[1])}
+    words = [written, "--run-id", "x", "--resume"]
+    run = subprocess.run(words, capture_output=True, text=True, check=False, env=there)
+    assert run.returncode == 2
+    assert "there is no run 'x'" in run.stderr
+    assert "--force" in refused(rookery("mlagents", "alias", "bin"))
