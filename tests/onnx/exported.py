@@ -19,7 +19,9 @@ def policy_of(obs, action, head=None, info_mask=False, **model):
     with torch.no_grad():
         for weight in policy.parameters():
             weight.add_(0.1 * torch.randn(weight.shape, generator=generator) / max(1.0, weight[0].numel() ** 0.5 / 4))
-        policy.head.get_parameter(next(iter(dict(policy.head.named_parameters())))).mul_(3.0)
+        for name, weight in policy.head.named_parameters():
+            if name.endswith("weight"):
+                weight.mul_(3.0)
         for statistics in policy.normalizer.statistics if policy.normalizer is not None else ():
             statistics.update(torch.randn(50, *statistics.mean.shape, generator=generator) * 3 + 1)
     return policy.eval()

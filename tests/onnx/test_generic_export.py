@@ -10,6 +10,7 @@ from gymnasium import spaces
 from torch import nn
 
 from rookery.core.errors import ConfigError
+from rookery.models.heads import GivenHead
 from rookery.models.memory import MemoryConfig
 from rookery.models.q_head import QValues
 from rookery.onnx import ExportError, check_file, write_generic, write_unity
@@ -213,3 +214,22 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match=r"onnxruntime, which is not installed: pip install 'rookery\[onnx\]'"):
         write_generic(policy, tmp_path / "x.onnx")
+
+
+class GivingAll(nn.Module):
+    """A model that puts out the parameters of a distribution, and a value, itself."""
+
+    def __init__(self, obs_space, action_space, num_outputs):
+        super().__init__()
+        self.outputs = nn.Linear(5, num_outputs)
+        self.value = nn.Linear(5, 1)
+
+    def forward(self, obs):
+        return self.outputs(obs), self.value(obs)[:, 0]
+
+
+@pytest.mark.parametrize("action", [spaces.Discrete(4), ACTIONS["nested"]], ids=["discrete", "nested"])
+def test_a_model_that_gives_outputs_itself_is_exported(action, tmp_path):
+    policy = policy_of(NUMBERS, action, GivenHead(), module=GivingAll, gives="outputs")
+    for write in (write_generic, write_unity):
+        assert write(policy, tmp_path / "x.onnx").difference <= 1e-5
