@@ -2,9 +2,9 @@
 
 An agent starts in the middle of a line from -1 to 1 and sees a sign, -1 or 1, drawn anew for each episode; it does not
 see where it is. In each step it moves by at most `step_size`. At an end of the line its episode is over: the end that
-the sign names earns 1.06, the other one -1.06, and each step before costs 0.01. With several elements in an action there
-is a line for each, all with the same sign, and the episode is over when all ends are reached; each line counts its
-share. The best return is 1.06 less 0.01 for each step but the last.
+the sign names earns 1.06, the other one -1.06, and each step before costs 0.01. With several elements in an action
+there is a line for each, all with the same sign, and the episode is over when all ends are reached; each line counts
+its share. The best return is 1.06 less 0.01 for each step but the last.
 
 The rules are those of the environment by which ML-Agents tests that its trainers learn (`simple_test_envs.py` there),
 with its variants: a sign that is shown at the beginning only, so that it must be remembered; pictures in the place of
