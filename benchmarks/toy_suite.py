@@ -1,4 +1,4 @@
-"""The 1-D suite by which ML-Agents tests its trainers: ``toy_suite.py [--seeds 3] [--only WORDS]``.
+"""The 1-D suite by which ML-Agents tests its trainers: ``toy_suite.py [--seeds 3] [--only WORDS] [--without WORDS]``.
 
 Environment, settings, step counts and thresholds are those of `test_simple_rl.py` and `test_hybrid.py` of ML-Agents
 1.1.0, with Rookery's own algorithms and one copy of the environment, as there. A score is the mean of the last five
@@ -29,7 +29,8 @@ LAST = 5
 PPO: dict[str, Any] = {
     "name": "ppo", "lr": 5e-3, "minibatch_size": 16, "batch_size": 64, "fragment_length": 64, "epochs": 3,
     "entropy_coef": 5e-3, "clip": 0.2, "gae_lambda": 0.95, "gamma": 0.99, "max_grad_norm": None, "adam_eps": 1e-8,
-    "normalize_advantage": "batch", "normalize_values": False, "model": {"hidden": (32,), "activation": "silu"},
+    "normalize_advantage": "batch", "normalize_values": False, "scale_rewards": False,
+    "model": {"hidden": (32,), "activation": "silu", "normalize_obs": False},
 }  # fmt: skip
 SAC: dict[str, Any] = {
     "name": "sac", "lr": 5e-3, "batch_size": 8, "learning_starts": 100, "replay": {"capacity": 5000}, "tau": 0.01,
@@ -56,6 +57,13 @@ def model(settings: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
 def memory(settings: Mapping[str, Any], sequence_length: int = 64) -> dict[str, Any]:
     """Settings with a memory of 16 numbers, as ML-Agents counts them: a hidden state of 8 and its cells."""
     return model(settings, memory={"kind": "lstm", "size": 8, "sequence_length": sequence_length})
+
+
+READ = """
+A score is the mean of the last five episodes that were played while learning, of the worst agent where there are
+several; seconds are those of one seed. Settings are those of ML-Agents' tests, by the names of Rookery.
+"""
+"""What the page says below the table."""
 
 
 @dataclass(frozen=True)
@@ -242,36 +250,47 @@ def run(case: Case, seed: int, folder: Path) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measures the lines, or those that have all words of ``--only`` in their names, and writes the page."""
+    """Measures the lines that have all words of ``--only`` and none of ``--without`` in their names, and puts them
+    on the page.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--without", nargs="*", default=[])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    lines = ["| case | steps | score, each seed | median | asked | solved | seconds |", "|---|---|---|---|---|---|---|"]
+    text = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
+    known = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if line.startswith("| ")}
     with tempfile.TemporaryDirectory() as folder:
         for case in cases():
-            if not all(word in case.name for word in options.only):
+            left_out = any(word in case.name for word in options.without)
+            if left_out or not all(word in case.name for word in options.only):
                 continue
-            try:
-                found = [run(case, seed, Path(folder)) for seed in range(options.seeds)]
-            except ConfigError as error:
-                lines.append(f"| {case.name} | {case.steps:,} | refused: {error} | | > {case.asked} | no | |")
-                print(lines[-1], flush=True)
-                continue
-            scores, middle = [score for score, _ in found], median(score for score, _ in found)
-            asked = f"<= {case.asked} (control)" if case.control else f"> {case.asked}"
-            solved = "yes" if middle > case.asked else "no"
-            each = ", ".join(f"{score:.2f}" for score in scores)
-            seconds = median(seconds for _, seconds in found)
-            lines.append(
-                f"| {case.name} | {case.steps:,} | {each} | {middle:.2f} | {asked} | {solved} | {seconds:.1f} |"
-            )
-            print(lines[-1], flush=True)
-    if not options.only:
-        versions = f"Python {platform.python_version()}, torch {torch.__version__}"
-        head = f"# The 1-D suite of ML-Agents\n\nMade by `python benchmarks/toy_suite.py`; {versions}."
-        FILE.write_text(head + "\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
+            known[case.name] = f"| {case.name} | {case.steps:,} | {measured(case, options.seeds, Path(folder))} |"
+            print(known[case.name], flush=True)
+            write(known)
+
+
+def measured(case: Case, seeds: int, folder: Path) -> str:
+    """Runs a case with each seed; gives the last columns of its row."""
+    asked = f"<= {case.asked} (control)" if case.control else f"> {case.asked}"
+    try:
+        found = [run(case, seed, folder) for seed in range(seeds)]
+    except ConfigError as error:
+        return f"refused: {error} | | {asked} | no | "
+    middle = median(score for score, _ in found)
+    each = ", ".join(f"{score:.2f}" for score, _ in found)
+    solved, seconds = "yes" if middle > case.asked else "no", median(seconds for _, seconds in found)
+    return f"{each} | {middle:.2f} | {asked} | {solved} | {seconds:.1f}"
+
+
+def write(known: Mapping[str, str]) -> None:
+    """Writes the page of the rows that there are, in the order of the cases."""
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}, on a core that other work shared"
+    head = f"# The 1-D suite of ML-Agents\n\nMade by `python benchmarks/toy_suite.py`; {versions}."
+    table = ["| case | steps | score, each seed | median | asked | solved | seconds |", "|---|---|---|---|---|---|---|"]
+    rows = [known[case.name] for case in cases() if case.name in known]
+    FILE.write_text("\n\n".join((head, "\n".join(table + rows), READ.strip())) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

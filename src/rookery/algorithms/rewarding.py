@@ -99,7 +99,8 @@ class Rewarding(BatchHook):
         if asked is None:
             return 1
         assert learner.replay is not None
-        own, made = learner.cfg.updates_per_step, learner.replay.gradient_steps
+        own: float = learner.cfg.updates_per_step
+        made = learner.replay.gradient_steps
         if not own:  # whoever asks for steps by hand learns with each
             return 1
         return math.floor((made + 1) * asked / own) - math.floor(made * asked / own)

@@ -131,7 +131,7 @@ class OneDimension(BatchedAgents):
             numbers = given.reshape(waiting, -1)
         if chosen.shape[1] != self.choices or numbers.shape[1] != self.numbers:
             raise EnvError(f"{self.name}: actions of shape {given.shape}; expected one of {self.kinds[0].action.space}")
-        wrong = ~np.isin(chosen, (0, 1)).all(axis=1)
+        wrong = np.logical_not(np.isin(chosen, (0, 1))).any(axis=1)
         if wrong.any():
             where, agent = self._who(wrong)
             raise EnvError(f"{where}: action {chosen[wrong][0].tolist()} of {agent} is not of 0 and 1")
@@ -144,12 +144,12 @@ class OneDimension(BatchedAgents):
     def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self._place += actions
         np.clip(self._place, -1.0, 1.0, out=self._place)
-        there = self._alive & (np.abs(self._place) >= 1.0).all(axis=2)
+        there = self._alive & (np.abs(self._place).min(axis=2) >= 1.0)
         earned = SUCCESS * self._place.mean(axis=2) * self._sign
         self._reward[self._alive] = -COST
         self._reward[there] = earned[there]
         self._ends |= there
-        over = ~(self._alive & ~there).any(axis=1)
+        over = np.logical_not((self._alive & ~there).any(axis=1))
         if self._in_group:
             before = there & ~over[:, None]
             self._reward[before] = np.minimum(earned, -COST)[before]
