@@ -1,4 +1,5 @@
-"""The 1-D suite by which ML-Agents tests its trainers: ``toy_suite.py [--seeds 3] [--only WORDS] [--without WORDS]``.
+"""The 1-D suite by which ML-Agents tests its trainers: ``toy_suite.py [--seeds 3] [--only WORDS] [--without WORDS]
+[--missing]``.
 
 Environment, settings, step counts and thresholds are those of `test_simple_rl.py` and `test_hybrid.py` of ML-Agents
 1.1.0, with Rookery's own algorithms and one copy of the environment, as there. A score is the mean of the last five
@@ -42,9 +43,9 @@ RESNET = {"pictures": 1, "vector": False, "step_size": 0.5, "picture_shape": (36
 BOARD = {**RESNET, "picture_shape": (5, 5, 5)}
 PICTURE = {"pictures": 1, "vector": False}
 ONE, NUMBER = {"numbers": 0, "choices": 1}, {"numbers": 1}
-PADDED = {"minibatch_size": 6, "batch_size": 12, "fragment_length": 12}
-"""A buffer of 128 and batches of 64 with sequences of 64, as ML-Agents counts them: it fills every episode, of some 6
-decisions here, up to a sequence, so that the buffer holds two episodes, and a batch one.
+PADDED = {"minibatch_size": 8, "batch_size": 24, "fragment_length": 24}
+"""A buffer of 128 and batches of 64 with sequences of 64, as ML-Agents counts them: it fills every episode up to a
+sequence, so that the buffer holds two episodes, and a batch one. Episodes have some 30 decisions at first, later 5.
 """
 NEVER = {"snapshot_every": 10**6, "window": 1, "latest_ratio": 0.0, "rating_games": 0}
 
@@ -120,13 +121,13 @@ def cases() -> list[Case]:
                  {**kind, **PICTURE, "pictures": 2}),
             Case(f"PPO, picture, one trunk, {what}", 3000, model({**PPO, **SLOW}, cnn="simple", cnn_features=32,
                  shared_trunk=True), {**kind, **PICTURE}),
-            Case(f"PPO, memory, {what}", 6000, memory({**PPO, "lr": 1e-3, **PADDED}, 6), {**kind, "remember": True}),
+            Case(f"PPO, memory, {what}", 6000, memory({**PPO, "lr": 1e-3, **PADDED}, 8), {**kind, "remember": True}),
             Case(f"SAC, {what}", 1000, sac, kind),
             Case(f"SAC, two lines, {what} each", 3000, late, {**both, "step_size": 0.8}, 0.8),
             Case(f"SAC, picture, {what}", 1000, model(short, cnn="simple", cnn_features=16), {**kind, **PICTURE}),
             Case(f"SAC, memory, {what}", 4000, recurrent, held),
             Case(f"POCA, group of two, {what}", 3000, POCA, {**kind, "agents": 2, "play": "group"}),
-            Case(f"POCA, memory, {what}", 6000, memory({**POCA, "lr": 1e-3, **PADDED}, 6),
+            Case(f"POCA, memory, {what}", 6000, memory({**POCA, "lr": 1e-3, **PADDED}, 8),
                  {**kind, "remember": True, "agents": 2, "play": "group"}),
             Case(f"PPO against itself, {what}", 2500, PPO, sides, config=ghost),
             Case(f"PPO, two teams in turn, {what}", 4000, PPO, sides, config=teams),
@@ -157,13 +158,13 @@ def cases() -> list[Case]:
         found += [Case(f"PPO, {told}", 10_000, ppo, env), Case(f"SAC, {told}", 2200, sac, env)]
     env = {"numbers": 1, "choices": 1, **PICTURE}
     held = {"numbers": 1, "choices": 1, "remember": True, "step_size": 0.5}
-    ppo = {**PPO, "lr": 1e-3, "minibatch_size": 6, "batch_size": 24, "fragment_length": 24}
+    ppo = {**PPO, "lr": 1e-3, "minibatch_size": 16, "batch_size": 64}
     sac = {**memory(SAC, 16), "lr": 1e-3, "batch_size": 16, "learning_starts": 1000, "updates_per_step": 0.5}
     seen = {**SAC, **SLOW, "batch_size": 128, "replay": {"capacity": 50_000}}
     found += [
         Case("PPO, hybrid, picture", 3000, model({**PPO, **SLOW}, cnn="simple", cnn_features=32), env),
         Case("SAC, hybrid, picture", 3000, model(seen, cnn="simple", cnn_features=16), env),
-        Case("PPO, hybrid, memory", 4000, memory(ppo, 6), held),
+        Case("PPO, hybrid, memory", 4000, memory(ppo, 8), held),
         Case("SAC, hybrid, memory", 3500, sac, held),
         Case("PPO, learning rate 1e-12", 3000, {**PPO, "lr": 1e-12}, ONE, control=True),
         Case("SAC, learning rate 1e-12", 1000, {**SAC, "lr": 1e-12, "discrete": True}, ONE, control=True),
@@ -251,24 +252,31 @@ def run(case: Case, seed: int, folder: Path) -> tuple[float, float]:
 
 def main() -> None:
     """Measures the lines that have all words of ``--only`` and none of ``--without`` in their names, and puts them
-    on the page.
+    on the page; with ``--missing`` only those that it lacks.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--without", nargs="*", default=[])
+    parser.add_argument("--missing", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    text = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
-    known = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if line.startswith("| ")}
     with tempfile.TemporaryDirectory() as folder:
         for case in cases():
             left_out = any(word in case.name for word in options.without)
             if left_out or not all(word in case.name for word in options.only):
                 continue
-            known[case.name] = f"| {case.name} | {case.steps:,} | {measured(case, options.seeds, Path(folder))} |"
-            print(known[case.name], flush=True)
-            write(known)
+            if options.missing and case.name in rows():
+                continue
+            row = f"| {case.name} | {case.steps:,} | {measured(case, options.seeds, Path(folder))} |"
+            print(row, flush=True)
+            write({**rows(), case.name: row})
+
+
+def rows() -> dict[str, str]:
+    """The lines that the page has, by the names of their cases."""
+    text = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
+    return {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if line.startswith("| ")}
 
 
 def measured(case: Case, seeds: int, folder: Path) -> str:
@@ -289,8 +297,8 @@ def write(known: Mapping[str, str]) -> None:
     versions = f"Python {platform.python_version()}, torch {torch.__version__}, on a core that other work shared"
     head = f"# The 1-D suite of ML-Agents\n\nMade by `python benchmarks/toy_suite.py`; {versions}."
     table = ["| case | steps | score, each seed | median | asked | solved | seconds |", "|---|---|---|---|---|---|---|"]
-    rows = [known[case.name] for case in cases() if case.name in known]
-    FILE.write_text("\n\n".join((head, "\n".join(table + rows), READ.strip())) + "\n", encoding="utf-8")
+    found = [known[case.name] for case in cases() if case.name in known]
+    FILE.write_text("\n\n".join((head, "\n".join(table + found), READ.strip())) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

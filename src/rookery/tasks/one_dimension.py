@@ -131,7 +131,7 @@ class OneDimension(BatchedAgents):
             numbers = given.reshape(waiting, -1)
         if chosen.shape[1] != self.choices or numbers.shape[1] != self.numbers:
             raise EnvError(f"{self.name}: actions of shape {given.shape}; expected one of {self.kinds[0].action.space}")
-        wrong = np.logical_not(np.isin(chosen, (0, 1))).any(axis=1)
+        wrong = np.asarray(np.logical_not(np.isin(chosen, (0, 1))).any(axis=1))
         if wrong.any():
             where, agent = self._who(wrong)
             raise EnvError(f"{where}: action {chosen[wrong][0].tolist()} of {agent} is not of 0 and 1")
