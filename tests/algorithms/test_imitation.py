@@ -97,16 +97,32 @@ def test_its_strength_falls_to_0(shown):
         assert trainer.last_learning["main"]["imitation_loss"] is None
 
 
-def test_its_strength_may_go_by_decisions_and_a_pass_have_fewer_of_them(shown):
+def test_its_strength_may_fall_by_decisions(shown):
     falling = {"start": 0.5, "end": 0.0, "steps": 96, "by": "decisions"}
-    with ppo(shown, strength=falling, batch_size=8, samples=24) as trainer:
-        imitation, seen, steps = trainer.learners["main"].imitation, [], []
+    with ppo(shown, strength=falling, batch_size=8) as trainer:
+        seen = []
         for _ in range(4):
             trainer.train_iteration()
             seen.append(trainer.last_learning["main"]["imitation_strength"])
-            steps.append(float(imitation.optimizer.steps))
         assert seen == pytest.approx([0.5 * 2 / 3, 0.5 / 3, 0, 0])
-        assert steps == [3, 6, 6, 6]  # of 24 decisions in parts of 8
+
+
+def test_a_pass_takes_no_more_samples_than_asked(shown):
+    with ppo(shown, strength=1.0, batch_size=20, epochs=2, samples_per_epoch=50) as trainer:
+        taken, imitation = [], trainer.learners["main"].imitation
+        improve = imitation.improve
+        imitation.improve = lambda seen, strength: (taken.append(seen), improve(seen, strength))
+        trainer.train_iteration()
+    assert [len(seen) for seen in taken] == [17, 17, 16] * 2
+    first, second = (torch.cat([seen.obs["obs"] for seen in taken[k : k + 3]]) for k in (0, 3))
+    assert len(first.unique(dim=0)) == 50
+    assert not torch.equal(first.sort(0).values, second.sort(0).values), "drawn anew"
+
+
+def test_passes_are_not_for_replay(swung):
+    cfg = SLOW.replace(imitation={"replay": [swung], "samples_per_epoch": 10})
+    with pytest.raises(ConfigError, match=r"imitation.samples_per_epoch = 10: this algorithm learns from replay"):
+        Trainer("Pendulum-v1", cfg, num_envs=1)
 
 
 def test_sac_imitates_with_each_gradient_step(swung):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, ClassVar
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook, Row
@@ -44,8 +43,10 @@ class ImitationConfig(Settings):
     """Passes over the demonstrations in an update; of algorithms that learn from replay, gradient steps of imitation
     for each of theirs.
     """
-    samples: PositiveInt | None = None
-    """Demonstrated decisions in a pass, at most; none = all of them."""
+    samples_per_epoch: PositiveInt | None = None
+    """Demonstrated decisions in a pass, at most, drawn anew for each; none = all. Algorithms that learn from replay
+    make no passes.
+    """
     pretrain_steps: AtStart[NonNegativeInt] = 0
     """Gradient steps of imitation before anything is played, with the algorithm's learning rate."""
 
@@ -80,6 +81,11 @@ class Imitation(BatchHook, Demonstrated):
                 f"policies.{learner.name}.imitation: demonstrations do not say what a policy remembered, so one that "
                 "remembers cannot imitate them row by row; leave model.memory out, or use signals.gail, which rewards "
                 "decisions by themselves"
+            )
+        if learner.replay is not None and cfg.samples_per_epoch is not None:
+            raise ConfigError(
+                f"policies.{learner.name}.imitation.samples_per_epoch = {cfg.samples_per_epoch}: this algorithm learns "
+                "from replay and makes no passes over demonstrations; leave it out: epochs are gradient steps here"
             )
         self.learner = learner
         self.cfg = cfg
@@ -126,11 +132,6 @@ class Imitation(BatchHook, Demonstrated):
         return self.cfg.batch_size or self.learner.rows_per_step or 256
 
     @property
-    def parts(self) -> int | None:
-        """Gradient steps in a pass over the demonstrations; None = as many as there are."""
-        return None if self.cfg.samples is None else max(self.cfg.samples // self.batch_size, 1)
-
-    @property
     def strength(self) -> float:
         """The multiple of the learner's rate that holds now."""
         learner, cfg = self.learner, self.cfg
@@ -149,7 +150,7 @@ class Imitation(BatchHook, Demonstrated):
         """Imitates after an update on what was just played."""
         if learner.replay is None and self.demonstrations is not None and self.strength:
             for _ in range(self.cfg.epochs):
-                for part in islice(self.demonstrations.epoch(self.batch_size), self.parts):
+                for part in self.demonstrations.epoch(self.batch_size, self.cfg.samples_per_epoch):
                     self.improve(part, self.strength)
         return {**row, **self.summary()}
 

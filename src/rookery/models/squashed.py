@@ -282,8 +282,8 @@ class HybridHead(Head):
         super().__init__()
         if action.num_flags:
             raise SpaceError(
-                f"actions of {action.space} have flags (MultiBinary), and SAC takes choices and numbers: make each flag "
-                "a choice of two, or use PPO, which takes any space"
+                f"actions of {action.space} have flags (MultiBinary), and SAC takes choices and numbers: make each "
+                "flag a choice of two, or use PPO, which takes any space"
             )
         for part, _ in action.parts:
             if part.kind == "box":

@@ -185,7 +185,7 @@ EFFECTS = [
             ("demo_path", "", {f"{P}imitation.replay": ("expert.demo",)}),
             ("steps", "steps: 99", {f"{P}imitation.strength": Linear(1.0, 0.0, 99, DECISIONS)}),
             ("strength", "strength: 0.5", {f"{P}imitation.strength": 0.5}),
-            ("samples_per_update", "samples_per_update: 64", {f"{P}imitation.samples": 64}),
+            ("samples_per_update", "samples_per_update: 64", {f"{P}imitation.samples_per_epoch": 64}),
             ("num_epoch", "num_epoch: 7", {f"{P}imitation.epochs": 7}),
             ("num_epoch", "", {f"{P}imitation.epochs": 3}),
             ("batch_size", "batch_size: 7", {f"{P}imitation.batch_size": 7}),

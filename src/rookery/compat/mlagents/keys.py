@@ -207,7 +207,7 @@ CLONING_ROWS = [
     *by(m.cloning, "behavioral_cloning.demo_path behavioral_cloning.steps behavioral_cloning.strength "
         "behavioral_cloning.samples_per_update behavioral_cloning.num_epoch behavioral_cloning.batch_size",
         f"{P}imitation.replay {P}imitation.strength {P}imitation.epochs {P}imitation.batch_size "
-        f"{P}imitation.samples",
+        f"{P}imitation.samples_per_epoch",
         "Imitation beside every update: `strength` times the learning rate of the moment, falling to 0 over `steps` "
         "decisions; `num_epoch` passes (3 where nothing is said) over `samples_per_update` demonstrated decisions (0 = "
         "all). Numbers are learned by their likelihood."),

@@ -298,7 +298,7 @@ def cloning(case: Case) -> Values:
         f"{P}imitation.strength": strength,
         f"{P}imitation.epochs": found.num_epoch or CLONING_EPOCHS,
         f"{P}imitation.batch_size": found.batch_size or batch,
-        f"{P}imitation.samples": found.samples_per_update or None,
+        f"{P}imitation.samples_per_epoch": found.samples_per_update or None,
     }
 
 
