@@ -129,3 +129,28 @@ def test_networks_with_goals_run_in_torch():
 def test_equal_generators_give_equal_nets():
     assert torch.equal(trunk(seed=3)(rows()), trunk(seed=3)(rows()))
     assert not torch.equal(trunk(seed=3)(rows()), trunk(seed=4)(rows()))
+
+
+def test_rows_with_the_same_goal_share_its_weights_and_give_the_same(monkeypatch):
+    net, tree = trunk(), rows()
+    assert net._few_goals(tree) is not None
+    shared = net(tree)
+    grads = torch.autograd.grad(shared.square().sum(), list(net.parameters()), allow_unused=True)
+    monkeypatch.setattr(net, "_choices", ())
+    alone = net(tree)
+    torch.testing.assert_close(shared, alone, rtol=1e-5, atol=1e-6)
+    others = torch.autograd.grad(alone.square().sum(), list(net.parameters()), allow_unused=True)
+    for mine, theirs in zip(grads, others, strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_many_different_goals_have_weights_row_by_row():
+    goals = {"goal": torch.arange(64)}
+    obs = spaces.Dict({"own": spaces.Box(-1, 1, (6,)), "goal": spaces.Discrete(64)})
+    cfg = ModelConfig(hidden=(8,), goals=("goal",))
+    net = build_trunk(obs_spec(obs, spaces.Discrete(2)), cfg, generator=torch.Generator().manual_seed(0))
+    tree = {"own": torch.randn(64, 6), **goals}
+    assert net._few_goals(tree) is None
+    assert net(tree).shape == (64, 8)

@@ -33,7 +33,7 @@ from rookery.core.settings import PositiveFloat, PositiveInt, Settings
 from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
 from rookery.core.trust import CodeKind
 from rookery.models.entities import EntityEncoder
-from rookery.models.hyper import HyperLinear
+from rookery.models.hyper import MOST_GOALS, HyperLinear
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear, orthogonal
 from rookery.models.memory import Memory, MemoryConfig, build_memory
 from rookery.models.pictures import ImageEncoder, image_layout
@@ -474,10 +474,29 @@ class GoalTrunk(nn.Module):
         self.norm = nn.LayerNorm(width) if cfg.layer_norm else nn.Identity()
         self.num_features = width
         self._activate = ACTIVATIONS[cfg.activation]
+        leaves = (*goal.vectors, *goal.categories)
+        is_choice = not goal.pictures and not goal.sets and all(leaf.kind != "box" for leaf in leaves)
+        self._choices = tuple(leaf.path for leaf in leaves) if is_choice else ()
 
     def forward(self, obs: TensorTree) -> Tensor:
         """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
-        return self._activate(self.norm(self.layer(self.trunk(obs), self.goal(obs))))
+        x = self.trunk(obs)
+        few = self._few_goals(obs) if self._choices else None
+        given = self.layer(x, self.goal(obs)) if few is None else self.layer.shared_by_rows(x, self.goal(few[0]), few[1])
+        return self._activate(self.norm(given))
+
+    def _few_goals(self, obs: TensorTree) -> tuple[TensorTree, Tensor] | None:
+        """The different goals, as observations of a row each, and ``[N]`` which of them each row has; None if there are
+        many.
+        """
+        leaves = {path: obs[path] for path in self._choices}
+        flat = torch.cat([value.reshape(len(value), -1).long() for value in leaves.values()], 1)
+        goals, which = torch.unique(flat, dim=0, return_inverse=True)
+        if len(goals) > MOST_GOALS:
+            return None
+        rows = torch.arange(len(which), device=which.device)
+        first = which.new_empty(len(goals)).scatter_(0, which, rows)  # any row of each
+        return {path: value[first] for path, value in leaves.items()}, which
 
 
 class CustomTrunk(nn.Module):

@@ -17,6 +17,9 @@ from rookery.models.layers import HIDDEN_GAIN, orthogonal
 MOST_ROWS = 1024
 """Rows that have weights of their own at a time where no gradient needs them afterwards: each takes a whole layer's."""
 
+MOST_GOALS = 16
+"""Different goals in a batch up to which rows with the same goal share a generated weight."""
+
 
 class HyperLinear(nn.Module):
     """A linear layer with weights of its own for each row: ``W(e) x + b(e)``, linear in what is known of the goal, e.
@@ -51,8 +54,20 @@ class HyperLinear(nn.Module):
         parts = zip(x.split(MOST_ROWS), goal.split(MOST_ROWS), strict=True)
         return torch.cat([self._forward(some, their) for some, their in parts])
 
+    def shared_by_rows(self, x: Tensor, goal: Tensor, which: Tensor) -> Tensor:
+        """Outputs the same for a few goals ``[G, goal_size]``, of which ``which [N]`` says whose each row has: a weight
+        is generated once for each goal, and all rows go through all of them.
+        """
+        weight, bias = self._generated(goal)
+        every = torch.baddbmm(bias.unsqueeze(1), x.expand(len(goal), *x.shape), weight)
+        return every[which, torch.arange(len(x), device=x.device)]
+
     def _forward(self, x: Tensor, goal: Tensor) -> Tensor:
+        weight, bias = self._generated(goal)
+        return torch.baddbmm(bias.unsqueeze(1), x.unsqueeze(1), weight).squeeze(1)
+
+    def _generated(self, goal: Tensor) -> tuple[Tensor, Tensor]:
+        """The weights ``[N, num_inputs, num_outputs]`` and biases ``[N, num_outputs]`` of goals."""
         goal = functional.rms_norm(goal, goal.shape[-1:], eps=1e-6)
         weight = functional.linear(goal, self.mixed, self.shared.flatten()).view(-1, *self.shape)
-        bias = functional.linear(goal, self.mixed_bias, self.bias)
-        return torch.baddbmm(bias.unsqueeze(1), x.unsqueeze(1), weight).squeeze(1)
+        return weight, functional.linear(goal, self.mixed_bias, self.bias)
