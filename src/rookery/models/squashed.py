@@ -146,7 +146,9 @@ class Squashed(BoundedSpec):
 
     log_std: Literal["clamp", "tanh"] = "clamp"
 
-    def build(self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator) -> Head:
+    def build(
+        self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
+    ) -> Head:
         """The head; arguments as of `HeadSpec.build`."""
         if action.sizes and action.num_numbers:
             return HybridHead(num_features, action, self, log_std_init=log_std_init, generator=generator)
