@@ -97,6 +97,35 @@ def test_its_strength_falls_to_0(shown):
         assert trainer.last_learning["main"]["imitation_loss"] is None
 
 
+def test_its_strength_falls_by_decisions(shown):
+    with ppo(shown, strength=0.5, steps=192, by="decisions") as trainer:
+        seen = []
+        for _ in range(3):
+            trainer.train_iteration()
+            seen.append((trainer.env_steps, trainer.last_learning["main"]["imitation_strength"]))
+        decided = trainer.learners["main"].decisions
+    assert decided == trainer.env_steps == 96  # of an agent alone both are the same
+    assert seen == [(32 * k, pytest.approx(0.5 * (1 - k / 6))) for k in (1, 2, 3)]
+
+
+def test_a_pass_takes_no_more_samples_than_asked(shown):
+    with ppo(shown, strength=1.0, batch_size=20, epochs=2, samples_per_epoch=50) as trainer:
+        taken, imitation = [], trainer.learners["main"].imitation
+        improve = imitation.improve
+        imitation.improve = lambda seen, strength: (taken.append(seen), improve(seen, strength))
+        trainer.train_iteration()
+    assert [len(seen) for seen in taken] == [17, 17, 16] * 2
+    first, second = (torch.cat([seen.obs["obs"] for seen in taken[k : k + 3]]) for k in (0, 3))
+    assert len(first.unique(dim=0)) == 50
+    assert not torch.equal(first.sort(0).values, second.sort(0).values), "drawn anew"
+
+
+def test_passes_are_not_for_replay(swung):
+    cfg = SLOW.replace(imitation={"replay": [swung], "samples_per_epoch": 10})
+    with pytest.raises(ConfigError, match=r"imitation.samples_per_epoch = 10: this algorithm learns from replay"):
+        Trainer("Pendulum-v1", cfg, num_envs=1)
+
+
 def test_sac_imitates_with_each_gradient_step(swung):
     cfg = SLOW.replace(imitation={"replay": [swung], "strength": 1.0})
     with Trainer("Pendulum-v1", cfg, seed=1, num_envs=1, warmup_steps=20) as trainer:

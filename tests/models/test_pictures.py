@@ -229,7 +229,13 @@ def gradient(cnn, precision, seed):
 
 @pytest.mark.parametrize(
     ("cnn", "least"),
-    [("nature", 0.999), ("small", 0.999), ("simple", 0.999), ("flat", 0.999), ("impala", 0.998)],  # which rounds in 15 layers instead of 3
+    [
+        ("nature", 0.999),
+        ("small", 0.999),
+        ("simple", 0.999),
+        ("flat", 0.999),
+        ("impala", 0.998),
+    ],  # which rounds in 15 layers instead of 3
 )
 def test_gradients_in_bfloat16_point_where_those_in_float32_do(cnn, least):
     exact, rounded = gradient(cnn, "float32", 0), gradient(cnn, "bfloat16", 0)

@@ -149,6 +149,68 @@ def test_the_slope_between_demonstrations_and_play_is_that_of_finite_differences
     assert weight.grad[1, 2].item() == pytest.approx((above - below) / (2 * eps), rel=1e-3, abs=1e-6)
 
 
+class ShownDecisions:
+    """Shows the same decisions again and again."""
+
+    def decisions(self, number):
+        return some_decisions(number, seed=7)
+
+
+def with_bottleneck(**settings):
+    gail = GAIL(a_policy(), GAILConfig(bottleneck=6, **settings), Streams(0), "main/gail")
+    gail.imitate(ShownDecisions(), "these")
+    return gail
+
+
+def test_what_passes_a_bottleneck_is_a_divergence_from_noise():
+    net = with_bottleneck().net
+    with torch.no_grad():
+        net.log_std.copy_(torch.linspace(-1, 1, 6))
+    mean = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+    normal = torch.distributions.Normal
+    told = torch.distributions.kl_divergence(normal(mean, net.log_std.exp()), normal(0.0, 1.0)).sum(1)
+    assert torch.allclose(net.information(mean), told, atol=1e-5)
+
+
+def test_a_bottleneck_disturbs_what_is_learned_and_not_what_is_rewarded():
+    gail, seen = with_bottleneck(), some_decisions()
+    assert torch.equal(gail.reward(seen), gail.reward(seen))
+    inputs = gail.inputs(seen)
+    noise = torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(0))
+    assert not torch.allclose(gail.net.logit(inputs, noise[0]), gail.net.logit(inputs, noise[1]))
+    assert torch.allclose(gail.net.logit(inputs, torch.zeros(5, 6)), gail.net.logit(inputs))
+
+
+def test_the_weight_of_the_limit_follows_what_passes():
+    passed = {}
+    for limit in (0.0, 50.0):
+        gail = with_bottleneck(information=limit, information_lr=1.0, penalty=0.0, lr=1e-2)
+        passed[limit] = [float(gail.fit(some_decisions(32, seed=k))["information"]) for k in range(30)][-1]
+        assert (float(gail.net.weight) > 0) == (limit == 0.0)
+        other = with_bottleneck()
+        other.load_state_dict(gail.state_dict())
+        assert float(other.net.weight) == float(gail.net.weight)
+    assert passed[0.0] < 0.5 * passed[50.0]
+
+
+@pytest.mark.parametrize(("rate", "share"), [(None, 1.0), (0.25, 0.5), (1.0, 2.0), (0.0, 0.0)])
+def test_signals_learn_as_often_as_asked_beside_replay(rate, share):
+    cfg = SACConfig(
+        learning_starts=20, batch_size=8, updates_per_step=0.5, model=ModelConfig(hidden=(8,)),
+        signals={"rnd": {"model": {"hidden": (8,)}}, "updates_per_step": rate}, replay={"capacity": 500},
+    )  # fmt: skip
+    with Trainer("Pendulum-v1", cfg, num_envs=1, seed=0, config={"sampling.iteration_steps": 100}) as trainer:
+        trainer.train({"env_steps": 100})
+        learner = trainer.learners["main"]
+    assert learner.replay.gradient_steps == 40
+    assert float(learner.signals.others["rnd"].optimizer.steps) == share * 40
+
+
+def test_a_pace_of_signals_is_for_replay():
+    with pytest.raises(ConfigError, match=r"policies.main.signals.updates_per_step = 0.5 is for algorithms that learn"):
+        Trainer("CartPole-v1", PPOConfig(signals={"updates_per_step": 0.5}), num_envs=1)
+
+
 def test_actions_of_all_kinds_are_numbers():
     space = spaces.Dict({"a": spaces.Discrete(3), "b": spaces.Box(-1, 1, (2,)), "c": spaces.MultiBinary(2)})
     spec = action_spec(space)

@@ -19,6 +19,9 @@ GAMES = {
     "CarryTogether": {"max_steps": 20},
     "Sacrifice": {"max_steps": 20},
     "MatrixGame": {},
+    "OneDimension": {"max_steps": 20, "remember": True},
+    "OneDimension, group": {"agents": 2, "play": "group", "max_steps": 20, "numbers": 0, "choices": 2},
+    "OneDimension, sides": {"agents": 2, "play": "sides", "max_steps": 20, "choices": 1, "step_size": 0.8},
 }
 TREES = ("obs", "final_obs")
 ARRAYS = ("reward", "group_reward", "terminated", "truncated", "waiting", "final_index")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook, Row
 from rookery.algorithms.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
@@ -36,12 +36,18 @@ class ImitationConfig(Settings):
     strength: NonNegative = 1.0
     """Learning rate of imitation, as a multiple of the algorithm's; 0 = only `pretrain_steps`."""
     steps: NonNegativeInt = 0
-    """Environment steps in which `strength` falls to 0 in a straight line; 0 = it stays for the whole run."""
+    """Steps in which `strength` falls to 0 in a straight line; 0 = it stays for the whole run."""
+    by: Literal["env_steps", "decisions"] = "env_steps"
+    """What `steps` are: environment steps of the run, or decisions that the policy has learned from."""
     batch_size: PositiveInt | None = None
     """Demonstrated decisions in a gradient step; none = the decisions in one of the algorithm's."""
     epochs: PositiveInt = 1
     """Passes over the demonstrations in an update; of algorithms that learn from replay, gradient steps of imitation
     for each of theirs.
+    """
+    samples_per_epoch: PositiveInt | None = None
+    """Demonstrated decisions in a pass, at most, drawn anew for each; none = all. Algorithms that learn from replay
+    make no passes.
     """
     pretrain_steps: AtStart[NonNegativeInt] = 0
     """Gradient steps of imitation before anything is played, with the algorithm's learning rate."""
@@ -77,6 +83,11 @@ class Imitation(BatchHook, Demonstrated):
                 f"policies.{learner.name}.imitation: demonstrations do not say what a policy remembered, so one that "
                 "remembers cannot imitate them row by row; leave model.memory out, or use signals.gail, which rewards "
                 "decisions by themselves"
+            )
+        if learner.replay is not None and cfg.samples_per_epoch is not None:
+            raise ConfigError(
+                f"policies.{learner.name}.imitation.samples_per_epoch = {cfg.samples_per_epoch}: this algorithm learns "
+                "from replay and makes no passes over demonstrations; leave it out: epochs are gradient steps here"
             )
         self.learner = learner
         self.cfg = cfg
@@ -126,7 +137,8 @@ class Imitation(BatchHook, Demonstrated):
     def strength(self) -> float:
         """The multiple of the learner's rate that holds now."""
         cfg = self.cfg
-        left = 1.0 - self.learner.env_steps / cfg.steps if cfg.steps else 1.0
+        passed = self.learner.env_steps if cfg.by == "env_steps" else self.learner.decisions
+        left = 1.0 - passed / cfg.steps if cfg.steps else 1.0
         return cfg.strength * max(left, 0.0)
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
@@ -140,7 +152,7 @@ class Imitation(BatchHook, Demonstrated):
         """Imitates after an update on what was just played."""
         if learner.replay is None and self.demonstrations is not None and self.strength:
             for _ in range(self.cfg.epochs):
-                for part in self.demonstrations.epoch(self.batch_size):
+                for part in self.demonstrations.epoch(self.batch_size, self.cfg.samples_per_epoch):
                     self.improve(part, self.strength)
         return {**row, **self.summary()}
 

@@ -6,6 +6,7 @@ novelty that is. Signals learn from the same decisions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.core.batch import Decisions, Rollout, Transitions
+from rookery.core.errors import ConfigError
 from rookery.native.forward import attach
 from rookery.replay.buffer import SampledSequences
 from rookery.signals.rewards import RewardSignals, SignalsConfig, laid_out
@@ -27,6 +29,11 @@ def add_signals(learner: Algorithm[Any], cfg: SignalsConfig) -> RewardSignals:
         learner: The learner.
         cfg: Settings of the signals.
     """
+    if cfg.updates_per_step is not None and not hasattr(learner.cfg, "updates_per_step"):
+        raise ConfigError(
+            f"policies.{learner.name}.signals.updates_per_step = {cfg.updates_per_step} is for algorithms that learn "
+            "from replay; leave it out, and set epochs and minibatches of each signal"
+        )
     signals = RewardSignals(cfg, learner.policy, learner.streams, learner.name)
     for signal in signals.others.values():
         signal.attach(attach)
@@ -79,6 +86,21 @@ class Rewarding(BatchHook):
         else:
             signals.learn()
             return batch
-        for signal in signals.others.values():
-            signal.learn_drawn(seen)
+        for _ in range(self._due(learner)):
+            for signal in signals.others.values():
+                signal.learn_drawn(seen)
         return batch
+
+    def _due(self, learner: Algorithm[Any]) -> int:
+        """Gradient steps that signals make beside the next one of the learner: evenly among its own, as many as asked
+        for.
+        """
+        asked = self.signals.cfg.updates_per_step
+        if asked is None:
+            return 1
+        assert learner.replay is not None
+        own: float = learner.cfg.updates_per_step
+        made = learner.replay.gradient_steps
+        if not own:  # whoever asks for steps by hand learns with each
+            return 1
+        return math.floor((made + 1) * asked / own) - math.floor(made * asked / own)

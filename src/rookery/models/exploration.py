@@ -154,8 +154,8 @@ def bounded_numbers(action: ActionSpec) -> int:
     if action.kind != "box":
         told = "are choices" if action.sizes and not action.num_numbers else "are not numbers alone"
         raise SpaceError(
-            f"actions of {action.space} {told}, and TD3, DDPG and SAC with discrete=false need numbers (a Box): use PPO, "
-            "which takes any space, or SAC, which takes choices (discrete=true) and choices beside numbers"
+            f"actions of {action.space} {told}, and TD3, DDPG and SAC with discrete=false need numbers (a Box): use "
+            "PPO, which takes any space, or SAC, which takes choices (discrete=true) and choices beside numbers"
         )
     check_bounds(action.space)
     return action.num_numbers

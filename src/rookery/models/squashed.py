@@ -146,9 +146,7 @@ class Squashed(BoundedSpec):
 
     log_std: Literal["clamp", "tanh"] = "clamp"
 
-    def build(
-        self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
-    ) -> Head:
+    def build(self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator) -> Head:
         """The head; arguments as of `HeadSpec.build`."""
         if action.sizes and action.num_numbers:
             return HybridHead(num_features, action, self, log_std_init=log_std_init, generator=generator)
@@ -284,8 +282,8 @@ class HybridHead(Head):
         super().__init__()
         if action.num_flags:
             raise SpaceError(
-                f"actions of {action.space} have flags (MultiBinary), and SAC takes choices and numbers: make each flag "
-                "a choice of two, or use PPO, which takes any space"
+                f"actions of {action.space} have flags (MultiBinary), and SAC takes choices and numbers: make each "
+                "flag a choice of two, or use PPO, which takes any space"
             )
         for part, _ in action.parts:
             if part.kind == "box":

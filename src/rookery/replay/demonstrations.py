@@ -39,9 +39,11 @@ class StoredDemonstrations:
         """Draws so many decisions with replacement."""
         return self._at(self.rng.integers(self.buffer.first, self.buffer.total, number))
 
-    def epoch(self, size: int) -> Iterator[Decisions]:
-        """Gives every decision once, in random order, in near-equal parts of at most `size`."""
-        order = self.buffer.first + self.rng.permutation(len(self))
+    def epoch(self, size: int, most: int | None = None) -> Iterator[Decisions]:
+        """Gives every decision once, in random order, in near-equal parts of at most `size`; of more than `most` so
+        many.
+        """
+        order = self.buffer.first + self.rng.permutation(len(self))[:most]
         return map(self._at, np.array_split(order, -(-len(order) // size)))
 
     def every(self) -> Iterator[Decisions]:

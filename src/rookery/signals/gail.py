@@ -4,6 +4,9 @@ A discriminator learns to tell the demonstrations' decisions from the policy's; 
 rewarded. A penalty keeps its gradient near 1 between the two (Gulrajani et al. 2017, arXiv:1704.00028, eq. 3), without
 which it wins too soon for anything to be learned from it.
 
+With a bottleneck (Peng et al. 2018, arXiv:1810.00821) it sees no more of a decision than a few bits, so that it cannot
+tell the policy's play from demonstrations by what does not matter.
+
 ``-log(1 - D)`` is never below 0: staying alive pays by itself, which is wrong where demonstrations end soon. ``airl``
 gives ``log D - log(1 - D)`` (Fu et al. 2018, arXiv:1710.11248, section 4), which has both signs.
 """
@@ -26,7 +29,7 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam
 from rookery.core.seeding import Streams
-from rookery.core.settings import NonNegative, Structural
+from rookery.core.settings import NonNegative, PositiveFloat, PositiveInt, Structural
 from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear
@@ -38,6 +41,8 @@ from rookery.signals.signal import action_features, action_width
 
 EPS = 1e-7
 """Keeps the logarithm of what is taken for a demonstration with certainty finite."""
+PASSES_GAIN = 0.1
+"""Size of the weights before a bottleneck: at first hardly anything passes."""
 CLIP = 10.0
 """Largest size of a normalized number, in standard deviations."""
 
@@ -56,6 +61,14 @@ class GAILConfig(LearnedConfig):
     """Whether the discriminator sees actions, and not only what was decided on."""
     penalty: NonNegative = 10.0
     """Weight of the gradient penalty."""
+    bottleneck: Structural[PositiveInt | None] = None
+    """Width of a bottleneck before the verdict, through which noise lets little pass (VAIL; in ML-Agents 128); none =
+    no bottleneck.
+    """
+    information: NonNegative = 0.5
+    """With `bottleneck`: what may pass of a decision on the average, in nats (I_c of the paper)."""
+    information_lr: PositiveFloat = 5e-4
+    """With `bottleneck`: step by which the weight of that limit follows what passes too much or too little."""
     scale: bool = False
     """Whether rewards are divided by the running standard deviation of their returns."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(activation="relu"))
@@ -63,20 +76,30 @@ class GAILConfig(LearnedConfig):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the discriminator learns from: demonstrations and the policy's play, ``[N, W]`` each, and points between."""
+    """What the discriminator learns from: demonstrations and the policy's play, ``[N, W]`` each, and points between.
+
+    Attributes:
+        noise: ``[3, N, Z]`` normal numbers for the bottleneck of each; None without one.
+        weight: Weight of its limit, without dimensions.
+    """
 
     expert: Tensor
     played: Tensor
     between: Tensor
+    noise: Tensor | None = field(default_factory=lambda: None)
+    weight: Tensor | None = field(default_factory=lambda: None)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Logits of demonstrations and of play, ``[N]``, and the size of the gradient at points between, ``[N]``."""
+    """Logits of demonstrations and of play, ``[N]``, and the size of the gradient at points between, ``[N]``; what
+    passes the bottleneck of both, in nats ``[2N]``, or None.
+    """
 
     expert: Tensor
     played: Tensor
     slope: Tensor
+    information: Tensor | None
 
 
 class Discriminator(nn.Module):
@@ -87,7 +110,12 @@ class Discriminator(nn.Module):
         action: Layout of actions.
         cfg: Settings.
         generator: Draws the weights.
+
+    Attributes:
+        weight: With a bottleneck, the weight of its limit; a buffer.
     """
+
+    weight: Tensor
 
     def __init__(self, obs: ObsSpec, action: ActionSpec, cfg: GAILConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -101,6 +129,12 @@ class Discriminator(nn.Module):
             layers.append(linear(width, size, gain=HIDDEN_GAIN, generator=generator))
             width = size
         self.layers = nn.ModuleList(layers)
+        self.passes: nn.Linear | None = None
+        if cfg.bottleneck is not None:
+            self.passes = linear(width, cfg.bottleneck, gain=PASSES_GAIN, generator=generator)
+            self.log_std = nn.Parameter(torch.zeros(cfg.bottleneck))
+            self.register_buffer("weight", torch.tensor(0.0))
+            width = cfg.bottleneck
         self.last = linear(width, 1, gain=1.0, generator=generator)
         self._activate = ACTIVATIONS[cfg.model.activation]
 
@@ -109,24 +143,45 @@ class Discriminator(nn.Module):
         seen: Tensor = self.trunk(obs)
         return seen if self.action_spec is None else torch.cat((seen, action_features(action, self.action_spec)), 1)
 
-    def logit(self, inputs: Tensor) -> Tensor:
-        """Judges inputs ``[N, W]``: above 0 what looks like a demonstration, ``[N]``."""
+    def hidden(self, inputs: Tensor) -> Tensor:
+        """What is made of inputs ``[N, W]`` before the verdict; with a bottleneck the mean of what passes it."""
         x = inputs
         for layer in self.layers:
             x = self._activate(layer(x))
+        return x if self.passes is None else self.passes(x)
+
+    def logit(self, inputs: Tensor, noise: Tensor | None = None) -> Tensor:
+        """Judges inputs ``[N, W]``: above 0 what looks like a demonstration, ``[N]``; `noise` ``[N, Z]`` disturbs what
+        passes the bottleneck.
+        """
+        return self._verdict(self.hidden(inputs), noise)
+
+    def _verdict(self, hidden: Tensor, noise: Tensor | None) -> Tensor:
+        x = hidden if noise is None else torch.addcmul(hidden, self.log_std.exp(), noise)
         found: Tensor = self.last(x)
         return found.squeeze(1)
+
+    def information(self, mean: Tensor) -> Tensor:
+        """What passes the bottleneck, in nats: the divergence from standard normal numbers, ``[N]`` of means
+        ``[N, Z]``.
+        """
+        return 0.5 * (mean.square() + (2.0 * self.log_std).exp() - 1.0 - 2.0 * self.log_std).sum(1)
 
     def forward(self, batch: Comparison) -> Verdict:
         """Judges both, and measures the slope between them."""
         between = batch.between.detach().requires_grad_()
+        noise = (None, None, None) if batch.noise is None else batch.noise.unbind(0)
         with torch.enable_grad():
-            (gradient,) = grad(self.logit(between).sum(), between, create_graph=True)
-        return Verdict(self.logit(batch.expert), self.logit(batch.played), gradient.norm(dim=1))
+            (gradient,) = grad(self.logit(between, noise[2]).sum(), between, create_graph=True)
+        expert, played = self.hidden(batch.expert), self.hidden(batch.played)
+        passed = None if self.passes is None else self.information(torch.cat((expert, played)))
+        return Verdict(self._verdict(expert, noise[0]), self._verdict(played, noise[1]), gradient.norm(dim=1), passed)
 
 
 def discriminator_loss(verdict: Verdict, batch: Comparison, cfg: GAILConfig) -> tuple[Tensor, Metrics]:
-    """Cross-entropy (eq. 17 of the paper, with the signs of D turned round) and gradient penalty."""
+    """Cross-entropy (eq. 17 of the paper, with the signs of D turned round) and gradient penalty; and with a bottleneck
+    what passes too much (Peng et al. 2018, eq. 9).
+    """
     entropy = functional.softplus(-verdict.expert).mean() + functional.softplus(verdict.played).mean()
     penalty = (verdict.slope - 1).square().mean()
     metrics: Metrics = {
@@ -135,7 +190,12 @@ def discriminator_loss(verdict: Verdict, batch: Comparison, cfg: GAILConfig) -> 
         "expert_estimate": torch.sigmoid(verdict.expert.detach()).mean(),
         "policy_estimate": torch.sigmoid(verdict.played.detach()).mean(),
     }
-    return entropy + cfg.penalty * penalty, metrics
+    loss = entropy + cfg.penalty * penalty
+    if verdict.information is not None and batch.weight is not None:
+        passed = verdict.information.mean()
+        loss = loss + batch.weight * (passed - cfg.information)
+        metrics |= {"information": passed.detach(), "information_weight": batch.weight}
+    return loss, metrics
 
 
 def gail_reward(estimate: Tensor) -> Tensor:
@@ -216,4 +276,12 @@ class GAIL(Demonstrated, LearnedSignal[GAILConfig]):
         expert, played = self.inputs(self.expert(len(seen))), self.inputs(seen)
         share = torch.from_numpy(self.rng.random((len(seen), 1), dtype="float32")).to(played.device)
         between = share * expert + (1 - share) * played
-        return self.improve(self.net, discriminator_loss, Comparison(expert, played, between))
+        if self.net.passes is None:
+            return self.improve(self.net, discriminator_loss, Comparison(expert, played, between))
+        drawn = self.rng.standard_normal((3, len(seen), self.net.passes.out_features), dtype="float32")
+        noise, weight = torch.from_numpy(drawn).to(played.device), self.net.weight
+        batch = Comparison(expert, played, between, noise, weight.clone())
+        metrics = self.improve(self.net, discriminator_loss, batch)
+        passed = metrics["information"]
+        weight.add_((passed - self.cfg.information) * self.cfg.information_lr).clamp_(min=0.0)
+        return metrics

@@ -57,6 +57,11 @@ class SignalsConfig(Settings):
     by how many there are, as ML-Agents does.
     """
 
+    updates_per_step: NonNegative | None = None
+    """Gradient steps of signals for each decision, of algorithms that learn from replay; none = as many as the
+    algorithm makes (its own `updates_per_step`).
+    """
+
     @property
     def others(self) -> dict[str, SignalConfig]:
         """The signals beside the environment's reward, by name."""

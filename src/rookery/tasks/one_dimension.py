@@ -2,9 +2,9 @@
 
 An agent starts in the middle of a line from -1 to 1 and sees a sign, -1 or 1, drawn anew for each episode; it does not
 see where it is. In each step it moves by at most `step_size`. At an end of the line its episode is over: the end that
-the sign names earns 1.06, the other one -1.06, and each step before costs 0.01. With several elements in an action there
-is a line for each, all with the same sign, and the episode is over when all ends are reached; each line counts its
-share. The best return is 1.06 less 0.01 for each step but the last.
+the sign names earns 1.06, the other one -1.06, and each step before costs 0.01. With several elements in an action
+there is a line for each, all with the same sign, and the episode is over when all ends are reached; each line counts
+its share. The best return is 1.06 less 0.01 for each step but the last.
 
 The rules are those of the environment by which ML-Agents tests that its trainers learn (`simple_test_envs.py` there),
 with its variants: a sign that is shown at the beginning only, so that it must be remembered; pictures in the place of
@@ -131,7 +131,7 @@ class OneDimension(BatchedAgents):
             numbers = given.reshape(waiting, -1)
         if chosen.shape[1] != self.choices or numbers.shape[1] != self.numbers:
             raise EnvError(f"{self.name}: actions of shape {given.shape}; expected one of {self.kinds[0].action.space}")
-        wrong = ~np.isin(chosen, (0, 1)).all(axis=1)
+        wrong = np.asarray(np.logical_not(np.isin(chosen, (0, 1))).any(axis=1))
         if wrong.any():
             where, agent = self._who(wrong)
             raise EnvError(f"{where}: action {chosen[wrong][0].tolist()} of {agent} is not of 0 and 1")
@@ -144,12 +144,12 @@ class OneDimension(BatchedAgents):
     def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self._place += actions
         np.clip(self._place, -1.0, 1.0, out=self._place)
-        there = self._alive & (np.abs(self._place) >= 1.0).all(axis=2)
+        there = self._alive & (np.abs(self._place).min(axis=2) >= 1.0)
         earned = SUCCESS * self._place.mean(axis=2) * self._sign
         self._reward[self._alive] = -COST
         self._reward[there] = earned[there]
         self._ends |= there
-        over = ~(self._alive & ~there).any(axis=1)
+        over = np.logical_not((self._alive & ~there).any(axis=1))
         if self._in_group:
             before = there & ~over[:, None]
             self._reward[before] = np.minimum(earned, -COST)[before]

@@ -1,0 +1,305 @@
+"""The 1-D suite by which ML-Agents tests its trainers: ``toy_suite.py [--seeds 3] [--only WORDS] [--without WORDS]
+[--missing]``.
+
+Environment, settings, step counts and thresholds are those of `test_simple_rl.py` and `test_hybrid.py` of ML-Agents
+1.1.0, with Rookery's own algorithms and one copy of the environment, as there. A score is the mean of the last five
+episodes that were played while learning within these steps. Writes benchmarks/results/toy_suite.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from rookery import Callback, ConfigError, Trainer, record_replay
+from rookery.tasks import OneDimension
+
+FILE = Path(__file__).parent / "results" / "toy_suite.md"
+LAST = 5
+
+PPO: dict[str, Any] = {
+    "name": "ppo", "lr": 5e-3, "minibatch_size": 16, "batch_size": 64, "fragment_length": 64, "epochs": 3,
+    "entropy_coef": 5e-3, "clip": 0.2, "gae_lambda": 0.95, "gamma": 0.99, "max_grad_norm": None, "adam_eps": 1e-8,
+    "normalize_advantage": "batch", "normalize_values": False, "scale_rewards": False,
+    "model": {"hidden": (32,), "activation": "silu", "normalize_obs": False},
+}  # fmt: skip
+SAC: dict[str, Any] = {
+    "name": "sac", "lr": 5e-3, "batch_size": 8, "learning_starts": 100, "replay": {"capacity": 5000}, "tau": 0.01,
+    "alpha_init": 0.01, "entropy_share": 0.2, "model": {"hidden": (16,), "activation": "silu"},
+}  # fmt: skip
+POCA: dict[str, Any] = {**PPO, "name": "poca"}
+SLOW = {"lr": 3e-4}
+RESNET = {"pictures": 1, "vector": False, "step_size": 0.5, "picture_shape": (36, 36, 3)}
+BOARD = {**RESNET, "picture_shape": (5, 5, 5)}
+PICTURE = {"pictures": 1, "vector": False}
+ONE, NUMBER = {"numbers": 0, "choices": 1}, {"numbers": 1}
+PADDED = {"minibatch_size": 8, "batch_size": 24, "fragment_length": 24}
+"""A buffer of 128 and batches of 64 with sequences of 64, as ML-Agents counts them: it fills every episode up to a
+sequence, so that the buffer holds two episodes, and a batch one. Episodes have some 30 decisions at first, later 5.
+"""
+NEVER = {"snapshot_every": 10**6, "window": 1, "latest_ratio": 0.0, "rating_games": 0}
+
+
+def model(settings: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """Settings with some of the network's changed."""
+    return {**settings, "model": {**settings["model"], **changes}}
+
+
+def memory(settings: Mapping[str, Any], sequence_length: int = 64) -> dict[str, Any]:
+    """Settings with a memory of 16 numbers, as ML-Agents counts them: a hidden state of 8 and its cells."""
+    return model(settings, memory={"kind": "lstm", "size": 8, "sequence_length": sequence_length})
+
+
+READ = """
+A score is the mean of the last five episodes that were played while learning, of the worst agent where there are
+several; seconds are those of one seed. Settings are those of ML-Agents' tests, by the names of Rookery.
+"""
+"""What the page says below the table."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the suite.
+
+    Attributes:
+        name: What is learned by whom.
+        steps: Decisions of an agent, at most.
+        algorithm: Settings of the algorithm.
+        env: Settings of the environment.
+        asked: Score above which ML-Agents counts it as solved.
+        imitates: Whether 20 perfect episodes are shown, by GAIL and cloning; nothing else is rewarded.
+        config: Further settings.
+        control: Whether it must fail.
+    """
+
+    name: str
+    steps: int
+    algorithm: dict[str, Any]
+    env: dict[str, Any]
+    asked: float = 0.9
+    imitates: bool = False
+    config: dict[str, Any] = field(default_factory=dict)
+    control: bool = False
+
+
+def cases() -> list[Case]:
+    """All lines."""
+    found = []
+    for what, kind in (("a choice", ONE), ("a number", NUMBER)):
+        both = {"numbers": 0, "choices": 2} if kind is ONE else {"numbers": 2}
+        chosen = {"discrete": kind is ONE}
+        sac = {**SAC, **chosen}
+        short = {**sac, **SLOW, "batch_size": 16}
+        late = {**sac, "learning_starts": 2000}
+        recurrent = {**memory(sac, 16), **SLOW, "batch_size": 16, "learning_starts": 1000, "updates_per_step": 0.5}
+        held = {**kind, "remember": True, "step_size": 0.2 if kind is ONE else 0.5}
+        sides = {**kind, "agents": 2, "play": "sides"}
+        ghost = {"self_play.main": {"latest_ratio": 1.0, "snapshot_every": 2000, "swap_every": 2000, "rating_games": 0}}
+        teams: dict[str, Any] = {
+            "policies": {"one": {}, "other": {}}, "policy_mapping": {"agent_0": "one", "agent_1": "other"},
+        }  # fmt: skip
+        turns = {"latest_ratio": 1.0, "snapshot_every": 10_000, "swap_every": 10_000, "team_change_every": 400}
+        teams |= {f"self_play.{name}": {**turns, "rating_games": 0} for name in ("one", "other")}
+        imitating = {"imitates": True}
+        found += [
+            Case(f"PPO, {what}", 3000, PPO, kind),
+            Case(f"PPO, two lines, {what} each", 10_000, {**PPO, "minibatch_size": 64, "batch_size": 640,
+                 "fragment_length": 640}, {**both, "step_size": 0.8}),
+            Case(f"PPO, picture, {what}", 3000, model({**PPO, **SLOW}, cnn="simple", cnn_features=32),
+                 {**kind, **PICTURE}),
+            Case(f"PPO, two pictures, {what}", 3000, model({**PPO, **SLOW}, cnn="simple", cnn_features=32),
+                 {**kind, **PICTURE, "pictures": 2}),
+            Case(f"PPO, picture, one trunk, {what}", 3000, model({**PPO, **SLOW}, cnn="simple", cnn_features=32,
+                 shared_trunk=True), {**kind, **PICTURE}),
+            Case(f"PPO, memory, {what}", 6000, memory({**PPO, "lr": 1e-3, **PADDED}, 8), {**kind, "remember": True}),
+            Case(f"SAC, {what}", 1000, sac, kind),
+            Case(f"SAC, two lines, {what} each", 3000, late, {**both, "step_size": 0.8}, 0.8),
+            Case(f"SAC, picture, {what}", 1000, model(short, cnn="simple", cnn_features=16), {**kind, **PICTURE}),
+            Case(f"SAC, memory, {what}", 4000, recurrent, held),
+            Case(f"POCA, group of two, {what}", 3000, POCA, {**kind, "agents": 2, "play": "group"}),
+            Case(f"POCA, memory, {what}", 6000, memory({**POCA, "lr": 1e-3, **PADDED}, 8),
+                 {**kind, "remember": True, "agents": 2, "play": "group"}),
+            Case(f"PPO against itself, {what}", 2500, PPO, sides, config=ghost),
+            Case(f"PPO, two teams in turn, {what}", 4000, PPO, sides, config=teams),
+            Case(f"PPO, GAIL and cloning, {what}", 500, PPO, kind, **imitating),
+            Case(f"PPO, GAIL and cloning, picture, {what}", 1000, model(PPO, cnn="simple", cnn_features=32),
+                 {**kind, **PICTURE}, **imitating),
+            Case(f"SAC, GAIL and cloning, {what}", 500, sac, kind, **imitating),
+            Case(f"SAC, GAIL and cloning, picture, {what}", 500, model(short, cnn="simple", cnn_features=16),
+                 {**kind, **PICTURE}, **imitating),
+            Case(f"PPO against what never learns, {what}", 2500, PPO, sides, config={"self_play.main": NEVER},
+                 control=True),
+            Case(f"PPO, memory task without one, {what}", 6000, {**PPO, "lr": 1e-3, **PADDED},
+                 {**kind, "remember": True}, control=True),
+        ]  # fmt: skip
+    for cnn, seen in (("impala", RESNET), ("nature", RESNET), ("match3", BOARD)):
+        for number in (1, 2):
+            env = {**ONE, **seen, "pictures": number}
+            told = f"{cnn}, {number} picture{'s' * (number > 1)}"
+            wide = {"cnn": cnn, "cnn_features": 16, "hidden": (16,)}
+            found.append(Case(f"PPO, {told}", 900, model({**PPO, **SLOW}, **wide), env, 0.5))
+            sac = {**SAC, **SLOW, "discrete": True, "batch_size": 16, "learning_starts": 0}
+            found.append(Case(f"SAC, {told}", 100, model(sac, **wide), env, 0.5))
+    for numbers, choices in ((1, 1), (2, 2), (1, 2), (2, 1)):
+        env = {"numbers": numbers, "choices": choices, "step_size": 0.8}
+        told = f"{numbers} number{'s' * (numbers > 1)} and {choices} choice{'s' * (choices > 1)}"
+        ppo = {**PPO, "lr": 1e-3, "minibatch_size": 64, "batch_size": 1024, "fragment_length": 1024}
+        sac = {**SAC, "batch_size": 256, "learning_starts": 0, "replay": {"capacity": 50_000}}
+        found += [Case(f"PPO, {told}", 10_000, ppo, env), Case(f"SAC, {told}", 2200, sac, env)]
+    env = {"numbers": 1, "choices": 1, **PICTURE}
+    held = {"numbers": 1, "choices": 1, "remember": True, "step_size": 0.5}
+    ppo = {**PPO, "lr": 1e-3, "minibatch_size": 16, "batch_size": 64}
+    sac = {**memory(SAC, 16), "lr": 1e-3, "batch_size": 16, "learning_starts": 1000, "updates_per_step": 0.5}
+    seen = {**SAC, **SLOW, "batch_size": 128, "replay": {"capacity": 50_000}}
+    found += [
+        Case("PPO, hybrid, picture", 3000, model({**PPO, **SLOW}, cnn="simple", cnn_features=32), env),
+        Case("SAC, hybrid, picture", 3000, model(seen, cnn="simple", cnn_features=16), env),
+        Case("PPO, hybrid, memory", 4000, memory(ppo, 8), held),
+        Case("SAC, hybrid, memory", 3500, sac, held),
+        Case("PPO, learning rate 1e-12", 3000, {**PPO, "lr": 1e-12}, ONE, control=True),
+        Case("SAC, learning rate 1e-12", 1000, {**SAC, "lr": 1e-12, "discrete": True}, ONE, control=True),
+        Case("PPO, cloning what is wrong", 500, PPO, {**ONE}, imitates=True, control=True),
+    ]
+    return found
+
+
+class Ends(Callback):
+    """Keeps what each agent's episodes came to, within so many of its decisions.
+
+    In a group it is what the end earned, as ML-Agents counts there; elsewhere the whole return.
+
+    Args:
+        steps: Decisions of an agent, at most.
+        in_group: Whether agents win and lose together.
+    """
+
+    def __init__(self, steps: int, in_group: bool) -> None:
+        self.left = steps
+        self.in_group = in_group
+        self.ends: dict[str, list[float]] = {}
+
+    def on_episode_step(self, episode: Any) -> None:
+        """Counts."""
+        self.left -= 1
+
+    def on_episode_end(self, episode: Any) -> None:
+        """Keeps the returns."""
+        if self.left < 0:
+            return
+        for agent, earned in episode.returns.items():
+            self.ends.setdefault(agent, []).append(float(earned))
+
+    @property
+    def score(self) -> float:
+        """The mean of the last ones, of the agent that is worst."""
+        scores = [float(np.mean(ends[-LAST:])) for ends in self.ends.values()]
+        return min(scores) if scores else float("nan")
+
+
+def towards(sign: float) -> Callable[[Any], Any]:
+    """Plays perfectly, or, with -1, the other way."""
+
+    def choose(obs: Any) -> Any:
+        return int(np.mean(obs) * sign > 0)
+
+    return choose
+
+
+def push(obs: Any) -> Any:
+    """Plays perfectly by a number."""
+    return np.array([1.0 if np.mean(obs) > 0 else -1.0], np.float32)
+
+
+def imitation(case: Case, folder: Path) -> dict[str, Any]:
+    """Settings by which 20 episodes are imitated, and nothing else is rewarded."""
+    play = towards(-1.0 if case.control else 1.0) if case.env.get("choices") else push
+    place = folder / f"{case.name}".replace(" ", "-").replace(",", "")
+    if not place.exists():
+        record_replay(OneDimension, play, 20, place, env_config=case.env, seed=1)
+    ppo = case.algorithm["name"] == "ppo"
+    discriminator = {"hidden": (32, 32), "activation": "silu"}
+    if case.env.get("pictures"):
+        discriminator |= {"cnn": "simple", "cnn_features": 32}
+    gail = {"replay": [str(place)], "lr": 3e-4, "use_actions": False, "model": discriminator}
+    steps = 1500 if case.steps == 1000 else 1000
+    beside = {"replay": [str(place)], "steps": steps, "epochs": 3 if ppo else 1}
+    return {"signals": {"extrinsic": {"strength": 0.0}, "gail": gail}, "imitation": beside}
+
+
+def run(case: Case, seed: int, folder: Path) -> tuple[float, float]:
+    """Gives the score of a seed, and the seconds it took."""
+    started = time.perf_counter()
+    algorithm = {**case.algorithm, **(imitation(case, folder) if case.imitates else {})}
+    ends = Ends(case.steps, case.env.get("play") == "group")
+    agents = case.env.get("agents", 1)
+    steps = case.steps // agents if "self_play.main" in case.config else case.steps
+    ends.left = steps
+    config: dict[str, Any] = {"algorithm": algorithm, "sampling.iteration_steps": 500, **case.config}
+    with Trainer(OneDimension, env_config=case.env, num_envs=1, seed=seed, config=config, callbacks=[ends]) as trainer:
+        trainer.train({"env_steps": steps})
+    return ends.score, time.perf_counter() - started
+
+
+def main() -> None:
+    """Measures the lines that have all words of ``--only`` and none of ``--without`` in their names, and puts them
+    on the page; with ``--missing`` only those that it lacks.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--without", nargs="*", default=[])
+    parser.add_argument("--missing", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        for case in cases():
+            left_out = any(word in case.name for word in options.without)
+            if left_out or not all(word in case.name for word in options.only):
+                continue
+            if options.missing and case.name in rows():
+                continue
+            row = f"| {case.name} | {case.steps:,} | {measured(case, options.seeds, Path(folder))} |"
+            print(row, flush=True)
+            write({**rows(), case.name: row})
+
+
+def rows() -> dict[str, str]:
+    """The lines that the page has, by the names of their cases."""
+    text = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
+    return {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if line.startswith("| ")}
+
+
+def measured(case: Case, seeds: int, folder: Path) -> str:
+    """Runs a case with each seed; gives the last columns of its row."""
+    asked = f"<= {case.asked} (control)" if case.control else f"> {case.asked}"
+    try:
+        found = [run(case, seed, folder) for seed in range(seeds)]
+    except ConfigError as error:
+        return f"refused: {error} | | {asked} | no | "
+    middle = median(score for score, _ in found)
+    each = ", ".join(f"{score:.2f}" for score, _ in found)
+    solved, seconds = "yes" if middle > case.asked else "no", median(seconds for _, seconds in found)
+    return f"{each} | {middle:.2f} | {asked} | {solved} | {seconds:.1f}"
+
+
+def write(known: Mapping[str, str]) -> None:
+    """Writes the page of the rows that there are, in the order of the cases."""
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}, on a core that other work shared"
+    head = f"# The 1-D suite of ML-Agents\n\nMade by `python benchmarks/toy_suite.py`; {versions}."
+    table = ["| case | steps | score, each seed | median | asked | solved | seconds |", "|---|---|---|---|---|---|---|"]
+    found = [known[case.name] for case in cases() if case.name in known]
+    FILE.write_text("\n\n".join((head, "\n".join(table + found), READ.strip())) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
