@@ -340,6 +340,17 @@ def test_unbounded_numbers_stay_what_they_are(tmp_path):
     assert np.allclose(given["deterministic_continuous_actions"][:, 1], action[:, 1].clamp(-1, 1), atol=1e-5)
 
 
+def test_every_code_of_a_picture_is_read_as_itself(tmp_path):
+    policy = policy_of(picture(3, 3, 1), CHOICE, codes=("obs",), cnn="small")
+    stored = np.arange(40, dtype=np.uint8).reshape(40, 1, 1, 1).repeat(3, 1).repeat(3, 2)
+    written = write_unity(policy, tmp_path / "x.onnx", observations={"obs": stored})
+    assert (written.rows, written.given) == (40, True)
+    given = outputs(written.path, obs_0=(stored / 255).astype(np.float32).transpose(0, 3, 1, 2), **allowed(policy, 40))
+    with torch.no_grad():
+        action, _ = policy.act({"obs": torch.from_numpy(stored)}, None, True)
+    assert (given["deterministic_discrete_actions"][:, 0] == action.numpy()).all()
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
