@@ -103,7 +103,6 @@ BROKEN = {
         constant("discrete_action_output_shape", np.array([[4, 1]], np.float32)),
         "where the branches have",
     ),
-    "no deterministic": (drop_output("deterministic_discrete_actions"), "There is no output deterministic_discrete_a"),
     "no masks": (
         renamed("action_masks", "action_mask"),
         "action_mask is no input that the package gives; did you mean",
@@ -156,6 +155,16 @@ def test_a_file_for_anybody_is_judged_by_running_it(tmp_path):
         shape.CopyFrom(numpy_helper.from_array(np.array([1]), shape.name))
 
     assert "It fails on a batch of 3" in check_file(changed(path, baked))[0]
+
+
+def test_a_file_without_deterministic_actions_is_noted(good, tmp_path):
+    path = tmp_path / "x.onnx"
+    path.write_bytes(good.read_bytes())
+    look = look_at(changed(path, drop_output("deterministic_discrete_actions")))
+    assert not look.problems
+    assert look.notes == [
+        "There is no output deterministic_discrete_actions: agents cannot use Deterministic Inference."
+    ]
 
 
 def test_operators_that_old_packages_do_not_know_are_noted(tmp_path):

@@ -13,9 +13,9 @@ from rookery.core.errors import ConfigError
 from rookery.models.heads import GivenHead
 from rookery.models.memory import MemoryConfig
 from rookery.models.q_head import QValues
+from rookery.models.team_heads import TeamQValues
 from rookery.onnx import ExportError, check_file, write_generic, write_unity
 from rookery.policies.policy import Policy
-from rookery.policies.scripted import ScriptedPolicy
 
 NUMBERS = spaces.Box(-1, 1, (5,))
 MIXED = spaces.Dict(
@@ -199,7 +199,22 @@ def test_a_policy_that_acts_by_code_is_refused_by_its_class(tmp_path):
     policy.__class__ = Rash
     with pytest.raises(ExportError, match="policy 'main' acts by code of Rash"):
         write_generic(policy, tmp_path / "x.onnx")
-    assert issubclass(ScriptedPolicy, Policy)  # as those are
+
+
+def test_a_team_that_acts_as_one_is_refused_by_its_head(tmp_path):
+    team = spaces.Dict({"0": NUMBERS, "1": NUMBERS, "alive": spaces.MultiBinary(2)})
+    actions = spaces.Dict({"0": spaces.Discrete(3), "1": spaces.Discrete(3)})
+    policy = policy_of(team, actions, TeamQValues())
+    for write in (write_generic, write_unity):
+        with pytest.raises(ExportError, match=r"policy 'main' ends in TeamQHead \(a team that acts as one\)"):
+            write(policy, tmp_path / "x.onnx")
+
+
+def test_hooks_that_change_what_is_computed_are_refused(tmp_path):
+    policy = policy_of(NUMBERS, spaces.Discrete(4))
+    policy.trunk.register_forward_hook(lambda module, given, features: features + 1)
+    with pytest.raises(ExportError, match="Encoder has a forward hook"):
+        write_generic(policy, tmp_path / "x.onnx")
 
 
 def test_a_missing_extra_is_named(tmp_path, monkeypatch):

@@ -99,8 +99,13 @@ def expected(policy, action):
     }
 
 
-@pytest.mark.parametrize("opset", [9, 15])
-@pytest.mark.parametrize("name", [*NETWORKS, *HEADS])
+LATER = ["everything", "elu", "entities", "codes", "goal", "impala", "sac", "c51"]
+"""Networks whose operators differ from opset to opset."""
+
+
+@pytest.mark.parametrize(
+    ("name", "opset"), [*((name, 9) for name in (*NETWORKS, *HEADS)), *((name, 15) for name in LATER), ("sac", 11)]
+)
 def test_a_file_for_unity_equals_the_policy(name, opset, tmp_path):
     policy = made(name)
     written = write_unity(policy, tmp_path / "x.onnx", opset=opset)
@@ -333,6 +338,17 @@ def test_unbounded_numbers_stay_what_they_are(tmp_path):
         action, _ = policy.act(rows, None, True)
     assert np.allclose(given["deterministic_continuous_actions"][:, 0], action[:, 0], atol=1e-5)
     assert np.allclose(given["deterministic_continuous_actions"][:, 1], action[:, 1].clamp(-1, 1), atol=1e-5)
+
+
+def test_every_code_of_a_picture_is_read_as_itself(tmp_path):
+    policy = policy_of(picture(3, 3, 1), CHOICE, codes=("obs",), cnn="small")
+    stored = np.arange(40, dtype=np.uint8).reshape(40, 1, 1, 1).repeat(3, 1).repeat(3, 2)
+    written = write_unity(policy, tmp_path / "x.onnx", observations={"obs": stored})
+    assert (written.rows, written.given) == (40, True)
+    given = outputs(written.path, obs_0=(stored / 255).astype(np.float32).transpose(0, 3, 1, 2), **allowed(policy, 40))
+    with torch.no_grad():
+        action, _ = policy.act({"obs": torch.from_numpy(stored)}, None, True)
+    assert (given["deterministic_discrete_actions"][:, 0] == action.numpy()).all()
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

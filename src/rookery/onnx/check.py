@@ -268,7 +268,7 @@ def _check_actions(look: Look, constants: dict[str, np.ndarray]) -> None:
             continue
         shape = _fact(look, constants, shape_name)
         if f"deterministic_{name}" not in outputs:
-            look.problems.append(f"There is no output deterministic_{name}, for agents with Deterministic Inference.")
+            look.notes.append(f"There is no output deterministic_{name}: agents cannot use Deterministic Inference.")
         if shape is None:
             continue
         _check_float(look, shape_name, shape)
@@ -306,7 +306,7 @@ def _check_legacy(look: Look, constants: dict[str, np.ndarray]) -> None:
         return
     for name, value in (("action_output_shape", shape), ("is_continuous_control", numbers)):
         if value.dtype.kind != "i":
-            look.problems.append(f"{name} has the type {value.dtype}, and Sentis reads whole numbers of version 2.")
+            look.notes.append(f"{name} has the type {value.dtype}; Sentis (packages from 3.0) reads whole numbers.")
     width = outputs["action"][1][-1]
     if isinstance(width, int) and width != int(shape.flat[0]):
         look.problems.append(f"action is {width} wide where action_output_shape says {int(shape.flat[0])}.")

@@ -48,7 +48,7 @@ def write_generic(policy: Policy, path: str | Path, *, opset: int = OPSET, obser
         FileError: If the file cannot be written.
     """
     check_opset(opset)
-    return write(policy, Path(path), lambda: generic_model(policy, opset), opset, observations)
+    return write(policy, Path(path), lambda own: generic_model(own, opset), opset, observations)
 
 
 def generic_model(policy: Policy, opset: int) -> Exported:

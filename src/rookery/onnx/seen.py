@@ -25,8 +25,8 @@ class Seen:
     one_hot: str = ""
 
     def plain(self, graph: Graph) -> str:
-        """Gives the stored numbers."""
-        return graph.scaled(self.name, self.scale)
+        """Gives the stored numbers; those that are scaled are bytes, and whole again."""
+        return self.name if self.scale == 1.0 else graph.rounded(graph.scaled(self.name, self.scale))
 
 
 def one_hots(graph: Graph, seen: Seen, sizes: Sequence[int]) -> str:

@@ -57,7 +57,7 @@ def write_unity(
     check_opset(opset)
     if version not in (2, 3):
         raise ConfigError(f"version {version}: models of ML-Agents have version 2 or 3")
-    return write(policy, Path(path), lambda: unity_model(policy, opset, version), opset, observations)
+    return write(policy, Path(path), lambda own: unity_model(own, opset, version), opset, observations)
 
 
 def unity_model(policy: Policy, opset: int, version: int) -> Exported:

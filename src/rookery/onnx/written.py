@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rookery.core.device import device_of
 from rookery.core.errors import RookeryError
 from rookery.core.files import make_folder, write_file
 from rookery.core.spaces import Tree
@@ -44,7 +46,9 @@ class Written:
     difference: float
 
 
-def write(policy: Policy, path: Path, make: Callable[[], Exported], opset: int, observations: Tree | None) -> Written:
+def write(
+    policy: Policy, path: Path, make: Callable[[Policy], Exported], opset: int, observations: Tree | None
+) -> Written:
     """Makes a model of a policy and writes it, if it acts as the policy does.
 
     Args:
@@ -60,6 +64,8 @@ def write(policy: Policy, path: Path, make: Callable[[], Exported], opset: int, 
         FileError: If the file cannot be written.
     """
     require_onnx()
+    if device_of(policy).type != "cpu":
+        policy = copy.deepcopy(policy).to("cpu")
     given = observations is not None
     obs = random_observations(policy, ROWS) if observations is None else check_observations(policy, observations)
     obs = {leaf: array[:ROWS] for leaf, array in without_empty_entities(policy, obs).items()}
@@ -67,7 +73,7 @@ def write(policy: Policy, path: Path, make: Callable[[], Exported], opset: int, 
         try:
             check_exportable(policy)
             check_head(policy)
-            exported = make()
+            exported = make(policy)
             agreement = compare(policy, exported, obs)
             content = exported.model.SerializeToString()
         except RookeryError as error:
