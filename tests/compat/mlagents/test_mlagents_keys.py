@@ -352,6 +352,30 @@ def test_what_cannot_be_is_refused_with_its_reason(translate, monkeypatch, tmp_p
         assert str(error.value).startswith("ball.yaml:1: ")
 
 
+def test_demonstrations_that_are_not_there_are_refused_for_behaviours_that_are(tmp_path):
+    config = tmp_path / "ball.yaml"
+    for name in ("expert.demo", "expert.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "none").mkdir()
+
+    def layers(demo):
+        config.write_text(
+            f"""
+behaviors:
+  B:
+    behavioral_cloning: {{demo_path: {demo}}}
+  Other:
+    reward_signals: {{gail: {{demo_path: no.demo}}}}
+"""
+        )
+        return layers_of(read_options(config, {}), {"B": behaviour()})
+
+    assert layers("expert.demo")  # it is beside the file
+    for demo, why in (("no.demo", "there is no such file"), ("expert.txt", r"ends in \.demo"), ("none", "is empty")):
+        with pytest.raises(ConfigError, match=f"ball.yaml:4: B: behavioral_cloning.demo_path = .*{why}"):
+            layers(demo)
+
+
 # -- where values come from ------------------------------------------------------------------------
 
 

@@ -291,9 +291,7 @@ WRONG = {
     "behaviors: {B: {reward_signals: {curiousity: {}}}}": "no such reward signal; did you mean 'curiosity'",
     "behaviors: {B: {reward_signals: {extrinsic: {gamma: 2}}}}": "must be a number from 0 to 1",
     "behaviors: {B: {reward_signals: {gail: {}}}}": "demo_path is missing",
-    "behaviors: {B: {reward_signals: {gail: {demo_path: no.demo}}}}": "no.demo': there is no such file",
     "behaviors: {B: {behavioral_cloning: {steps: 3}}}": "demo_path is missing",
-    "behaviors: {B: {behavioral_cloning: {demo_path: no.demo}}}": "there is no such file",
     "behaviors: {B: {self_play: {play_against_current_self_ratio: 0.5}}}": "play_against_latest_model_ratio",
     "{behaviors: {B: {}}, env_settings: {sed: 3}}": "env_settings.sed: .*did you mean 'seed'",
     "{behaviors: {B: {}}, env_settings: {num_envs: 2}}": "must be 1 where no environment is named",
@@ -348,23 +346,25 @@ OLD = {
 }
 
 
+def test_flat_keys_under_behaviors_are_sent_to_the_converter_too(read):
+    said = refusal(read, "behaviors:\n  Ball:\n    trainer: ppo\n    batch_size: 64\nparameter_randomization: {}")
+    assert said.startswith("ball.yaml:3: behaviors have the flat keys of ML-Agents 0.13 to 0.16")
+    assert "rookery mlagents convert ball.yaml" in said
+
+
+def test_lessons_may_have_the_form_that_their_upgrade_tool_wrote(read):
+    lessons = "[{Lesson0: {completion_criteria: {behavior: B}, value: 1.5}}, {Lesson1: {value: 2}}]"
+    options = read(f"{{behaviors: {{B: {{}}}}, environment_parameters: {{wall: {{curriculum: {lessons}}}}}}}")
+    assert [lesson.name for lesson in options.environment_parameters["wall"].curriculum] == ["Lesson0", "Lesson1"]
+    assert "`- name: Lesson0`" in options.notes[0]
+
+
 @pytest.mark.parametrize("text", OLD)
 def test_old_files_are_sent_to_the_converter(read, text):
     said = refusal(read, text)
     assert OLD[text] in said
     assert "rookery mlagents convert ball.yaml" in said
     assert "0.13 to 0.16" in said
-
-
-def test_a_demo_beside_the_file_is_found_and_other_files_are_refused(tmp_path):
-    (tmp_path / "expert.demo").write_bytes(b"x")
-    (tmp_path / "expert.txt").write_bytes(b"x")
-    config = tmp_path / "c.yaml"
-    config.write_text("behaviors: {B: {reward_signals: {gail: {demo_path: expert.demo}}}}")
-    assert read_options(config, {}).behaviors["B"].reward_signals["gail"].demo_path == "expert.demo"
-    config.write_text("behaviors: {B: {reward_signals: {gail: {demo_path: expert.txt}}}}")
-    with pytest.raises(ConfigError, match=r"ends in \.demo"):
-        read_options(config, {})
 
 
 def test_a_file_that_is_not_there_is_refused():

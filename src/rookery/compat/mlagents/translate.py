@@ -21,8 +21,8 @@ from rookery.compat.mlagents.keys import (
     constants,
 )
 from rookery.compat.mlagents.meanings import Case, P, Values
-from rookery.compat.mlagents.options import RunOptions, plain
-from rookery.compat.mlagents.reading_behaviors import TRAINERS
+from rookery.compat.mlagents.options import RunOptions, demonstration_problem, plain
+from rookery.compat.mlagents.reading_behaviors import TRAINERS, demonstrations_of
 from rookery.compat.mlagents.sections import OwnOptions
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, import_object
@@ -232,6 +232,10 @@ def _refusals(case: Case) -> Iterator[str]:
         value = _value(case, row.key)
         if row.fate is KeyFate.REFUSED and value is not None and value not in row.fine:
             yield line(row.key, f"{value!r} cannot be: {row.text}")
+    for key, demo in demonstrations_of(own):
+        problem = None if demo in case.replays else demonstration_problem(case.options, case.name, key, demo)
+        if problem is not None:
+            yield problem
     if own.trainer_type == "sac" and (actions.kind not in ("box", "discrete")):
         yield line(
             "trainer_type",
