@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from rookery.compat.mlagents.behaviors import BehaviorSpaces
@@ -15,13 +16,16 @@ from rookery.replay.recording import write_recordings
 from rookery.replay.segments import Spaces
 
 
-def import_demonstrations(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], folder: Path) -> dict[str, str]:
+def import_demonstrations(
+    options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], folder: Path, beside: Path | None = None
+) -> dict[str, str]:
     """Reads every file or directory of files ``.demo`` that behaviours of an environment imitate.
 
     Args:
         options: Options of the run.
         behaviors: What the environment has, by the names of behaviours.
         folder: Where a directory of replay is written for each behaviour and demonstration, over what is there.
+        beside: Directory from which a path may start too; None = that of the configuration file.
 
     Returns:
         For each ``demo_path``, the replay to imitate; replays of ours stand for themselves.
@@ -29,6 +33,7 @@ def import_demonstrations(options: RunOptions, behaviors: Mapping[str, BehaviorS
     Raises:
         ConfigError: If a file does not fit the environment, or is not there; says where it was asked for.
     """
+    options = replace(options, folder=beside or options.folder)
     found: dict[str, str] = {}
     for name, spaces in behaviors.items():
         for key, demo in demonstrations_of(options.of(name)):
