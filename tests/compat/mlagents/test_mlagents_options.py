@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -192,6 +193,25 @@ behaviors:
     b = read(text).behaviors["B"]
     assert isinstance(b.hyperparameters, POCAOptions)
     assert (b.max_steps, b.time_horizon) == (7, 3)
+
+
+def test_what_configuration_yaml_shows_reads_back_as_the_same(read, tmp_path):
+    text = """
+default_settings: {max_steps: 9}
+behaviors:
+  A: {trainer_type: sac, network_settings: {memory: {}}, reward_signals: {curiosity: {encoding_size: 7}}}
+  B: {trainer_type: poca, self_play: {save_steps: 3}, behavioral_cloning: {demo_path: x.demo}}
+  C: {trainer_type: 'my.module:MyConfig', hyperparameters: {temperature: 2}}
+environment_parameters:
+  mass: {sampler_type: gaussian, sampler_parameters: {seed: 3}}
+  wall: {curriculum: [{name: a, value: 1, completion_criteria: {behavior: A}}, {name: b, value: 2}]}
+"""
+    first = read(text, seed=3, env="game", env_args=["a", "b"])
+    shown = tmp_path / "configuration.yaml"
+    shown.write_text(json.dumps(first.as_dict()))
+    second = read_options(shown, {})
+    assert second.as_dict() == first.as_dict()
+    assert second.behaviors == first.behaviors
 
 
 # -- flags -----------------------------------------------------------------------------------------
