@@ -336,8 +336,8 @@ def test_a_player_is_not_connected_to_yet(learn, tmp_path):
 
 
 def test_an_unknown_behaviour(learn, tmp_path):
-    (tmp_path / "one.yaml").write_text(FILE.replace("Cart:", "agent1:"))
-    error = refused(learn(file="one.yaml", env="MultiAgentArena"))
+    (tmp_path / "other.yaml").write_text(FILE.replace("Cart:", "agent1:") + "  agent3: {max_steps: 100}\n")
+    error = refused(learn(file="other.yaml", env="MultiAgentArena"))
     assert "agent2" in error
     assert "agent1" in error
 

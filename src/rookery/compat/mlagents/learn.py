@@ -335,7 +335,8 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
                 folder.parent.rmdir()
         raise
     with trainer:
-        trainer.notes[:] = filter(is_asked_for, [*trainer.notes, *notes_of(options, plan.behaviors)])
+        told = [*trainer.notes, *notes_of(options, plan.behaviors)]
+        trainer.notes[:] = told if options.debug else filter(is_asked_for, told)
         try:
             yield Session(trainer, files, options, folder)
         finally:
