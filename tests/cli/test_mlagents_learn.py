@@ -195,6 +195,18 @@ def test_force_replaces(cart, learn):
     assert len(list((cart / "Cart").glob("events*"))) == 1
 
 
+def test_a_run_that_cannot_be_replaced_comes_back(cart, learn, tmp_path):
+    def content():
+        return {path: path.read_bytes() for path in cart.rglob("*") if path.is_file() and path.name != "run.lock"}
+
+    before = content()
+    (tmp_path / "cart.yaml").write_text(FILE.replace("trainer_type: ppo", "trainer_type: no.such:Config"))
+    refused(learn("--run-id", "cart", "--force"))
+    refused(learn("--run-id", "cart", "--force", "--initialize-from", "cart"))
+    assert content() == before
+    assert [path.name for path in cart.parent.iterdir()] == ["cart"]
+
+
 def test_force_replaces_nothing_that_is_no_run_of_ours(learn, tmp_path):
     (tmp_path / "results" / "x" / "Cart").mkdir(parents=True)
     (tmp_path / "results" / "x" / "Cart" / "checkpoint.pt").write_bytes(b"years of work")
@@ -297,6 +309,25 @@ def test_files_that_hold_no_weights(learn, tmp_path, name, why):
     assert why in error
 
 
+@pytest.mark.slow
+def test_demonstrations_are_kept_with_the_run(rookery, learn, tmp_path):
+    (tmp_path / "leaning.py").write_text("def lean(obs):\n    return int(obs[2] + obs[3] > 0)\n")
+    rookery("replay", "record", "CartPole-v1", "--from", "leaning:lean", "--episodes", 1, "-o", "pole")
+    rookery("replay", "export", "pole", "-o", "Pole.demo", "--name", "Cart")
+    shown = "    reward_signals:\n      gail: {demo_path: Pole.demo}\n    behavioral_cloning: {demo_path: Pole.demo}\n"
+    (tmp_path / "cart.yaml").write_text(FILE + shown)
+    assert learn("--run-id", "a", "--seed", 1)[0] == 0
+    (kept,) = Path("results/a/demonstrations").iterdir()
+    (tmp_path / "cart.yaml").write_text((FILE + shown).replace("max_steps: 500", "max_steps: 700"))
+    code, out, error = learn("--run-id", "a", "--resume")
+    assert code == 0, error
+    assert "Step: 700." in out
+    code, _, error = learn("--run-id", "a", "--force")
+    assert code == 0, error
+    assert kept.is_dir()
+    assert learn("--inference", "--episodes", 1, "--run-id", "b")[0] == 0
+
+
 # --- playing ----------------------------------------------------------------------------------------------------------
 
 
@@ -336,8 +367,8 @@ def test_a_player_is_not_connected_to_yet(learn, tmp_path):
 
 
 def test_an_unknown_behaviour(learn, tmp_path):
-    (tmp_path / "one.yaml").write_text(FILE.replace("Cart:", "agent1:"))
-    error = refused(learn(file="one.yaml", env="MultiAgentArena"))
+    (tmp_path / "other.yaml").write_text(FILE.replace("Cart:", "agent1:") + "  agent3: {max_steps: 100}\n")
+    error = refused(learn(file="other.yaml", env="MultiAgentArena"))
     assert "agent2" in error
     assert "agent1" in error
 
@@ -374,16 +405,22 @@ def test_a_run_id_is_a_name(learn):
 # --- the alias --------------------------------------------------------------------------------------------------------
 
 
-def test_alias_writes_two_lines_that_run(rookery, tmp_path):
+def test_alias_writes_two_lines(rookery, tmp_path):
     code, out, _ = rookery("mlagents", "alias", "bin")
     assert code == 0
     assert "PATH" in out
     written = tmp_path / "bin" / "mlagents-learn"
     assert len(written.read_text().splitlines()) == 2
     assert os.access(written, os.X_OK)
+    assert "--force" in refused(rookery("mlagents", "alias", "bin"))
+
+
+@pytest.mark.slow
+def test_the_alias_is_the_command(rookery, tmp_path):
+    rookery("mlagents", "alias", "bin")
+    written = tmp_path / "bin" / "mlagents-learn"
     there = os.environ | {"PYTHONPATH": str(Path(package.__file__).parents[1])}
     words = [written, "--run-id", "x", "--resume"]
     run = subprocess.run(words, capture_output=True, text=True, check=False, env=there)
     assert run.returncode == 2
     assert "there is no run 'x'" in run.stderr
-    assert "--force" in refused(rookery("mlagents", "alias", "bin"))

@@ -17,6 +17,7 @@ PAGES = [
     *sorted((ROOT / "docs" / "how-to").glob("*.md")),
     ROOT / "docs" / "reference" / "search-spaces.md",
     ROOT / "docs" / "from-rllib.md",
+    ROOT / "docs" / "from-mlagents.md",
 ]
 
 
@@ -26,7 +27,8 @@ UNTRIED = ("reference/run-directory.md", "reference/rllib-keys.md", "reference/m
 QUICK = [
     page
     for page in PAGES
-    if page.stem in ("demonstrations", "own-callback", "replay-memory", "stop-and-resume", "vector-envs")
+    if page.stem
+    in ("from-mlagents", "demonstrations", "own-callback", "replay-memory", "stop-and-resume", "vector-envs")
 ]
 """Pages that run in half a second."""
 

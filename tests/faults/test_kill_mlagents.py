@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 from killable import amount
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import rookery
 
 SCRIPT = Path(__file__).with_name("killable_mlagents.py")
 SEED = 20262
@@ -67,3 +70,27 @@ def test_killed_at_random_moments_their_files_come_to_the_same(tmp_path, undistu
     assert list(folder.rglob(".tmp-*")) == []
     assert come_to(folder) == undisturbed
     measured("kill -9 of a run with ML-Agents' files", kills, "same models, curves, gauges and status")
+
+
+@pytest.mark.slow
+def test_interrupted_the_command_leaves_everything_and_goes_on(tmp_path, measured):
+    (tmp_path / "cart.yaml").write_text("behaviors: {Cart: {max_steps: 100000000, summary_freq: 1000}}\n")
+    words = [sys.executable, "-m", "rookery", "mlagents", "learn", "cart.yaml", "--env", "CartPole-v1", "--run-id", "x"]
+    there = os.environ | {"PYTHONPATH": str(Path(rookery.__file__).parents[1])}
+    settings = {"cwd": tmp_path, "env": there, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    folder, steps = tmp_path / "results" / "x", []
+    for number, how in enumerate((signal.SIGINT, signal.SIGTERM)):
+        run = subprocess.Popen([*words, *["--resume"] * number], **settings)
+        first = run.stdout.readline()
+        assert first.startswith("Cart. Step: "), run.communicate()[1]
+        run.send_signal(how)
+        _, error = run.communicate(timeout=60)
+        assert run.returncode == 128 + how, error
+        assert "go on with: rookery mlagents learn --resume --run-id x" in error
+        status = json.loads((folder / "run_logs" / "training_status.json").read_text())["Cart"]
+        steps.append(status["final_checkpoint"]["steps"])
+        assert (folder / "Cart.onnx").is_file()
+        assert (folder / "Cart" / f"Cart-{steps[-1]}.onnx").is_file()
+        assert (folder / "configuration.yaml").is_file()
+        assert int(first.split("Step: ")[1].split(".")[0]) > sum(steps[:-1])
+    measured("Ctrl-C and SIGTERM of rookery mlagents learn", 2, "models and status of that moment; it goes on")

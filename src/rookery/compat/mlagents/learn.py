@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
@@ -20,7 +21,7 @@ from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions,
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
 from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FOLDER, list_checkpoints, read_checkpoint_files
+from rookery.core.files import FOLDER, TEMPORARY, list_checkpoints, read_checkpoint_files
 from rookery.core.layers import Layer, override_layer
 from rookery.core.trust import TrustCode
 from rookery.envs.groups import groups_of
@@ -29,6 +30,7 @@ from rookery.policies.export import FILE
 from rookery.policies.policy import Policy
 from rookery.report.live import write_line
 from rookery.training.pace import ITERATION
+from rookery.training.run_dir import RunDir
 from rookery.training.settings import SamplingConfig
 from rookery.training.trainer import Trainer
 
@@ -253,6 +255,8 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
     if settings.initialize_from is not None and not settings.resume:
         place = Path(settings.results_dir) / settings.initialize_from
         flag = options.places.get("checkpoint_settings.initialize_from", "--initialize-from")
+        if settings.initialize_from == settings.run_id:
+            raise ConfigError(f"{flag}: {place} is the run itself; give another --run-id, or --resume to go on with it")
         there = behaviors_in(place, flag)
         for name in behaviors:
             if name not in there:
@@ -317,29 +321,47 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     plan = plan_of(request)
     folder, options = plan.folder, plan.options
     files = run_files(options, request.console == MLAGENTS)
-    is_new = not folder.exists()
-    try:
+    goes_on = options.checkpoint_settings.resume and bool(list_checkpoints(folder / FOLDER))
+    with put_aside(folder, is_replaced=not goes_on):
         layers = plan.layers(request, folder / DEMONSTRATIONS)
-        if options.checkpoint_settings.resume and list_checkpoints(folder / FOLDER):
+        if goes_on:
             layer, trust_code = changes(folder, layers, request), request.trust_code
             trainer = Trainer.load(folder, resume=True, callbacks=[files], config=[layer], trust_code=trust_code)
         else:
-            trainer = Trainer(config=layers, callbacks=[files], run_dir=folder, force=True)
+            trainer = Trainer(config=layers, callbacks=[files], run_dir=folder)
             plan.begin(trainer, request.trust_pickle)
-            if not (folder / DEMONSTRATIONS).exists():  # which went with the run that is replaced
-                plan.demonstrations(request, folder / DEMONSTRATIONS)
-    except BaseException:
-        if is_new:
-            shutil.rmtree(folder, ignore_errors=True)
-            with suppress(OSError):  # of a folder with other runs
-                folder.parent.rmdir()
-        raise
     with trainer:
-        trainer.notes[:] = filter(is_asked_for, [*trainer.notes, *notes_of(options, plan.behaviors)])
+        told = [*trainer.notes, *notes_of(options, plan.behaviors)]
+        trainer.notes[:] = told if options.debug else filter(is_asked_for, told)
         try:
             yield Session(trainer, files, options, folder)
         finally:
             files.end(trainer)
+
+
+@contextmanager
+def put_aside(folder: Path, *, is_replaced: bool) -> Iterator[None]:
+    """Makes room for a run: the one that is replaced goes when this ends, and comes back if it ends by an error.
+
+    Raises:
+        FileError: If the run is being written.
+    """
+    absent, aside = not folder.exists(), folder.with_name(f"{TEMPORARY}{folder.name}")
+    if is_replaced and not absent:
+        RunDir(folder).close()  # nobody else is writing there
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
+    try:
+        yield
+    except BaseException:
+        if is_replaced:
+            shutil.rmtree(folder, ignore_errors=True)
+            if aside.exists():
+                aside.rename(folder)
+            with suppress(OSError):  # of a folder with other runs
+                folder.parent.rmdir()
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -361,9 +383,20 @@ class Plan:
     starts: Starts
 
     def demonstrations(self, request: Request, folder: Path) -> dict[str, str]:
-        """Reads demonstrations of ML-Agents into a folder; gives the replay that each became."""
-        beside = None if request.file is None else Path(request.file).parent
-        return import_demonstrations(self.options, self.behaviors, folder, beside)
+        """Reads demonstrations of ML-Agents into a folder, where they stay as they are if they are there; gives the
+        replay that each became.
+        """
+        beside, found = None if request.file is None else Path(request.file).parent, {}
+        with TemporaryDirectory() as temporary:
+            for demo, place in import_demonstrations(self.options, self.behaviors, Path(temporary), beside).items():
+                found[demo] = place
+                if Path(place).parent == Path(temporary):
+                    target = folder / Path(place).name
+                    found[demo] = str(target)
+                    if not target.exists():
+                        folder.mkdir(parents=True, exist_ok=True)
+                        shutil.move(place, target)
+        return found
 
     def layers(self, request: Request, demonstrations: Path) -> list[Layer]:
         """Gives all settings of the run, lowest layer first."""

@@ -77,7 +77,7 @@ TAGS = (
     Tag("Losses/GAIL KL Loss", ALL, "gail_kl"),
     Tag("Losses/RND Loss", ALL, "rnd_loss"),
     Tag("Losses/Pretraining Loss", ALL, "imitation_loss", "a log-likelihood, not the squared error of a drawn action"),
-    Tag("Self-play/ELO", ALL, "elo", "with K = 16, not 1"),
+    Tag("Self-play/ELO", ALL, "elo"),
     Tag("Is Training", ALL, "", "hidden from TensorBoard there too; the console line and the gauges say it"),
     Tag("Step", ALL, "", "hidden from TensorBoard there too: it is the axis"),
 )
