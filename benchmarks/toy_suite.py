@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from rookery import Callback, ConfigError, Trainer, record_replay
-from rookery.tasks import OneDimension
+from rookery.tasks.one_dimension import SUCCESS, OneDimension
 
 FILE = Path(__file__).parent / "results" / "toy_suite.md"
 LAST = 5
@@ -176,16 +176,12 @@ def cases() -> list[Case]:
 class Ends(Callback):
     """Keeps what each agent's episodes came to, within so many of its decisions.
 
-    In a group it is what the end earned, as ML-Agents counts there; elsewhere the whole return.
-
     Args:
         steps: Decisions of an agent, at most.
-        in_group: Whether agents win and lose together.
     """
 
-    def __init__(self, steps: int, in_group: bool) -> None:
+    def __init__(self, steps: int) -> None:
         self.left = steps
-        self.in_group = in_group
         self.ends: dict[str, list[float]] = {}
 
     def on_episode_step(self, episode: Any) -> None:
@@ -204,6 +200,18 @@ class Ends(Callback):
         """The mean of the last ones, of the agent that is worst."""
         scores = [float(np.mean(ends[-LAST:])) for ends in self.ends.values()]
         return min(scores) if scores else float("nan")
+
+
+class Graded(OneDimension):
+    """Keeps what each agent of a group would have earned by its own end, which is what ML-Agents counts there."""
+
+    ends: ClassVar[list[float]] = []
+
+    def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = super()._play(actions)
+        earned = SUCCESS * self._place.mean(axis=2) * self._sign
+        Graded.ends += earned[self._ends & self._alive].tolist()
+        return found
 
 
 def towards(sign: float) -> Callable[[Any], Any]:
@@ -232,7 +240,7 @@ def imitation(case: Case, folder: Path) -> dict[str, Any]:
         discriminator |= {"cnn": "simple", "cnn_features": 32}
     gail = {"replay": [str(place)], "lr": 3e-4, "use_actions": False, "model": discriminator}
     steps = 1500 if case.steps == 1000 else 1000
-    beside = {"replay": [str(place)], "steps": steps, "epochs": 3 if ppo else 1}
+    beside = {"replay": [str(place)], "steps": steps, "epochs": 3 if ppo else 100 // case.algorithm["batch_size"]}
     return {"signals": {"extrinsic": {"strength": 0.0}, "gail": gail}, "imitation": beside}
 
 
@@ -240,14 +248,15 @@ def run(case: Case, seed: int, folder: Path) -> tuple[float, float]:
     """Gives the score of a seed, and the seconds it took."""
     started = time.perf_counter()
     algorithm = {**case.algorithm, **(imitation(case, folder) if case.imitates else {})}
-    ends = Ends(case.steps, case.env.get("play") == "group")
-    agents = case.env.get("agents", 1)
-    steps = case.steps // agents if "self_play.main" in case.config else case.steps
-    ends.left = steps
+    in_group, agents = case.env.get("play") == "group", case.env.get("agents", 1)
+    steps = case.steps // agents if in_group or "self_play.main" in case.config else case.steps
+    ends, env = Ends(steps), Graded if in_group else OneDimension
+    Graded.ends.clear()
     config: dict[str, Any] = {"algorithm": algorithm, "sampling.iteration_steps": 500, **case.config}
-    with Trainer(OneDimension, env_config=case.env, num_envs=1, seed=seed, config=config, callbacks=[ends]) as trainer:
+    with Trainer(env, env_config=case.env, num_envs=1, seed=seed, config=config, callbacks=[ends]) as trainer:
         trainer.train({"env_steps": steps})
-    return ends.score, time.perf_counter() - started
+    score = float(np.mean(Graded.ends[-LAST:])) if in_group else ends.score
+    return score, time.perf_counter() - started
 
 
 def main() -> None:
