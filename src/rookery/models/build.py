@@ -480,10 +480,13 @@ class GoalTrunk(nn.Module):
 
     def forward(self, obs: TensorTree) -> Tensor:
         """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
-        x = self.trunk(obs)
-        few = self._few_goals(obs) if self._choices else None
-        given = self.layer(x, self.goal(obs)) if few is None else self.layer.shared_by_rows(x, self.goal(few[0]), few[1])
-        return self._activate(self.norm(given))
+        x, few = self.trunk(obs), self._few_goals(obs) if self._choices else None
+        if few is None:
+            made = self.layer(x, self.goal(obs))
+        else:
+            goals, which = few
+            made = self.layer.shared_by_rows(x, self.goal(goals), which)
+        return self._activate(self.norm(made))
 
     def _few_goals(self, obs: TensorTree) -> tuple[TensorTree, Tensor] | None:
         """The different goals, as observations of a row each, and ``[N]`` which of them each row has; None if there are
