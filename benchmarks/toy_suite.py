@@ -66,7 +66,7 @@ where there are several; in a group of what each agent's end is worth. Seconds a
 A line with one score was run with one seed (`--seeds 1`); cases of the script without a line were not run yet
 (`--missing` runs them).
 
-- Settings are those of ML-Agents' tests, by the names of Rookery, but for PPO with memory: ML-Agents fills every episode
+- Settings are those of ML-Agents' tests, by the names of Rookery, but for PPO with memory: ML-Agents fills an episode
   up to `sequence_length` and counts that, so its buffer of 128 holds two episodes of 5 to 30 decisions. A buffer of 128
   real decisions ended at -0.79 with the one seed that was tried. Updates of 12 decisions solved a choice, and a number
   with one seed of three; updates of 24, which the table has, were chosen after that.
