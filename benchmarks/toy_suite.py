@@ -61,8 +61,19 @@ def memory(settings: Mapping[str, Any], sequence_length: int = 64) -> dict[str, 
 
 
 READ = """
-A score is the mean of the last five episodes that were played while learning, of the worst agent where there are
-several; seconds are those of one seed. Settings are those of ML-Agents' tests, by the names of Rookery.
+A score is the mean of the last five episodes that were played while learning, with drawn actions, of the worst agent
+where there are several; in a group of what each agent's end is worth. Seconds are those of one seed, on a busy machine.
+A line with one score was run with one seed (`--seeds 1`); cases of the script without a line were not run yet
+(`--missing` runs them).
+
+- Settings are those of ML-Agents' tests, by the names of Rookery, but for PPO with memory: ML-Agents fills an episode
+  up to `sequence_length` and counts that, so its buffer of 128 holds two episodes of 5 to 30 decisions. A buffer of 128
+  real decisions ended at -0.79 with the one seed that was tried. Updates of 12 decisions solved a choice, and a number
+  with one seed of three; updates of 24, which the table has, were chosen after that.
+- POCA with a memory is refused: it takes every decision for itself.
+- With two numbers and two choices PPO ends just at the threshold, with actions that are still drawn in four parts.
+- SAC beside demonstrations makes a pass over all of them with each gradient step, as there (`imitation.epochs`); with
+  one step of imitation for each of its own it was not solved in 500 steps.
 """
 """What the page says below the table."""
 
