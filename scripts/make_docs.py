@@ -30,6 +30,7 @@ from rookery.compat.mlagents.keys import (
     CHECKPOINT_ROWS,
     CLONING_ROWS,
     CONSTANTS,
+    DIFFERENCES,
     ENGINE_ROWS,
     ENV_ROWS,
     NETWORK_ROWS,
@@ -274,6 +275,8 @@ def mlagents_keys_page() -> str:
         lines.append("")
     lines += ["## What has no key", "", "As ML-Agents does it, whatever a preset of Rookery would say:", ""]
     lines += [f"- `{name}`: {text}" for name, text in CONSTANTS.items()]
+    lines += ["", "## What differs on purpose", "", "| what | ML-Agents | here |", "|---|---|---|"]
+    lines += [f"| {what} | {theirs} | {here} |" for what, theirs, here in DIFFERENCES]
     lines.append("")
     return "\n".join(lines)
 

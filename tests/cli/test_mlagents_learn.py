@@ -162,6 +162,15 @@ def test_flags_that_are_gone_say_what_took_their_place(learn, flag):
     assert "rookery mlagents convert" in error
 
 
+def test_summaries_come_within_a_buffer_too(learn, tmp_path):
+    (tmp_path / "cart.yaml").write_text(FILE.replace("buffer_size: 128", "buffer_size: 512"))
+    code, out, error = learn("--run-id", "a")
+    assert code == 0, error
+    steps = [line.split("Step: ")[1].split(".")[0] for line in out.splitlines() if "Step: " in line]
+    assert steps == ["100", "200", "300", "400", "500"]
+    assert steps_of(Path("results/a"), "Losses/Policy Loss") == [500]  # there was one update
+
+
 def test_another_style_of_console(learn):
     code, out, _ = learn("--run-id", "a", "--console", "json")
     assert code == 0
@@ -341,6 +350,13 @@ def test_inference_plays_and_says_what_was_earned(cart, learn):
     assert {path: path.stat().st_mtime_ns for path in cart.rglob("*")} == before
     assert "there is data of that run already" in refused(learn("--run-id", "cart", "--inference"))
     assert "--inference" in refused(learn("--run-id", "new", "--episodes", 3))
+
+
+def test_a_file_may_ask_for_inference_too(cart, learn, tmp_path):
+    (tmp_path / "cart.yaml").write_text(FILE + "checkpoint_settings: {run_id: cart, resume: true, inference: true}\n")
+    code, out, error = learn("--episodes", 2)
+    assert code == 0, error
+    assert ", 2 episodes, " in out
 
 
 def test_inference_without_a_run_plays_first_weights(learn):

@@ -313,7 +313,7 @@ def test_a_key_that_does_nothing_is_told_of_and_changes_nothing(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "expert.demo").touch()
     value = {"time_horizon": 5, "load_model": True, "train_model": False, "memory": None, "base_port": 6000,
-             "goal_conditioning_type": "none", "network_settings": {}, "time_scale": 2.0}.get(
+             "goal_conditioning_type": "none", "network_settings": {"hidden_units": 9}, "time_scale": 2.0}.get(
         row.key.rpartition(".")[2], True if False in row.fine or "no_graphics" in row.key else 7)  # fmt: skip
     if row.fine and value in row.fine:
         return  # whatever it may be is fine
@@ -350,6 +350,30 @@ def test_what_cannot_be_is_refused_with_its_reason(translate, monkeypatch, tmp_p
         with pytest.raises(ConfigError, match=why) as error:
             translate(text, {"B": behaviour(**said)})
         assert str(error.value).startswith("ball.yaml:1: ")
+
+
+def test_demonstrations_that_are_not_there_are_refused_for_behaviours_that_are(tmp_path):
+    config = tmp_path / "ball.yaml"
+    for name in ("expert.demo", "expert.txt"):
+        (tmp_path / name).touch()
+    (tmp_path / "none").mkdir()
+
+    def layers(demo):
+        config.write_text(
+            f"""
+behaviors:
+  B:
+    behavioral_cloning: {{demo_path: {demo}}}
+  Other:
+    reward_signals: {{gail: {{demo_path: no.demo}}}}
+"""
+        )
+        return layers_of(read_options(config, {}), {"B": behaviour()})
+
+    assert layers("expert.demo")  # it is beside the file
+    for demo, why in (("no.demo", "there is no such file"), ("expert.txt", r"ends in \.demo"), ("none", "is empty")):
+        with pytest.raises(ConfigError, match=f"ball.yaml:4: B: behavioral_cloning.demo_path = .*{why}"):
+            layers(demo)
 
 
 # -- where values come from ------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -194,6 +195,25 @@ behaviors:
     assert (b.max_steps, b.time_horizon) == (7, 3)
 
 
+def test_what_configuration_yaml_shows_reads_back_as_the_same(read, tmp_path):
+    text = """
+default_settings: {max_steps: 9}
+behaviors:
+  A: {trainer_type: sac, network_settings: {memory: {}}, reward_signals: {curiosity: {encoding_size: 7}}}
+  B: {trainer_type: poca, self_play: {save_steps: 3}, behavioral_cloning: {demo_path: x.demo}}
+  C: {trainer_type: 'my.module:MyConfig', hyperparameters: {temperature: 2}}
+environment_parameters:
+  mass: {sampler_type: gaussian, sampler_parameters: {seed: 3}}
+  wall: {curriculum: [{name: a, value: 1, completion_criteria: {behavior: A}}, {name: b, value: 2}]}
+"""
+    first = read(text, seed=3, env="game", env_args=["a", "b"])
+    shown = tmp_path / "configuration.yaml"
+    shown.write_text(json.dumps(first.as_dict()))
+    second = read_options(shown, {})
+    assert second.as_dict() == first.as_dict()
+    assert second.behaviors == first.behaviors
+
+
 # -- flags -----------------------------------------------------------------------------------------
 
 
@@ -291,9 +311,7 @@ WRONG = {
     "behaviors: {B: {reward_signals: {curiousity: {}}}}": "no such reward signal; did you mean 'curiosity'",
     "behaviors: {B: {reward_signals: {extrinsic: {gamma: 2}}}}": "must be a number from 0 to 1",
     "behaviors: {B: {reward_signals: {gail: {}}}}": "demo_path is missing",
-    "behaviors: {B: {reward_signals: {gail: {demo_path: no.demo}}}}": "no.demo': there is no such file",
     "behaviors: {B: {behavioral_cloning: {steps: 3}}}": "demo_path is missing",
-    "behaviors: {B: {behavioral_cloning: {demo_path: no.demo}}}": "there is no such file",
     "behaviors: {B: {self_play: {play_against_current_self_ratio: 0.5}}}": "play_against_latest_model_ratio",
     "{behaviors: {B: {}}, env_settings: {sed: 3}}": "env_settings.sed: .*did you mean 'seed'",
     "{behaviors: {B: {}}, env_settings: {num_envs: 2}}": "must be 1 where no environment is named",
@@ -348,23 +366,25 @@ OLD = {
 }
 
 
+def test_flat_keys_under_behaviors_are_sent_to_the_converter_too(read):
+    said = refusal(read, "behaviors:\n  Ball:\n    trainer: ppo\n    batch_size: 64\nparameter_randomization: {}")
+    assert said.startswith("ball.yaml:3: behaviors have the flat keys of ML-Agents 0.13 to 0.16")
+    assert "rookery mlagents convert ball.yaml" in said
+
+
+def test_lessons_may_have_the_form_that_their_upgrade_tool_wrote(read):
+    lessons = "[{Lesson0: {completion_criteria: {behavior: B}, value: 1.5}}, {Lesson1: {value: 2}}]"
+    options = read(f"{{behaviors: {{B: {{}}}}, environment_parameters: {{wall: {{curriculum: {lessons}}}}}}}")
+    assert [lesson.name for lesson in options.environment_parameters["wall"].curriculum] == ["Lesson0", "Lesson1"]
+    assert "`- name: Lesson0`" in options.notes[0]
+
+
 @pytest.mark.parametrize("text", OLD)
 def test_old_files_are_sent_to_the_converter(read, text):
     said = refusal(read, text)
     assert OLD[text] in said
     assert re.search(r"rookery mlagents convert \S.*ball.yaml", said)
     assert "0.13 to 0.16" in said
-
-
-def test_a_demo_beside_the_file_is_found_and_other_files_are_refused(tmp_path):
-    (tmp_path / "expert.demo").write_bytes(b"x")
-    (tmp_path / "expert.txt").write_bytes(b"x")
-    config = tmp_path / "c.yaml"
-    config.write_text("behaviors: {B: {reward_signals: {gail: {demo_path: expert.demo}}}}")
-    assert read_options(config, {}).behaviors["B"].reward_signals["gail"].demo_path == "expert.demo"
-    config.write_text("behaviors: {B: {reward_signals: {gail: {demo_path: expert.txt}}}}")
-    with pytest.raises(ConfigError, match=r"ends in \.demo"):
-        read_options(config, {})
 
 
 def test_a_file_that_is_not_there_is_refused():

@@ -313,3 +313,27 @@ CONSTANTS = {
     "entity_size": "Sets of entities are embedded in 128 numbers.",
 }
 """The constants in words, for the documentation."""
+
+DIFFERENCES = (
+    ("probability ratio of ppo, poca", "of each part of an action by itself", "of the whole action, as in the paper"),
+    ("entropy", "averaged over the parts of an action", "their sum, which is the entropy of the action"),
+    ("gradients of ppo, poca", "any length", "at most 0.5 long: a batch that is off does not end a run"),
+    ("values", "as they are, and clipped as the ratio is", "in a unit of about their deviation, without clipping"),
+    ("an update of ppo, poca", "when enough whole trajectories have come in",
+     "at `buffer_size` decisions: those that run are cut there with a value"),
+    ("minibatches", "what is left of a batch is dropped", "every decision counts: parts are nearly equal"),
+    ("normalization", "starts with the first trajectory", "starts from 512 random decisions, and moves after updates"),
+    ("sac before it learns", "the policy as it is", "random actions"),
+    ("sac's reward signals", "a critic and a discount each", "one critic of their sum, with the discount of extrinsic"),
+    ("policies that remember", "the critic has an LSTM of its own", "the critic stands on the policy's"),
+    ("behavioral_cloning", "numbers by the squared error of a draw; a rate of its own", "by likelihood; the rate is "
+     "`strength` times that of the moment"),
+    ("self_play of one behaviour", "one team learns at a time", "a policy that meets itself learns from both sides"),
+    ("lessons", "episodes that end in a lesson count, and the measure must be above the threshold",
+     "episodes that began in it count, and the threshold may be met"),
+    ("environment_parameters", "drawn by the player whenever it asks; unknown ones are ignored",
+     "drawn by Rookery once an episode; unknown ones are refused"),
+    ("deterministic", "while training too", "only where nothing is learned"),
+    ("device", "cuda where there is one", "cpu, unless cuda is asked for"),
+)  # fmt: skip
+"""What is done differently on purpose: what, how ML-Agents does it, and how it is here."""

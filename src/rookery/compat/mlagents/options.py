@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rookery.compat.mlagents.old_files import is_old, old_file_message
 from rookery.compat.mlagents.reading import Reader
-from rookery.compat.mlagents.reading_behaviors import ELSEWHERE_IN, demonstrations_of, read_behavior
+from rookery.compat.mlagents.reading_behaviors import ELSEWHERE_IN, read_behavior
 from rookery.compat.mlagents.reading_parameters import read_parameter
 from rookery.compat.mlagents.sections import (
     BehaviorOptions,
@@ -36,6 +36,7 @@ class RunOptions:
         places: Where each key was given, by its dotted path: ``ball.yaml:12`` or ``--seed``. Keys that have their
             default are not in it. Paths of behaviours hold the behaviour's name, wherever its value came from.
         file: Name of the configuration file; None = none was given.
+        folder: Directory of that file.
         notes: Lines that a user should read once.
     """
 
@@ -49,6 +50,7 @@ class RunOptions:
     debug: bool = False
     places: dict[str, str] = field(default_factory=dict)
     file: str | None = None
+    folder: Path | None = None
     notes: tuple[str, ...] = ()
 
     def of(self, behavior: str) -> BehaviorOptions:
@@ -82,7 +84,7 @@ class RunOptions:
 
     def as_dict(self) -> dict[str, Plain]:
         """Gives the mapping that ``configuration.yaml`` holds: every key, and values as YAML has them."""
-        beside = {"places", "file", "notes"}
+        beside = {"places", "file", "folder", "notes"}
         return {one.name: plain(getattr(self, one.name)) for one in fields(self) if one.name not in beside}
 
 
@@ -203,6 +205,7 @@ def read_options(path: str | Path | None, flags: Mapping[str, object]) -> RunOpt
         bool(reader.value(bool, inside.get("debug", Node(False, "")), "debug")),
         reader.places,
         None if path is None else Path(path).name,
+        None if path is None else Path(path).parent,
     )
     if options.env_settings.num_envs > 1 and options.env_settings.env_path is None:
         place = reader.places.get("env_settings.num_envs", "default")
@@ -210,8 +213,6 @@ def read_options(path: str | Path | None, flags: Mapping[str, object]) -> RunOpt
             f"{place}: env_settings.num_envs = {options.env_settings.num_envs}: must be 1 where no environment is "
             "named: give --env, or env_path"
         )
-    for key, demo in demonstrations_of(options.behaviors, options.default_settings):
-        _check_demonstration(reader, key, demo, None if path is None else Path(path).parent)
     reader.done()
     return replace(options, notes=tuple(dict.fromkeys(reader.notes)))
 
@@ -230,22 +231,30 @@ def demo_place(demo: str, beside: Path | None) -> Path | None:
     return None
 
 
-def _check_demonstration(reader: Reader, key: str, demo: str, beside: Path | None) -> None:
-    """Refuses demonstrations that are not there, or are no file of ML-Agents."""
-    place = reader.places.get(key, "default")
-    found = demo_place(demo, beside)
+def demonstration_problem(options: RunOptions, behavior: str, key: str, demo: str) -> str | None:
+    """Says what is wrong with demonstrations: they are not there, or are no file of ML-Agents; None if nothing is.
+
+    Args:
+        options: Options of the run.
+        behavior: The behaviour that imitates.
+        key: The key in its section, ``behavioral_cloning.demo_path``.
+        demo: The key's value.
+    """
+    place, found = options.place_of(behavior, key), demo_place(demo, options.folder)
+    start = f"{place or options.file or 'default'}: {behavior}: {key} = {demo!r}: "
     if found is None:
-        reader.problems.append(
-            f"{place}: {key} = {demo!r}: there is no such file or directory, neither from here ({Path.cwd()}) nor from "
-            "where the configuration file is; a path of Unity's project has to be written so that it can be found"
+        return (
+            f"{start}there is no such file or directory, neither from here ({Path.cwd()}) nor from where the "
+            "configuration file is; a path of Unity's project has to be written so that it can be found"
         )
-    elif found.is_file() and found.suffix != ".demo":
-        reader.problems.append(
-            f"{place}: {key} = {demo!r}: a file of demonstrations ends in .demo; give one, a directory of them, or a "
-            "directory that rookery replay record or rookery replay import has written"
+    if found.is_file() and found.suffix != ".demo":
+        return (
+            f"{start}a file of demonstrations ends in .demo; give one, a directory of them, or a directory that "
+            "rookery replay record or rookery replay import has written"
         )
-    elif found.is_dir() and not any(found.iterdir()):
-        reader.problems.append(f"{place}: {key} = {demo!r}: the directory is empty")
+    if found.is_dir() and not any(found.iterdir()):
+        return f"{start}the directory is empty"
+    return None
 
 
 def _with_flags(tree: Node, flags: Mapping[str, object], reader: Reader) -> Node:
@@ -314,6 +323,14 @@ def _refuse_old(tree: Node, path: Path) -> None:
     if not isinstance(document, Mapping):
         raise ConfigError(
             f"{tree.place}: must be a mapping of sections, behaviors first, not {type(tree.value).__name__}"
+        )
+    inside = tree.section or {}
+    behaviors = inside["behaviors"].section or {} if "behaviors" in inside else {}
+    flat = [one["trainer"] for node in behaviors.values() if "trainer" in (one := node.section or {})]
+    if flat:  # of between 0.16 and the form of today
+        raise ConfigError(
+            f"{flat[0].place}: behaviors have the flat keys of ML-Agents 0.13 to 0.16 (trainer): "
+            f"`rookery mlagents convert {path.name} new.yaml` writes a configuration of today"
         )
     if is_old(document):
         raise ConfigError(old_file_message(path, document))

@@ -106,17 +106,13 @@ def read_behavior(reader: Reader, node: Node, path: str, common: Node | None) ->
     return replace(options, trainer_type=trainer, hyperparameters=hyper, reward_signals=signals)
 
 
-def demonstrations_of(
-    behaviors: Mapping[str, BehaviorOptions], default: BehaviorOptions | None
-) -> Iterator[tuple[str, str]]:
-    """Gives every ``demo_path`` with its dotted key."""
-    sections = {f"behaviors.{name}": options for name, options in behaviors.items()}
-    for path, options in {**sections, **({} if default is None else {"default_settings": default})}.items():
-        if options.behavioral_cloning is not None and options.behavioral_cloning.demo_path:
-            yield f"{path}.behavioral_cloning.demo_path", options.behavioral_cloning.demo_path
-        gail = options.reward_signals.get("gail")
-        if isinstance(gail, GAILOptions) and gail.demo_path:
-            yield f"{path}.reward_signals.gail.demo_path", gail.demo_path
+def demonstrations_of(options: BehaviorOptions) -> Iterator[tuple[str, str]]:
+    """Gives every ``demo_path`` of a behaviour with its key."""
+    if options.behavioral_cloning is not None:
+        yield "behavioral_cloning.demo_path", options.behavioral_cloning.demo_path
+    gail = options.reward_signals.get("gail")
+    if isinstance(gail, GAILOptions):
+        yield "reward_signals.gail.demo_path", gail.demo_path
 
 
 def _over_common(node: Node, common: Node) -> Node:

@@ -55,8 +55,23 @@ def read_parameter(
     lessons = []
     for number, entry in enumerate(entries):
         is_last = number + 1 == len(entries)
+        entry = _named_lesson(reader, entry, f"{path}.curriculum.{number}")
         lessons.append(_lesson(reader, entry, f"{path}.curriculum.{number}", is_last, behaviors, has_default))
     return ParameterOptions(tuple(lessons))
+
+
+def _named_lesson(reader: Reader, node: Node, path: str) -> Node:
+    """Gives a lesson with its name beside its keys, where it is written ``- Lesson0: {...}``, as ML-Agents' own upgrade
+    of old files wrote it and no version reads it.
+    """
+    inside = node.section if isinstance(node.value, Mapping) else None
+    if inside is None or len(inside) != 1:
+        return node
+    ((name, lesson),) = inside.items()
+    if name in ("name", "value", "completion_criteria") or not isinstance(lesson.value, Mapping):
+        return node
+    reader.notes.append(f"{lesson.place}: {path}: a lesson is written `- name: {name}` with its keys below")
+    return Node({"name": Node(name, lesson.place), **lesson.value}, lesson.place)
 
 
 def _lesson(

@@ -8,6 +8,7 @@ that it came from.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.poca import POCA
@@ -21,9 +22,9 @@ from rookery.compat.mlagents.keys import (
     constants,
 )
 from rookery.compat.mlagents.meanings import Case, P, Values
-from rookery.compat.mlagents.options import RunOptions, plain
-from rookery.compat.mlagents.reading_behaviors import TRAINERS
-from rookery.compat.mlagents.sections import OwnOptions
+from rookery.compat.mlagents.options import RunOptions, demonstration_problem, plain
+from rookery.compat.mlagents.reading_behaviors import SIGNALS, TRAINERS, demonstrations_of
+from rookery.compat.mlagents.sections import BehaviorOptions, OwnOptions, RewardOptions
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, import_object
 from rookery.core.settings import fields_of
@@ -141,11 +142,18 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
             )
     for name, spaces in behaviors.items():
         case = Case(name, options, options.of(name), spaces, behaviors)
+        plain_case = replace(case, options=RunOptions(), own=replace(BehaviorOptions(), reward_signals=all_signals()))
         for row in _rows(case):
-            place = _place(case, row.key)
-            if row.fate is KeyFate.IGNORED and place is not None and _value(case, row.key) not in row.fine:
+            place, value = _place(case, row.key), _value(case, row.key)
+            means_something = value not in row.fine and value != _value(plain_case, row.key)
+            if row.fate is KeyFate.IGNORED and place is not None and means_something:
                 lines.append(f"{place}: {row.key} does nothing here: {row.text}")
     return list(dict.fromkeys(lines))
+
+
+def all_signals() -> dict[str, RewardOptions]:
+    """Gives every reward signal with its defaults."""
+    return {name: signal() for name, signal in SIGNALS.items()}
 
 
 def _named(path: str, case: Case) -> str:
@@ -232,6 +240,10 @@ def _refusals(case: Case) -> Iterator[str]:
         value = _value(case, row.key)
         if row.fate is KeyFate.REFUSED and value is not None and value not in row.fine:
             yield line(row.key, f"{value!r} cannot be: {row.text}")
+    for key, demo in demonstrations_of(own):
+        problem = None if demo in case.replays else demonstration_problem(case.options, case.name, key, demo)
+        if problem is not None:
+            yield problem
     if own.trainer_type == "sac" and (actions.kind not in ("box", "discrete")):
         yield line(
             "trainer_type",
