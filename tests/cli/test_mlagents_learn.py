@@ -106,6 +106,7 @@ def test_a_training_leaves_the_folder_of_ml_agents_and_of_rookery(finished_runs,
     assert steps_of(cart) == [100, 200, 300, 400, 500]
 
 
+@pytest.mark.slow
 def test_verbs_of_rookery_take_the_folder(cart, rookery):
     code, out, _ = rookery("evaluate", cart, "--episodes", 2, "--json")
     assert code == 0
@@ -267,6 +268,7 @@ def test_a_behaviour_that_is_missing_there_is_named(cart, learn, tmp_path):
     assert not Path("results/next").exists()
 
 
+@pytest.mark.slow
 def test_init_path_is_a_kept_checkpoint_or_its_name_in_another_run(cart, learn, tmp_path):
     kept = next(path for path in (cart / "Cart").iterdir() if path.is_dir())
     for run_id, path, words in (("a", kept, ()), ("b", kept.name, ("--initialize-from", "cart"))):
@@ -352,6 +354,7 @@ def test_inference_plays_and_says_what_was_earned(cart, learn):
     assert "--inference" in refused(learn("--run-id", "new", "--episodes", 3))
 
 
+@pytest.mark.slow
 def test_a_file_may_ask_for_inference_too(cart, learn, tmp_path):
     (tmp_path / "cart.yaml").write_text(FILE + "checkpoint_settings: {run_id: cart, resume: true, inference: true}\n")
     code, out, error = learn("--episodes", 2)
