@@ -24,7 +24,6 @@ Losses/Pretraining Loss; Self-play/ELO; Is Training; Step
 """
 """What ML-Agents 1.1.0 gives to TensorBoard, but the text Hyperparameters."""
 
-VAIL = {"Policy/GAIL Beta", "Losses/GAIL KL Loss"}
 NO_VALUES = {"Losses/Value Loss"}
 """What SAC has no network for, as the table says."""
 
@@ -78,7 +77,7 @@ def ppo(tmp_path_factory):
 def test_ppo_with_every_signal(ppo):
     signals = ("Extrinsic", "Curiosity", "Rnd", "Gail")
     alone = {"Environment/Group Cumulative Reward", "Self-play/ELO"}  # groups, opponents: below
-    assert set(ppo[0]) == belonging("ppo", signals) - alone - VAIL
+    assert set(ppo[0]) == belonging("ppo", signals) - alone
 
 
 def test_values_mean_what_their_tags_say(ppo):
