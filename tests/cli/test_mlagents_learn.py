@@ -106,6 +106,7 @@ def test_a_training_leaves_the_folder_of_ml_agents_and_of_rookery(finished_runs,
     assert steps_of(cart) == [100, 200, 300, 400, 500]
 
 
+@pytest.mark.slow
 def test_verbs_of_rookery_take_the_folder(cart, rookery):
     code, out, _ = rookery("evaluate", cart, "--episodes", 2, "--json")
     assert code == 0
@@ -160,6 +161,15 @@ def test_flags_that_are_gone_say_what_took_their_place(learn, flag):
     error = refused(learn(f"{flag}=x"))
     assert flag in error
     assert "rookery mlagents convert" in error
+
+
+def test_summaries_come_within_a_buffer_too(learn, tmp_path):
+    (tmp_path / "cart.yaml").write_text(FILE.replace("buffer_size: 128", "buffer_size: 512"))
+    code, out, error = learn("--run-id", "a")
+    assert code == 0, error
+    steps = [line.split("Step: ")[1].split(".")[0] for line in out.splitlines() if "Step: " in line]
+    assert steps == ["100", "200", "300", "400", "500"]
+    assert steps_of(Path("results/a"), "Losses/Policy Loss") == [500]  # there was one update
 
 
 def test_another_style_of_console(learn):
@@ -258,6 +268,7 @@ def test_a_behaviour_that_is_missing_there_is_named(cart, learn, tmp_path):
     assert not Path("results/next").exists()
 
 
+@pytest.mark.slow
 def test_init_path_is_a_kept_checkpoint_or_its_name_in_another_run(cart, learn, tmp_path):
     kept = next(path for path in (cart / "Cart").iterdir() if path.is_dir())
     for run_id, path, words in (("a", kept, ()), ("b", kept.name, ("--initialize-from", "cart"))):
@@ -341,6 +352,14 @@ def test_inference_plays_and_says_what_was_earned(cart, learn):
     assert {path: path.stat().st_mtime_ns for path in cart.rglob("*")} == before
     assert "there is data of that run already" in refused(learn("--run-id", "cart", "--inference"))
     assert "--inference" in refused(learn("--run-id", "new", "--episodes", 3))
+
+
+@pytest.mark.slow
+def test_a_file_may_ask_for_inference_too(cart, learn, tmp_path):
+    (tmp_path / "cart.yaml").write_text(FILE + "checkpoint_settings: {run_id: cart, resume: true, inference: true}\n")
+    code, out, error = learn("--episodes", 2)
+    assert code == 0, error
+    assert ", 2 episodes, " in out
 
 
 def test_inference_without_a_run_plays_first_weights(learn):

@@ -115,8 +115,23 @@ def learn(
 
     rookery mlagents learn Basic.yaml --env rookery.tasks:Basic --run-id basic
     """
-    request = request_of(context)
-    (infer if inference else train_or_resume)(request)
+    run(request_of(context))
+
+
+def run(request: Request) -> None:
+    """Does what is asked for: flags and the file say whether that is training or playing.
+
+    Raises:
+        ConfigError: If it cannot be done.
+    """
+    from rookery.compat.mlagents.learn import options_of
+
+    if options_of(request).checkpoint_settings.inference:
+        infer(request)
+        return
+    if request.episodes is not None:
+        raise ConfigError("--episodes goes with --inference; max_steps of a behaviour ends a training")
+    train_or_resume(request)
 
 
 def request_of(context: typer.Context) -> Request:
@@ -138,8 +153,6 @@ def request_of(context: typer.Context) -> Request:
     style = own["console"] = own["console"] or STYLES[0]
     if style not in STYLES:
         raise ConfigError(f"--console {style!r}: is none of {', '.join(STYLES)}{nearest(style, STYLES)}")
-    if own["episodes"] is not None and not values["inference"]:
-        raise ConfigError("--episodes goes with --inference; max_steps of a behaviour ends a training")
     return Request(flags=flags, **own)
 
 
