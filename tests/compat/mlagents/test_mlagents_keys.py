@@ -175,6 +175,11 @@ EFFECTS = [
         {f"{S}gail.replay": ("expert.demo",), f"{S}extrinsic.strength": 0.0, f"{S}gail.penalty": 10.0},
     ),
     (
+        "reward_signals.gail.use_vail",
+        signals("{gail: {demo_path: expert.demo, use_vail: true}}"),
+        {f"{S}gail.bottleneck": 128},
+    ),
+    (
         "reward_signals.gail.use_actions",
         signals("{gail: {demo_path: expert.demo, use_actions: true}}"),
         {f"{S}gail.use_actions": True},
@@ -333,11 +338,27 @@ def test_a_key_that_does_nothing_is_told_of_and_changes_nothing(tmp_path, monkey
     assert any(line.startswith(f"c.yaml:1: {row.key} does nothing here") for line in told), told
 
 
+@pytest.mark.parametrize(
+    ("actions", "discrete"),
+    [
+        (spaces.Box(-1, 1, (2,)), False),
+        (spaces.Discrete(3), True),
+        (spaces.MultiDiscrete([2, 3]), True),
+        (spaces.Dict(laser=spaces.Discrete(2), move=spaces.Box(-1, 1, (3,))), False),
+    ],
+    ids=["numbers", "choice", "branches", "hybrid"],
+)
+def test_sac_learns_whatever_agents_of_theirs_do(tmp_path, actions, discrete):
+    (tmp_path / "c.yaml").write_text(own("{trainer_type: sac}"))
+    layers = layers_of(read_options(tmp_path / "c.yaml", {}), {"B": behaviour(actions=actions)})
+    found = {path: value for layer in layers for path, value in layer.values.items()}
+    assert found["policies.B.discrete"] is discrete
+
+
 def test_what_cannot_be_is_refused_with_its_reason(translate, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    two = spaces.MultiDiscrete([2, 3])
+    two = spaces.MultiBinary(3)
     many = [
-        (signals("{gail: {demo_path: expert.demo, use_vail: true}}"), {}, "variational bottleneck"),
         (own("{trainer_type: sac}"), {"actions": two}, "use ppo, which takes any actions"),
         (
             "behaviors: {B: {network_settings: {memory: {}}, behavioral_cloning: {demo_path: expert.demo}}}",

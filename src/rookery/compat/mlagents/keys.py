@@ -184,12 +184,10 @@ SIGNAL_ROWS = [
         "A gradient step for each of the policy's; rewards are at most 1 / strength, and are not scaled."),
     *by(m.rnd, signal_keys("rnd"), signal_paths("rnd", "num_features"),
         "A gradient step for each of the policy's; rewards are errors as they are."),
-    *by(m.gail, signal_keys("gail", "demo_path use_actions"),
-        signal_paths("gail", "replay use_actions reward penalty"),
-        "A gradient step for each of the policy's, with a gradient penalty of 10; files .demo are read into a replay "
-        "directory first."),
-    *refused(f"{R}gail.use_vail", "the discriminator has no variational bottleneck; its gradient penalty is what keeps "
-             "it from winning too soon: leave use_vail out", fine=(False,)),
+    *by(m.gail, signal_keys("gail", "demo_path use_actions use_vail"),
+        signal_paths("gail", "replay use_actions reward penalty bottleneck"),
+        "A gradient step for each of the policy's, with a gradient penalty of 10; use_vail is a bottleneck of 128; "
+        "files .demo are read into a replay directory first."),
     *ignored(f"{R}curiosity.network_settings.normalize {R}rnd.network_settings.normalize "
              f"{R}gail.network_settings.normalize",
              "signals see observations as the policy's normalizer gives them; rnd and gail normalize by themselves",
@@ -290,7 +288,10 @@ def constants(case: Case) -> Values:
     if any(leaf.kind == "entities" for leaf in case.spaces.obs.leaves):
         values[f"{M}entity_size"] = 128
     if case.own.trainer_type == "sac":
+        actions = case.spaces.actions
+        chooses = bool(actions.sizes) and not actions.num_numbers and not actions.num_flags
         return values | {
+            f"{P}discrete": chooses,
             f"{P}alpha": None, f"{P}entropy_share": 0.2, f"{P}log_std": "clamp", f"{P}n_step": 1, f"{P}train_every": 1,
         }  # fmt: skip
     values |= {

@@ -278,6 +278,7 @@ def gail(case: Case) -> Values:
         f"{S}gail.use_actions": signal.use_actions,
         f"{S}gail.reward": "gail",
         f"{S}gail.penalty": 10.0,
+        f"{S}gail.bottleneck": 128 if signal.use_vail else None,
     }
 
 

@@ -244,11 +244,11 @@ def _refusals(case: Case) -> Iterator[str]:
         problem = None if demo in case.replays else demonstration_problem(case.options, case.name, key, demo)
         if problem is not None:
             yield problem
-    if own.trainer_type == "sac" and (actions.kind not in ("box", "discrete")):
+    if own.trainer_type == "sac" and actions.num_flags:
         yield line(
             "trainer_type",
-            f"sac learns numbers or one choice of several, and agents of this behaviour act in {actions.space}; use "
-            "ppo, which takes any actions",
+            f"sac learns numbers and choices, and agents of this behaviour act in {actions.space}, which has flags; "
+            "use ppo, which takes any actions, or choices of two",
         )
     remembers = own.network_settings.memory is not None
     if own.trainer_type == "poca" and remembers and not _poca_remembers():
