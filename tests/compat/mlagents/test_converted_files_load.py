@@ -6,7 +6,8 @@ import pytest
 
 from rookery.compat.mlagents import convert as converter
 from rookery.compat.mlagents.convert import convert, text_of
-from rookery.compat.mlagents.old_files import read_curricula, read_file, read_samplers
+from rookery.compat.mlagents.old_files import read_file
+from rookery.compat.mlagents.old_parameters import read_curricula, read_samplers
 from rookery.compat.mlagents.options import read_options
 from rookery.core.errors import ConfigError
 

@@ -16,12 +16,11 @@ from rookery.compat.mlagents.old_files import (
     is_old,
     kind_of,
     old_file_message,
-    read_curricula,
     read_file,
-    read_samplers,
     read_trainer,
 )
 from rookery.compat.mlagents.old_flags import OLD_FLAGS, read_flags
+from rookery.compat.mlagents.old_parameters import read_curricula, read_samplers
 from rookery.core.errors import ConfigError
 from rookery.core.layers import yaml_layer
 

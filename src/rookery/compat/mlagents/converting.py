@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rookery.compat.mlagents.convert import ALL, Converted, convert
-from rookery.compat.mlagents.old_files import read_curricula, read_samplers, read_trainer
+from rookery.compat.mlagents.old_files import read_trainer
 from rookery.compat.mlagents.old_flags import read_flags
+from rookery.compat.mlagents.old_parameters import read_curricula, read_samplers
 from rookery.core.errors import ConfigError
 
 

@@ -115,8 +115,8 @@ def read_flags(words: Sequence[str]) -> FlagsRead:
         if name not in OLD_FLAGS:
             near = nearest(name, list(OLD_FLAGS))
             raise ConfigError(
-                f"{name}: mlagents-learn 0.13 to 0.16 had no such flag{near}; behind -- stand flags of the old command, "
-                "before it those of rookery mlagents convert"
+                f"{name}: mlagents-learn 0.13 to 0.16 had no such flag{near}; flags of the old command stand behind "
+                "--, before it those of rookery mlagents convert"
             )
         flag = OLD_FLAGS[name]
         if name == "--env-args":
