@@ -239,6 +239,20 @@ def test_resume_goes_on_where_it_stopped(cart, learn, tmp_path):
     assert "configuration.yaml:" not in error
 
 
+def test_what_a_run_of_somebody_else_names_is_not_imported(cart, learn, tmp_path):
+    (tmp_path / "harm.py").write_text("open('harm', 'w')\n")
+    for file, before, after in (
+        ("configuration.yaml", "env_path: CartPole-v1", "env_path: harm:Harm"),
+        ("configuration.yaml", "trainer_type: ppo", "trainer_type: harm:Harm"),
+    ):
+        text = (cart / file).read_text()
+        assert before in text
+        (cart / file).write_text(text.replace(before, after))
+        assert "harm:Harm" in refused(learn("--run-id", "cart", "--resume", file=None, env=None))
+        (cart / file).write_text(text)
+    assert not Path("harm").exists()
+
+
 def test_resume_without_a_run_names_the_nearest(cart, learn):
     assert "did you mean 'cart'" in refused(learn("--run-id", "card", "--resume"))
 

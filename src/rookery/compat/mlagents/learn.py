@@ -22,7 +22,7 @@ from rookery.compat.mlagents.their_weights import check_kind, read_weights, take
 from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER, TEMPORARY, list_checkpoints, read_checkpoint_files
-from rookery.core.layers import Layer, override_layer
+from rookery.core.layers import Layer, override_layer, yaml_layer
 from rookery.core.trust import TrustCode
 from rookery.envs.groups import groups_of
 from rookery.envs.make import make_env
@@ -33,6 +33,7 @@ from rookery.training.pace import ITERATION
 from rookery.training.run_dir import RunDir
 from rookery.training.settings import SamplingConfig
 from rookery.training.trainer import Trainer
+from rookery.training.trust import check_stored
 
 MLAGENTS = "mlagents"
 """The console style that shows ML-Agents' lines."""
@@ -101,8 +102,27 @@ def options_of(request: Request) -> RunOptions:
     usual = CheckpointOptions()
     run = (request.flags.get(name, getattr(usual, name)) for name in ("results_dir", "run_id"))
     kept = Path(*map(str, run)) / CONFIGURATION
-    goes_on = request.file is None and request.flags.get("resume") and kept.is_file()
-    return read_options(kept if goes_on else request.file, request.flags)
+    if request.file is None and request.flags.get("resume") and kept.is_file():
+        return kept_options(kept, request.flags, request.trust_code)
+    return read_options(request.file, request.flags)
+
+
+def kept_options(configuration: Path, flags: Mapping[str, object], trust_code: TrustCode) -> RunOptions:
+    """Reads the options that a run has written down.
+
+    Raises:
+        ConfigError: If somebody else has written the run, and it names code that nobody trusts (docs/trust.md).
+    """
+    values = yaml_layer(configuration).values
+    behaviors, env = values.get("behaviors"), values.get("env_settings")
+    named: dict[str, Any] = {}
+    if isinstance(env, Mapping) and "env" not in flags:
+        named["env.name"] = env.get("env_path")
+    for name, one in behaviors.items() if isinstance(behaviors, Mapping) else ():
+        named[f"policies.{name}.name"] = one.get("trainer_type") if isinstance(one, Mapping) else None
+    if (configuration.parent / "config.yaml").is_file():
+        check_stored(configuration.parent, {path: one for path, one in named.items() if one is not None}, trust_code)
+    return read_options(configuration, flags)
 
 
 def folder_of(options: RunOptions) -> Path:
@@ -486,5 +506,5 @@ def callbacks_of_run(folder: Path) -> list[RunFiles]:
     if not configuration.is_file():
         return []
     with suppress(ConfigError):
-        return [run_files(read_options(configuration, {}), shows_lines=False)]
+        return [run_files(kept_options(configuration, {}, False), shows_lines=False)]
     return []
