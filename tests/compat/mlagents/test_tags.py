@@ -69,7 +69,7 @@ def ppo(tmp_path_factory):
     """PPO with all that rewards and imitates, and lessons."""
     folder = tmp_path_factory.mktemp("ppo")
     shown = poles(folder / "shown", episodes=1)
-    signals = {"curiosity": {}, "rnd": {}, "gail": {"replay": [shown]}}
+    signals = {"curiosity": {}, "rnd": {}, "gail": {"replay": [shown], "bottleneck": 8}}
     cfg = PPOConfig(fragment_length=16, batch_size=64, epochs=1, signals=signals, imitation={"replay": [shown]})
     return train(folder / "run", "CartPole-v1", cfg)
 

@@ -41,7 +41,7 @@ class Tag:
     reason: str = ""
 
 
-VARIATIONAL = "of the variational discriminator (use_vail), which there is none of here"
+VARIATIONAL = "with use_vail only"
 
 TAGS = (
     Tag("Environment/Cumulative Reward", ALL, "return"),
@@ -66,7 +66,7 @@ TAGS = (
     Tag("Policy/Discrete Entropy Coeff", (SAC,), "discrete_alpha"),
     Tag("Policy/GAIL Policy Estimate", ALL, "gail_policy_estimate"),
     Tag("Policy/GAIL Expert Estimate", ALL, "gail_expert_estimate"),
-    Tag("Policy/GAIL Beta", ALL, "", VARIATIONAL),
+    Tag("Policy/GAIL Beta", ALL, "gail_information_weight", VARIATIONAL),
     Tag("Policy/GAIL Grad Mag Loss", ALL, "gail_penalty"),
     Tag("Losses/Policy Loss", ALL, "policy_loss", "with its sign, where ML-Agents takes it away"),
     Tag("Losses/Value Loss", ALL, "value_loss", "not of SAC, whose critics are all there is: no network of values"),
@@ -76,7 +76,7 @@ TAGS = (
     Tag("Losses/Curiosity Forward Loss", ALL, "curiosity_forward_loss"),
     Tag("Losses/Curiosity Inverse Loss", ALL, "curiosity_inverse_loss"),
     Tag("Losses/GAIL Loss", ALL, "gail_loss"),
-    Tag("Losses/GAIL KL Loss", ALL, "", VARIATIONAL),
+    Tag("Losses/GAIL KL Loss", ALL, "gail_information", VARIATIONAL),
     Tag("Losses/RND Loss", ALL, "rnd_loss"),
     Tag("Losses/Pretraining Loss", ALL, "imitation_loss", "a log-likelihood, not the squared error of a drawn action"),
     Tag("Self-play/ELO", ALL, "elo"),
