@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -268,10 +269,10 @@ def mlagents_keys_page() -> str:
     ]
     for title, rows in MLAGENTS_SECTIONS:
         lines += [f"## {title}", "", "| key | of | fate | paths | meaning |", "|---|---|---|---|---|"]
-        for row in rows:
-            of, paths = ", ".join(row.only) or "all", ", ".join(f"`{path}`" for path in row.paths)
-            text = row.text[:1].upper() + row.text[1:].rstrip(".")
-            lines.append(f"| `{row.key}` | {of} | {row.fate.value} | {paths} | {text.replace('|', 'or')} |")
+        for (only, fate, paths, text), same in groupby(rows, lambda row: (row.only, row.fate, row.paths, row.text)):
+            keys, here = (", ".join(f"`{name}`" for name in names) for names in ([row.key for row in same], paths))
+            meaning = (text[:1].upper() + text[1:].rstrip(".")).replace("|", "or")
+            lines.append(f"| {keys} | {', '.join(only) or 'all'} | {fate.value} | {here} | {meaning} |")
         lines.append("")
     lines += ["## What has no key", "", "As ML-Agents does it, whatever a preset of Rookery would say:", ""]
     lines += [f"- `{name}`: {text}" for name, text in CONSTANTS.items()]
