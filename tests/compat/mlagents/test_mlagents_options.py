@@ -390,3 +390,14 @@ def test_old_files_are_sent_to_the_converter(read, text):
 def test_a_file_that_is_not_there_is_refused():
     with pytest.raises(ConfigError, match=r"none\.yaml: there is no such file"):
         read_options(Path("none.yaml"), {})
+
+
+@pytest.mark.parametrize("key", ["framework: pytorch", "output_path: default"])
+def test_keys_that_were_dropped_on_the_way_are_passed_over_and_told_of(tmp_path, key):
+    file = tmp_path / "ball.yaml"
+    file.write_text(f"behaviors:\n  Ball:\n    trainer_type: ppo\n    {key}\n")
+    options = read_options(file, {})
+    assert options.behaviors["Ball"].trainer_type == "ppo"
+    assert any(
+        note.startswith(f"ball.yaml:4: behaviors.Ball.{key.split(':')[0]} does nothing") for note in options.notes
+    )

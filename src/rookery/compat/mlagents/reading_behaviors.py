@@ -52,8 +52,13 @@ ELSEWHERE_IN: dict[str, str] = {
 }
 """The section that each key belongs into, for one that stands elsewhere."""
 
-DEPRECATED = "framework"
-"""Key of a behaviour that once chose between TensorFlow and torch, and is passed over."""
+DEPRECATED = {
+    "framework": "networks are torch's",
+    "output_path": "models lie in the folder of the run (--results-dir, --run-id), since 0.17",
+}
+"""Keys of a behaviour that are passed over, and why: one chose between TensorFlow and torch, one was written out by
+hand into the first files of this form.
+"""
 
 ENCODING_SIZE = "encoding_size"
 """Key of a reward signal that was there before its ``network_settings``."""
@@ -73,9 +78,10 @@ def read_behavior(reader: Reader, node: Node, path: str, common: Node | None) ->
     own = reader.mapping(node, path)
     if common is not None:
         node = _over_common(node, common)
-    inside = {key: value for key, value in (node.section or {}).items() if key != DEPRECATED}
-    if DEPRECATED in own:
-        reader.notes.append(f"{own[DEPRECATED].place}: {path}.{DEPRECATED} does nothing: networks are torch's")
+    inside = {key: value for key, value in (node.section or {}).items() if key not in DEPRECATED}
+    for key, why in DEPRECATED.items():
+        if key in own:
+            reader.notes.append(f"{own[key].place}: {path}.{key} does nothing: {why}")
     trainer = _trainer(reader, inside, path)
     signals = _signals(reader, inside.get("reward_signals"), f"{path}.reward_signals")
     read = ("trainer_type", "hyperparameters", "reward_signals", "self_play")
