@@ -63,6 +63,7 @@ class Example:
         until: Decisions after which training ends here, if fewer than `max_steps`.
         marks: Decisions at which the return is told, too.
         wanted: What is to be reached; where only recorded, empty.
+        arguments: Of the environment, as words of ``--env-args``.
     """
 
     name: str
@@ -72,6 +73,12 @@ class Example:
     until: int
     marks: tuple[int, ...] = ()
     wanted: str = ""
+    arguments: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the table calls it."""
+        return f"{self.name} ({self.arguments})" if self.arguments else self.name
 
 
 BALL = {"lambd": 0.99, "normalize": True, "threaded": True}
@@ -82,6 +89,8 @@ EXAMPLES = [
             (250_000,), ">= 95"),
     Example("GridWorld", "GoalGrid", 9, behavior(32, 256, 5e-3, (128, 1), 0.9, 5, 500_000), 200_000,
             (100_000,), ">= 0.8"),
+    Example("GridWorld", "GoalGrid", 9, behavior(32, 256, 5e-3, (128, 1), 0.9, 5, 500_000), 200_000,
+            (100_000,), ">= 0.8", "observation=one_hot"),
     Example("FoodCollector", "FoodCollector", 4,
             behavior(1024, 10_240, 5e-3, (128, 2), 0.99, 64, 2_000_000, threaded=True), 300_000, (100_000,)),
     Example("PushBlock", "PushBlock", 32, behavior(128, 2048, 0.01, (256, 2), 0.99, 64, 2_000_000, threaded=True),
@@ -103,7 +112,8 @@ def learned(example: Example, seed: int, configs: Path | None) -> dict[str, floa
         own = Path(folder) / f"{example.name}.yaml"
         own.write_text(json.dumps({"behaviors": {example.name: example.section}}), encoding="utf-8")  # JSON is YAML
         flags = {"env": f"rookery.tasks:{example.env}", "num_envs": example.copies, "seed": seed,
-                 "results_dir": folder, "run_id": "run"}  # fmt: skip
+                 "results_dir": folder, "run_id": "run"} | (
+            {"env_args": [example.arguments]} if example.arguments else {})  # fmt: skip
         file = own if configs is None else configs / f"{example.name}.yaml"
         request = Request(str(file), flags, "quiet", None, False, False)
         found = {}
@@ -122,33 +132,33 @@ def learned(example: Example, seed: int, configs: Path | None) -> dict[str, floa
 def main() -> None:
     """Measures and writes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=[one.name for one in EXAMPLES])
+    parser.add_argument("--only", nargs="+", choices=[one.title for one in EXAMPLES])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--configs", type=Path)
     args = parser.parse_args()
     made: dict[str, list[str]] = {}
     for one in EXAMPLES:
-        if args.only and one.name not in args.only:
+        if args.only and one.title not in args.only:
             continue
         runs = [list(learned(one, seed, args.configs).items()) for seed in range(args.seeds)]
-        made[one.name] = []
+        made[one.title] = []
         for each in zip(*runs, strict=True):
             values = [value for _, value in each]
             shown = ", ".join(f"{value:.4g}" for value in values)
             wanted = one.wanted if each[0][0] != "seconds" else ""
-            made[one.name].append(
-                f"| {one.name} | {one.env}, {one.copies} | {each[0][0]} | {wanted} | {shown} | {median(values):.4g} |"
+            made[one.title].append(
+                f"| {one.title} | {one.env}, {one.copies} | {each[0][0]} | {wanted} | {shown} | {median(values):.4g} |"
             )
-            print(made[one.name][-1], flush=True)
+            print(made[one.title][-1], flush=True)
     text = FILE.read_text(encoding="utf-8") if FILE.exists() else ""
     kept = [line for line in text.splitlines() if line.startswith("| ")]
-    rows = {one.name: [line for line in kept if line.startswith(f"| {one.name} |")] for one in EXAMPLES} | made
+    rows = {one.title: [line for line in kept if line.startswith(f"| {one.title} |")] for one in EXAMPLES} | made
     lines = ["# ML-Agents' example environments by ML-Agents' settings", "", *(__doc__ or "").splitlines()[3:], ""]
     lines += [
         "| file | environment here, copies | measured | wanted | each seed | median |",
         "|---|---|---|---|---|---|",
     ]
-    lines += [row for one in EXAMPLES for row in rows[one.name]]
+    lines += [row for one in EXAMPLES for row in rows[one.title]]
     lines += ["", "`python benchmarks/mlagents_examples.py`; " + ", ".join(f"{k} {v}" for k, v in versions().items())]
     FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

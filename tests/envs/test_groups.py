@@ -414,3 +414,10 @@ def test_the_check_tells_groups_and_finds_what_is_wrong_with_them():
     assert found(says={"a": 1, "b": 2})[wrong].severity == "error"
     assert any("the agent is in no group" in text for text in found(says={"c": 1}, loners=("c",)))
     assert any("group_reward is 'x', expected a finite number" in text for text in found(says={"c": "x"}))
+
+
+def test_rivals_without_groups_are_each_alone():
+    env = make_env("TicTacToe", None, (), 2, "auto")
+    together, apart = GroupEnv(env), GroupEnv(env, rivals=True)
+    assert len(together._members) == 1 and any("names no groups" in note for note in together.notes)
+    assert apart._members == [[0], [1]] and not any("names no groups" in note for note in apart.notes)

@@ -113,6 +113,21 @@ def test_numbers_of_a_box_go_to_unity_in_units_of_half_their_range(tmp_path):
         read(tmp_path / "out.demo", one)
 
 
+def test_flags_come_back_from_unity_as_the_flags_that_are_wanted(tmp_path):
+    one = recording(spaces.MultiBinary(6), spaces.Discrete(3))
+    for episode in one.episodes:
+        episode.obs["obs"][...] %= 2
+    path = exported(tmp_path, one, "unity")
+    assert read(path).spaces.obs.leaves[0].kind == "box"
+    found = read(path, one)
+    assert found.spaces.obs == one.spaces.obs
+    for mine, theirs in zip(found.episodes, one.episodes, strict=True):
+        np.testing.assert_array_equal(mine.obs["obs"], theirs.obs["obs"])
+        assert mine.obs["obs"].dtype == theirs.obs["obs"].dtype
+    with pytest.raises(SpaceError, match="are wanted"):
+        read(path, recording(spaces.MultiBinary(5), spaces.Discrete(3)))
+
+
 def test_categories_go_to_unity_as_numbers_of_which_one_is_1(tmp_path):
     one = recording(spaces.Discrete(5, start=1), CHOICE)
     demo = read_demo(exported(tmp_path, one, "unity"))

@@ -135,17 +135,18 @@ class GroupEnv(VectorBase):
     ``central/acted``. Where a group has members of several kinds there is a set of the first two for each,
     ``central/<number of the kind>/members/<leaf>``. Of a mate that is not on turn they hold what it saw last.
 
-    Where no groups are named, all agents of a lane are one; an agent in none of those that are named has one of its
-    own.
+    Where no groups are named, all agents of a lane are one, or are rivals, each with a group of its own; an agent in
+    none of those that are named has one of its own, too.
     """
 
-    def __init__(self, env: VectorEnv, moments: bool = False, ids: bool = False) -> None:
+    def __init__(self, env: VectorEnv, moments: bool = False, ids: bool = False, rivals: bool = False) -> None:
         """Wraps an environment.
 
         Args:
             env: The environment; closed with this one.
             moments: Whether observations get ``central/moment``.
             ids: Whether policies see which member they are, as ``member_id``.
+            rivals: Whether agents play against each other where no groups are named.
 
         Raises:
             EnvError: If its observations hold something else under the names that are needed here.
@@ -156,7 +157,9 @@ class GroupEnv(VectorBase):
         self._kind_of = np.repeat(np.arange(len(env.kinds)), [len(kind.agents) for kind in env.kinds])
         self._column_of = np.concatenate([np.arange(len(kind.agents)) for kind in env.kinds])
         named = groups_of(env)
-        members = [[agents.index(agent) for agent in group] for group in named.values()] or [list(range(len(agents)))]
+        members = [[agents.index(agent) for agent in group] for group in named.values()]
+        if not members and not rivals:
+            members = [list(range(len(agents)))]
         members += [[agent] for agent in range(len(agents)) if not any(agent in group for group in members)]
         self._members = members
         self._group_of = np.zeros(len(agents), dtype=np.int64)
@@ -173,7 +176,7 @@ class GroupEnv(VectorBase):
         if isinstance(env, VectorBase):
             self.render_fps, self.parameters, self.last_pictures = env.render_fps, env.parameters, env.last_pictures
         alone = f"{self.name} names no groups, so all {len(agents)} agents of a copy are one"
-        self.notes = env.notes if named or len(agents) == 1 else (*env.notes, alone)
+        self.notes = env.notes if named or rivals or len(agents) == 1 else (*env.notes, alone)
         self._rows = tuple(Rows.allocate(kind, lanes) for kind in kinds)
         self._step = Step(self._rows, np.zeros(lanes, dtype=bool))
         self._living = [np.zeros(len(rows.reward), dtype=bool) for rows in self._rows]

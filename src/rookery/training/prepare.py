@@ -250,7 +250,7 @@ def make_copies(
     learning = [entry.algorithm for entry in config.policies.values()] or [config.algorithm]
     if any(settings.sees_group for settings in learning):
         moments, ids = (any(asked) for asked in zip(*((s.sees_moment, s.tells_member) for s in learning), strict=True))
-        return GroupEnv(env, moments, ids)
+        return GroupEnv(env, moments, ids, rivals=bool(config.self_play))
     return env
 
 

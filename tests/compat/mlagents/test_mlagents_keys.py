@@ -528,10 +528,10 @@ def kind(*agents, obs=NUMBERS):
 
 @pytest.fixture
 def match(tmp_path):
-    def matched(text, *kinds, groups=None):
+    def matched(text, *kinds, groups=None, env=""):
         path = tmp_path / "ball.yaml"
         path.write_text(text)
-        found = match_behaviors(read_options(path, {}), kinds, groups)
+        found = match_behaviors(read_options(path, {}), kinds, groups, env)
         return {name: (spaces.agents, spaces.teams) for name, spaces in found.items()}
 
     return matched
@@ -543,6 +543,16 @@ def test_one_behaviour_has_all_agents_of_the_only_kind(match):
     assert match("behaviors: {Soccer: {}}", kind("a", "b"), groups={"blue": ["a"], "red": ["b"]}) == {
         "Soccer": (("a", "b"), (0, 1))
     }
+
+
+def test_of_several_behaviours_the_one_counts_that_is_called_like_the_environment(match):
+    text = "behaviors: {Match3VectorObs: {}, Match3VisualObs: {}, Other: {}, Match: {}}"
+    assert list(match(text, kind("agent"), env="Match3")) == ["Match3VectorObs"]
+    assert list(match(text, kind("agent"), env="other")) == ["Other"]
+    with pytest.raises(ConfigError, match="called like it, its group or the environment"):
+        match(text, kind("agent"), env="Basic")
+    with pytest.raises(ConfigError, match="names no behaviour"):
+        match("debug: true", kind("agent"))
 
 
 def test_agents_belong_to_the_behaviour_that_is_called_like_them_or_their_group(match):

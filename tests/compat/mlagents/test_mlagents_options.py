@@ -295,8 +295,8 @@ WRONG = {
     "behaviors: {B: {trainer_type: offline_bc}}": "removed in 0.13.*behavioral_cloning",
     "behaviors: {B: {hyperparameters: {beta: 1}}}": "no trainer_type",
     "behaviors: {B: {trainer_type: ppo, hyperparameters: {batchsize: 1}}}": "did you mean 'batch_size'",
-    "behaviors: {B: {trainer_type: ppo, hyperparameters: {tau: 1}}}": "tau: there is no such key",
-    "behaviors: {B: {trainer_type: sac, hyperparameters: {beta: 1}}}": "beta: there is no such key",
+    "behaviors: {B: {trainer_type: ppo, hyperparameters: {tau: 1}}}": "tau = 1: is a key of sac",
+    "behaviors: {B: {trainer_type: sac, hyperparameters: {beta: 1}}}": "beta = 1: is a key of ppo",
     "behaviors: {B: {trainer_type: poca, hyperparameters: {shared_critic: true}}}": "critic of the group",
     "behaviors: {B: {gamma: 0.9}}": "today it is reward_signals.extrinsic.gamma",
     "behaviors: {B: {num_layers: 3}}": "it belongs into network_settings",
@@ -401,3 +401,26 @@ def test_keys_that_were_dropped_on_the_way_are_passed_over_and_told_of(tmp_path,
     assert any(
         note.startswith(f"ball.yaml:4: behaviors.Ball.{key.split(':')[0]} does nothing") for note in options.notes
     )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("behaviors: {}\n".encode("utf-16"), "is no text in UTF-8"),
+        (b"behaviors:\n  B: {trainer_type: [ppo]}\n", r"trainer_type = \['ppo'\]: there is no such trainer"),
+    ],
+)
+def test_files_of_other_encodings_and_lists_of_trainers_are_refused_in_words(tmp_path, content, said):
+    (tmp_path / "ball.yaml").write_bytes(content)
+    with pytest.raises(ConfigError, match=said):
+        read_options(tmp_path / "ball.yaml", {})
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(ConfigError, match="is a folder"):
+        read_options(tmp_path, {})
+
+
+def test_no_reward_signal_is_told_of(tmp_path):
+    (tmp_path / "ball.yaml").write_text("behaviors:\n  B:\n    reward_signals: {}\n")
+    assert any("names no signal" in note for note in read_options(tmp_path / "ball.yaml", {}).notes)

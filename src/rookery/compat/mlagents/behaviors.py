@@ -4,7 +4,8 @@ In Unity an agent says its behaviour and team, ``Striker?team=0``. Environments 
 groups. An agent belongs to the behaviour that is called like it, or like its group; team, digits and separators at the
 end and the difference of small and capital letters do not count, so that ``striker_1`` is of behaviour ``Striker``.
 Where the file has one behaviour and all agents are of one kind, they are all of that; unless it has default_settings
-too, and a name fits.
+too, and a name fits. Where it has several, and no agent or group is called like one, agents of one kind are of the
+behaviour that is called like the environment, or else of the first whose name begins so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rookery.compat.mlagents.options import RunOptions
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, nearest
 from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.envs.base import Kind
 
@@ -44,7 +45,7 @@ class BehaviorSpaces:
 
 
 def match_behaviors(
-    options: RunOptions, kinds: Sequence[Kind], groups: Mapping[str, Sequence[str]] | None = None
+    options: RunOptions, kinds: Sequence[Kind], groups: Mapping[str, Sequence[str]] | None = None, env: str = ""
 ) -> dict[str, BehaviorSpaces]:
     """Finds the behaviour of every agent.
 
@@ -52,6 +53,7 @@ def match_behaviors(
         options: Options of the run.
         kinds: The agents of one copy of the environment, by what they see and do.
         groups: The agents of each group that the environment names.
+        env: What the environment is called, for agents of one kind that are called like no behaviour.
 
     Returns:
         By the names of behaviours, those of the file in its order.
@@ -66,15 +68,19 @@ def match_behaviors(
     by_name = options.default_settings is not None and any(named.values())
     if len(options.behaviors) == 1 and len(kinds) == 1 and not by_name:
         named = dict.fromkeys(agents, next(iter(options.behaviors)))
+    elif len(kinds) == 1 and not any(named.values()):
+        named = dict.fromkeys(agents, _called_after(env, list(options.behaviors)))
     if options.default_settings is not None:
         named = {agent: name or _base(group_of.get(agent, agent)) for agent, name in named.items()}
     lost = [agent for agent, name in named.items() if name is None]
+    if lost and not options.behaviors:
+        raise ConfigError(f"{options.file}: names no behaviour: add a section behaviors with an entry for each")
     if lost:
-        there = ", ".join(options.behaviors) or "none"
+        there = ", ".join(options.behaviors)
         raise ConfigError(
             f"{options.file}: behaviors: the environment has an agent {lost[0]!r}, and no behaviour of the file is "
-            f"called like it; there are {there}. Rename the behaviour, or add default_settings for all that have no "
-            "entry"
+            f"called like it, its group or the environment{nearest(lost[0], list(options.behaviors))}; there are "
+            f"{there}. Rename the behaviour, or add default_settings for all that have no entry"
         )
     found: dict[str, BehaviorSpaces] = {}
     for name in [*options.behaviors, *dict.fromkeys(str(name) for name in named.values())]:
@@ -110,6 +116,16 @@ def _named_for(agent: str, group: str | None, behaviors: Sequence[str]) -> str |
             if exact:
                 return exact[0]
     return None
+
+
+def _called_after(env: str, behaviors: Sequence[str]) -> str | None:
+    """Gives the behaviour that is called like an environment, else the first whose name begins so; None if there is
+    none.
+    """
+    wanted = env.casefold()
+    same = [name for name in behaviors if _base(name).casefold() == wanted]
+    alike = [name for name in behaviors if wanted and name.casefold().startswith(wanted)]
+    return next(iter((*same, *alike)), None)
 
 
 def _without_team(label: str) -> str:

@@ -231,7 +231,8 @@ def spaces_in(options: RunOptions, env: Layer) -> dict[str, BehaviorSpaces]:
     name = env.values["env.name"]
     seen = make_env(name, env.values.get("env.config"), (), 1, "auto")
     try:
-        found = match_behaviors(options, seen.kinds, groups_of(seen))
+        called = str(name).rpartition(":")[2].rpartition(".")[2].partition("-v")[0]
+        found = match_behaviors(options, seen.kinds, groups_of(seen), called)
     finally:
         seen.close()
     if not options.behaviors and [len(kind.agents) for kind in seen.kinds] == [1]:  # whose agent is called agent

@@ -147,9 +147,9 @@ def _trainer(reader: Reader, inside: Mapping[str, Node], path: str) -> str:
                 "ppo",
             )
         return "ppo"
-    text = str(node.value)
+    text = str(node.written())
     reader.note_place(f"{path}.trainer_type", node)
-    if text in TRAINERS or ":" in text:
+    if text in TRAINERS or (isinstance(node.value, str) and ":" in text):
         return text
     removed = {
         "offline_bc": "; it was removed in 0.13: use behavioral_cloning, or rookery train --algorithm bc",
@@ -180,8 +180,15 @@ def _hyperparameters(reader: Reader, inside: Mapping[str, Node], trainer: str, p
         return TRAINERS[trainer]()  # which has been refused, if there are any
     if trainer == "poca" and "shared_critic" in given:
         reader.refuse(given["shared_critic"], f"{here}.shared_critic", "poca has a critic of the group: leave it out")
-        node = Node({key: one for key, one in given.items() if key != "shared_critic"}, node.place)
-    found = reader.section(TRAINERS[trainer], node, here)
+        given = {key: one for key, one in given.items() if key != "shared_critic"}
+    for other, options in TRAINERS.items():
+        strange = [key for key in given if key in keys_of(options) and key not in keys_of(TRAINERS[trainer])]
+        for key in strange:
+            reader.refuse(
+                given[key], f"{here}.{key}", f"is a key of {other}, and trainer_type is {trainer}: leave it out"
+            )
+        given = {key: one for key, one in given.items() if key not in strange}
+    found = reader.section(TRAINERS[trainer], Node(given, node.place), here)
     if isinstance(found, SACOptions):
         if "reward_signal_steps_per_update" not in given:
             found = replace(found, reward_signal_steps_per_update=found.steps_per_update)
@@ -219,4 +226,6 @@ def _signals(reader: Reader, node: Node | None, path: str) -> dict[str, RewardOp
         if isinstance(options, GAILOptions) and not options.demo_path:
             reader.refuse(one, here, "demo_path is missing: say which demonstrations")
         found[name] = options
+    if not found:
+        reader.notes.append(f"{node.place}: {path}: names no signal, so nothing is learned from rewards: add extrinsic")
     return found

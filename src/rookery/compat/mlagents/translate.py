@@ -250,6 +250,12 @@ def _refusals(case: Case) -> Iterator[str]:
             f"sac learns numbers and choices, and agents of this behaviour act in {actions.space}, which has flags; "
             "use ppo, which takes any actions, or choices of two",
         )
+    if own.trainer_type == "sac" and own.behavioral_cloning is not None and own.behavioral_cloning.samples_per_update:
+        yield line(
+            "behavioral_cloning.samples_per_update",
+            "sac clones a batch beside each of its gradient steps, and makes no passes over demonstrations: leave it "
+            "out",
+        )
     remembers = own.network_settings.memory is not None
     if own.trainer_type == "poca" and remembers and not _poca_remembers():
         yield line(

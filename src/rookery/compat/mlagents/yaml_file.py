@@ -65,8 +65,15 @@ def read_tree(path: str | Path) -> Node:
         text = Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as text: {error}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder; name the file in it") from None
+    except UnicodeDecodeError:
+        raise ConfigError(
+            f"{path}: is no text in UTF-8: save it as UTF-8 if it is text, such as UTF-16 of another editor or shell; "
+            "models (.nn, .onnx, .pt) are no configuration"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
     reader = YAML(typ="safe", pure=True)
     reader.allow_duplicate_keys = True
     try:

@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError
-from rookery.core.spaces import CATEGORIES, MASK, ActionSpec, Leaf, Tree, action_spec, obs_spec
+from rookery.core.spaces import CATEGORIES, MASK, ActionSpec, Leaf, ObsSpec, Tree, action_spec, obs_spec
 from rookery.envs.unity.demo_file import DemoFile, read_demo, write_demo
 from rookery.envs.unity.messages import (
     CONTINUOUS,
@@ -96,7 +96,7 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None) -> Reco
     action = action_spec(action_space(file, demo.brain))
     masked = bool(action.sizes) and any(info is not None and info.action_mask for info in infos)
     made_of = Spaces(obs_spec(obs_space(first.observations), action.space, info_mask=masked), action, 0)
-    if wanted is not None and (wanted.obs != made_of.obs or wanted.action != action):
+    if wanted is not None and not (_can_be(made_of.obs, wanted.obs) and wanted.action == action):
         raise SpaceError(f"{file}: holds {made_of}, and {wanted} are wanted")
     made_of = made_of if wanted is None else Spaces(wanted.obs, wanted.action, 0)
     agents: dict[int, OpenEpisode] = {}
@@ -166,6 +166,18 @@ def obs_space(observations: Sequence[ObservationProto]) -> spaces.Space[Any]:
     return next(iter(found.values())) if len(found) == 1 else spaces.Dict(OrderedDict(found))
 
 
+def _can_be(seen: ObsSpec, wanted: ObsSpec) -> bool:
+    """Says whether what a file shows can be observations of a layout: a file knows shapes, and pictures from numbers,
+    but neither names that an environment gives nor that numbers are flags; it says of masks only what they forbid.
+    """
+    mine, theirs = ([leaf for leaf in spec.leaves if leaf.kind != "mask"] for spec in (seen, wanted))
+    if seen.has_mask and not wanted.has_mask:
+        return False
+    return [(leaf.shape, leaf.dtype == np.uint8) for leaf in mine] == [
+        (leaf.shape, leaf.dtype == np.uint8 and leaf.kind == "box") for leaf in theirs
+    ]
+
+
 def _seen(info: AgentInfoProto, made_of: Spaces) -> Tree:
     """What an agent saw, ``[1, ...]`` by leaf path."""
     names = [leaf.path for leaf in made_of.obs.leaves if leaf.kind != "mask"]
@@ -183,9 +195,11 @@ def _seen(info: AgentInfoProto, made_of: Spaces) -> Tree:
             raise SpaceError(
                 f"observation {name!r} has shape {obs.shape} and {array.size} numbers, the first row's {leaf.shape}"
             )
-        if array.dtype != leaf.dtype:
+        if (array.dtype == np.uint8) != (leaf.dtype == np.uint8 and leaf.kind == "box"):
             raise SpaceError(f"observation {name!r} is a picture in one row and numbers in another")
-        tree[name] = array.reshape(1, *leaf.shape)
+        if leaf.dtype.kind in "iub" and not np.isin(array, np.arange(256)).all():
+            raise SpaceError(f"observation {name!r} holds {array.tolist()}, where whole numbers are wanted")
+        tree[name] = array.reshape(1, *leaf.shape).astype(leaf.dtype, copy=False)
     if made_of.obs.has_mask:
         forbidden = np.array(info.action_mask or [False] * leaves[MASK].shape[0], bool)
         if forbidden.shape != leaves[MASK].shape:
