@@ -12,6 +12,7 @@ from gymnasium import spaces
 from rookery.algorithms.names import ALGORITHMS
 from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
 from rookery.compat.mlagents.keys import BEHAVIOR_ROWS, ROWS, KeyFate
+from rookery.compat.mlagents.learn import iteration_steps
 from rookery.compat.mlagents.options import read_options
 from rookery.compat.mlagents.reading_behaviors import SIGNALS
 from rookery.compat.mlagents.sections import (
@@ -516,6 +517,24 @@ def test_what_an_own_algorithm_does_not_have_is_refused(translate):
         translate(f"behaviors: {{B: {{trainer_type: '{name}', reward_signals: {{extrinsic: {{gamma: 0.5}}}}}}}}")
     with pytest.raises(ConfigError, match="has no 'GuesConfig'; did you mean"):
         translate(f"behaviors: {{B: {{trainer_type: '{name.replace('Guess', 'Gues')}'}}}}")
+
+
+@pytest.mark.parametrize(
+    ("said", "steps"),
+    [
+        ("{trainer_type: ppo, hyperparameters: {buffer_size: 2000}}", None),
+        ("{trainer_type: ppo, hyperparameters: {buffer_size: 2000}, summary_freq: 500}", 500),
+        ("{trainer_type: ppo, hyperparameters: {buffer_size: 2000}, checkpoint_interval: 400}", 400),
+        ("{trainer_type: ppo, summary_freq: 500, checkpoint_interval: 400}", 400),
+        ("{trainer_type: ppo, summary_freq: 300, checkpoint_interval: 400}", 300),
+        ("{trainer_type: sac, max_steps: 2000, keep_checkpoints: 10, even_checkpoints: true}", 200),
+    ],
+)
+def test_an_iteration_is_not_longer_than_from_one_summary_or_checkpoint_to_the_next(tmp_path, said, steps):
+    path = tmp_path / "ball.yaml"
+    path.write_text(f"behaviors: {{B: {said}, Other: {{}}}}")
+    found = iteration_steps(read_options(path, {}), {"B": behaviour(), "Other": behaviour()})
+    assert found == ({} if steps is None else {"sampling.iteration_steps": steps})
 
 
 # -- behaviours and agents -------------------------------------------------------------------------
