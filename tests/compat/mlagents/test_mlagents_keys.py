@@ -41,9 +41,9 @@ GOAL = spaces.Dict({"see": NUMBERS, "goal": spaces.Box(0, 1, (2,), np.float32)})
 CHOICE = spaces.Discrete(3)
 
 
-def behaviour(obs=NUMBERS, actions=CHOICE, agents=("agent",), teams=()):
+def behaviour(obs=NUMBERS, actions=CHOICE, agents=("agent",)):
     action = action_spec(actions)
-    return BehaviorSpaces(obs_spec(obs, action.space), action, agents, teams)
+    return BehaviorSpaces(obs_spec(obs, action.space), action, agents)
 
 
 @pytest.fixture
@@ -551,36 +551,34 @@ def match(tmp_path):
         path = tmp_path / "ball.yaml"
         path.write_text(text)
         found = match_behaviors(read_options(path, {}), kinds, groups)
-        return {name: (spaces.agents, spaces.teams) for name, spaces in found.items()}
+        return {name: spaces.agents for name, spaces in found.items()}
 
     return matched
 
 
 def test_one_behaviour_has_all_agents_of_the_only_kind(match):
-    assert match("behaviors: {3DBall: {}}", kind("agent")) == {"3DBall": (("agent",), ())}
-    assert match("behaviors: {B: {}}", kind("a", "b")) == {"B": (("a", "b"), ())}
+    assert match("behaviors: {3DBall: {}}", kind("agent")) == {"3DBall": ("agent",)}
+    assert match("behaviors: {B: {}}", kind("a", "b")) == {"B": ("a", "b")}
     assert match("behaviors: {Soccer: {}}", kind("a", "b"), groups={"blue": ["a"], "red": ["b"]}) == {
-        "Soccer": (("a", "b"), (0, 1))
+        "Soccer": ("a", "b")
     }
 
 
 def test_agents_belong_to_the_behaviour_that_is_called_like_them_or_their_group(match):
     text = "behaviors: {Goalie: {}, Striker: {}, Idle: {}}"
     two = kind("striker_0", "striker_1"), kind("goalie", obs=PICTURE)
-    assert match(text, *two) == {"Goalie": (("goalie",), ()), "Striker": (("striker_0", "striker_1"), ())}
+    assert match(text, *two) == {"Goalie": ("goalie",), "Striker": ("striker_0", "striker_1")}
     assert match(text, kind("a", "b", "c"), groups={"Striker": ["a", "b"], "goalie 1": ["c"]}) == {
-        "Goalie": (("c",), (0,)),
-        "Striker": (("a", "b"), (0,)),
+        "Goalie": ("c",),
+        "Striker": ("a", "b"),
     }
-    assert match(text, kind("Striker?team=0", "Striker?team=1")) == {
-        "Striker": (("Striker?team=0", "Striker?team=1"), (0, 1))
-    }
+    assert match(text, kind("Striker?team=0", "Striker?team=1")) == {"Striker": ("Striker?team=0", "Striker?team=1")}
 
 
 def test_with_default_settings_every_sort_of_agent_is_a_behaviour(match):
     text = "{default_settings: {max_steps: 9}, behaviors: {Goalie: {}}}"
     found = match(text, kind("striker_0", "striker_1", "goalie_0"))
-    assert found == {"Goalie": (("goalie_0",), ()), "striker": (("striker_0", "striker_1"), ())}
+    assert found == {"Goalie": ("goalie_0",), "striker": ("striker_0", "striker_1")}
 
 
 def test_agents_without_a_behaviour_are_refused(match):
