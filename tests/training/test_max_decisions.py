@@ -88,6 +88,48 @@ def test_where_two_learn_in_turn_the_other_has_all_turns_then():
         assert trainer.decisions["blue"] > 600
 
 
+@pytest.mark.parametrize(
+    ("limit", "changed", "learns"),
+    [
+        (150, {"red": 10_000}, "red"),
+        (150, {"blue": 10_000}, "blue"),
+        (10_000, {"red": 1}, "blue"),
+        (10_000, {"blue": 1}, "red"),
+    ],
+    ids=["red raised", "blue raised", "red lowered", "blue lowered"],
+)
+def test_nobody_keeps_the_turn_who_has_learned_all_it_is_to_by_new_limits(tmp_path, limit, changed, learns):
+    each = {"team_change_every": 60, "rating_games": 0}
+    other = {"red": "blue", "blue": "red"}[learns]
+    with two(limit, limit, self_play={"red": each, "blue": each}, run_dir=tmp_path / "run") as trainer:
+        if limit < 10_000:
+            trainer.train(stop={"finished_policies": 2})
+        else:
+            while trainer.self_play.turn != other or len(trainer.decisions) < 2:
+                trainer.train_iteration()
+        path = trainer.save()
+    config = {f"policies.{name}.max_decisions": new for name, new in changed.items()}
+    with Trainer.load(path, config=config) as again:
+        assert again.retired == {other}
+        before = dict(again.decisions)
+        for _ in range(6):
+            again.train_iteration()
+        assert again.self_play.turn == learns
+        assert again.decisions[learns] > before[learns]
+        assert again.decisions[other] == before[other]
+
+
+def test_where_nobody_learns_any_more_a_run_that_goes_on_changes_nothing(tmp_path):
+    each = {"team_change_every": 60, "rating_games": 0}
+    with two(150, 150, self_play={"red": each, "blue": each}, run_dir=tmp_path / "run") as trainer:
+        trainer.train(stop={"finished_policies": 2})
+        path, turn, wanted = trainer.save(), trainer.self_play.turn, digest(trainer)
+    with Trainer.load(path) as again:
+        assert again.retired == {"red", "blue"}
+        assert again.self_play.turn == turn
+        assert digest(again) == wanted
+
+
 SMALL: list[Settings] = [
     PPOConfig(fragment_length=16, minibatch_size=32, epochs=1, model={"hidden": (8,)}),
     SACConfig(batch_size=8, learning_starts=20, replay={"capacity": 100}, model={"hidden": (8,)}),

@@ -32,6 +32,10 @@ class WorkerPool(Protocol):
         """Adds a policy to every worker; `demand` None = frozen."""
         ...
 
+    def undelivered(self, name: str) -> int:
+        """Counts the complete decisions of a policy that nobody has been given yet, those played ahead left out."""
+        ...
+
     def retire(self, name: str) -> None:
         """Lets a policy play on without anything being kept of it."""
         ...
@@ -129,7 +133,7 @@ class LocalPool(Stateful):
         self.worker.add_policy(name, policy, demand)
 
     def undelivered(self, name: str) -> int:
-        """Decisions of a policy that are complete and that nobody has been given yet, those played ahead left out."""
+        """Counts the complete decisions of a policy that nobody has been given yet, those played ahead left out."""
         store = self.worker.policies[name].store
         return 0 if store is None or self.staleness else store.complete
 

@@ -327,6 +327,7 @@ class Run(Stateful):
         for name, learner in self.learners.items():
             learner.decisions = self.decisions.get(name, 0)
             self._retire(name)
+        self.self_play.skip_retired(self.pool)  # limits may be others than when the turn was given
         self.finished = [EpisodeResult(**episode) for episode in state["finished"]]
         if self.config.threads is not None:
             self.threads = dict.fromkeys(self.threads, self.config.threads)

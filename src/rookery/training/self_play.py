@@ -293,12 +293,26 @@ class SelfPlay(Stateful):
             changed = True
         if len(self.teams) > 1 and (decisions >= mine.turn_at or name in self.retired):
             mine.turn_at = decisions + cfg.turn
-            place = self.teams.index(name)
-            following = [*self.teams[place + 1 :], *self.teams[: place + 1]]
-            self.turn = next((team for team in following if team not in self.retired), following[0])
+            self.turn = self._next_turn(name)
             changed = True
         if changed:
             pool.change_opponents(self._deal())
+
+    def skip_retired(self, pool: WorkerPool) -> None:
+        """Gives the turn to a team that still learns, if the one that has it does not and there is one.
+
+        Args:
+            pool: Is told of the lineup if it changes.
+        """
+        if self.turn in self.retired and (following := self._next_turn(self.turn)) not in self.retired:
+            self.turn = following
+            pool.change_opponents(self._deal())
+
+    def _next_turn(self, name: str) -> str:
+        """Gives the next team after another that still learns, which may be that one; where none does, the next."""
+        place = self.teams.index(name)
+        following = [*self.teams[place + 1 :], *self.teams[: place + 1]]
+        return next((team for team in following if team not in self.retired), following[0])
 
     def _exploit(self, name: str, decisions: int, learner: Algorithm[Any]) -> bool:
         """An exploiter that wins, or has tried for long, becomes an opponent of the main policy and begins anew."""

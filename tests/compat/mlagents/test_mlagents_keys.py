@@ -12,6 +12,7 @@ from gymnasium import spaces
 from rookery.algorithms.names import ALGORITHMS
 from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
 from rookery.compat.mlagents.keys import BEHAVIOR_ROWS, ROWS, KeyFate
+from rookery.compat.mlagents.learn import iteration_steps
 from rookery.compat.mlagents.options import read_options
 from rookery.compat.mlagents.reading_behaviors import SIGNALS
 from rookery.compat.mlagents.sections import (
@@ -40,9 +41,9 @@ GOAL = spaces.Dict({"see": NUMBERS, "goal": spaces.Box(0, 1, (2,), np.float32)})
 CHOICE = spaces.Discrete(3)
 
 
-def behaviour(obs=NUMBERS, actions=CHOICE, agents=("agent",), teams=()):
+def behaviour(obs=NUMBERS, actions=CHOICE, agents=("agent",)):
     action = action_spec(actions)
-    return BehaviorSpaces(obs_spec(obs, action.space), action, agents, teams)
+    return BehaviorSpaces(obs_spec(obs, action.space), action, agents)
 
 
 @pytest.fixture
@@ -518,6 +519,24 @@ def test_what_an_own_algorithm_does_not_have_is_refused(translate):
         translate(f"behaviors: {{B: {{trainer_type: '{name.replace('Guess', 'Gues')}'}}}}")
 
 
+@pytest.mark.parametrize(
+    ("said", "steps"),
+    [
+        ("{trainer_type: ppo, hyperparameters: {buffer_size: 2000}}", None),
+        ("{trainer_type: ppo, hyperparameters: {buffer_size: 2000}, summary_freq: 500}", 500),
+        ("{trainer_type: ppo, hyperparameters: {buffer_size: 2000}, checkpoint_interval: 400}", 400),
+        ("{trainer_type: ppo, summary_freq: 500, checkpoint_interval: 400}", 400),
+        ("{trainer_type: ppo, summary_freq: 300, checkpoint_interval: 400}", 300),
+        ("{trainer_type: sac, max_steps: 2000, keep_checkpoints: 10, even_checkpoints: true}", 200),
+    ],
+)
+def test_an_iteration_is_not_longer_than_from_one_summary_or_checkpoint_to_the_next(tmp_path, said, steps):
+    path = tmp_path / "ball.yaml"
+    path.write_text(f"behaviors: {{B: {said}, Other: {{}}}}")
+    found = iteration_steps(read_options(path, {}), {"B": behaviour(), "Other": behaviour()})
+    assert found == ({} if steps is None else {"sampling.iteration_steps": steps})
+
+
 # -- behaviours and agents -------------------------------------------------------------------------
 
 
@@ -532,16 +551,16 @@ def match(tmp_path):
         path = tmp_path / "ball.yaml"
         path.write_text(text)
         found = match_behaviors(read_options(path, {}), kinds, groups, env)
-        return {name: (spaces.agents, spaces.teams) for name, spaces in found.items()}
+        return {name: spaces.agents for name, spaces in found.items()}
 
     return matched
 
 
 def test_one_behaviour_has_all_agents_of_the_only_kind(match):
-    assert match("behaviors: {3DBall: {}}", kind("agent")) == {"3DBall": (("agent",), ())}
-    assert match("behaviors: {B: {}}", kind("a", "b")) == {"B": (("a", "b"), ())}
+    assert match("behaviors: {3DBall: {}}", kind("agent")) == {"3DBall": ("agent",)}
+    assert match("behaviors: {B: {}}", kind("a", "b")) == {"B": ("a", "b")}
     assert match("behaviors: {Soccer: {}}", kind("a", "b"), groups={"blue": ["a"], "red": ["b"]}) == {
-        "Soccer": (("a", "b"), (0, 1))
+        "Soccer": ("a", "b")
     }
 
 
@@ -558,20 +577,18 @@ def test_of_several_behaviours_the_one_counts_that_is_called_like_the_environmen
 def test_agents_belong_to_the_behaviour_that_is_called_like_them_or_their_group(match):
     text = "behaviors: {Goalie: {}, Striker: {}, Idle: {}}"
     two = kind("striker_0", "striker_1"), kind("goalie", obs=PICTURE)
-    assert match(text, *two) == {"Goalie": (("goalie",), ()), "Striker": (("striker_0", "striker_1"), ())}
+    assert match(text, *two) == {"Goalie": ("goalie",), "Striker": ("striker_0", "striker_1")}
     assert match(text, kind("a", "b", "c"), groups={"Striker": ["a", "b"], "goalie 1": ["c"]}) == {
-        "Goalie": (("c",), (0,)),
-        "Striker": (("a", "b"), (0,)),
+        "Goalie": ("c",),
+        "Striker": ("a", "b"),
     }
-    assert match(text, kind("Striker?team=0", "Striker?team=1")) == {
-        "Striker": (("Striker?team=0", "Striker?team=1"), (0, 1))
-    }
+    assert match(text, kind("Striker?team=0", "Striker?team=1")) == {"Striker": ("Striker?team=0", "Striker?team=1")}
 
 
 def test_with_default_settings_every_sort_of_agent_is_a_behaviour(match):
     text = "{default_settings: {max_steps: 9}, behaviors: {Goalie: {}}}"
     found = match(text, kind("striker_0", "striker_1", "goalie_0"))
-    assert found == {"Goalie": (("goalie_0",), ()), "striker": (("striker_0", "striker_1"), ())}
+    assert found == {"Goalie": ("goalie_0",), "striker": ("striker_0", "striker_1")}
 
 
 def test_agents_without_a_behaviour_are_refused(match):

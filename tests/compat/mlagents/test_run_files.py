@@ -152,6 +152,37 @@ def test_a_run_that_goes_on_writes_what_one_that_was_not_stopped_does(finished, 
     assert one["gauges"] == other["gauges"]
 
 
+@pytest.mark.parametrize("ending", ["finished", "interrupted"])
+def test_a_run_that_goes_on_keeps_the_checkpoint_that_its_end_has_written(tmp_path, ending):
+    pace = BehaviorOptions(summary_freq=200, checkpoint_interval=300, keep_checkpoints=1)
+    trainer, files = make(tmp_path)
+    files.options = lambda name: pace
+    with trainer:
+        if ending == "finished":
+            trainer.train({"env_steps": 512})
+        else:
+            for result in trainer.results({"env_steps": 10_000}):
+                if result.env_steps == 512:
+                    break
+            trainer.save()
+            files.end(trainer)
+    written = status(tmp_path)["main"]["checkpoints"]
+    assert [one["steps"] for one in written] == [512]
+    (tmp_path / "main" / "main-600.onnx").touch()
+    again = RunFiles(CONFIGURATION, lambda name: pace, None, write_model)
+    with Trainer.load(tmp_path, resume=True, callbacks=[again]) as trainer:
+        again.on_train_start(trainer)
+        (entry,) = again.ledgers["main"].checkpoints
+        assert {"main-512", "main-512.onnx"} <= {path.name for path in (tmp_path / "main").iterdir()}
+        assert not (tmp_path / "main" / "main-600.onnx").exists()
+        (found,) = status(tmp_path)["main"]["checkpoints"]
+        assert {**found, "creation_time": 0} == {**written[0], "creation_time": 0}
+        assert abs(entry.creation_time - written[0]["creation_time"]) < 60
+        trainer.train({"env_steps": 896})
+    assert [one["steps"] for one in status(tmp_path)["main"]["checkpoints"]] == [896]
+    assert not (tmp_path / "main" / "main-512").exists()
+
+
 def test_files_are_there_before_the_run_ends(tmp_path):
     trainer, _ = make(tmp_path)
     with trainer:

@@ -19,7 +19,7 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.envs.base import Kind
 
-TEAM = re.compile(r"\?team=(\d+)$")
+TEAM = re.compile(r"\?team=\d+$")
 """What stands behind a behaviour's name in that of an agent's team."""
 
 NUMBERED = re.compile(r"[\s_.\-#:]*\d*$")
@@ -34,14 +34,11 @@ class BehaviorSpaces:
         obs: Observations.
         actions: Actions.
         agents: Names of the agents that belong to the behaviour; empty = all.
-        teams: Numbers of its teams, as ``Name?team=0`` says them, or of its groups; one or none where nobody plays
-            against it.
     """
 
     obs: ObsSpec
     actions: ActionSpec
     agents: tuple[str, ...] = ()
-    teams: tuple[int, ...] = ()
 
 
 def match_behaviors(
@@ -101,7 +98,7 @@ def match_behaviors(
                     f"{first.action.space}) and {agent!r} (sees {agents[agent].obs.space}, does "
                     f"{agents[agent].action.space}) cannot be of one behaviour: give each kind an entry"
                 )
-        found[name] = BehaviorSpaces(first.obs, first.action, mine, _teams(mine, group_of))
+        found[name] = BehaviorSpaces(first.obs, first.action, mine)
     return found
 
 
@@ -136,11 +133,3 @@ def _base(label: str) -> str:
     """Gives a name without its team and its number; the name itself if nothing else is left."""
     without = _without_team(label)
     return NUMBERED.sub("", without) or without
-
-
-def _teams(agents: Sequence[str], group_of: Mapping[str, str]) -> tuple[int, ...]:
-    """Gives the numbers of the teams of some agents: as their names say, else one for each group."""
-    said = sorted({int(found[1]) for agent in agents if (found := TEAM.search(agent))})
-    if said:
-        return tuple(said)
-    return tuple(range(len({group_of[agent] for agent in agents if agent in group_of})))

@@ -16,7 +16,7 @@ from typing import Any
 from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
 from rookery.compat.mlagents.demonstrations import import_demonstrations
 from rookery.compat.mlagents.options import RunOptions, read_options
-from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, RunFiles, folder_name
+from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
 from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
 from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
@@ -436,8 +436,8 @@ class Plan:
 
 
 def iteration_steps(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> dict[str, int]:
-    """Gives the env steps of an iteration where one as long as usual would leave out summaries of a behaviour: until
-    the next update of a behaviour that learns by itself, or `ITERATION` env steps.
+    """Gives the env steps of an iteration where one as long as usual would leave out summaries or checkpoints of a
+    behaviour: until the next update of a behaviour that learns by itself, or `ITERATION` env steps.
     """
     short = []
     for name, spaces in behaviors.items():
@@ -445,8 +445,9 @@ def iteration_steps(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]
         usual = ITERATION * agents
         if isinstance(one.hyperparameters, PPOOptions | POCAOptions):
             usual = one.hyperparameters.buffer_size
-        if usual > one.summary_freq:
-            short.append(max(1, one.summary_freq // agents))
+        due = min(one.summary_freq, Pace.of(one).checkpoint_interval)
+        if usual > due:
+            short.append(max(1, due // agents))
     return {"sampling.iteration_steps": min(short)} if short else {}
 
 

@@ -9,7 +9,8 @@ results/<run-id>/
   run_logs/timers.json, run_logs/training_status.json
 
 Each file is whole or not there, whatever happens to the process. What counts on is state of the callback, in every
-checkpoint of the run, so that a run that goes on writes what it would have written without the break.
+checkpoint of the run, so that a run that goes on writes what it would have written without the break. What the end of a
+run or an interrupt keeps of a behaviour stays then, and counts as one of its checkpoints.
 """
 
 from __future__ import annotations
@@ -118,6 +119,10 @@ class Ledger:
         found = {name: total / count for name, (total, count) in self.sums.items() if name.startswith(before)}
         return {name.removeprefix(before): value for name, value in found.items()}
 
+    def latest_reward(self) -> float | None:
+        """Gives the mean return since the latest summary, or else that of the latest one that saw an episode end."""
+        return mean(self.returns) if self.returns else self.reward
+
     def begin(self) -> None:
         """Begins to count anew, after a summary."""
         self.returns, self.lengths, self.group_returns, self.sums = [], [], [], {}
@@ -203,7 +208,7 @@ class RunFiles(Callback):
     # --- moments of a training ----------------------------------------------------------------------------------------
 
     def on_train_start(self, trainer: Trainer) -> None:
-        """Writes the configuration, and takes away what a run that goes on has not done yet."""
+        """Writes the configuration, and takes stock of what a run that goes on has written."""
         self._is_over = False
         if trainer.run_dir is None:
             return
@@ -216,7 +221,7 @@ class RunFiles(Callback):
         for name in trainer.policies:
             self.ledger(trainer, name)
         for name, ledger in self.ledgers.items():
-            forget_later(folder / folder_name(name), ledger)
+            take_stock(folder / folder_name(name), ledger)
         self.write_logs(trainer)
 
     def on_episode_end(self, episode: Episode) -> None:
@@ -366,7 +371,7 @@ class RunFiles(Callback):
                 is_training=learns,
             )
             self.show(line)
-        ledger.reward = mean(seen.returns) if seen.returns else ledger.reward
+        ledger.reward = ledger.latest_reward()
         ledger.begin()
 
     def _board(self, trainer: Trainer, name: str) -> TensorBoard:
@@ -408,11 +413,11 @@ class RunFiles(Callback):
         ledger.final = self._entry(ledger, path)
 
     def _entry(self, ledger: Ledger, path: Path, *others: Path) -> CheckpointEntry:
-        reward, there = mean(ledger.returns), [str(one) for one in (path, *others) if one.exists()]
+        there = [str(one) for one in (path, *others) if one.exists()]
         return CheckpointEntry(
             steps=ledger.steps,
             file_path=there[0] if there else "",
-            reward=ledger.reward if reward is None else reward,
+            reward=ledger.latest_reward(),
             creation_time=time.time(),
             auxillary_file_paths=tuple(there[1:]),
         )
@@ -474,16 +479,32 @@ def folder_name(behavior: str) -> str:
     return re.sub(r"[/\\\0]", "_", behavior)
 
 
-def forget_later(folder: Path, ledger: Ledger) -> None:
-    """Removes checkpoints of a behaviour that a run which goes on has not made yet, and forgets those that are gone."""
-    if not folder.is_dir():
-        return
-    ledger.checkpoints = [one for one in ledger.checkpoints if (folder / f"{folder.name}-{one.steps}").is_dir()]
-    kept = {f"{folder.name}-{one.steps}" for one in ledger.checkpoints}
-    for path in folder.iterdir():
-        stem = path.name.removesuffix(".onnx")
-        if re.fullmatch(rf"{re.escape(folder.name)}-\d+", stem) and stem not in kept:
-            remove_model(folder / stem)
+def take_stock(folder: Path, ledger: Ledger) -> None:
+    """Makes a ledger and the checkpoints in the folder of a behaviour agree, where a run goes on: those that it has not
+    made yet are removed, those that are gone are forgotten, and those that it had made before it stopped are noted,
+    which an end of a run or an interrupt writes after the last checkpoint of the run.
+    """
+    known, there = {one.steps: one for one in ledger.checkpoints}, []
+    for path in list(folder.iterdir()) if folder.is_dir() else ():
+        stem = path.with_name(path.name.removesuffix(".onnx"))
+        found = re.fullmatch(rf"{re.escape(folder.name)}-(\d+)", stem.name)
+        if found is None:
+            continue
+        steps = int(found[1])
+        if steps > ledger.steps or not stem.is_dir():
+            remove_model(stem)
+        elif path == stem:
+            there.append(known.get(steps) or entry_of_files(stem, steps, ledger))
+    ledger.checkpoints = sorted(there, key=lambda one: one.steps)
+
+
+def entry_of_files(stem: Path, steps: int, ledger: Ledger) -> CheckpointEntry:
+    """Gives an entry of a checkpoint that a ledger does not have, from its files; its reward is known if the ledger has
+    come just as far.
+    """
+    paths = [str(one) for one in (stem.with_name(f"{stem.name}.onnx"), stem) if one.exists()]
+    reward = ledger.latest_reward() if steps == ledger.steps else None
+    return CheckpointEntry(steps, paths[0], reward, stem.stat().st_mtime, tuple(paths[1:]))
 
 
 def remove_model(stem: Path) -> None:
