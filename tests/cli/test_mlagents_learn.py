@@ -253,6 +253,25 @@ def test_what_a_run_of_somebody_else_names_is_not_imported(cart, learn, tmp_path
     assert not Path("harm").exists()
 
 
+def without_checkpoints(folder):
+    """Leaves of a run what a kill before its first checkpoint leaves."""
+    shutil.rmtree(folder / "checkpoints")
+    (folder / "checkpoints").mkdir()
+
+
+def test_a_run_without_a_checkpoint_begins_anew_with_their_files_and_its_demonstrations(cart, rookery):
+    without_checkpoints(cart)
+    kept = cart / "demonstrations" / "Cart-pole"
+    kept.mkdir(parents=True)
+    (cart / "Cart" / "old").touch()
+    code, _, error = rookery("resume", cart, "--evaluate", 0, "--quiet")
+    assert code == 0, error
+    assert {"configuration.yaml", "Cart.onnx", "run_logs"} <= {path.name for path in cart.iterdir()}
+    assert steps_of(cart) == [100, 200, 300, 400, 500]
+    assert kept.is_dir()
+    assert not (cart / "Cart" / "old").exists()
+
+
 def test_resume_without_a_run_names_the_nearest(cart, learn):
     assert "did you mean 'cart'" in refused(learn("--run-id", "card", "--resume"))
 

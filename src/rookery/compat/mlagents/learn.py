@@ -508,3 +508,28 @@ def callbacks_of_run(folder: Path) -> list[RunFiles]:
     with suppress(ConfigError):
         return [run_files(kept_options(configuration, {}, False), shows_lines=False)]
     return []
+
+
+def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[RunFiles]) -> Trainer:
+    """Begins a run with ML-Agents' files again in its folder, whose demonstrations stay, as settings name them.
+
+    Args:
+        folder: The run, which holds no checkpoint.
+        layers: Its settings.
+        callbacks: What writes ML-Agents' files.
+    """
+    trainer = Trainer(config=list(layers), callbacks=callbacks)
+    try:
+        run_dir = trainer.run_dir = RunDir(folder)
+        for old in folder.iterdir():
+            if old.is_dir() and not old.is_symlink():
+                if old.name != DEMONSTRATIONS:
+                    shutil.rmtree(old)
+            elif old.name != "run.lock":
+                old.unlink()
+        run_dir.checkpoints.mkdir()
+        run_dir.begin(trainer.resolved, force=False)
+    except BaseException:
+        trainer.close()
+        raise
+    return trainer
