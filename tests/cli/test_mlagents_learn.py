@@ -301,6 +301,18 @@ def test_a_behaviour_that_is_missing_there_is_named(cart, learn, tmp_path):
     assert not Path("results/next").exists()
 
 
+def test_a_run_that_begins_anew_begins_with_its_weights_again(cart, learn, rookery):
+    assert learn("--run-id", "next", "--initialize-from", "cart", "--seed", 4)[0] == 0
+    without_checkpoints(Path("results/next"))
+    code, out, error = learn("--run-id", "next", "--resume", file=None, env=None)
+    assert code == 0, error
+    assert out.startswith("Cart. Step: 100. ")
+    assert yaml_layer("results/next/config.yaml").values["policies"]["Cart"]["init_from"] == "results/cart:Cart"
+    shutil.rmtree(cart / "checkpoints")
+    without_checkpoints(Path("results/next"))
+    assert "begins with weights of ML-Agents" in refused(rookery("resume", "results/next"))
+
+
 @pytest.mark.slow
 def test_init_path_is_a_kept_checkpoint_or_its_name_in_another_run(cart, learn, tmp_path):
     kept = next(path for path in (cart / "Cart").iterdir() if path.is_dir())

@@ -15,7 +15,7 @@ from typing import Any
 
 from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
 from rookery.compat.mlagents.demonstrations import import_demonstrations
-from rookery.compat.mlagents.options import RunOptions, read_options
+from rookery.compat.mlagents.options import RunOptions, goes_on, read_options
 from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, RunFiles, folder_name
 from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
@@ -272,7 +272,9 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
     settings = options.checkpoint_settings
     runs: dict[str, str] = {}
     theirs: dict[str, Path] = {}
-    if settings.initialize_from is not None and not settings.resume:
+    if goes_on(settings):
+        return Starts(runs, theirs)
+    if settings.initialize_from is not None:
         place = Path(settings.results_dir) / settings.initialize_from
         flag = options.places.get("checkpoint_settings.initialize_from", "--initialize-from")
         if settings.initialize_from == settings.run_id:
@@ -287,7 +289,7 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
             _sort(name, there[name], runs, theirs, trust_pickle)
     for name in behaviors:
         path = options.of(name).init_path
-        if path is None or settings.resume:
+        if path is None:
             continue
         if not Path(path.partition(":")[0]).exists() and "/" not in path and settings.initialize_from:
             path = str(Path(settings.results_dir) / settings.initialize_from / folder_name(name) / path)
@@ -341,10 +343,10 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     plan = plan_of(request)
     folder, options = plan.folder, plan.options
     files = run_files(options, request.console == MLAGENTS)
-    goes_on = options.checkpoint_settings.resume and bool(list_checkpoints(folder / FOLDER))
-    with put_aside(folder, is_replaced=not goes_on):
+    is_continued = goes_on(options.checkpoint_settings)
+    with put_aside(folder, is_replaced=not is_continued):
         layers = plan.layers(request, folder / DEMONSTRATIONS)
-        if goes_on:
+        if is_continued:
             layer, trust_code = changes(folder, layers, request), request.trust_code
             trainer = Trainer.load(folder, resume=True, callbacks=[files], config=[layer], trust_code=trust_code)
         else:
@@ -521,7 +523,18 @@ def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[RunFil
     trainer = Trainer(config=list(layers), callbacks=callbacks)
     try:
         run_dir = trainer.run_dir = RunDir(folder)
+
+    Raises:
+        ConfigError: If it is to begin with weights that ML-Agents wrote, which settings do not name.
         for old in folder.iterdir():
+    options = kept_options(folder / CONFIGURATION, {}, False)
+    settings, named = options.checkpoint_settings, [one.init_path or "" for one in options.behaviors.values()]
+    origin = None if settings.initialize_from is None else Path(settings.results_dir) / settings.initialize_from
+    if any(path.endswith(".pt") for path in named) or (origin and not list_checkpoints(origin / FOLDER)):
+        raise ConfigError(
+            f"{folder}: holds no checkpoint yet and begins with weights of ML-Agents: go on with rookery mlagents learn "
+            f"--resume --run-id {folder.name} --results-dir {folder.parent} --trust-pickle"
+        )
             if old.is_dir() and not old.is_symlink():
                 if old.name != DEMONSTRATIONS:
                     shutil.rmtree(old)
