@@ -395,7 +395,9 @@ def test_inference_plays_and_says_what_was_earned(cart, learn):
     assert out.splitlines()[-1].startswith("Cart: mean reward ")
     assert ", 10 episodes, " in out
     assert {path: path.stat().st_mtime_ns for path in cart.rglob("*")} == before
-    assert "there is data of that run already" in refused(learn("--run-id", "cart", "--inference"))
+    error = refused(learn("--run-id", "cart", "--inference"))
+    assert "there is data of that run already" in error
+    assert "--force" not in error
     assert "--inference" in refused(learn("--run-id", "new", "--episodes", 3))
 
 

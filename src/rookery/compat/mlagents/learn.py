@@ -156,7 +156,11 @@ def check_folder(options: RunOptions) -> Path:
         if not settings.force or settings.inference:
             raise ConfigError(
                 f"--run-id {settings.run_id}: there is data of that run already in {folder}: give another --run-id, "
-                "--resume to go on with it, or --force to replace it"
+                + (
+                    "or --resume to play it"
+                    if settings.inference
+                    else "--resume to go on with it, or --force to replace it"
+                )
             )
         if not is_ours:
             raise ConfigError(
@@ -519,14 +523,10 @@ def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[RunFil
         folder: The run, which holds no checkpoint.
         layers: Its settings.
         callbacks: What writes ML-Agents' files.
-    """
-    trainer = Trainer(config=list(layers), callbacks=callbacks)
-    try:
-        run_dir = trainer.run_dir = RunDir(folder)
 
     Raises:
         ConfigError: If it is to begin with weights that ML-Agents wrote, which settings do not name.
-        for old in folder.iterdir():
+    """
     options = kept_options(folder / CONFIGURATION, {}, False)
     settings, named = options.checkpoint_settings, [one.init_path or "" for one in options.behaviors.values()]
     origin = None if settings.initialize_from is None else Path(settings.results_dir) / settings.initialize_from
@@ -535,6 +535,10 @@ def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[RunFil
             f"{folder}: holds no checkpoint yet and begins with weights of ML-Agents: go on with rookery mlagents learn "
             f"--resume --run-id {folder.name} --results-dir {folder.parent} --trust-pickle"
         )
+    trainer = Trainer(config=list(layers), callbacks=callbacks)
+    try:
+        run_dir = trainer.run_dir = RunDir(folder)
+        for old in folder.iterdir():
             if old.is_dir() and not old.is_symlink():
                 if old.name != DEMONSTRATIONS:
                     shutil.rmtree(old)
