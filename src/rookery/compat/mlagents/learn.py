@@ -532,8 +532,8 @@ def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[RunFil
     origin = None if settings.initialize_from is None else Path(settings.results_dir) / settings.initialize_from
     if any(path.endswith(".pt") for path in named) or (origin and not list_checkpoints(origin / FOLDER)):
         raise ConfigError(
-            f"{folder}: holds no checkpoint yet and begins with weights of ML-Agents: go on with rookery mlagents learn "
-            f"--resume --run-id {folder.name} --results-dir {folder.parent} --trust-pickle"
+            f"{folder}: holds no checkpoint yet and begins with weights of ML-Agents: go on with rookery mlagents "
+            f"learn --resume --run-id {folder.name} --results-dir {folder.parent} --trust-pickle"
         )
     trainer = Trainer(config=list(layers), callbacks=callbacks)
     try:
