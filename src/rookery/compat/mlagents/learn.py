@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
@@ -408,21 +407,12 @@ class Plan:
     behaviors: Mapping[str, BehaviorSpaces]
     starts: Starts
 
-    def demonstrations(self, request: Request, folder: Path) -> dict[str, str]:
+    def demonstrations(self, request: Request, folder: Path) -> dict[tuple[str, str], str]:
         """Reads demonstrations of ML-Agents into a folder, where they stay as they are if they are there; gives the
-        replay that each became.
+        replay that each became, by behaviour and path.
         """
-        beside, found = None if request.file is None else Path(request.file).parent, {}
-        with TemporaryDirectory() as temporary:
-            for demo, place in import_demonstrations(self.options, self.behaviors, Path(temporary), beside).items():
-                found[demo] = place
-                if Path(place).parent == Path(temporary):
-                    target = folder / Path(place).name
-                    found[demo] = str(target)
-                    if not target.exists():
-                        folder.mkdir(parents=True, exist_ok=True)
-                        shutil.move(place, target)
-        return found
+        beside = None if request.file is None else Path(request.file).parent
+        return import_demonstrations(self.options, self.behaviors, folder, beside)
 
     def layers(self, request: Request, demonstrations: Path) -> list[Layer]:
         """Gives all settings of the run, lowest layer first."""
