@@ -11,10 +11,14 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import rookery as package
+from recorded import poles
 from rookery.cli.mlagents import GONE
 from rookery.compat.mlagents.options import FLAGS
 from rookery.core.layers import yaml_layer
 from rookery.policies.export import read_policy
+from rookery.replay.formats.unity_demo import write_unity
+from rookery.replay.recording import recording_of
+from rookery.replay.segments import find_replay
 
 FILE = """\
 behaviors:
@@ -382,6 +386,25 @@ def test_demonstrations_are_kept_with_the_run(rookery, learn, tmp_path):
     assert code == 0, error
     assert kept.is_dir()
     assert learn("--inference", "--episodes", 1, "--run-id", "b")[0] == 0
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_a_run_goes_on_without_the_demonstrations_it_has_read(learn, tmp_path, has_checkpoint):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    write_unity(recording_of(find_replay(poles(tmp_path / "poles", 2))), theirs / "Pole.demo", "Cart")
+    (theirs / "cart.yaml").write_text(FILE + "    behavioral_cloning: {demo_path: Pole.demo}\n")
+    assert learn("--run-id", "a", "--seed", 1, file="theirs/cart.yaml")[0] == 0
+    kept = yaml_layer("results/a/configuration.yaml").values["behaviors"]["Cart"]["behavioral_cloning"]["demo_path"]
+    assert kept == str((theirs / "Pole.demo").resolve())
+    shutil.rmtree(theirs)
+    if not has_checkpoint:
+        without_checkpoints(Path("results/a"))
+    code, _, error = learn("--run-id", "a", "--resume", file=None, env=None)
+    assert code == 0, error
+    (replay,) = Path("results/a/demonstrations").iterdir()
+    config = yaml_layer("results/a/config.yaml").values
+    assert config["policies"]["Cart"]["imitation"]["replay"] == [str(replay)]
 
 
 # --- playing ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from rookery.compat.mlagents.behaviors import BehaviorSpaces
 from rookery.compat.mlagents.options import RunOptions, demo_place, demonstration_problem
 from rookery.compat.mlagents.reading_behaviors import demonstrations_of
 from rookery.compat.mlagents.run_files import folder_name
+from rookery.compat.mlagents.sections import BehaviorOptions, GAILOptions
 from rookery.core.errors import ConfigError, RookeryError
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.names import read_recordings
@@ -74,3 +75,31 @@ def replay_name(behavior: str, place: Path) -> str:
     """
     digest = hashlib.sha256(f"{behavior}\0{place.resolve()}".encode()).hexdigest()[:8]
     return f"{folder_name(behavior)}-{place.stem}-{digest}"
+
+
+def with_absolute_paths(options: RunOptions) -> RunOptions:
+    """Gives the same with absolute paths of demonstrations, which mean the same wherever they are read from; those of
+    what is not there stay as they are.
+    """
+
+    def absolute(demo: str) -> str:
+        starts = (Path(), options.folder or Path())
+        whole = next((start / demo for start in starts if (start / demo).exists()), None)
+        if whole is not None:
+            return str(whole.resolve())
+        place = demo_place(demo, options.folder)
+        return demo if place is None else f"{place.resolve()}:{demo.rpartition(':')[2]}"
+
+    def of(one: BehaviorOptions) -> BehaviorOptions:
+        cloning, gail = one.behavioral_cloning, one.reward_signals.get("gail")
+        if cloning is not None:
+            one = replace(one, behavioral_cloning=replace(cloning, demo_path=absolute(cloning.demo_path)))
+        if isinstance(gail, GAILOptions):
+            signal = replace(gail, demo_path=absolute(gail.demo_path))
+            one = replace(one, reward_signals={**one.reward_signals, "gail": signal})
+        return one
+
+    common = None if options.default_settings is None else of(options.default_settings)
+    return replace(
+        options, behaviors={name: of(one) for name, one in options.behaviors.items()}, default_settings=common
+    )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
-from rookery.compat.mlagents.demonstrations import import_demonstrations
+from rookery.compat.mlagents.demonstrations import import_demonstrations, with_absolute_paths
 from rookery.compat.mlagents.options import RunOptions, goes_on, read_options
 from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, RunFiles, folder_name
 from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
@@ -345,9 +345,9 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     """
     plan = plan_of(request)
     folder, options = plan.folder, plan.options
-    files = run_files(options, request.console == MLAGENTS)
-    is_continued = goes_on(options.checkpoint_settings)
-    with put_aside(folder, is_replaced=not is_continued):
+    files = run_files(with_absolute_paths(options), request.console == MLAGENTS)
+    is_resumed, is_continued = options.checkpoint_settings.resume, goes_on(options.checkpoint_settings)
+    with put_aside(folder, is_replaced=not is_continued, stays=DEMONSTRATIONS if is_resumed else None):
         layers = plan.layers(request, folder / DEMONSTRATIONS)
         if is_continued:
             layer, trust_code = changes(folder, layers, request), request.trust_code
@@ -365,8 +365,13 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
 
 
 @contextmanager
-def put_aside(folder: Path, *, is_replaced: bool) -> Iterator[None]:
+def put_aside(folder: Path, *, is_replaced: bool, stays: str | None = None) -> Iterator[None]:
     """Makes room for a run: the one that is replaced goes when this ends, and comes back if it ends by an error.
+
+    Args:
+        folder: The run.
+        is_replaced: Whether it is.
+        stays: A folder in it that the new one has too.
 
     Raises:
         FileError: If the run is being written.
@@ -377,6 +382,8 @@ def put_aside(folder: Path, *, is_replaced: bool) -> Iterator[None]:
         shutil.rmtree(aside, ignore_errors=True)
         folder.rename(aside)
     try:
+        if is_replaced and stays is not None and (aside / stays).is_dir():
+            shutil.copytree(aside / stays, folder / stays)
         yield
     except BaseException:
         if is_replaced:
