@@ -11,10 +11,14 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import rookery as package
+from recorded import poles
 from rookery.cli.mlagents import GONE
 from rookery.compat.mlagents.options import FLAGS
 from rookery.core.layers import yaml_layer
 from rookery.policies.export import read_policy
+from rookery.replay.formats.unity_demo import write_unity
+from rookery.replay.recording import recording_of
+from rookery.replay.segments import find_replay
 
 FILE = """\
 behaviors:
@@ -253,6 +257,25 @@ def test_what_a_run_of_somebody_else_names_is_not_imported(cart, learn, tmp_path
     assert not Path("harm").exists()
 
 
+def without_checkpoints(folder):
+    """Leaves of a run what a kill before its first checkpoint leaves."""
+    shutil.rmtree(folder / "checkpoints")
+    (folder / "checkpoints").mkdir()
+
+
+def test_a_run_without_a_checkpoint_begins_anew_with_their_files_and_its_demonstrations(cart, rookery):
+    without_checkpoints(cart)
+    kept = cart / "demonstrations" / "Cart-pole"
+    kept.mkdir(parents=True)
+    (cart / "Cart" / "old").touch()
+    code, _, error = rookery("resume", cart, "--evaluate", 0, "--quiet")
+    assert code == 0, error
+    assert {"configuration.yaml", "Cart.onnx", "run_logs"} <= {path.name for path in cart.iterdir()}
+    assert steps_of(cart) == [100, 200, 300, 400, 500]
+    assert kept.is_dir()
+    assert not (cart / "Cart" / "old").exists()
+
+
 def test_resume_without_a_run_names_the_nearest(cart, learn):
     assert "did you mean 'cart'" in refused(learn("--run-id", "card", "--resume"))
 
@@ -280,6 +303,18 @@ def test_a_behaviour_that_is_missing_there_is_named(cart, learn, tmp_path):
     assert "behaviour 'Card' is not in results/cart" in error
     assert "did you mean 'Cart'" in error
     assert not Path("results/next").exists()
+
+
+def test_a_run_that_begins_anew_begins_with_its_weights_again(cart, learn, rookery):
+    assert learn("--run-id", "next", "--initialize-from", "cart", "--seed", 4)[0] == 0
+    without_checkpoints(Path("results/next"))
+    code, out, error = learn("--run-id", "next", "--resume", file=None, env=None)
+    assert code == 0, error
+    assert out.startswith("Cart. Step: 100. ")
+    assert yaml_layer("results/next/config.yaml").values["policies"]["Cart"]["init_from"] == "results/cart:Cart"
+    shutil.rmtree(cart / "checkpoints")
+    without_checkpoints(Path("results/next"))
+    assert "begins with weights of ML-Agents" in refused(rookery("resume", "results/next"))
 
 
 @pytest.mark.slow
@@ -353,6 +388,25 @@ def test_demonstrations_are_kept_with_the_run(rookery, learn, tmp_path):
     assert learn("--inference", "--episodes", 1, "--run-id", "b")[0] == 0
 
 
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_a_run_goes_on_without_the_demonstrations_it_has_read(learn, tmp_path, has_checkpoint):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    write_unity(recording_of(find_replay(poles(tmp_path / "poles", 2))), theirs / "Pole.demo", "Cart")
+    (theirs / "cart.yaml").write_text(FILE + "    behavioral_cloning: {demo_path: Pole.demo}\n")
+    assert learn("--run-id", "a", "--seed", 1, file="theirs/cart.yaml")[0] == 0
+    kept = yaml_layer("results/a/configuration.yaml").values["behaviors"]["Cart"]["behavioral_cloning"]["demo_path"]
+    assert kept == str((theirs / "Pole.demo").resolve())
+    shutil.rmtree(theirs)
+    if not has_checkpoint:
+        without_checkpoints(Path("results/a"))
+    code, _, error = learn("--run-id", "a", "--resume", file=None, env=None)
+    assert code == 0, error
+    (replay,) = Path("results/a/demonstrations").iterdir()
+    config = yaml_layer("results/a/config.yaml").values
+    assert config["policies"]["Cart"]["imitation"]["replay"] == [str(replay)]
+
+
 # --- playing ----------------------------------------------------------------------------------------------------------
 
 
@@ -364,7 +418,9 @@ def test_inference_plays_and_says_what_was_earned(cart, learn):
     assert out.splitlines()[-1].startswith("Cart: mean reward ")
     assert ", 10 episodes, " in out
     assert {path: path.stat().st_mtime_ns for path in cart.rglob("*")} == before
-    assert "there is data of that run already" in refused(learn("--run-id", "cart", "--inference"))
+    error = refused(learn("--run-id", "cart", "--inference"))
+    assert "there is data of that run already" in error
+    assert "--force" not in error
     assert "--inference" in refused(learn("--run-id", "new", "--episodes", 3))
 
 

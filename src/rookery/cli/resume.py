@@ -77,14 +77,15 @@ def go_on(run: Path, folder: Path, provenance: Provenance, layers: Sequence[Laye
         layers: Settings that change.
         trust_code: Whether code that the run names may be run, whoever wrote it.
     """
-    from rookery.compat.mlagents.learn import callbacks_of_run
+    from rookery.compat.mlagents.learn import begin_anew, callbacks_of_run
     from rookery.training.trainer import Trainer
 
+    beside = callbacks_of_run(folder)
     if list_checkpoints(folder / FOLDER):
-        beside = callbacks_of_run(folder)
         saved = find_saved(run, "last")
         return Trainer.load(saved, resume=True, trust_code=trust_code, config=list(layers), callbacks=beside)
-    trainer = Trainer(config=[trusted(folder, provenance, trust_code), *layers], run_dir=folder, force=True)
+    own = [trusted(folder, provenance, trust_code), *layers]
+    trainer = begin_anew(folder, own, beside) if beside else Trainer(config=own, run_dir=folder, force=True)
     trainer.notes.append(f"{folder} holds no checkpoint yet: it begins anew, with the settings that are stored there")
     return trainer
 

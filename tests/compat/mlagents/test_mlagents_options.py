@@ -242,8 +242,13 @@ def test_deterministic_is_of_all_behaviours(read):
         ("{}", {"initialize_from": "x", "resume": True}, True, None),
     ],
 )
-def test_of_resume_and_initialize_from_one_counts(read, text, flags, resume, start):
-    options = read(f"{{behaviors: {{B: {{}}}}, checkpoint_settings: {text}}}", **flags)
+def test_of_resume_and_initialize_from_one_counts(read, text, flags, resume, start, tmp_path):
+    written = f"{{behaviors: {{B: {{}}}}, checkpoint_settings: {text}}}"
+    flags = {"results_dir": str(tmp_path / "results"), **flags}
+    before = read(written, **flags)
+    assert before.checkpoint_settings.initialize_from == "x"  # a run without a checkpoint begins anew
+    (tmp_path / "results" / "ppo" / "checkpoints" / "000001").mkdir(parents=True)
+    options = read(written, **flags)
     assert options.checkpoint_settings.resume is resume
     assert options.checkpoint_settings.initialize_from == start
 

@@ -100,6 +100,38 @@ behaviors:
         assert trainer.last_learning["Pole"]["imitation_strength"] == pytest.approx(0.5 * (1 - 128 / 1000))
 
 
+def test_demonstrations_of_one_name_stay_apart(config, tmp_path):
+    for folder, episodes in (("d1", 4), ("d2", 2)):
+        (tmp_path / folder).mkdir()
+        stored = find_replay(poles(tmp_path / f"poles-{folder}", episodes))
+        write_unity(recording_of(stored), tmp_path / folder / "Ball.demo", "Pole")
+    text = """
+behaviors:
+  Pole:
+    behavioral_cloning: {demo_path: d1/Ball.demo}
+    reward_signals: {gail: {demo_path: d2/Ball.demo}}
+"""
+    with started(config(text), "CartPole-v1", seed=3) as trainer:
+        cloned, rewarded = trainer.config.policies["Pole"].algorithm, trainer.config.policies["Pole"].algorithm.signals
+        sizes = [len(find_replay(one)) for one in (*cloned.imitation.replay, *rewarded.gail.replay)]
+    assert sizes == [len(find_replay(tmp_path / f"poles-{folder}")) for folder in ("d1", "d2")]
+
+
+def test_demonstrations_of_one_path_are_read_for_each_behaviour(config, tmp_path):
+    write_unity(recording_of(find_replay(poles(tmp_path / "poles", 2))), tmp_path / "expert.demo", "Pole")
+    one = "{behavioral_cloning: {demo_path: expert.demo}}"
+    made = make_env("CartPole-v1", {}, (), 1, "auto")
+    (seen,) = match_behaviors(read_options(config("behaviors: {Pole: {}}"), {}), made.kinds, groups_of(made)).values()
+    made.close()
+    behaviors = {"Pole": seen, "Other": seen}
+    options = read_options(config(f"behaviors: {{Pole: {one}, Other: {one}}}"), {})
+    replays = import_demonstrations(options, behaviors, tmp_path / "demonstrations")
+    assert list(replays) == [("Pole", "expert.demo"), ("Other", "expert.demo")]
+    values = {path: value for layer in layers_of(options, behaviors, replays) for path, value in layer.values.items()}
+    for name in behaviors:
+        assert values[f"policies.{name}.imitation.replay"] == (replays[name, "expert.demo"],)
+
+
 def test_demonstrations_of_other_spaces_are_refused_where_they_were_asked_for(config, tmp_path):
     seen = np.zeros((3, 2), np.float32)
     one = {"obs": seen, "action": np.zeros(2), "reward": np.zeros(2)}

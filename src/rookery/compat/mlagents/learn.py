@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
-from rookery.compat.mlagents.demonstrations import import_demonstrations
-from rookery.compat.mlagents.options import RunOptions, read_options
+from rookery.compat.mlagents.demonstrations import import_demonstrations, with_absolute_paths
+from rookery.compat.mlagents.options import RunOptions, goes_on, read_options
 from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
 from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
@@ -156,7 +155,11 @@ def check_folder(options: RunOptions) -> Path:
         if not settings.force or settings.inference:
             raise ConfigError(
                 f"--run-id {settings.run_id}: there is data of that run already in {folder}: give another --run-id, "
-                "--resume to go on with it, or --force to replace it"
+                + (
+                    "or --resume to play it"
+                    if settings.inference
+                    else "--resume to go on with it, or --force to replace it"
+                )
             )
         if not is_ours:
             raise ConfigError(
@@ -273,7 +276,9 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
     settings = options.checkpoint_settings
     runs: dict[str, str] = {}
     theirs: dict[str, Path] = {}
-    if settings.initialize_from is not None and not settings.resume:
+    if goes_on(settings):
+        return Starts(runs, theirs)
+    if settings.initialize_from is not None:
         place = Path(settings.results_dir) / settings.initialize_from
         flag = options.places.get("checkpoint_settings.initialize_from", "--initialize-from")
         if settings.initialize_from == settings.run_id:
@@ -288,7 +293,7 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
             _sort(name, there[name], runs, theirs, trust_pickle)
     for name in behaviors:
         path = options.of(name).init_path
-        if path is None or settings.resume:
+        if path is None:
             continue
         if not Path(path.partition(":")[0]).exists() and "/" not in path and settings.initialize_from:
             path = str(Path(settings.results_dir) / settings.initialize_from / folder_name(name) / path)
@@ -341,11 +346,11 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     """
     plan = plan_of(request)
     folder, options = plan.folder, plan.options
-    files = run_files(options, request.console == MLAGENTS)
-    goes_on = options.checkpoint_settings.resume and bool(list_checkpoints(folder / FOLDER))
-    with put_aside(folder, is_replaced=not goes_on):
+    files = run_files(with_absolute_paths(options), request.console == MLAGENTS)
+    is_resumed, is_continued = options.checkpoint_settings.resume, goes_on(options.checkpoint_settings)
+    with put_aside(folder, is_replaced=not is_continued, stays=DEMONSTRATIONS if is_resumed else None):
         layers = plan.layers(request, folder / DEMONSTRATIONS)
-        if goes_on:
+        if is_continued:
             layer, trust_code = changes(folder, layers, request), request.trust_code
             trainer = Trainer.load(folder, resume=True, callbacks=[files], config=[layer], trust_code=trust_code)
         else:
@@ -361,8 +366,13 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
 
 
 @contextmanager
-def put_aside(folder: Path, *, is_replaced: bool) -> Iterator[None]:
+def put_aside(folder: Path, *, is_replaced: bool, stays: str | None = None) -> Iterator[None]:
     """Makes room for a run: the one that is replaced goes when this ends, and comes back if it ends by an error.
+
+    Args:
+        folder: The run.
+        is_replaced: Whether it is.
+        stays: A folder in it that the new one has too.
 
     Raises:
         FileError: If the run is being written.
@@ -373,6 +383,8 @@ def put_aside(folder: Path, *, is_replaced: bool) -> Iterator[None]:
         shutil.rmtree(aside, ignore_errors=True)
         folder.rename(aside)
     try:
+        if is_replaced and stays is not None and (aside / stays).is_dir():
+            shutil.copytree(aside / stays, folder / stays)
         yield
     except BaseException:
         if is_replaced:
@@ -403,21 +415,12 @@ class Plan:
     behaviors: Mapping[str, BehaviorSpaces]
     starts: Starts
 
-    def demonstrations(self, request: Request, folder: Path) -> dict[str, str]:
+    def demonstrations(self, request: Request, folder: Path) -> dict[tuple[str, str], str]:
         """Reads demonstrations of ML-Agents into a folder, where they stay as they are if they are there; gives the
-        replay that each became.
+        replay that each became, by behaviour and path.
         """
-        beside, found = None if request.file is None else Path(request.file).parent, {}
-        with TemporaryDirectory() as temporary:
-            for demo, place in import_demonstrations(self.options, self.behaviors, Path(temporary), beside).items():
-                found[demo] = place
-                if Path(place).parent == Path(temporary):
-                    target = folder / Path(place).name
-                    found[demo] = str(target)
-                    if not target.exists():
-                        folder.mkdir(parents=True, exist_ok=True)
-                        shutil.move(place, target)
-        return found
+        beside = None if request.file is None else Path(request.file).parent
+        return import_demonstrations(self.options, self.behaviors, folder, beside)
 
     def layers(self, request: Request, demonstrations: Path) -> list[Layer]:
         """Gives all settings of the run, lowest layer first."""
@@ -510,3 +513,39 @@ def callbacks_of_run(folder: Path) -> list[RunFiles]:
     with suppress(ConfigError):
         return [run_files(kept_options(configuration, {}, False), shows_lines=False)]
     return []
+
+
+def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[RunFiles]) -> Trainer:
+    """Begins a run with ML-Agents' files again in its folder, whose demonstrations stay, as settings name them.
+
+    Args:
+        folder: The run, which holds no checkpoint.
+        layers: Its settings.
+        callbacks: What writes ML-Agents' files.
+
+    Raises:
+        ConfigError: If it is to begin with weights that ML-Agents wrote, which settings do not name.
+    """
+    options = kept_options(folder / CONFIGURATION, {}, False)
+    settings, named = options.checkpoint_settings, [one.init_path or "" for one in options.behaviors.values()]
+    origin = None if settings.initialize_from is None else Path(settings.results_dir) / settings.initialize_from
+    if any(path.endswith(".pt") for path in named) or (origin and not list_checkpoints(origin / FOLDER)):
+        raise ConfigError(
+            f"{folder}: holds no checkpoint yet and begins with weights of ML-Agents: go on with rookery mlagents "
+            f"learn --resume --run-id {folder.name} --results-dir {folder.parent} --trust-pickle"
+        )
+    trainer = Trainer(config=list(layers), callbacks=callbacks)
+    try:
+        run_dir = trainer.run_dir = RunDir(folder)
+        for old in folder.iterdir():
+            if old.is_dir() and not old.is_symlink():
+                if old.name != DEMONSTRATIONS:
+                    shutil.rmtree(old)
+            elif old.name != "run.lock":
+                old.unlink()
+        run_dir.checkpoints.mkdir()
+        run_dir.begin(trainer.resolved, force=False)
+    except BaseException:
+        trainer.close()
+        raise
+    return trainer

@@ -56,7 +56,8 @@ class Case:
         own: Its options.
         spaces: What its agents see and do.
         behaviors: All behaviours of the run that the environment has.
-        replays: For each ``demo_path`` that is a file of ML-Agents: the replay directory it was read into.
+        replays: For each behaviour and ``demo_path`` of it that is a file of ML-Agents: the replay directory it was
+            read into.
     """
 
     name: str
@@ -64,7 +65,7 @@ class Case:
     own: BehaviorOptions
     spaces: BehaviorSpaces
     behaviors: Mapping[str, BehaviorSpaces] = field(default_factory=dict)
-    replays: Mapping[str, str] = field(default_factory=dict)
+    replays: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def on_policy(self) -> PPOOptions | POCAOptions:
@@ -90,7 +91,7 @@ class Case:
 
     def demonstrations(self, path: str) -> tuple[str, ...]:
         """Gives the replay that a ``demo_path`` stands for."""
-        return (self.replays.get(path, path),)
+        return (self.replays.get((self.name, path), path),)
 
 
 Meaning = Callable[[Case], Values]

@@ -22,8 +22,9 @@ from rookery.compat.mlagents.sections import (
 )
 from rookery.compat.mlagents.yaml_file import Node, merged, read_tree
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.files import FOLDER, list_checkpoints
 
-__all__ = ["FLAGS", "BehaviorOptions", "RunOptions", "plain", "read_options"]
+__all__ = ["FLAGS", "BehaviorOptions", "RunOptions", "goes_on", "plain", "read_options"]
 
 
 @dataclass(frozen=True)
@@ -302,8 +303,15 @@ def _deterministic(tree: Node, value: bool, flag: str) -> Node:
     return merged(tree, Node(over, ""))
 
 
+def goes_on(settings: CheckpointOptions) -> bool:
+    """Whether a run is to be resumed and has a checkpoint; one that has none begins anew, with its initial weights."""
+    return settings.resume and bool(list_checkpoints(Path(settings.results_dir) / settings.run_id / FOLDER))
+
+
 def _one_start(reader: Reader, settings: CheckpointOptions) -> CheckpointOptions:
-    """Leaves one of ``resume`` and ``initialize_from``: the flag before the file, else ``resume``."""
+    """Leaves one of ``resume`` and ``initialize_from``: the flag before the file, else ``resume``, unless the run has
+    no checkpoint and begins anew.
+    """
     if not (settings.resume and settings.initialize_from is not None):
         return settings
     by_flag = [
@@ -313,6 +321,8 @@ def _one_start(reader: Reader, settings: CheckpointOptions) -> CheckpointOptions
     if by_flag == ["initialize_from"]:
         reader.notes.append("--initialize-from counts, and resume of the file does not")
         return replace(settings, resume=False)
+    if not goes_on(settings):
+        return settings
     reader.notes.append("resume counts, and initialize_from does not: a run that goes on has its own weights")
     return replace(settings, initialize_from=None)
 

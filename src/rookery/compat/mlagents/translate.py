@@ -67,7 +67,7 @@ foremost; none = it is as in ML-Agents."""
 
 
 def layers_of(
-    options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], replays: Mapping[str, str] | None = None
+    options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], replays: Mapping[tuple[str, str], str] | None = None
 ) -> list[Layer]:
     """Gives the settings of our run, lowest layer first.
 
@@ -77,8 +77,8 @@ def layers_of(
     Args:
         options: Options of the run.
         behaviors: What the environment has, by the names of behaviours, as `match_behaviors` gives it.
-        replays: For each ``demo_path`` that is a file of ML-Agents, the replay directory it was read into, as
-            `import_demonstrations` gives it.
+        replays: For each behaviour and ``demo_path`` of it that is a file of ML-Agents, the replay directory it was
+            read into, as `import_demonstrations` gives it.
 
     Raises:
         ConfigError: If a behaviour has no options, or a key cannot be what it says; says which, where, and what to do.
@@ -241,8 +241,8 @@ def _refusals(case: Case) -> Iterator[str]:
         if row.fate is KeyFate.REFUSED and value is not None and value not in row.fine:
             yield line(row.key, f"{value!r} cannot be: {row.text}")
     for key, demo in demonstrations_of(own):
-        problem = None if demo in case.replays else demonstration_problem(case.options, case.name, key, demo)
-        if problem is not None:
+        problem = demonstration_problem(case.options, case.name, key, demo)
+        if problem is not None and (case.name, demo) not in case.replays:
             yield problem
     if own.trainer_type == "sac" and actions.num_flags:
         yield line(
