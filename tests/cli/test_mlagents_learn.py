@@ -243,6 +243,19 @@ def test_resume_goes_on_where_it_stopped(cart, learn, tmp_path):
     assert "configuration.yaml:" not in error
 
 
+def test_what_nobody_gives_any_more_keeps_its_value(learn, tmp_path):
+    assert learn("--run-id", "a", "--num-envs", 2, "--seed", 3)[0] == 0
+    shorter = FILE.replace("max_steps: 500", "max_steps: 600").replace(", num_epoch: 1", "")
+    (tmp_path / "cart.yaml").write_text(shorter)
+    code, _, error = learn("--run-id", "a", "--resume")
+    assert code == 0, error
+    kept = yaml_layer("results/a/config.yaml").values
+    assert (kept["sampling"]["num_envs"], kept["policies"]["Cart"]["epochs"], kept["seed"]) == (2, 1, 3)
+    assert kept["policies"]["Cart"]["max_decisions"] == 600
+    assert yaml_layer("results/a/configuration.yaml").values["env_settings"]["num_envs"] == 2
+    assert "sampling.num_envs = 4: keeps its value" in refused(learn("--run-id", "a", "--resume", "--num-envs", 4))
+
+
 def test_what_a_run_of_somebody_else_names_is_not_imported(cart, learn, tmp_path):
     (tmp_path / "harm.py").write_text("open('harm', 'w')\n")
     for file, before, after in (
