@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import rookery as package
 from recorded import poles
 from rookery.cli.mlagents import GONE
+from rookery.compat.mlagents import inference
 from rookery.compat.mlagents.options import FLAGS
 from rookery.core.layers import yaml_layer
 from rookery.policies.export import read_policy
@@ -435,6 +436,24 @@ def test_inference_plays_and_says_what_was_earned(cart, learn):
     assert "there is data of that run already" in error
     assert "--force" not in error
     assert "--inference" in refused(learn("--run-id", "new", "--episodes", 3))
+
+
+def test_inference_plays_what_is_given_now_or_refuses_it_by_name(cart, learn, monkeypatch):
+    counts = []
+    made = inference.make_copies
+    monkeypatch.setattr(inference, "make_copies", lambda config, count: counts.append(count) or made(config, count))
+    words = ("--run-id", "cart", "--resume", "--inference", "--episodes", 4)
+    plain = learn(*words, file=None, env=None)[1].splitlines()[-1]
+    assert learn(*words)[1].splitlines()[-1] == plain  # the file and the environment that it was trained with
+    assert learn(*words, "--seed", 9, file=None, env=None)[1].splitlines()[-1] != plain
+    assert learn(*words, "--num-envs", 3)[0] == 0
+    assert counts == [8, 8, 8, 3]
+    code, out, error = learn(*words, "--env-args", "sutton_barto_reward=true", file=None, env=None)
+    assert code == 0, error
+    assert "mean reward -1.000" in out
+    assert "--env: env.name = Acrobot-v1" in refused(learn(*words, file=None, env="Acrobot-v1"))
+    Path("cart.yaml").write_text(FILE + "environment_parameters: {no_such: 3}\n")
+    assert "no_such: CartPole-v1 has no such parameter" in refused(learn(*words))
 
 
 @pytest.mark.slow
