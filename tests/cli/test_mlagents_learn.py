@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import rookery as package
 from recorded import poles
 from rookery.cli.mlagents import GONE
+from rookery.compat.mlagents import inference
 from rookery.compat.mlagents.options import FLAGS
 from rookery.core.layers import yaml_layer
 from rookery.policies.export import read_policy
@@ -243,6 +244,19 @@ def test_resume_goes_on_where_it_stopped(cart, learn, tmp_path):
     assert "configuration.yaml:" not in error
 
 
+def test_what_nobody_gives_any_more_keeps_its_value(learn, tmp_path):
+    assert learn("--run-id", "a", "--num-envs", 2, "--seed", 3)[0] == 0
+    shorter = FILE.replace("max_steps: 500", "max_steps: 600").replace(", num_epoch: 1", "")
+    (tmp_path / "cart.yaml").write_text(shorter)
+    code, _, error = learn("--run-id", "a", "--resume")
+    assert code == 0, error
+    kept = yaml_layer("results/a/config.yaml").values
+    assert (kept["sampling"]["num_envs"], kept["policies"]["Cart"]["epochs"], kept["seed"]) == (2, 1, 3)
+    assert kept["policies"]["Cart"]["max_decisions"] == 600
+    assert yaml_layer("results/a/configuration.yaml").values["env_settings"]["num_envs"] == 2
+    assert "sampling.num_envs = 4: keeps its value" in refused(learn("--run-id", "a", "--resume", "--num-envs", 4))
+
+
 def test_what_a_run_of_somebody_else_names_is_not_imported(cart, learn, tmp_path):
     (tmp_path / "harm.py").write_text("open('harm', 'w')\n")
     for file, before, after in (
@@ -422,6 +436,24 @@ def test_inference_plays_and_says_what_was_earned(cart, learn):
     assert "there is data of that run already" in error
     assert "--force" not in error
     assert "--inference" in refused(learn("--run-id", "new", "--episodes", 3))
+
+
+def test_inference_plays_what_is_given_now_or_refuses_it_by_name(cart, learn, monkeypatch):
+    counts = []
+    made = inference.make_copies
+    monkeypatch.setattr(inference, "make_copies", lambda config, count: counts.append(count) or made(config, count))
+    words = ("--run-id", "cart", "--resume", "--inference", "--episodes", 4)
+    plain = learn(*words, file=None, env=None)[1].splitlines()[-1]
+    assert learn(*words)[1].splitlines()[-1] == plain  # the file and the environment that it was trained with
+    assert learn(*words, "--seed", 9, file=None, env=None)[1].splitlines()[-1] != plain
+    assert learn(*words, "--num-envs", 3)[0] == 0
+    assert counts == [8, 8, 8, 3]
+    code, out, error = learn(*words, "--env-args", "sutton_barto_reward=true", file=None, env=None)
+    assert code == 0, error
+    assert "mean reward -1.000" in out
+    assert "--env: env.name = Acrobot-v1" in refused(learn(*words, file=None, env="Acrobot-v1"))
+    Path("cart.yaml").write_text(FILE + "environment_parameters: {no_such: 3}\n")
+    assert "no_such: CartPole-v1 has no such parameter" in refused(learn(*words))
 
 
 @pytest.mark.slow

@@ -192,7 +192,8 @@ def infer(request: Request) -> None:
 
 
 def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
-    """Gives the settings that differ from those of a run, as a layer that keeps their sources.
+    """Gives the settings that differ from those of a run, as a layer that keeps their sources. What nobody gives now
+    keeps the value that somebody gave before.
 
     Args:
         folder: The run.
@@ -204,6 +205,9 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
         ConfigError: If one of them keeps its value in the middle of a run.
     """
     from rookery.algorithms.names import ALGORITHMS
+    from rookery.compat.mlagents.learn import OUR_DEFAULT
+    from rookery.compat.mlagents.translate import AS_IS
+    from rookery.compat.mlagents.translate import DEFAULT as THEIR_DEFAULT
     from rookery.core.config import DEFAULT, resolve
     from rookery.training.settings import RunConfig
 
@@ -212,7 +216,10 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
     values, lines = {}, {}
     for path, given in asked.items():
         source, value = given[-1]
-        was = provenance.get(path, [("", flow(None))])[-1][1]
+        before, was = provenance.get(path, [(DEFAULT, flow(None))])[-1]
+        was_given = before != DEFAULT and not before.startswith((THEIR_DEFAULT, AS_IS))
+        if source.startswith(OUR_DEFAULT) or (source.startswith(THEIR_DEFAULT) and was_given):
+            continue
         if source == DEFAULT or " as algorithm." in source or (request.file is None and not source.startswith("--")):
             continue
         if flow(value) != was and not (path.startswith("policies.") and path.endswith(".init_from")):

@@ -13,9 +13,11 @@ from rookery.compat.mlagents.learn import (
     MLAGENTS,
     Request,
     check_folder,
+    environment_of,
     options_of,
     plan_of,
 )
+from rookery.compat.mlagents.meanings import parameters_of
 from rookery.compat.mlagents.options import RunOptions
 from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, list_checkpoints
@@ -83,8 +85,8 @@ def play(request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
     if options.checkpoint_settings.resume:
         if not list_checkpoints(folder / FOLDER):
             raise ConfigError(f"--resume: {folder} holds no checkpoint yet")
-        current = Layer("--inference", {"evaluation.lesson": "current"})
-        trainer = Trainer.load(folder, config=[current], console="quiet", trust_code=request.trust_code)
+        layers = [Layer("--inference", {"evaluation.lesson": "current"}), given_now(options, request)]
+        trainer = Trainer.load(folder, config=layers, console="quiet", trust_code=request.trust_code)
     else:
         plan = plan_of(request)
         options = plan.options
@@ -95,12 +97,45 @@ def play(request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
         return _play(trainer, options, request, seconds)
 
 
+def given_now(options: RunOptions, request: Request) -> Layer:
+    """Gives what a user says of the environment and the seed that a run plays with, as settings. Without a file only
+    flags say anything, as all else is what the run has written down itself.
+    """
+    values: dict[str, object] = {}
+    lines: dict[str, str] = {}
+    if _is_given(options, request, "env_settings.env_path", "env_settings.env_args"):
+        env = environment_of(options)
+        values |= env.values
+        lines |= env.lines
+        if not _is_given(options, request, "env_settings.env_path"):
+            del values["env.name"]
+    if _is_given(options, request, "env_settings.seed") and options.env_settings.seed >= 0:
+        values["seed"], lines["seed"] = options.env_settings.seed, options.places["env_settings.seed"]
+    if request.file is not None:
+        values |= parameters_of(options)
+    return Layer(options.file or "flags", values, lines)
+
+
+def _copies(options: RunOptions, request: Request) -> int | None:
+    """Gives how many copies of the environment a user wants; None = as many as the run has."""
+    if not _is_given(options, request, "env_settings.num_envs", "env_settings.num_areas"):
+        return None
+    return options.env_settings.num_envs * options.env_settings.num_areas
+
+
+def _is_given(options: RunOptions, request: Request, *keys: str) -> bool:
+    """Whether a user says one of some keys now, by a flag or in a file."""
+    places = [options.places[key] for key in keys if key in options.places]
+    return any(request.file is not None or place.startswith("--") for place in places)
+
+
 def _play(trainer: Trainer, options: RunOptions, request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
     """Plays in copies of the environment that nothing else uses."""
     likeliest = any(one.network_settings.deterministic for one in options.behaviors.values())
     freq = {name: _summary_freq(options, name) for name in trainer.policies}
     earned = {name: Earned([], 0, 0, 0.0, 0.0, every) for name, every in freq.items()}
-    copies, began = make_copies(trainer.config, trainer.config.sampling.num_envs), seconds()
+    count = _copies(options, request) or trainer.config.sampling.num_envs
+    copies, began = make_copies(trainer.config, count), seconds()
     episodes = request.episodes or ENDLESS
     try:
         played = bounded(trainer, copies, episodes, likeliest, trainer.interrupt)

@@ -40,6 +40,9 @@ MLAGENTS = "mlagents"
 SOURCE = "rookery mlagents"
 """The source of values that this command gives by itself."""
 
+OUR_DEFAULT = "Rookery's default"
+"""The place of what nobody gave, where Rookery's own default is better than that of ML-Agents."""
+
 DEMONSTRATIONS = "demonstrations"
 """Folder of a run with the demonstrations of ML-Agents that it imitates, as replay."""
 
@@ -215,13 +218,17 @@ def with_copies(options: RunOptions) -> RunOptions:
     """Gives the options with the number of copies of an environment in Python.
 
     A Unity scene holds many agents, so that one player is the default there. An environment in Python has its own few:
-    where nobody says how many copies there are to be, it is Rookery's own default.
+    where nobody says how many copies there are to be, it is as many as a run that goes on has, or Rookery's default.
     """
     key = "env_settings.num_envs"
     if key in options.places or "env_settings.num_areas" in options.places:
         return options
-    settings = replace(options.env_settings, num_envs=SamplingConfig().num_envs)
-    return replace(options, env_settings=settings, places={**options.places, key: "Rookery's default"})
+    count: Any = SamplingConfig().num_envs
+    if goes_on(options.checkpoint_settings):
+        kept = yaml_layer(folder_of(options) / "config.yaml").values.get("sampling")
+        count = kept.get("num_envs", count) if isinstance(kept, Mapping) else count
+    settings = replace(options.env_settings, num_envs=count)
+    return replace(options, env_settings=settings, places={**options.places, key: OUR_DEFAULT})
 
 
 def spaces_in(options: RunOptions, env: Layer) -> dict[str, BehaviorSpaces]:

@@ -413,8 +413,13 @@ def sampler(found: SamplerOptions) -> object:
 
 def parameters(case: Case) -> Values:
     """Numbers, distributions and lessons."""
+    return parameters_of(case.options)
+
+
+def parameters_of(options: RunOptions) -> Values:
+    """Gives the numbers, distributions and lessons of a run."""
     values: Values = {}
-    for name, found in case.options.environment_parameters.items():
+    for name, found in options.environment_parameters.items():
         if len(found.curriculum) == 1:
             values[f"env.parameters.{name}"] = sampler(found.curriculum[0].value)
             continue
@@ -430,7 +435,7 @@ def parameters(case: Case) -> Values:
                     entry |= {"measure": "return", "threshold": criteria.threshold}
                     entry |= {"smoothing": criteria.signal_smoothing}
                 else:
-                    steps = case.options.of(whose).max_steps
+                    steps = options.of(whose).max_steps
                     entry |= {"measure": f"policies/{whose}/decisions", "threshold": criteria.threshold * steps}
                     entry |= {"smoothing": False}
                 entry |= {"of_policy": whose, "min_episodes": criteria.min_lesson_length}
