@@ -73,7 +73,7 @@ def replay_name(behavior: str, place: Path) -> str:
     """Gives the name of the replay directory that demonstrations of a behaviour are read into: files of one name in
     several directories have several.
     """
-    digest = hashlib.sha256(f"{behavior}\0{place.resolve()}".encode()).hexdigest()[:8]
+    digest = hashlib.sha256(f"{behavior}\0{place.absolute()}".encode()).hexdigest()[:8]
     return f"{folder_name(behavior)}-{place.stem}-{digest}"
 
 
@@ -86,9 +86,9 @@ def with_absolute_paths(options: RunOptions) -> RunOptions:
         starts = (Path(), options.folder or Path())
         whole = next((start / demo for start in starts if (start / demo).exists()), None)
         if whole is not None:
-            return str(whole.resolve())
+            return str(whole.absolute())
         place = demo_place(demo, options.folder)
-        return demo if place is None else f"{place.resolve()}:{demo.rpartition(':')[2]}"
+        return demo if place is None else f"{place.absolute()}:{demo.rpartition(':')[2]}"
 
     def of(one: BehaviorOptions) -> BehaviorOptions:
         cloning, gail = one.behavioral_cloning, one.reward_signals.get("gail")
