@@ -145,3 +145,10 @@ def test_what_an_environment_prints_is_not_among_the_rows(rookery, tmp_path, mon
     assert code == 0
     assert [json.loads(line)["iteration"] for line in out.splitlines()] == [1]
     assert "built\n" in err and "reset\n" in err
+
+
+@pytest.mark.parametrize(("said", "values"), [("7", {"seed": 7}), ("null", {})])
+def test_a_seed_that_was_drawn_belongs_to_a_run_as_one_that_was_given(said, values):
+    from rookery.cli.resume import stored
+
+    assert stored({"seed": [("default", said)], "device": [("default", "cpu")]}).values == values

@@ -96,12 +96,13 @@ def criteria_in(provenance: Provenance) -> list[str]:
 
 
 def stored(provenance: Provenance) -> Layer:
-    """The settings of a run that somebody set, as a layer; each keeps its source."""
+    """The settings of a run that somebody set, and its seed, as a layer; each keeps its source."""
     from rookery.core.config import DEFAULT
 
-    # those that a policy has from the section algorithm follow this one
+    # those that a policy has from the section algorithm follow this one; a seed that nobody gave was drawn
     own = {path: given[-1] for path, given in provenance.items()
-           if given[-1][0] != DEFAULT and " as algorithm." not in given[-1][0]}  # fmt: skip
+           if (given[-1][0] != DEFAULT or (path == "seed" and given[-1][1] != "null"))
+           and " as algorithm." not in given[-1][0]}  # fmt: skip
     values = override_layer(f"{path}={value}" for path, (_, value) in own.items()).values
     return Layer("settings of the run", values, {path: source for path, (source, _) in own.items()})
 
