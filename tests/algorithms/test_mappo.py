@@ -227,6 +227,22 @@ def test_rows_of_who_has_gone_are_valued_and_their_advantages_do_not_count():
         assert all(np.isfinite(value) for value in result.policies["main"].learning.values() if value is not None)
 
 
+@pytest.mark.parametrize("target_kl", [1e-9, 1.0])
+def test_a_minibatch_in_which_nobody_acted_has_no_divergence_that_could_stop_an_update(target_kl):
+    with trainer_of(env={"leaves": True}, target_kl=target_kl, minibatch_size=1, epochs=3) as trainer:
+        learner, rollout = trainer.learners["main"], rollout_of(trainer)
+        assert (rollout.obs[ACTED] == 0).any()
+        row = learner.training_step(rollout)
+        assert row["epochs"] == (1 if target_kl < 1 else 3)
+        rollout.obs[ACTED].zero_()
+        assert learner.training_step(rollout)["epochs"] == 3
+
+
+def test_play_of_older_weights_is_refused():
+    with pytest.raises(ConfigError, match=r"sampling.staleness = 1.* learned by MAPPO"):
+        Trainer(Pair, MAPPOConfig(), num_envs=2, config={"sampling.staleness": 1})
+
+
 @pytest.mark.parametrize("kind", ["none", "lstm"])
 def test_a_run_with_rows_that_do_not_act_goes_on_as_if_it_had_not_stopped(kind, tmp_path):
     def make():

@@ -296,6 +296,55 @@ def test_every_kind_of_action_is_learned(action):
     assert result.groups == {"crew": 3.0} and result.return_mean == 3.0 + 0.5 * (2 + 4 + 6)
 
 
+SEEN = {
+    "3 categories": spaces.Discrete(3),
+    "5 categories": spaces.Discrete(5),
+    "numbers": spaces.Box(-9, 9, (2,)),
+    "bytes": spaces.Box(0, 255, (2,), np.uint8),
+    "small bytes": spaces.Box(0, 10, (2,), np.uint8),
+    "flags": spaces.MultiBinary(2),
+}
+
+
+class Mates(Crew):
+    """Agents who see noise: b another kind of it than a and c, under the same name."""
+
+    def __init__(self, mine, other):
+        super().__init__()
+        self.observation_spaces = {agent: SEEN[other if agent == "b" else mine] for agent in self.possible_agents}
+
+    def _obs(self):
+        return {agent: self.observation_spaces[agent].sample() for agent in self.alive}
+
+
+@pytest.mark.parametrize(
+    ("mine", "other"),
+    [("3 categories", "5 categories"), ("numbers", "bytes"), ("numbers", "flags"), ("small bytes", "bytes")],
+)
+def test_mates_that_see_something_else_under_the_same_name_have_an_encoder_of_their_own(mine, other):
+    policies = {name: POCAConfig(**SMALL) for name in ("mine", "other")}
+    config = {"env.config.mine": mine, "env.config.other": other}
+    mapping = {"a": "mine", "b": "other", "c": "mine"}
+    with Trainer(Mates, policies=policies, policy_mapping=mapping, num_envs=2, seed=0, config=config) as run:
+        result = run.train({"iterations": 1})
+        own = {name: [group.is_own for group in one.net.critic_trunk.groups] for name, one in run.learners.items()}
+    assert own == {"mine": [True, False], "other": [False, True]}
+    assert all(one.learning["skipped_steps"] == 0 for one in result.policies.values())
+
+
+def test_teams_are_members_of_groups():
+    policies = {name: POCAConfig(**SMALL) for name in ("team", "alone")}
+    mapping = {"pair": "team", "c": "alone"}
+    with Trainer(
+        Crew, policies=policies, policy_mapping=mapping, teams={"pair": ["a", "b"]}, num_envs=2, seed=0
+    ) as run:
+        result = run.train({"iterations": 2})
+        sets = {name: [group.prefix for group in one.net.critic_trunk.groups] for name, one in run.learners.items()}
+    assert sets == dict.fromkeys(policies, ["central/0", "central/1"])
+    assert result.groups == {"crew": 3.0} and result.return_mean == 3.0 + 0.5 * (2 + 4 + 6)
+    assert all(one.learning["skipped_steps"] == 0 for one in result.policies.values())
+
+
 def test_signals_reward_those_who_act():
     cfg = POCAConfig(**SMALL, signals={"rnd": {}})
     with Trainer(Crew, cfg, num_envs=2, seed=0) as run:

@@ -3,9 +3,12 @@
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from commands import TINY, train_into
+
+from rookery.cli.elo import others_of
 
 PERFECT = "perfect=rookery.tasks.players:tic_tac_toe_perfect"
 
@@ -61,6 +64,14 @@ def test_elo_says_the_same_twice_and_something_else_for_another_seed(rookery, ga
     assert by_name["chance"]["against"]["main"]["won"] == by_name["main"]["against"]["chance"]["lost"]
 
 
+def test_ratings_of_snapshots_can_be_fixed_too(rookery, games):
+    code, out, err = rookery("elo", "self", "--games", 2, "--json", "--anchor", "main@1=1000", "--anchor", "main=1e3")
+    assert (code, err) == (0, "")
+    by_name = {player["name"]: player for player in json.loads(out)["standings"]}
+    assert [(by_name[name]["rating"], by_name[name]["fixed"]) for name in ("main@1", "main")] == [(1000, True)] * 2
+    assert not by_name["chance"]["fixed"]
+
+
 def test_match_plays_two_runs_a_function_and_chance(rookery, games):
     code, out, err = rookery("match", "self", "plain", "--games", 10)
     assert (code, err) == (0, "")
@@ -79,6 +90,13 @@ def test_match_plays_two_runs_a_function_and_chance(rookery, games):
     assert (code, out.splitlines()[0]) == (0, "match       plain (1) against plain (2)")
 
 
+def test_an_anchor_that_is_called_random_and_is_not_keeps_its_name():
+    trainer = SimpleNamespace(self_play=SimpleNamespace(anchors={"random": PERFECT.partition("=")[2]}))
+    assert others_of(trainer, {}) == trainer.self_play.anchors
+    trainer.self_play.anchors = {"good": PERFECT.partition("=")[2]}
+    assert others_of(trainer, {}) == {**trainer.self_play.anchors, "random": "random"}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -90,6 +108,10 @@ def test_match_plays_two_runs_a_function_and_chance(rookery, games):
         (["elo", "self", "--players", "p=rookery.tasks.players:tic_tac_to"], "has no 'tic_tac_to'"),
         (["elo", "self", "--anchor", "perfect=3"], "nobody of that name plays; there are main@"),
         (["elo", "self", "--anchor", "chance=high"], "a rating is a number of points"),
+        (["elo", "self", "--anchor", "main@1=nan"], "--anchor main@1=nan: a rating is a number of points"),
+        (["elo", "self", "--anchor", "main@1"], "--anchor main@1: must be NAME=..., as in --anchor random=0"),
+        (["elo", "self", "--anchor", "main=1", "--anchor", "main=2"], "there are two of the name main"),
+        (["elo", "self", "--players", "main@1=random"], "--players main@1=random: must be NAME=..."),
         (["match", "self", "four"], "in TicTacToe, and .*in ConnectFour: only runs of one environment"),
         (["match", "self", "opened"], "different environments: env.config.random_opening is None and 2"),
         (["match", "self", "nobody"], "there is no such run"),

@@ -16,13 +16,14 @@ from rookery.tasks import Sacrifice
 class Squad:
     """Agents who end after so many steps as `lives` says, negative = cut off then; each sees [step, own number].
 
-    Its group `crew`, of all but those of `loners`, gets 10 when somebody ends, as `says` say it.
+    Its group `crew`, of all but those of `loners`, gets 10 when somebody ends, as `says` say it. Those of `late` come
+    after so many steps.
     """
 
-    def __init__(self, lives=None, says=None, loners=(), wide=(), length=99, back=0):
+    def __init__(self, lives=None, says=None, loners=(), wide=(), length=99, back=0, late=None):
         self.lives = lives or {"a": 1, "b": 3, "c": 4}
         self.possible_agents = list(self.lives)
-        self.says, self.length, self.back = says, length, back
+        self.says, self.length, self.back, self.late = says, length, back, late or {}
         self.groups = {"crew": [agent for agent in self.lives if agent not in loners]}
         self.observation_spaces = {
             agent: spaces.Box(-99, 99, (3 if agent in wide else 2,)) for agent in self.possible_agents
@@ -35,7 +36,7 @@ class Squad:
         return {agent: np.resize(np.float32([self.step_number, number[agent]]), shape[agent]) for agent in agents}
 
     def reset(self, seed=None, options=None):
-        self.step_number, self.alive = 0, list(self.lives)
+        self.step_number, self.alive = 0, [agent for agent in self.lives if agent not in self.late]
         return self._obs(self.alive), {}
 
     def step(self, actions):
@@ -51,6 +52,9 @@ class Squad:
         if self.back and self.step_number == self.back:
             self.alive.append("a")
             shown |= self._obs(["a"])
+        now = [agent for agent, step in self.late.items() if step == self.step_number]
+        self.alive += now
+        shown |= self._obs(now)
         terminated = {agent: self.lives[agent] > 0 for agent in left}
         truncated = {agent: self.lives[agent] < 0 for agent in left}
         terminated["__all__"], truncated["__all__"] = not self.alive, over
@@ -132,6 +136,39 @@ def test_an_agent_that_comes_back_acts_again():
     assert shown.rows[0].obs["central/acted"].ravel().tolist() == [1, 1, 1]
     assert shown.rows[0].obs["obs"][0].tolist() == [2, 1]
     assert not shown.rows[0].terminated.any()
+
+
+def test_a_group_waits_for_a_member_that_has_not_come_yet():
+    config = {"lives": {"a": 1, "b": 5, "c": 6}, "late": {"b": 3}, "loners": ("c",), "says": {}}
+    env, other = copies(2, **config), copies(2, **config)
+    shown, (rows,) = begun(env), env._step.rows
+    for _ in range(2):  # episodes
+        for waiting, acted, ended in [
+            ([0, 0, 1], [0, 1], [0, 0, 0]),  # a has gone; b has not come
+            ([0, 0, 1], [0, 1], [0, 0, 0]),
+            ([1, 1, 1], [0, 1], [0, 0, 0]),  # b is there, and a stays with it
+            ([1, 1, 1], [0, 1], [0, 0, 0]),
+            ([0, 0, 1], [1, 1], [1, 1, 0]),
+            ([1, 0, 1], [1, 1], [0, 0, 1]),  # the next episode
+        ]:
+            shown = go_on(env, shown)
+            assert rows.waiting.tolist() == waiting * 2
+            assert rows.obs["central/acted"].reshape(2, 3)[:, :2].tolist() == [acted] * 2
+            assert rows.terminated.tolist() == ended * 2
+    shown = go_on(env, shown)
+    again, _ = other.load_state_dict(env.state_dict(), Streams(0).episodes(Role.ENV))
+    for _ in range(7):
+        shown, again = go_on(env, shown), go_on(other, again)
+        assert (shown.rows[0].waiting == again.rows[0].waiting).all()
+        assert (shown.rows[0].terminated == again.rows[0].terminated).all()
+
+
+def test_a_group_ends_with_the_episode_though_a_member_has_never_come():
+    env = copies(lives={"a": 1, "b": 9, "c": 3}, late={"b": 8}, loners=("c",), says={})
+    shown = begun(env)
+    for ended in ([0, 0, 0], [0, 0, 0], [1, 0, 1]):
+        shown = go_on(env, shown)
+        assert shown.rows[0].terminated.tolist() == ended
 
 
 def test_agents_outside_of_groups_end_by_themselves():

@@ -8,7 +8,9 @@ from counting import Counting, CountingParallel
 
 from rookery.core.seeding import Role, Streams
 from rookery.envs.drawing import draw_cart_pole
+from rookery.envs.groups import GroupEnv
 from rookery.envs.make import make_env, random_answers
+from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import STRICT
 
 
@@ -41,6 +43,23 @@ class DrawnParallel(CountingParallel):
     """Draws its step, which is 4 at the end."""
 
     render_mode, render = "rgb_array", Counting.render
+
+
+WITHIN = {
+    "groups": GroupEnv,
+    "teams": lambda env: TeamEnv(env, {"both": ("x", "y")}),
+    "teams in groups": lambda env: GroupEnv(TeamEnv(env, {"both": ("x", "y")})),
+}
+
+
+@pytest.mark.parametrize("within", WITHIN.values(), ids=WITHIN.keys())
+def test_ends_are_seen_through_groups_and_teams(within):
+    env = within(made(DrawnParallel, keep=False))
+    env.keep_last_pictures = True
+    plain = list(ends(made(DrawnParallel), 9))
+    found = list(ends(env, 9))
+    assert [lane for lane, *_ in found] == [lane for lane, *_ in plain] == [0, 1, 2] * 2
+    assert {(int(last.max()), int(now.max())) for _, last, now in found} == {(4, 0)}
 
 
 @pytest.mark.parametrize(("env", "config"), [(Counting, {"truncate_at": 4}), (DrawnParallel, {})])

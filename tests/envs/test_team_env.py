@@ -93,6 +93,46 @@ def test_a_team_shows_earns_and_ends_what_its_members_do_together():
     assert min(ends.values()) > 2, ends
 
 
+class Leaving:
+    """Agents who each end after a number of steps, cut off where it is negative; the episode ends after 5."""
+
+    observation_space, action_space = spaces.Box(-9, 9, (1,), np.float32), spaces.Discrete(2)
+
+    def __init__(self, ends):
+        self.ends = ends
+        self.possible_agents = list(ends)
+
+    def reset(self, *, seed=None, options=None):
+        self.t, self.here = 0, list(self.ends)
+        return self.shown(), {}
+
+    def shown(self):
+        return {agent: np.full(1, self.t + 1, np.float32) for agent in self.here}
+
+    def step(self, actions):
+        self.t += 1
+        shown = self.shown()
+        left = {agent: self.ends[agent] > 0 for agent in self.here if abs(self.ends[agent]) == self.t}
+        self.here = [agent for agent in self.here if agent not in left]
+        cut = {agent: not terminated for agent, terminated in left.items()}
+        return shown, dict.fromkeys(actions, 1.0), {**left, "__all__": self.t == 5}, {**cut, "__all__": False}, {}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "is_cut", "seen"),
+    [(-1, 2, False, None), (1, -2, True, [0, 3]), (-2, 2, True, [3, 0]), (1, 2, False, None), (-1, -2, True, [0, 3])],
+)
+def test_how_a_team_ends_say_those_who_went_last(a, b, is_cut, seen):
+    env = TeamEnv(make_env(Leaving, {"ends": {"a": a, "b": b, "c": 9}}, (), 1, "serial"), {"blue": ("a", "b")})
+    env.reset(seeds)
+    for step in (1, 2):
+        shown = env.step([pair(0, 0), np.zeros(1, np.int64)])
+        blue = shown.rows[0]
+        assert blue.terminated.tolist() == [step == 2 and not is_cut]
+        assert blue.truncated.tolist() == [step == 2 and is_cut]
+    assert [[blue.final_obs[f"{m}"][0].item() for m in (0, 1)] for _ in blue.final_index] == ([seen] if is_cut else [])
+
+
 def test_members_that_do_not_act_show_zeros_may_do_anything_and_are_not_asked():
     env = squad(cut=30)
     shown = env.reset(seeds)
@@ -109,6 +149,27 @@ def test_members_that_do_not_act_show_zeros_may_do_anything_and_are_not_asked():
     for m in np.flatnonzero(blue.obs[ALIVE][lane] == 0).tolist():
         given[0][at][str(m)] = 99  # would be refused if anybody looked
     env.step(given)
+
+
+class Spent(Squad):
+    """A squad that is allowed nothing more where it is cut off."""
+
+    def shown(self, who):
+        seen = super().shown(who)
+        for one in who if self.t == self.cut else ():
+            seen[one]["action_mask"][:] = 0
+        return seen
+
+
+def test_members_that_are_allowed_nothing_after_an_end_may_do_anything():
+    env = TeamEnv(make_env(Spent, {"cut": 2}, (), LANES, "serial"), {"blue": WALKERS})
+    shown = env.reset(seeds)
+    for step in range(2):
+        shown = env.step(answers(env, shown, step))
+    blue = shown.rows[0]
+    assert blue.truncated.all()
+    assert blue.final_obs[ALIVE].all()
+    assert blue.final_obs[MASK].all()
 
 
 def test_going_on_from_a_state_shows_the_same():
@@ -233,9 +294,18 @@ def test_a_groups_reward_is_earned_once_and_what_is_for_critics_is_shown_once():
     alone[0] = {"0": 1}
     shown = env.step([pair(1, 0), alone, np.array([0])])
     assert plain.given == [1, 0, 0, 1]
-    assert [rows.reward.tolist() for rows in shown.rows] == [[12.0], [11.0], [1.0]]
-    assert shown.rows[2].group_reward.tolist() == [10.0]
-    assert shown.rows[0].group_reward is None
+    assert [rows.reward.tolist() for rows in shown.rows] == [[2.0], [1.0], [1.0]]
+    assert [rows.group_reward.tolist() for rows in shown.rows] == [[10.0]] * 3
+
+
+def test_what_several_groups_earn_is_a_teams_own():
+    env = TeamEnv(Paid(), {"all": ("a", "b", "c", "d")})
+    env.reset(seeds)
+    acts = np.empty(1, dtype=object)
+    acts[0] = dict.fromkeys("0123", 0)
+    (rows,) = env.step([acts]).rows
+    assert rows.reward.tolist() == [4 * 1.0 + 2 * 10.0]
+    assert rows.group_reward is None
 
 
 def test_members_know_their_own_part_of_the_teams_arrays():

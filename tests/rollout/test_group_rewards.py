@@ -62,6 +62,23 @@ def test_members_learn_from_group_rewards_until_they_end():
     assert result.return_mean == 50.0 and result.row()["groups/two/return_mean"] == 40.0
 
 
+@pytest.mark.parametrize("teams", [{"one": ["a"]}, {"one": ["b"]}, {"one": ["a"], "two": ["b"]}, {"one": ["a", "b"]}])
+def test_what_a_group_earns_is_counted_once_where_teams_are_in_it(teams):
+    cfg = PPOConfig(fragment_length=8, epochs=1)
+    policies = {"team": cfg, "alone": cfg}
+    mapping = {**dict.fromkeys(teams, "team"), **dict.fromkeys("abc", "alone")}
+    with Trainer(Pair, policies=policies, policy_mapping=mapping, teams=teams, num_envs=2, seed=0) as run:
+        seen, learner = [], run.learners["team"]
+        step = learner.training_step
+        learner.training_step = lambda rollout: seen.append(rollout.map(lambda _, t: t.clone())) or step(rollout)
+        result = run.train({"iterations": 1})
+        measured = run.evaluate(episodes=2)
+    assert set(seen[0].reward[seen[0].valid].tolist()) == ({12.0, 11.0} if len(teams["one"]) > 1 else {11.0})
+    assert result.groups == measured.groups == {"two": 40.0}
+    assert result.return_mean == measured.return_mean == 50.0
+    assert sum(result.agents.values()) == 10.0
+
+
 @pytest.mark.parametrize("cfg", [POCAConfig(fragment_length=8, epochs=1), MAPPOConfig(fragment_length=8, epochs=1)])
 def test_who_stays_as_a_row_earns_what_the_group_earns(cfg):
     rollout, result = played(cfg)

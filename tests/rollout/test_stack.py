@@ -123,3 +123,31 @@ def test_a_seat_has_another_snapshot_after_a_new_one_and_forgets_who_is_gone(sta
     assert set(stack.snapshots) == {2, 6}
     stack.close_slot(1)
     assert stack.open_slot(9) == 1
+
+
+def test_a_state_is_taken_up_with_snapshots_that_others_have_the_numbers_of(stack):
+    stack = copy.copy(stack)
+    stack.taken, stack.row_of_slot, stack.member = stack.taken[:0], stack.row_of_slot[:0], stack.member[:0]
+    stack._alone = {}
+    if stack.memory is not None:
+        stack.memory = copy.deepcopy(stack.memory)
+    stack.snapshots = dict(stack.snapshots)
+    seen = slab(stack, 6, 1)
+    seated(stack, [1, 2, 3, 1, 2, 3])
+    state = copy.deepcopy(stack.state_dict())
+
+    def decided():
+        actions = np.array(stack.decide(None, seen, slice(0, 6), None))
+        return actions, stack.decided.logp.copy()
+
+    before = decided()
+    for number in (1, 2, 3):
+        stack.snapshots[number] = stack.snapshots[number + 3]
+    stack.load_state_dict(state)
+    after = decided()
+    stack.load_state_dict(state)
+    for slot, number in enumerate([4, 5, 6, 4, 5, 6]):
+        stack.seat(slot, f"main@{number}")
+    for mine, wanted in zip(after, decided(), strict=True):
+        np.testing.assert_array_equal(mine, wanted)
+    assert any((one != two).any() for one, two in zip(before, after, strict=True))

@@ -263,6 +263,19 @@ class Turns:
         return ({} if over else self.seen(turn)), rewards, terminateds, truncateds, {}
 
 
+class Podium:
+    """A game of one step for three: whatever they do, a wins against b and c, and b against c."""
+
+    possible_agents = ("a", "b", "c")
+    observation_space, action_space = spaces.Box(-1, 1, (1,)), spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        return {agent: np.zeros(1, np.float32) for agent in self.possible_agents}, {}
+
+    def step(self, actions):
+        return {}, {"a": 4.0, "b": 3.0, "c": 0.0}, {"__all__": True}, {"__all__": False}, {}
+
+
 WINDS = {
     "env.parameters": {"place": {"sampler": "normal", "mean": 0.0, "std": 3.0}},
     "curriculum.wind": {

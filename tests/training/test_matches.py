@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from lives import Podium
 
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import ConfigError
@@ -13,6 +14,7 @@ from rookery.envs.groups import GroupEnv
 from rookery.envs.make import make_env
 from rookery.rollout.hooks import EpisodeResult
 from rookery.training.matches import (
+    Entrant,
     Game,
     Matches,
     entrant_of_run,
@@ -21,6 +23,7 @@ from rookery.training.matches import (
     side_returns,
     standings_of,
 )
+from rookery.training.ratings import score_of
 from rookery.training.self_play import sides_of
 
 PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
@@ -175,6 +178,28 @@ def test_teams_play_with_all_their_members(board_run):
     games = Matches(board_run, env, players, None, 12, deterministic=False, seed=0).play()
     assert {game.sides for game in games} == {("blue",), ("red",)}
     assert np.mean([game.score for game in games]) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("own", "ways"),
+    [
+        (("abc", "abc"), {("a", "c"): (2.0, 3.0), ("b",): (3.0, 2.0)}),
+        (("ac", "b"), {("a", "c"): (2.0, 3.0)}),
+        (("ab", "c"), {("a", "b"): (3.5, 0.0)}),
+        (("abc", "ab"), {("a", "c"): (2.0, 3.0), ("b", "c"): (1.5, 4.0)}),
+    ],
+)
+def test_of_three_sides_one_has_two_and_earns_their_mean(own, ways, board_run):
+    env = make_env(Podium, {}, (), 2, "serial")
+    everywhere = scripted_entrant(env, "random", "random", Streams(0)).policies
+    players = [
+        Entrant(name, {agent: everywhere[agent] for agent in agents})
+        for name, agents in zip(("one", "two"), own, strict=True)
+    ]
+    games = Matches(board_run, env, players, None, 8, deterministic=False, seed=0).play()
+    assert {game.sides: game.returns for game in games} == ways
+    assert len(games) == 8
+    assert all({*game.sides, *game.others} == {*"abc"} and game.score == score_of(*game.returns) for game in games)
 
 
 def test_ratings_of_games_are_those_of_their_chances():

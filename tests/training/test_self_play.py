@@ -6,9 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from lives import BRIEF, digest, make, weights
+from lives import BRIEF, RECALLING, Podium, digest, make, weights
 
 from rookery import ConfigError, PPOConfig, Trainer
+from rookery.core.encoding import decode, encode
+from rookery.core.errors import SpaceError
 from rookery.core.seeding import Streams
 from rookery.report.console import summary
 from rookery.rollout.hooks import EpisodeResult
@@ -16,12 +18,20 @@ from rookery.rollout.mapping import EpisodeInfo, OpponentMapping
 from rookery.training.self_play import Contender, SelfPlayConfig, snapshots_of
 
 GAME = "rookery.tasks:TicTacToe"
+PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
 SOCCER = {
     "env": "rookery.tasks:LineSoccer",
     "cfg": BRIEF,
     "env_config": {"strikers": 2, "goalies": 1, "max_steps": 19},
     "policies": {"red": ["red_0"], "blue": ["blue_0", "blue_1"]},
 }
+
+
+def podium(owners, **settings):
+    """A run of `Podium` in which the first of these policies learns; each plays some of the agents."""
+    each = {"snapshot_every": 20, "latest_ratio": 1.0, "rating_games": 4, **settings}
+    policies = {name: list(agents) for name, agents in owners.items()}
+    return make(Podium, cfg=BRIEF, policies=policies, self_play=dict.fromkeys(owners, each))
 
 
 def game(cfg=BRIEF, run_dir=None, **settings):
@@ -166,6 +176,36 @@ def test_teams_learn_in_turn_and_who_waits_keeps_its_weights():
             assert learned[k] == [turns[k]]
 
 
+def test_a_policy_with_two_sides_plays_the_other_one_itself_in_rating_games():
+    with podium({"both": "ac", "one": "b"}) as trainer:
+        both, one = trainer.policies["both"], trainer.policies["one"]
+        assert trainer.match("both", both, {"one": one}, 4, "x") == [("one", 1.0), ("one", 0.0)] * 4
+        assert trainer.match("one", one, {"both": both}, 4, "x") == [("both", 0.0), ("both", 1.0)] * 4
+        trainer.train_iteration()
+        assert trainer.self_play.ratings.win_rate("both", "one@1") == 0.5
+
+
+def test_of_three_teams_each_is_rated_against_the_other_two():
+    with podium({"b": "b", "a": "a", "c": "c"}, anchors={"chance": "random"}) as trainer:
+        before = trainer.self_play.ratings.games("b", "chance")
+        result = trainer.train_iteration()
+        ratings = trainer.self_play.ratings
+        assert [(ratings.games("b", one), ratings.win_rate("b", one)) for one in ("a@1", "c@1")] == [(4, 0.0), (4, 1.0)]
+        assert ratings.games("b", "chance") == before + 2 * 4  # it plays both of the others
+        assert result.self_play["b"].anchors == {"chance": 0.5}
+
+
+def test_a_team_is_told_how_it_does_against_the_latest_of_the_other_team():
+    with podium({"both": "ac", "one": "b"}) as trainer:
+        assert trainer.self_play.standing()["both"].win_rate_latest is None
+        for rival, won in (("one@1", 1.0), ("one", 0.0)):
+            earned = {"a": 2.0 * won, "b": 1.0, "c": 2.0 * won}
+            played = EpisodeResult(0, 0, 1, 0.0, earned, {"a": "both", "b": rival, "c": "both"})
+            trainer.self_play.hear([played] * 3, print)
+        assert trainer.self_play.standing()["both"].win_rate_latest == 1.0
+        assert trainer.self_play.standing()["one"].win_rate_latest is None  # it does not learn
+
+
 # --- the league -------------------------------------------------------------------------------------------------------
 
 
@@ -178,17 +218,29 @@ def test_an_exploiter_meets_the_policy_as_it_is_becomes_an_opponent_and_begins_a
             trainer.train_iteration()
         names = play.lineup["pools"]["main"]["main"]["names"]
         assert "main_exploiter@1" in names
+        assert play.ratings.of("main_exploiter") == 1200.0 != play.ratings.of("main_exploiter@1")
         kept = play.snapshots["main_exploiter"][1].state_dict()
         now = trainer.policies["main_exploiter"].state_dict()
         assert not all(torch.equal(kept[name], first[name]) for name in first)
         assert all(torch.equal(now[name], first[name]) for name in first)
 
 
+def test_an_exploiter_is_told_how_it_does_against_the_policy_as_it_is_and_the_policy_how_against_its_snapshot():
+    with game(opponents="league", latest_ratio=0.0, swap_every=0) as trainer:
+        trainer.train({"iterations": 3})
+        play, standing = trainer.self_play, trainer.self_play.standing()
+        for name, rival in (("main_exploiter", "main"), ("main", "main@1")):
+            mine = play.contenders[name]
+            assert list(mine.scores) == [rival]
+            assert mine.games > 5
+            assert standing[name].win_rate_latest == pytest.approx(play.ratings.win_rate(name, rival), abs=0.1)
+
+
 # --- ratings and results ----------------------------------------------------------------------------------------------
 
 
 def test_games_are_rated_and_what_they_say_is_told(tmp_path):
-    anchors = {"random": "random", "perfect": "rookery.tasks.players:tic_tac_toe_perfect"}
+    anchors = {"random": "random", "perfect": PERFECT}
     with game(run_dir=tmp_path, latest_ratio=0.0, snapshot_every=100, rating_games=4, anchors=anchors) as trainer:
         total = sum(trainer.self_play.ratings.standing().values())
         trainer.train({"iterations": 3, "self_play.main.rating": 9999})
@@ -204,6 +256,15 @@ def test_games_are_rated_and_what_they_say_is_told(tmp_path):
     assert {f"self_play/main/{name}" for name in columns} <= set(row)
     assert row["self_play/main/games"] > 10
     assert row["self_play/main/anchors/perfect"] <= 0.5
+
+
+def test_an_anchor_that_does_not_know_the_game_is_named():
+    each = {"snapshot_every": 60, "rating_games": 2, "anchors": {"perfect": PERFECT}}
+    with (
+        make(**{**SOCCER, "policies": {"main": {}}}, self_play={"main": each}) as trainer,
+        pytest.raises(SpaceError, match=r"self_play\.main, rating games against perfect: "),
+    ):
+        trainer.train({"iterations": 3})
 
 
 def test_rewards_that_never_differ_are_told_of_once():
@@ -245,6 +306,25 @@ def test_snapshots_come_back_with_a_checkpoint(tmp_path):
             assert list(snapshots_of(again.state_dict())) == [f"main@{number}" for number in expected]
 
 
+@pytest.mark.parametrize("cfg", [BRIEF, RECALLING], ids=["in one call", "one by one"])
+def test_a_run_that_takes_up_a_state_meets_the_snapshots_of_the_state(cfg):
+    cfg = cfg.replace(lr=0.1)  # so that snapshots do not all do the same
+    settings = {"self_play": {"main": {"snapshot_every": 100, "latest_ratio": 0.0, "rating_games": 0}}}
+    with make(GAME, cfg=cfg, seed=9, **settings) as other:
+        other.train({"iterations": 3})
+        state = encode(other.state_dict())
+    outcomes = []
+    for before in (0, 3):  # the live one has played against snapshots of its own, which have the same numbers
+        with make(GAME, cfg=cfg, **settings) as trainer:
+            for _ in range(before):
+                trainer.train_iteration()
+            trainer.load_state_dict(decode(*state))
+            for _ in range(2):
+                trainer.train_iteration()
+            outcomes.append(weights(trainer))
+    assert outcomes[0] == outcomes[1]
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -268,6 +348,15 @@ WRONG = [
     ({**SOCCER, "self_play": {"red": {"k_factor": 8}, "blue": {}}}, "k_factor differs between policies"),
     ({**SOCCER, "self_play": {"red": {"opponents": "league"}, "blue": {}}}, "opponents = league is for games of one"),
     ({"env": GAME, "self_play": {"main": {"anchors": {"good": "perfect"}}}}, "self_play.main.anchors.good: player"),
+    *(
+        ({"env": GAME, "self_play": {"main": {"anchors": {name: "random"}, "opponents": "league"}}},
+         f"self_play.main: anchors.{name}: a name of a policy, or one with spaces, @, / or =")
+        for name in ("main", "main_exploiter", "main@1", "by chance", "by/chance", "chance=1", "")
+    ),
+    (
+        {**SOCCER, "self_play": {"red": {"anchors": {"fixed": "random"}}, "blue": {"anchors": {"fixed": PERFECT}}}},
+        f"self_play.blue: anchors.fixed = {PERFECT}: is random for another policy",
+    ),
     ({"env": GAME, "self_play": {"main": {"latest_ratio": 1.5}}}, "latest_ratio"),
     ({"env": GAME, "self_play": {"main": {"windows": 3}}}, "window"),
     (

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from rookery import ConfigError, MADDPGConfig, QMIXConfig, Trainer, load_policy
+from rookery import ConfigError, MADDPGConfig, PPOConfig, QMIXConfig, Trainer, VDNConfig, load_policy
+from rookery.core.teams import ALIVE
 from team_envs import Squad, TwoStepGame
 
 SMALL = {"batch_size": 16, "learning_starts": 50, "train_every": 16, "updates_per_step": 0.1, "model": {"hidden": (8,)}}
@@ -34,6 +35,19 @@ def test_members_that_differ_and_an_agent_beside_them_learn_together():
         assert {name: type(one).__name__ for name, one in trainer.learners.items()} == {"all": "QMIX", "ppo": "PPO"}
         assert len(trainer.learners["all"].net.trunk.networks) == 2
         assert result.row()["policies/all/decisions"] > 0
+
+
+@pytest.mark.parametrize("cfg", [VDNConfig, QMIXConfig])
+def test_members_see_their_last_frames_and_who_acts_now(cfg):
+    model = {"hidden": (8,), "memory": {"frames": 3}}
+    walkers = {"blue": cfg(**{**SMALL, "model": model}), "guard": PPOConfig()}
+    team = {"teams": {"blue": ["a", "b", "c"]}, "policy_mapping": {"blue": "blue", "guard": "guard"}}
+    with Trainer(Squad, policies=walkers, **{**BOTH, **team}) as trainer:
+        result = trainer.train({"env_steps": 300})
+        recall = trainer.policies["blue"].recall
+        widths = {leaf.path: leaf.shape for leaf in recall.spec.leaves}
+        assert {path: widths[path] for path in ("0/place", ALIVE)} == {"0/place": (6,), ALIVE: (3,)}
+        assert result.policies["blue"].learning["skipped_steps"] == 0
 
 
 def test_teams_keep_their_value_in_a_run(tmp_path):

@@ -124,7 +124,9 @@ class GroupCritic(nn.Module):
         super().__init__()
         ends = f"/{ALIVE}"
         central = [leaf.path for leaf in policy.obs_spec.leaves if leaf.is_central]
-        prefixes = [path.removesuffix(ends) for path in central if path.endswith(ends)]
+        before = [path.removesuffix(ends) for path in central if path.endswith(ends)]
+        # what members see may have a leaf of that name too, and teams do
+        prefixes = [path for path in before if path == CENTRAL or path.removeprefix(f"{CENTRAL}/").isdecimal()]
         if not prefixes or f"{CENTRAL}/{ME}" not in central:
             raise ConfigError(
                 f"policy {policy.name!r}: its observations do not show what the members of a group see; environments "
@@ -237,4 +239,4 @@ def _of_one(leaf: Leaf, path: str) -> Leaf:
 
 def _like(leaf: Leaf) -> tuple[object, ...]:
     """What leaves that one network can take have in common."""
-    return leaf.shape, leaf.sizes
+    return leaf.kind, leaf.shape, leaf.dtype, leaf.sizes, leaf.scale

@@ -163,12 +163,14 @@ def rated_players(trainer: Trainer, most: int, run: str) -> list[str]:
 def others_of(trainer: Trainer, given: dict[str, str]) -> dict[str, str]:
     """Who plays beside the run's policies: its anchors, the first of them first, chance, and whoever is given.
 
+    Chance is left out where another anchor has its name.
+
     Raises:
         ConfigError: If somebody who is given has the name of an anchor.
     """
     known = dict(trainer.self_play.anchors)
     if CHANCE not in known.values():
-        known[CHANCE] = CHANCE
+        known.setdefault(CHANCE, CHANCE)
     if twice := [name for name in given if name in known and given[name] != known[name]]:
         raise ConfigError(f"--players {twice[0]}=...: {twice[0]} is {known[twice[0]]} already; give it another name")
     return {**known, **given}

@@ -1,8 +1,9 @@
 """Teams as one: agents of a copy who see, act and earn together, as setting `teams` says (docs/how-to/teams.md).
 
 The layouts are those of `core/teams.py`. A team must act where one of its members must. Its reward is the sum of what
-its members earn, with what their groups earn once each. Its episode ends when that of every member has: it is
-terminated if every member's is, else truncated.
+its members earn; what their group earns is its group's too, and where they are of several groups, that of each is part
+of the team's own reward. Its episode ends when that of every member has: it is terminated if that of those who went
+last was, else truncated.
 """
 
 from __future__ import annotations
@@ -297,8 +298,14 @@ class TeamEnv(VectorBase):
             rows.reward[mine] = sum(each.reward[at::width] for each, at, width in own)
             for number in team.earns:
                 each, at, width = own[number]
-                if each.group_reward is not None:
+                if each.group_reward is None:
+                    continue
+                if len(team.earns) > 1:
                     rows.reward[mine] += each.group_reward[at::width]
+                else:
+                    if rows.group_reward is None:
+                        rows.group_reward = np.zeros(len(rows.reward))
+                    rows.group_reward[mine] = each.group_reward[at::width]
             _see(team, {path: leaf[:, column] for path, leaf in out.items()}, waiting, [
                 {path: leaf[at::width] for path, leaf in each.obs.items()} for each, at, width in own
             ])  # fmt: skip

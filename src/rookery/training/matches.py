@@ -273,9 +273,18 @@ class Matches:
         )
 
     def _seated(self, a: str, b: str) -> list[dict[str, str]]:
-        """Who plays each side in the games of a pair, one way after the other."""
-        seatings = [{side: pair[number % 2] for number, side in enumerate(self.sides)} for pair in ((a, b), (b, a))]
-        return [way for way in seatings if all(self.entrants[who].fits(self.sides[side]) for side, who in way.items())]
+        """Gives who plays each side in games of a pair, one way after the other: in turn, where both can play all."""
+        ways: list[dict[str, str]] = []
+        for pair in ((a, b), (b, a)):
+            way = {}
+            for number, (side, agents) in enumerate(self.sides.items()):
+                turns = pair[number % 2], pair[1 - number % 2]
+                able = [who for who in turns if self.entrants[who].fits(agents)]
+                if able:
+                    way[side] = able[0]
+            if len(way) == len(self.sides) and {*way.values()} == {a, b} and way not in ways:
+                ways.append(way)
+        return ways
 
     def _nobody_plays(self, wanted: Sequence[tuple[str, str]]) -> str:
         """Says why there is no game."""

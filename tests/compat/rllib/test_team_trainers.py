@@ -80,6 +80,10 @@ def test_members_say_what_they_see_by_themselves():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="TwoStepGame has no groups.*with_agent_groups"):
         as_members("QMIX", TwoStepGame(), {})
+    for wrong, given in (("obs_space", (SEEN, Tuple([TWO, TWO]))), ("act_space", (Tuple([SEEN, SEEN]), Tuple([TWO])))):
+        env = TwoStepGame(ENCODED).with_agent_groups({"both": [0, 1]}, *given)
+        with pytest.raises(ConfigError, match=rf"{wrong} is .*must be a Tuple of 2 spaces, one for each of 0, 1"):
+            as_members("QMIX", env, {})
     with pytest.raises(ConfigError, match="mixer = None.*DQN without groups"):
         translated("QMIX", {"mixer": None})
     with pytest.raises(ConfigError, match="use_local_critic"):
