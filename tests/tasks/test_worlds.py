@@ -43,7 +43,7 @@ def plan_of(name):
         return seeds
     parameter, low, high = DRAWN[name.split(",")[0]]
     draws = Draws({parameter: UniformSampler(low, high)})
-    return EpisodePlan(seeds, draws, lambda lane, episode, name: np.random.default_rng([lane, episode]), {})
+    return EpisodePlan(seeds, draws, lambda lane, episode, name, seed=None: np.random.default_rng([lane, episode]), {})
 
 
 def shown_by(step, lanes):
@@ -76,7 +76,7 @@ def test_a_lane_of_many_shows_what_it_shows_alone(name):
         second = EpisodePlan(
             lambda lane, episode: seeds(1, episode),
             plan._draws,
-            lambda lane, episode, name: np.random.default_rng([1, episode]),
+            lambda lane, episode, name, seed=None: np.random.default_rng([1, episode]),
             {},
         )
     shown, other = many.reset(plan), alone.reset(second)
