@@ -3,8 +3,8 @@
 
 Each row is ``rookery mlagents learn FILE --env rookery.tasks:...`` with the settings of ML-Agents' own file for that
 environment; ``--configs`` takes the files themselves from a folder. Told is the mean return of an agent over the latest
-100 episodes, in which actions are still drawn, when so many decisions were made, and when training ended. A task that
-is not measured keeps its rows.
+100 episodes, in which actions are still drawn, when so many decisions were made, and when training ended. A row with
+one value was made with ``--seeds 1``. A task that is not measured keeps its rows.
 """
 
 from __future__ import annotations
