@@ -14,6 +14,7 @@ PLACES = {
     "env.reset": "rookery.rollout.worker:RolloutWorker.reset self.env.reset",
     "act": "rookery.rollout.worker:RolloutWorker._act",
     "env.step": "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
+    "wait": "rookery.envs.clocked.env:ClockedEnv.step self._copies.arrivals",
     "record": "rookery.rollout.worker:RolloutWorker._record",
     "training_step": "rookery.algorithms.algorithm:Algorithm.training_step",
     "learn": "rookery.algorithms.algorithm:Algorithm.learn",
@@ -106,6 +107,12 @@ class Timers:
         if node is None:
             node = here.children[label] = Timer(self, here)
         return node
+
+    def add(self, label: str, seconds: float) -> None:
+        """Counts seconds that somebody else has measured, below whatever runs now."""
+        node = self[label]
+        node.seconds += seconds
+        node.count += 1
 
     def include(self, other: Timers) -> None:
         """Adds what another tree counted, in another thread say; its labels stand beside those of this one's root."""

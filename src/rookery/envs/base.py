@@ -89,6 +89,9 @@ class Step:
         any_end: Whether an episode may have ended in this step, an agent's or a lane's. Where it is False, nobody need
             look for one.
         any_rest: Whether an agent rests. Where it is False, nobody need look for one.
+        stepped: ``[lanes]`` bool, which lanes have gone on in this step; None if all have. Lanes with a clock of their
+            own may need longer than others, and a step of which nothing came but waiting has none.
+        waited: Seconds of the step in which nothing was to be done but wait for lanes.
     """
 
     rows: tuple[Rows, ...]
@@ -96,6 +99,8 @@ class Step:
     lost: np.ndarray | None = None
     any_end: bool = True
     any_rest: bool = False
+    stepped: np.ndarray | None = None
+    waited: float = 0.0
 
     def at_rest(self) -> np.ndarray:
         """``[lanes]`` bool, in which an agent rests and nobody acts."""
@@ -119,12 +124,15 @@ class VectorBase:
         render_modes: Ways in which the environment says that it can show itself, as ``ansi``.
         parameters: Parameters that episodes can be given: by name a default, ``(default, low, high)`` or a `Parameter`.
         groups: Agents that win and lose together, by the name of their group; an agent is in one group at most.
+        own_episodes: Whether episodes are those of agents, or of their groups, in lanes that never end: `episode` then
+            counts the steps of a lane in which episodes ended.
     """
 
     render_fps: float | None = None
     render_modes: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = MappingProxyType({})
     groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    own_episodes: bool = False
 
     def __init__(self, kinds: tuple[Kind, ...], num_lanes: int, name: str, exact: bool) -> None:
         self.kinds, self.num_lanes, self.name, self.exact = kinds, num_lanes, name, exact

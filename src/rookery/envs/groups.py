@@ -281,6 +281,7 @@ class GroupEnv(VectorBase):
             self._end(shown)
         self._observe(shown)
         step.ended, step.lost, step.any_end, step.any_rest = shown.ended, shown.lost, shown.any_end, shown.any_rest
+        step.stepped, step.waited = shown.stepped, shown.waited
         self._mirror()
         return step
 

@@ -279,7 +279,8 @@ class TeamEnv(VectorBase):
                 _pick(slab, step.rows[slab.source], self.num_lanes)
             else:
                 self._gather(slab, step)
-        return Step(tuple(slab.rows for slab in self._slabs), step.ended, step.lost, step.any_end, step.any_rest)
+        rows = tuple(slab.rows for slab in self._slabs)
+        return Step(rows, step.ended, step.lost, step.any_end, step.any_rest, step.stepped, step.waited)
 
     def _gather(self, slab: TeamSlab, step: Step) -> None:
         """Writes the rows of teams."""

@@ -42,13 +42,14 @@ class RowTable(Stateful):
         slot_of: ``[R]`` its slot there, or -1.
         joined: ``[R]`` whether the agent has had to act in this episode, so that it is known who plays it.
         returns: ``[R]`` rewards summed over the episode so far, without those of groups.
+        decisions: ``[R]`` actions in this episode; counted where agents have episodes of their own.
         in_play: ``[R]`` whether the agent has acted in this episode and not ended; kept where groups earn something.
         routes: How the rows split by policy when all of them wait; None when that must be found out again.
         acted: The routes of the last step.
         all_acted: Whether all rows acted in the last step.
     """
 
-    saved = ("policy_of", "slot_of", "joined", "returns", "in_play")
+    saved = ("policy_of", "slot_of", "joined", "returns", "decisions", "in_play")
     fixed = ("routes", "acted", "all_acted")
 
     def __init__(self, size: int) -> None:
@@ -56,6 +57,7 @@ class RowTable(Stateful):
         self.slot_of = np.full(size, -1)
         self.joined = np.zeros(size, dtype=bool)
         self.returns = np.zeros(size)
+        self.decisions = np.zeros(size, dtype=np.int64)
         self.in_play = np.zeros(size, dtype=bool)
         self.routes: list[Route] | None = None
         self.acted: list[Route] = []
@@ -64,6 +66,7 @@ class RowTable(Stateful):
     def begin_anew(self, rows: slice, keep_players: bool = False) -> None:
         """Forgets what rows have earned and, unless `keep_players`, who plays them."""
         self.returns[rows] = 0.0
+        self.decisions[rows] = 0
         self.in_play[rows] = False
         if not keep_players:
             self.joined[rows] = False

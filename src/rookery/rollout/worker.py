@@ -29,6 +29,7 @@ from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.stack import SnapshotStack
 from rookery.rollout.storage import Outcome
 from rookery.rollout.tables import RowTable
+from rookery.rollout.units import ended_units
 
 
 @dataclass(slots=True)
@@ -71,11 +72,11 @@ class RolloutWorker(Stateful):
         interrupt: Sampling ends early, between two vector steps, when a signal has come.
     """
 
-    saved = ("policies", "tables", "layout", "env_steps", "vector_steps", "lengths", "finished", "version",
-             "group_returns", "finals_stale", "rewards_unclaimed", "asked")  # fmt: skip
+    saved = ("policies", "tables", "layout", "env_steps", "vector_steps", "standstills", "lengths", "finished",
+             "version", "group_returns", "finals_stale", "rewards_unclaimed", "asked")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
     fixed = ("env", "mapping", "streams", "seeds", "timers", "deterministic", "interrupt", "listeners", "unheard",
-             "now", "groups", "_firsts", "_lost")  # fmt: skip
+             "now", "groups", "own_episodes", "_firsts", "_lost")  # fmt: skip
 
     def __init__(
         self,
@@ -105,11 +106,15 @@ class RolloutWorker(Stateful):
         self.finished: list[EpisodeResult] = []
         self.groups = tuple(groups_of(env))
         """Names of the groups of agents that the environment names."""
+        self.own_episodes = isinstance(env, VectorBase) and env.own_episodes
+        """Whether episodes are those of agents, or of their groups, in lanes that never end."""
         self._firsts: list[list[tuple[int, int]]] = []  # of each kind, the groups whose first member it has: its column
         self.group_returns = np.zeros((env.num_lanes, len(self.groups)))
         """``[lanes, groups]`` what each group got in the running episode."""
         self.env_steps = 0
         self.vector_steps = 0
+        self.standstills = 0
+        """Lanes that did not step, added up over vector steps."""
         self.version = 0
         self.finals_stale = 0
         """Truncated agents that were not on turn: their final observation is an older one."""
@@ -300,7 +305,7 @@ class RolloutWorker(Stateful):
     @property
     def lane_steps(self) -> int:
         """Steps of copies so far: environment steps, and those in which a copy rested."""
-        return self.vector_steps * self.env.num_lanes
+        return self.vector_steps * self.env.num_lanes - self.standstills
 
     @property
     def resting(self) -> bool:
@@ -428,9 +433,15 @@ class RolloutWorker(Stateful):
         resting = self.now.at_rest() if self.now.any_rest else None
         with self.timers["env.step"]:
             self.now = self.env.step(actions)
+            if self.now.waited:
+                self.timers.add("wait", self.now.waited)
         self.vector_steps += 1
         self.env_steps += self.env.num_lanes
         self.lengths += 1
+        if self.now.stepped is not None:
+            still = self.env.num_lanes - int(np.count_nonzero(self.now.stepped))
+            self.env_steps, self.standstills = self.env_steps - still, self.standstills + still
+            self.lengths -= ~self.now.stepped
         if resting is not None:
             self.env_steps -= int(np.count_nonzero(resting))
             self.lengths -= resting
@@ -480,7 +491,13 @@ class RolloutWorker(Stateful):
                 route.policy.record(route.slots, Outcome(reward[route.rows], ends[0], ends[1], None))
         if self.listeners is not None and self.listeners.every_step:
             self.listeners.stepped(step, self.tables, self.lengths)
+        if self.own_episodes:
+            for table in self.tables:
+                for route in table.acted:
+                    table.decisions[route.rows] += 1
         if step.any_end:
+            if self.own_episodes:
+                self._finish_agents(step, playing)
             for lane in step.ended.nonzero()[0].tolist():
                 self._finish(lane, int(playing[lane]), step)
         if step.lost is not None:
@@ -556,6 +573,36 @@ class RolloutWorker(Stateful):
             self.listeners.begin(lane, step)
         self.finished.append(result)
 
+    def _finish_agents(self, step: Step, playing: np.ndarray) -> None:
+        """Notes the episodes of agents, or of their groups, that ended in lanes that go on."""
+        known = list(self.policies.values())
+        units = ended_units(self.env, self.tables, step)
+        for unit in units:
+            lane, index = unit.lane, int(playing[unit.lane])
+            agents = {agent: float(table.returns[row]) for agent, table, row in unit.members}
+            policies = {
+                agent: known[table.policy_of[row]].player(int(table.slot_of[row])) for agent, table, row in unit.members
+            }
+            groups = {}
+            if unit.group is not None:
+                number = self.groups.index(unit.group)
+                groups = {unit.group: float(self.group_returns[lane, number])}
+                self.group_returns[lane, number] = 0.0
+            length = max(int(table.decisions[row]) for _, table, row in unit.members)
+            drawn, lessons = parameters_of(self.seeds, lane, index), lessons_of(self.seeds, lane, index)
+            total = sum(agents.values()) + sum(groups.values())
+            result = EpisodeResult(
+                lane, index, length, total, agents, policies, parameters=drawn, lessons=lessons, groups=groups
+            )
+            if self.listeners is not None:
+                result = self.listeners.end(result, step, self.tables)
+                self.listeners.begin(lane, step)
+            self.finished.append(result)
+        for unit in units:
+            for _, table, row in unit.members:
+                waits = bool(step.rows[self.tables.index(table)].waiting[row])
+                table.begin_anew(slice(row, row + 1), keep_players=self.mapping.is_static and waits)
+
     # --- layout -------------------------------------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
@@ -578,6 +625,9 @@ class RolloutWorker(Stateful):
         """Finds out where what each group got is to be read."""
         members = enumerate(groups_of(self.env).values())
         firsts = [(group, agents[0]) for group, agents in members]
+        self.groups = tuple(groups_of(self.env))  # may have grown
+        more = len(self.groups) - self.group_returns.shape[1]
+        self.group_returns = np.pad(self.group_returns, ((0, 0), (0, max(more, 0))))
         self._firsts = [
             [(group, kind.agents.index(agent)) for group, agent in firsts if agent in kind.agents]
             for kind in self.env.kinds
