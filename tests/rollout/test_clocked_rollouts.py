@@ -5,7 +5,7 @@ from gymnasium import spaces
 from playing import play, taken
 
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.clocked.arrival import Arrival, Asking, Behavior, Ended
+from rookery.envs.clocked.arrival import Arrival, Asking, CopyBehavior, Ended
 from rookery.envs.clocked.env import ClockedEnv
 
 BOX = spaces.Box(-np.inf, np.inf, (2,), np.float32)
@@ -27,7 +27,7 @@ class Walkers:
 
     def __init__(self, lanes, seed=0):
         self.rng = np.random.default_rng(seed)
-        self.behaviors, self.counters = {"A": Behavior(OBS, ACTION)}, {}
+        self.behaviors, self.counters = {"A": CopyBehavior(OBS, ACTION)}, {}
         self.alive = [{} for _ in range(lanes)]  # id -> [decisions, life, due, truncates]
         self.next_id = [0] * lanes
         self.pending = [{} for _ in range(lanes)]  # id -> action

@@ -74,6 +74,12 @@ class Timer:
         assert self._parent is not None
         self._tree.current = self._parent
 
+    def add(self, label: str, seconds: float) -> None:
+        """Counts seconds of a part of this that somebody else has measured."""
+        node = self.children.setdefault(label, Timer(self._tree, self))
+        node.seconds += seconds
+        node.count += 1
+
     def as_dict(self) -> dict[str, Any]:
         """Seconds, calls and children, ready for JSON."""
         inner = {name: child.as_dict() for name, child in self.children.items()}
@@ -107,12 +113,6 @@ class Timers:
         if node is None:
             node = here.children[label] = Timer(self, here)
         return node
-
-    def add(self, label: str, seconds: float) -> None:
-        """Counts seconds that somebody else has measured, below whatever runs now."""
-        node = self[label]
-        node.seconds += seconds
-        node.count += 1
 
     def include(self, other: Timers) -> None:
         """Adds what another tree counted, in another thread say; its labels stand beside those of this one's root."""

@@ -433,22 +433,24 @@ class RolloutWorker(Stateful):
         resting = self.now.at_rest() if self.now.any_rest else None
         with self.timers["env.step"]:
             self.now = self.env.step(actions)
-            if self.now.waited:
-                self.timers.add("wait", self.now.waited)
-        self.vector_steps += 1
-        self.env_steps += self.env.num_lanes
+        self.vector_steps, self.env_steps = self.vector_steps + 1, self.env_steps + self.env.num_lanes
         self.lengths += 1
-        if self.now.stepped is not None:
-            still = self.env.num_lanes - int(np.count_nonzero(self.now.stepped))
-            self.env_steps, self.standstills = self.env_steps - still, self.standstills + still
-            self.lengths -= ~self.now.stepped
-        if resting is not None:
-            self.env_steps -= int(np.count_nonzero(resting))
-            self.lengths -= resting
+        if resting is not None or self.now.stepped is not None:
+            self._uncount(self.now, resting)
         if self.layout != self.env.layout:
             self._lay_out()
         with self.timers["record"]:
             self._record(self.now, playing)
+
+    def _uncount(self, step: Step, resting: np.ndarray | None) -> None:
+        """Takes back what was counted of lanes that did not go on in a vector step, or were at rest before it."""
+        still = np.zeros(self.env.num_lanes, dtype=bool) if step.stepped is None else ~step.stepped
+        self.standstills += int(np.count_nonzero(still))
+        still = still if resting is None else still | resting
+        self.env_steps -= int(np.count_nonzero(still))
+        self.lengths -= still
+        if step.waited:
+            self.timers["env.step"].add("wait", step.waited)
 
     def _act(self, number: int) -> np.ndarray:
         """Actions of the waiting rows of one kind, as the environment wants them."""
@@ -492,12 +494,8 @@ class RolloutWorker(Stateful):
         if self.listeners is not None and self.listeners.every_step:
             self.listeners.stepped(step, self.tables, self.lengths)
         if self.own_episodes:
-            for table in self.tables:
-                for route in table.acted:
-                    table.decisions[route.rows] += 1
+            self._follow_agents(step, playing)
         if step.any_end:
-            if self.own_episodes:
-                self._finish_agents(step, playing)
             for lane in step.ended.nonzero()[0].tolist():
                 self._finish(lane, int(playing[lane]), step)
         if step.lost is not None:
@@ -573,10 +571,13 @@ class RolloutWorker(Stateful):
             self.listeners.begin(lane, step)
         self.finished.append(result)
 
-    def _finish_agents(self, step: Step, playing: np.ndarray) -> None:
-        """Notes the episodes of agents, or of their groups, that ended in lanes that go on."""
+    def _follow_agents(self, step: Step, playing: np.ndarray) -> None:
+        """Counts the decisions of agents; notes episodes of theirs, or of their groups, in lanes that never end."""
+        for table in self.tables:
+            for route in table.acted:
+                table.decisions[route.rows] += 1
         known = list(self.policies.values())
-        units = ended_units(self.env, self.tables, step)
+        units = ended_units(self.env, self.tables, step) if step.any_end else []
         for unit in units:
             lane, index = unit.lane, int(playing[unit.lane])
             agents = {agent: float(table.returns[row]) for agent, table, row in unit.members}

@@ -6,7 +6,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.clocked.arrival import Arrival, Asking, Behavior, Ended
+from rookery.envs.clocked.arrival import Arrival, Asking, CopyBehavior, Ended
 from rookery.envs.clocked.env import ClockedEnv
 
 BOX = spaces.Box(-np.inf, np.inf, (2,), np.float32)
@@ -32,7 +32,7 @@ class Scripted:
 
     def __init__(self, script, behaviors=None):
         self.script, self.answers, self.begun = deque(script), [], []
-        self.behaviors = {"A": Behavior(OBS, ACTION)} if behaviors is None else behaviors
+        self.behaviors = {"A": CopyBehavior(OBS, ACTION)} if behaviors is None else behaviors
         self.counters = {}
 
     def begin(self, lane, episode, plan):
@@ -127,7 +127,7 @@ def test_actions_reach_the_agents_in_whatever_order_they_ask():
 def test_a_behaviour_that_appears_later_is_a_kind_of_its_own():
     copies, env = played([[Arrival(0, {"A": asking([1], [1.0])})], [Arrival(0, {"B": asking([2], [2.0])})]])
     step = env.step([np.zeros(0, int)])
-    copies.behaviors["B"] = Behavior(OBS, ACTION)
+    copies.behaviors["B"] = CopyBehavior(OBS, ACTION)
     step = env.step(actions_of(env, step))
     assert [kind.agents for kind in env.kinds] == [("A#0",), ("B#0",)] and env.layout == 1
     assert step.rows[1].waiting.tolist() == [True] and step.rows[0].waiting.tolist() == [False]
@@ -154,7 +154,7 @@ def test_a_lost_copy_cuts_off_its_agents_with_what_they_saw_last():
     assert step.rows[0].final_obs["obs"][0, 0] == 4.0 and step.rows[0].obs["obs"][0, 0] == 8.0
 
 
-GROUPED = {"A": Behavior(OBS, ACTION, (0, 0, 1))}
+GROUPED = {"A": CopyBehavior(OBS, ACTION, (0, 0, 1))}
 
 
 def test_members_of_a_group_have_seats_together_and_are_told_what_it_got():
@@ -209,7 +209,7 @@ def test_numbers_that_are_none_are_refused_with_copy_and_behaviour(what):
 
 def test_a_state_brings_back_kinds_and_seats_and_begins_anew():
     script = [[Arrival(0, {"A": asking([1, 2], [1.0, 2.0]), "B": asking([3], [1.0])})]]
-    both = {"A": Behavior(OBS, ACTION), "B": Behavior(OBS, ACTION)}
+    both = {"A": CopyBehavior(OBS, ACTION), "B": CopyBehavior(OBS, ACTION)}
     _, env = played(script, behaviors=both)
     env.step([np.zeros(0, int), np.zeros(0, int)])
     state = env.state_dict()
@@ -225,6 +225,6 @@ def test_a_state_brings_back_kinds_and_seats_and_begins_anew():
 def test_a_state_of_other_spaces_is_refused():
     _, env = played([])
     other = obs_spec(spaces.Box(0, 1, (3,), np.float32), spaces.Discrete(3))
-    again = ClockedEnv(Scripted([], {"A": Behavior(other, ACTION)}), 1)
+    again = ClockedEnv(Scripted([], {"A": CopyBehavior(other, ACTION)}), 1)
     with pytest.raises(EnvError, match="behaviour A sees"):
         again.load_state_dict(env.state_dict(), lambda lane, episode: 0)

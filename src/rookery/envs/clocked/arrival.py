@@ -18,7 +18,7 @@ from rookery.envs.base import SeedPlan
 
 
 @dataclass(frozen=True)
-class Behavior:
+class CopyBehavior:
     """What agents of one sort see and do.
 
     Attributes:
@@ -100,7 +100,7 @@ def seats_of(arrival: Arrival) -> dict[str, tuple[int, ...]]:
     """Counts the groups of those who ask in a copy's first arrival, in the order in which it names them.
 
     Returns:
-        By behaviour, what `Behavior.seats` is to be.
+        By behaviour, what `CopyBehavior.seats` is to be.
     """
     numbers: dict[Hashable, int] = {}
     found = {}
@@ -125,7 +125,7 @@ class Copies(Protocol):
 
     name: str
     notes: tuple[str, ...]
-    behaviors: Mapping[str, Behavior]
+    behaviors: Mapping[str, CopyBehavior]
     own_episodes: bool
     parameters: Mapping[str, Any]
     counters: dict[str, int]

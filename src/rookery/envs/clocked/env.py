@@ -17,7 +17,7 @@ from rookery.core.errors import EnvError
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import Tree, action_spec, obs_spec
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
-from rookery.envs.clocked.arrival import Answer, Arrival, Asking, Behavior, Copies, Ended
+from rookery.envs.clocked.arrival import Answer, Arrival, Asking, Copies, CopyBehavior, Ended
 from rookery.envs.clocked.seats import Seats
 
 PATIENCE = 0.5
@@ -55,14 +55,14 @@ class ClockedEnv(VectorBase):
         self.notes = copies.notes
         self._plan: SeedPlan | None = None
         self._step = Step((), np.zeros(num_lanes, dtype=bool))
-        self._behaviors: dict[str, Behavior] = {}
+        self._behaviors: dict[str, CopyBehavior] = {}
         for name, behavior in copies.behaviors.items():
             self._add(name, behavior)
         self.layout = 0
 
     # -- who is there ----------------------------------------------------------------------------------------------
 
-    def _add(self, name: str, behavior: Behavior) -> None:
+    def _add(self, name: str, behavior: CopyBehavior) -> None:
         """A behaviour that nobody had until now becomes a kind of its own."""
         self._numbers[name] = len(self._rows)
         self._behaviors[name] = behavior
@@ -370,7 +370,7 @@ class ClockedEnv(VectorBase):
         for saved in state["kinds"]:
             name = saved["behavior"]
             obs, action = space_from_json(saved["obs"]), space_from_json(saved["action"])
-            then = Behavior(obs_spec(obs, action, info_mask=saved["info_mask"]), action_spec(action))
+            then = CopyBehavior(obs_spec(obs, action, info_mask=saved["info_mask"]), action_spec(action))
             now = here.pop(name, then)
             if now.obs != then.obs or now.action != then.action:
                 raise EnvError(
@@ -400,6 +400,6 @@ def _names(behavior: str, num: int) -> tuple[str, ...]:
     return tuple(f"{base}#{number}{mark}{team}" for number in range(num))
 
 
-def _masked_beside(behavior: Behavior) -> bool:
+def _masked_beside(behavior: CopyBehavior) -> bool:
     """Whether masks are no part of the space of observations, but come beside it."""
     return behavior.obs.has_mask and obs_spec(behavior.obs.space, behavior.action.space) != behavior.obs
