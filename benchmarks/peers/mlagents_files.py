@@ -1,10 +1,11 @@
-"""Has ML-Agents' own trainers write their files, and computes what their policies put out: ``mlagents_files.py FOLDER``.
+"""Has ML-Agents' own trainers write files, and computes what their policies put out: ``mlagents_files.py FOLDER``.
 
-It runs in the environment that ``benchmarks/peers/install.sh mlagents`` makes. Each case of `CASES` is trained for a few
-hundred steps on observations that mean nothing, in this process: ``FOLDER/CASE`` is then what ``mlagents-learn`` leaves
-under ``results``, TensorBoard included. ``FOLDER/CASE.npz`` holds what `tests/compat/mlagents/test_their_files.py` reads:
-the names and shapes of a policy's weights, observations, and what their network makes of them once its weights are those
-that `filled` gives by name (so that no weight need be kept). ``--only CASE ...`` makes some of them.
+It runs in the environment that ``benchmarks/peers/install.sh mlagents`` makes. Each case of `CASES` is trained for a
+few hundred steps on observations that mean nothing, in this process: ``FOLDER/CASE`` is then what ``mlagents-learn``
+leaves under ``results``, TensorBoard included. ``FOLDER/their_answers.npz`` holds what
+`tests/compat/mlagents/test_their_files.py` reads: the names and shapes of the weights of each policy, and what their
+network makes of `observations`, with the weights that it has learned and with those that `filled` gives by name, so
+that no weight need be kept. ``--only CASE ...`` makes some of them, and no such file.
 """
 
 # ruff: noqa: D102, E402
@@ -94,10 +95,17 @@ GOAL = "ppo-goal"
 
 def filled(name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Numbers for a weight, drawn by its name, about as large as a network starts with."""
+    name = name.replace("observation_encoder.", "")  # a sensor's weights have two names there
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     fan = int(np.prod(shape[1:])) if len(shape) > 1 else 4
     drawn = rng.standard_normal(shape) / np.sqrt(fan)
     return (np.abs(drawn) * 30 + 20 if name.endswith("running_variance") else drawn).astype(np.float32)
+
+
+def observations(shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
+    """A few observations for each sensor; pictures have numbers from 0 to 1."""
+    drawn = [filled(f"obs {place}", (ROWS, *shape)) for place, shape in enumerate(shapes)]
+    return [np.abs(one) * 4 % 1 if one.ndim == 4 else one * 4 for one in drawn]
 
 
 def spec_of(shapes: list[tuple[int, ...]], numbers: int, branches: tuple[int, ...], has_goal: bool) -> BehaviorSpec:
@@ -220,27 +228,25 @@ def answers(actor: torch.nn.Module, obs: list[np.ndarray], branches: tuple[int, 
     return found
 
 
-def record(name: str, policy: object, path: Path) -> None:
-    """Writes what a test needs: names and shapes of the weights, observations, answers; of trained and filled weights."""
+def answers_of(name: str, policy: object) -> dict[str, np.ndarray]:
+    """What a test needs: names and shapes of the weights, and answers, with learned weights and with filled ones."""
     section, shapes, numbers, branches = CASES[name]
-    env = Noise(spec_of(shapes, numbers, branches, name == GOAL), False)
-    actor, obs = policy.actor, env.draw(ROWS)
+    actor, obs = policy.actor, observations(shapes)
     state = actor.state_dict()
-    kept = {f"trained/{key}": value for key, value in answers(actor, obs, branches).items()}
-    is_float = {key: value.dtype == torch.float32 for key, value in state.items()}
-    actor.load_state_dict(
-        {key: torch.from_numpy(filled(key, tuple(value.shape))) if is_float[key] and ".version" not in f".{key}"
-         else value for key, value in state.items()}
-    )  # fmt: skip
-    kept |= {f"filled/{key}": value for key, value in answers(actor, obs, branches).items()}
+    kept = {f"{name}/learned/{key}": value for key, value in answers(actor, obs, branches).items()}
+    drawn = [key for key, value in state.items() if value.dtype == torch.float32 and "version" not in key]
+    new = {key: torch.from_numpy(filled(key, tuple(state[key].shape))) for key in drawn}
+    actor.load_state_dict({**state, **new})
+    kept |= {f"{name}/filled/{key}": value for key, value in answers(actor, obs, branches).items()}
     facts = {
         "section": section,
+        "shapes": shapes,
         "branches": branches,
         "numbers": numbers,
-        "weights": {key: list(value.shape) for key, value in state.items()},
-        "whole": {key: value.tolist() for key, value in state.items() if not is_float[key] or "version" in key},
+        "weights": {key: list(state[key].shape) for key in drawn},
+        "whole": {key: value.tolist() for key, value in state.items() if key not in drawn},
     }
-    np.savez_compressed(path, facts=json.dumps(facts), **{f"obs/{i}": one for i, one in enumerate(obs)}, **kept)
+    return {f"{name}/facts": np.array(json.dumps(facts)), **kept}
 
 
 def main() -> None:
@@ -253,16 +259,21 @@ def main() -> None:
     torch.onnx.export = legacy(torch.onnx.export)
     returns = poca_trainer.lambda_return
     poca_trainer.lambda_return = lambda *args, value_next=0.0, **kwargs: returns(
-        *args, **kwargs, value_next=float(np.asarray(value_next).reshape(()))  # an array of one is no number any more
+        *args,
+        **kwargs,
+        value_next=float(np.asarray(value_next).reshape(())),  # an array of one is no number any more
     )
     json.JSONEncoder.default = lambda _, one: float(one)  # numpy's numbers are no floats any more
     register_trainer_plugins()
+    kept: dict[str, np.ndarray] = {}
     for name in args.only:
         np.random.seed(0)
         torch.manual_seed(0)
         shutil.rmtree(args.folder / name, ignore_errors=True)
-        record(name, train(name, args.folder), args.folder / f"{name}.npz")
+        kept |= answers_of(name, train(name, args.folder))
         print(name, flush=True)
+    if args.only == list(CASES):
+        np.savez_compressed(args.folder / "their_answers.npz", **kept)
 
 
 def legacy(export: object) -> object:
