@@ -30,7 +30,7 @@ from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.compat.mlagents.console_line import console_line
 from rookery.compat.mlagents.sections import BehaviorOptions
 from rookery.compat.mlagents.status import CheckpointEntry, status_text
-from rookery.compat.mlagents.tags import Seen, histogram_tag, mean, tags_of
+from rookery.compat.mlagents.tags import Seen, histograms_of, mean, tags_of
 from rookery.compat.mlagents.timers_file import Gauges, timers_text
 from rookery.core.files import FileError, clean, make_folder, remove_directory, write_directory, write_file
 from rookery.core.spaces import ActionSpec
@@ -222,6 +222,8 @@ class RunFiles(Callback):
             self.ledger(trainer, name)
         for name, ledger in self.ledgers.items():
             take_stock(folder / folder_name(name), ledger)
+            if ledger.steps and name in trainer.policies:  # the checkpoint says of the model before it
+                self.write_final(trainer, name)
         self.write_logs(trainer)
 
     def on_episode_end(self, episode: Episode) -> None:
@@ -356,7 +358,7 @@ class RunFiles(Callback):
         try:
             board = self._board(trainer, name)
             board.add_row({**shown, "env_steps": step})
-            board.add_histogram({histogram_tag(): seen.returns}, step)
+            board.add_histogram(histograms_of(seen), step)
             board.flush()
         except OSError as error:
             raise FileError(f"{name}: TensorBoard's file cannot be written: {error.strerror}") from None
@@ -386,7 +388,7 @@ class RunFiles(Callback):
             if goes_on:
                 board.resume(ledger.summary_at - pace.summary_freq)
             else:
-                board.add_text("Hyperparameters", markdown(self.configuration, name), 0)
+                board.add_text("Hyperparameters/text_summary", markdown(self.configuration, name), 0)
         return self._boards[name]
 
     def keep(self, trainer: Trainer, name: str) -> None:
@@ -410,7 +412,8 @@ class RunFiles(Callback):
         assert trainer.run_dir is not None
         ledger, path = self.ledger(trainer, name), trainer.run_dir.path / f"{folder_name(name)}.onnx"
         self._write_onnx(trainer, name, path)
-        ledger.final = self._entry(ledger, path)
+        kept = path.parent / folder_name(name) / f"{folder_name(name)}-{ledger.steps}"
+        ledger.final = self._entry(ledger, path, kept)
 
     def _entry(self, ledger: Ledger, path: Path, *others: Path) -> CheckpointEntry:
         there = [str(one) for one in (path, *others) if one.exists()]
