@@ -170,7 +170,8 @@ def test_weights_start_orthogonal(cnn):
 @pytest.mark.parametrize(
     ("height", "width", "channels", "cnn"),
     [(84, 84, 4, "auto"), (40, 50, 3, "auto"), (10, 12, 3, "auto"), (7, 7, 3, "auto"), (3, 9, 2, "impala"),
-     (17, 30, 3, "impala"), (17, 30, 3, "resnet"), (36, 61, 1, "small"), (20, 24, 3, "simple"), (5, 9, 4, "match3"), (3, 4, 2, "flat")],
+     (17, 30, 3, "impala"), (17, 30, 3, "resnet"), (36, 61, 1, "small"), (20, 24, 3, "simple"), (5, 9, 4, "match3"),
+     (3, 4, 2, "flat")],
 )  # fmt: skip
 def test_channels_first_and_last_give_equal_features(height, width, channels, cnn):
     last, first = encoder(height, width, channels, cnn=cnn), encoder(channels, height, width, cnn=cnn)
