@@ -186,6 +186,15 @@ def test_a_run_that_goes_on_keeps_the_checkpoint_that_its_end_has_written(tmp_pa
     assert not (tmp_path / "main" / "main-512").exists()
 
 
+def test_a_parameter_without_lessons_is_in_its_first(tmp_path):
+    files = RunFiles({"environment_parameters": {"wall_height": 1.0, "mass": 2.0}}, lambda name: OPTIONS)
+    assert files.lessons({"mass": 3}) == {"wall_height": 0, "mass": 3}
+    with Trainer("CartPole-v1", FAST, run_dir=tmp_path, callbacks=[files], num_envs=4, seed=1) as trainer:
+        trainer.train({"env_steps": 256})
+    assert status(tmp_path)["wall_height"] == {"lesson_num": 0}
+    assert [value for _, value in scalars(tmp_path, "Environment/Lesson Number/wall_height")][-1:] == [0.0]
+
+
 def test_files_are_there_before_the_run_ends(tmp_path):
     trainer, _ = make(tmp_path)
     with trainer:

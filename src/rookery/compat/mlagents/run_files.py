@@ -290,6 +290,10 @@ class RunFiles(Callback):
 
     # --- one behaviour ------------------------------------------------------------------------------------------------
 
+    def lessons(self, numbers: Mapping[str, int]) -> dict[str, int]:
+        """Gives the number of the lesson of every parameter of the configuration: 0 of one that has no others."""
+        return {**dict.fromkeys(self.configuration.get("environment_parameters") or {}, 0), **numbers}
+
     def pace(self, name: str) -> Pace:
         """Gives the pace of a behaviour."""
         return Pace.of(self.options(name))
@@ -338,7 +342,7 @@ class RunFiles(Callback):
             baselines=ledger.means("baseline/"),
             strengths=strengths,
             settings={key: float(value) for key, value in settings.items() if isinstance(value, int | float)},
-            lessons={parameter: lesson.lesson - 1 for parameter, lesson in result.lessons.items()},
+            lessons=self.lessons({parameter: lesson.lesson - 1 for parameter, lesson in result.lessons.items()}),
             elo=None if rating is None else rating.rating,
             coefficients=coefficients_of(ledger.means("learning/"), learner, trainer.policies[name].action_spec),
             beside={key: value for key, (_, value, _) in result.metrics.items()},
@@ -447,7 +451,7 @@ class RunFiles(Callback):
         folder = trainer.run_dir.path / LOGS
         standing = trainer.self_play.standing()
         status = status_text(
-            trainer.curriculum.lessons,
+            self.lessons(trainer.curriculum.lessons),
             {name: ledger.checkpoints for name, ledger in self.ledgers.items()},
             {name: ledger.final for name, ledger in self.ledgers.items() if ledger.final is not None},
             {name: one.rating for name, one in standing.items()},
