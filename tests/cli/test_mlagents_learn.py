@@ -237,6 +237,7 @@ def test_resume_goes_on_where_it_stopped(cart, learn, tmp_path):
     assert code == 0, error
     assert out.startswith("Cart. Step: 600. ")
     assert steps_of(cart) == [100, 200, 300, 400, 500, 600, 700, 800]
+    assert yaml_layer(cart / "config.yaml").values["policies"]["Cart"]["lr"]["steps"] == 800
     before = (cart / "metrics.jsonl").read_text()
     code, _, error = learn("--run-id", "cart", "--resume", file=None, env=None)  # what it has written down is enough
     assert code == 0, error
@@ -246,13 +247,15 @@ def test_resume_goes_on_where_it_stopped(cart, learn, tmp_path):
 
 def test_what_nobody_gives_any_more_keeps_its_value(learn, tmp_path):
     assert learn("--run-id", "a", "--num-envs", 2, "--seed", 3)[0] == 0
-    shorter = FILE.replace("max_steps: 500", "max_steps: 600").replace(", num_epoch: 1", "")
+    shorter = FILE.replace("max_steps: 500", "max_steps: 600").replace(", num_epoch: 1, learning_rate: 0.001", "")
     (tmp_path / "cart.yaml").write_text(shorter)
     code, _, error = learn("--run-id", "a", "--resume")
     assert code == 0, error
     kept = yaml_layer("results/a/config.yaml").values
     assert (kept["sampling"]["num_envs"], kept["policies"]["Cart"]["epochs"], kept["seed"]) == (2, 1, 3)
     assert kept["policies"]["Cart"]["max_decisions"] == 600
+    rate = kept["policies"]["Cart"]["lr"]
+    assert (rate["start"], rate["steps"]) == (0.001, 600)  # it ends where the run does now
     assert yaml_layer("results/a/configuration.yaml").values["env_settings"]["num_envs"] == 2
     assert "sampling.num_envs = 4: keeps its value" in refused(learn("--run-id", "a", "--resume", "--num-envs", 4))
 

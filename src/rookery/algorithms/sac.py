@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rookery.algorithms.action_noise import NoiseConfig
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.branches import (
-    BranchActorBatch,
+    ActorBatch,
     BranchCriticBatch,
     Branches,
     branch_actor_loss,
@@ -104,23 +104,6 @@ class SACConfig(AlgorithmConfig, CriticSettings):
             return DistributionHead()
         noise = self.exploration
         return Squashed(noise.kind, noise.theta, noise.every, self.log_std)
-
-
-@dataclass(frozen=True)
-class ActorBatch:
-    """Rows of the actor's loss, ``[N, ...]``.
-
-    Attributes:
-        obs: Observations as networks take them.
-        noise: ``[N, k]`` standard normal numbers behind its actions.
-        alpha: Temperature, without dimensions.
-        recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
-    """
-
-    obs: TensorTree
-    noise: Tensor
-    alpha: Tensor
-    recurrent: RecurrentInput | None = field(default_factory=lambda: None)
 
 
 @dataclass(frozen=True)
@@ -441,11 +424,11 @@ class SAC(Algorithm[SACConfig]):
         numbers, chosen = numbers_of(rows.action, action), chosen_of(rows.action, action)
         batch = BranchCriticBatch(rows.obs, numbers, target, rows.weight, chosen, recurrent=rows.recurrent)
         metrics = self.critics.improve(branch_critic_loss, batch, cfg)
-        actor_batch = BranchActorBatch(rows.obs, now, alpha, rows.recurrent)
+        actor_batch = ActorBatch(rows.obs, now, alpha, rows.recurrent)
         learned = gradient_step(self.branches, branch_actor_loss, actor_batch, self.actor_optimizer, cfg)
         return metrics | named("actor", learned)
 
-    def branches(self, batch: BranchActorBatch) -> Branches:
+    def branches(self, batch: ActorBatch) -> Branches:
         """What the policy would do in the rows of a batch, and what critics say of it."""
         behavior = behavior_of(self.policy, batch.obs, recurrent=batch.recurrent)
         return branches_of(behavior, self.critics.detached_forward, batch.obs, batch.noise, batch.recurrent)

@@ -7,7 +7,7 @@ import shlex
 import stat
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,7 @@ from rookery.cli.runs import TrustedCode, read_provenance
 from rookery.cli.train import exit_of_interrupts
 from rookery.compat.mlagents.old_flags import GONE, OLD_FLAGS
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import Layer, flow
+from rookery.core.layers import Layer, flow, yaml_layer
 
 if TYPE_CHECKING:
     from rookery.compat.mlagents.learn import Request, Session
@@ -213,21 +213,45 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
 
     provenance = read_provenance(folder)
     asked = resolve(RunConfig, list(layers), ALGORITHMS).history
-    values, lines = {}, {}
+    values, lines, kept = {}, {}, []
     for path, given in asked.items():
         source, value = given[-1]
         before, was = provenance.get(path, [(DEFAULT, flow(None))])[-1]
         was_given = before != DEFAULT and not before.startswith((THEIR_DEFAULT, AS_IS))
         if source.startswith(OUR_DEFAULT) or (source.startswith(THEIR_DEFAULT) and was_given):
+            kept.append(path)
             continue
         if source == DEFAULT or " as algorithm." in source or (request.file is None and not source.startswith("--")):
             continue
         if flow(value) != was and not (path.startswith("policies.") and path.endswith(".init_from")):
             values[path], lines[path] = value, source
+    for path, schedule in schedules_with_new_ends(folder, kept, values).items():
+        values[path], lines[path] = schedule, lines[f"{path.rpartition('.')[0]}.max_decisions"]
     changed = Layer("rookery mlagents learn --resume", values, lines)
     if values:
         check(folder, provenance, [changed], bool(request.trust_code))
     return changed
+
+
+def schedules_with_new_ends(folder: Path, kept: Sequence[str], values: Mapping[str, Any]) -> dict[str, object]:
+    """Gives the schedules that a run keeps and that ended with its ``max_steps``, ending with the new ones.
+
+    Args:
+        folder: The run.
+        kept: Paths of settings that keep their value.
+        values: Those that change.
+    """
+    had = yaml_layer(folder / "config.yaml").values.get("policies")
+    found: dict[str, object] = {}
+    for path in kept:
+        _, _, rest = path.partition("policies.")
+        name, _, setting = rest.partition(".")
+        last = values.get(f"policies.{name}.max_decisions")
+        own = had.get(name, {}) if isinstance(had, Mapping) else {}
+        schedule = own.get(setting)
+        if last is not None and isinstance(schedule, Mapping) and schedule.get("steps") == own.get("max_decisions"):
+            found[path] = {**schedule, "steps": last}
+    return found
 
 
 app.command()(convert)

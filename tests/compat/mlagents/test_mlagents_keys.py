@@ -234,7 +234,12 @@ def test_a_key_does_what_it_says(translate, monkeypatch, tmp_path, key, text, ef
 
 
 def test_pictures_get_the_network_that_is_named(translate):
-    for theirs, ours in (("nature_cnn", "nature"), ("resnet", "impala"), ("match3", "match3"), ("simple", "simple")):
+    for theirs, ours in (
+        ("nature_cnn", "nature_leaky"),
+        ("resnet", "resnet"),
+        ("match3", "match3"),
+        ("simple", "simple"),
+    ):
         text = f"""
 behaviors:
   B:
@@ -245,8 +250,32 @@ behaviors:
 """
         found = values_of(translate(text, {"B": behaviour(PICTURE)}))
         assert found[f"{M}cnn"] == (ours, "ball.yaml:4 network_settings.vis_encode_type")
+        assert found[f"{M}cnn_features"][0] == found[f"{S}rnd.model.cnn_features"][0] == 128
         assert found[f"{S}rnd.model.cnn"][0] == found[f"{S}curiosity.model.cnn"][0] == ours
     assert f"{M}cnn" not in values_of(translate("behaviors: {B: {}}"))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "smallest"), [("simple", 20), ("nature_cnn", 36), ("resnet", 15), ("match3", 5), ("fully_connected", 3)]
+)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_a_picture_too_small_for_a_network_is_refused_with_its_sensor(translate, encoder, smallest, dtype):
+    def seen(side):
+        camera = spaces.Box(0, 1, (side, 40, 1), dtype)
+        return {"B": behaviour(spaces.Dict({"camera": camera, "speed": NUMBERS}))}
+
+    text = network(f"{{vis_encode_type: {encoder}}}")
+    assert values_of(translate(text, seen(smallest)))[f"{M}cnn_features"][0] == 128
+    if smallest > 3:
+        told = (
+            f"ball.yaml:1: B: network_settings.vis_encode_type: {encoder} needs pictures of at least {smallest} pixels"
+        )
+        with pytest.raises(ConfigError, match=rf"{told} a side, and sensor 'camera' shows {smallest - 1} x 40: use "):
+            translate(text, seen(smallest - 1))
+    signal = signals(f"{{rnd: {{network_settings: {{vis_encode_type: {encoder}}}}}}}")
+    if smallest > 20:  # the policy's own is simple
+        with pytest.raises(ConfigError, match="reward_signals.rnd.network_settings.vis_encode_type"):
+            translate(signal, seen(smallest - 1))
 
 
 def test_goals_are_the_parts_that_are_called_so(translate):

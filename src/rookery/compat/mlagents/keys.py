@@ -142,11 +142,12 @@ SAC_ROWS = [
 ]  # fmt: skip
 
 NETWORK_ROWS = [
-    *by(m.widths, f"{N}hidden_units {N}num_layers", f"{M}hidden {M}activation", "Equal layers, with swish (silu)."),
+    *by(m.widths, f"{N}hidden_units {N}num_layers", f"{M}hidden {M}activation {M}cnn_features",
+        "Equal layers, with swish (silu); as many features of a picture."),
     to(f"{N}normalize", f"{M}normalize_obs", "Observations by their running mean and deviation, cut off at 5."),
     *by(m.pictures, f"{N}vis_encode_type", f"{M}cnn",
-        "Network for pictures: simple, nature_cnn = nature, resnet = impala, match3, fully_connected = flat; where "
-        "there are no pictures it says nothing."),
+        "Network for pictures: simple, nature_cnn = nature_leaky, resnet, match3, fully_connected = flat, each "
+        "refused where a picture is too small for it; where there are no pictures it says nothing."),
     *by(m.memory, f"{N}memory {N}memory.memory_size {N}memory.sequence_length",
         f"{M}memory.kind {M}memory.size {M}memory.sequence_length",
         "An LSTM of half the `memory_size`: the other half is its cell's. Values stand on it too."),

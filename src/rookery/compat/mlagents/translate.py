@@ -21,13 +21,14 @@ from rookery.compat.mlagents.keys import (
     KeyRow,
     constants,
 )
-from rookery.compat.mlagents.meanings import Case, P, Values
+from rookery.compat.mlagents.meanings import PICTURES, Case, P, Values
 from rookery.compat.mlagents.options import RunOptions, demonstration_problem, plain
 from rookery.compat.mlagents.reading_behaviors import SIGNALS, TRAINERS, demonstrations_of
 from rookery.compat.mlagents.sections import BehaviorOptions, OwnOptions, RewardOptions
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, import_object
 from rookery.core.settings import fields_of
+from rookery.models.pictures import SMALLEST, image_layout
 
 AS_IS = "as ML-Agents 1.1.0"
 """Source of what ML-Agents has no key for."""
@@ -42,6 +43,7 @@ CLOSEST: dict[str, tuple[str, ...]] = {
     "hidden": ("hidden_units", "num_layers"),
     "activation": (),
     "num_features": ("hidden_units",),
+    "cnn_features": ("hidden_units",),
     "largest": ("strength",),
     "cnn": ("vis_encode_type",),
     "kind": ("memory",),
@@ -271,6 +273,18 @@ def _refusals(case: Case) -> Iterator[str]:
         )
     if own.trainer_type not in TRAINERS:
         yield from _own_refusals(case, line("trainer_type", ""))
+    for key, encoder in encoders_of(own):
+        smallest = SMALLEST.get(PICTURES[encoder], 0)
+        for leaf in case.spaces.obs.leaves:
+            layout = image_layout(leaf)
+            if layout is not None and min(layout[1:3]) < smallest:
+                _, height, width, _ = layout
+                fit = [name for name, ours in PICTURES.items() if min(height, width) >= SMALLEST.get(ours, 0)]
+                yield line(
+                    key,
+                    f"{encoder} needs pictures of at least {smallest} pixels a side, and sensor {leaf.path!r} shows "
+                    f"{height} x {width}: use {' or '.join(fit)}",
+                )
     device = case.options.torch_settings.device
     if device is not None and device not in ("cpu", "cuda", "cuda:0"):
         place = case.options.places.get("torch_settings.device", "--torch-device")
@@ -285,6 +299,15 @@ def _refusals(case: Case) -> Iterator[str]:
                     f"{at}: {key} = {criteria.behavior!r}: the environment has no such behaviour"
                     f"{nearest(criteria.behavior, list(case.behaviors))}; it has {', '.join(case.behaviors)}"
                 )
+
+
+def encoders_of(own: BehaviorOptions) -> Iterator[tuple[str, str]]:
+    """Gives the networks for pictures that a behaviour and its signals ask for, by the keys that name them."""
+    yield "network_settings.vis_encode_type", own.network_settings.vis_encode_type
+    for name, signal in own.reward_signals.items():
+        if name != "extrinsic":
+            network = signal.network_settings
+            yield f"reward_signals.{name}.network_settings.vis_encode_type", network.vis_encode_type
 
 
 def _poca_remembers() -> bool:
