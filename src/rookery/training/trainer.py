@@ -41,7 +41,8 @@ from rookery.training.results import mean_rows, result_of
 from rookery.training.room import explained_shortage
 from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
-from rookery.training.stopping import StopFunction, carried_on, check_criteria, criteria_of, history_of, stop_rule
+from rookery.training.stopping import StopFunction, carried_on, check_criteria, criteria_of, finished_lines, history_of
+from rookery.training.stopping import nothing_to_do, stop_rule
 from rookery.training.trust import unsigned_notes, without_foreign_code
 
 
@@ -251,7 +252,7 @@ class Trainer(Run):
             rule.check(result)
             reason = rule.reason(result) if self.iteration and self.progress is None else ""
             if reason:
-                self.note(f"nothing to do: {reason} already; a higher criterion goes on")
+                self.note(nothing_to_do(reason, finished_lines(self.retired, self.decisions, self.resolved)))
                 result = replace(result, stop_reason=reason)
                 with self.clock.held():
                     yield result

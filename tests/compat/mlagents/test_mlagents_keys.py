@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -47,13 +48,14 @@ def behaviour(obs=NUMBERS, actions=CHOICE, agents=("agent",)):
 
 
 @pytest.fixture
-def translate(tmp_path):
+def translate(tmp_path, monkeypatch):
     """Gives the layers of a configuration."""
+    monkeypatch.chdir(tmp_path)
 
     def made(text, behaviors=None, **flags):
-        path = tmp_path / "ball.yaml"
+        path = Path("ball.yaml")
         path.write_text(text)
-        (tmp_path / "expert.demo").touch()
+        Path("expert.demo").touch()
         return layers_of(read_options(path, flags), behaviors or {"B": behaviour()})
 
     return made

@@ -13,12 +13,18 @@ from rookery.compat.mlagents.sections import CuriosityOptions, OwnOptions, POCAO
 from rookery.core.errors import ConfigError
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Files are called as a user calls them, who stands in their folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
-def read(tmp_path):
+def read():
     """Reads a configuration from a text."""
 
     def reading(text, **flags):
-        path = tmp_path / "ball.yaml"
+        path = Path("ball.yaml")
         path.write_text(text)
         return read_options(path, flags)
 
@@ -338,7 +344,7 @@ WRONG = {
     "behaviors:\n  B:\n    max_steps: 1\n    max_steps: 2": (
         "ball.yaml:4: behaviors.B.max_steps: the key stands twice, first in ball.yaml:3"
     ),
-    "behaviors:\n\tB: {}": "ball.yaml:2: a tab stands where YAML wants spaces",
+    "behaviors:\n\tB: {}": "ball.yaml:2: not YAML: a tab stands where YAML wants spaces",
     "behaviors: {B: {": "ball.yaml:1: not YAML",
     "- a": "must be a mapping of sections",
 }
@@ -373,7 +379,7 @@ OLD = {
 
 def test_flat_keys_under_behaviors_are_sent_to_the_converter_too(read):
     said = refusal(read, "behaviors:\n  Ball:\n    trainer: ppo\n    batch_size: 64\nparameter_randomization: {}")
-    assert said.startswith("ball.yaml:3: behaviors have the flat keys of ML-Agents 0.13 to 0.16")
+    assert said.startswith("ball.yaml:3: behaviors have the flat keys of ML-Agents 0.13 to 0.18")
     assert "rookery mlagents convert ball.yaml" in said
 
 
@@ -399,7 +405,7 @@ def test_a_file_that_is_not_there_is_refused():
 
 @pytest.mark.parametrize("key", ["framework: pytorch", "output_path: default"])
 def test_keys_that_were_dropped_on_the_way_are_passed_over_and_told_of(tmp_path, key):
-    file = tmp_path / "ball.yaml"
+    file = Path("ball.yaml")
     file.write_text(f"behaviors:\n  Ball:\n    trainer_type: ppo\n    {key}\n")
     options = read_options(file, {})
     assert options.behaviors["Ball"].trainer_type == "ppo"
