@@ -249,13 +249,14 @@ def other_kinds(folder: Path, before: Provenance, asked: Mapping[str, Sequence[t
     for name, (source, kind) in now.items():
         if name not in was:
             lines.append(
-                f"{source}: {folder} has no behaviour {name!r}{nearest(name, list(was))}; it has {', '.join(was)}, and a "
-                f"run keeps its behaviours: call it as there to go on; {anew}, and init_path to begin with old weights"
+                f"{source}: {folder} has no behaviour {name!r}{nearest(name, list(was))}; it has {', '.join(was)}, "
+                f"and a run keeps its behaviours: call it as there to go on; {anew}, and init_path to begin "
+                "with old weights"
             )
         elif flow(kind) != was[name][1]:
             lines.append(
-                f"{source}: behaviour {name!r} is learned by {was[name][1]} in {folder}, and now it is to be {flow(kind)}: "
-                f"a run keeps its trainer_type: put {was[name][1]} back to go on; {anew}"
+                f"{source}: behaviour {name!r} is learned by {was[name][1]} in {folder}, and now it is to be "
+                f"{flow(kind)}: a run keeps its trainer_type: put {was[name][1]} back to go on; {anew}"
             )
     return lines
 

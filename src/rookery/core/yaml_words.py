@@ -35,7 +35,8 @@ def yaml_problem(error: Exception, text: str) -> tuple[int, int, str]:
         return begun.line + 1, begun.column + 1, _no_colon(lines[begun.line])
     if "unexpected end of stream" in problem and begun is not None:
         return begun.line + 1, begun.column + 1, "a quote opens here and is never closed: expected another one"
-    if flow := re.match(r"expected ',' or '([}\]])'", problem):
+    flow = re.match(r"expected ',' or '([}\]])'", problem)
+    if flow and begun is not None:
         close = flow[1]
         opened = f"the {'{' if close == '}' else '['} of line {begun.line + 1}, column {begun.column + 1}"
         return *place, f"expected a comma or {close} before this: {opened} is not closed yet"

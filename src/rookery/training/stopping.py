@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from rookery.core.config import DEFAULT, Resolved
@@ -131,34 +131,6 @@ def stop_rule(
         raise ConfigError('stop: nothing ends this training; say when, as in train(stop={"env_steps": 100_000})')
     refuse(f"stop.{name}: {problem}" for name in criteria if (problem := _unmeasured(name, evaluation_every)))
     return rule
-
-
-def nothing_to_do(reason: str, finished: Sequence[str]) -> str:
-    """Says that a run that is to go on has come to its end already, why, and what goes on.
-
-    Args:
-        reason: The criterion that is reached.
-        finished: What `finished_lines` says of its policies.
-    """
-    if finished and reason.startswith("finished_policies"):
-        return f"nothing to do: {'; '.join(finished)}; raise that to go on"
-    return f"nothing to do: {reason} already; a higher criterion goes on"
-
-
-def finished_lines(finished: Iterable[str], decisions: Mapping[str, int], resolved: Resolved[RunConfig]) -> list[str]:
-    """Says of each policy that has learned all it is to, how far it has come, and who set how far.
-
-    Args:
-        finished: Names of these policies.
-        decisions: How many decisions each policy has learned from.
-        resolved: Settings of the run.
-    """
-    lines = []
-    for name in sorted(finished):
-        path = f"policies.{name}.max_decisions"
-        source, most = resolved.history[path][-1]
-        lines.append(f"{name} has learned from {decisions[name]:,} decisions, and is to from {most:,} ({source}: {path})")
-    return lines
 
 
 def criteria_of(settings: Mapping[str, float | None]) -> dict[str, float]:

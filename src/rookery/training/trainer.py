@@ -33,7 +33,7 @@ from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
 from rookery.training.endless import EndlessNote
 from rookery.training.evaluation import Measure, record
-from rookery.training.facts import run_facts
+from rookery.training.facts import nothing_to_do, run_facts
 from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining, with_replay
 from rookery.training.prepare import callbacks_of, code_values, endless_schedules, layers_of, prepare
 from rookery.training.replays import SavedReplays
@@ -41,8 +41,7 @@ from rookery.training.results import mean_rows, result_of
 from rookery.training.room import explained_shortage
 from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
-from rookery.training.stopping import StopFunction, carried_on, check_criteria, criteria_of, finished_lines, history_of
-from rookery.training.stopping import nothing_to_do, stop_rule
+from rookery.training.stopping import StopFunction, carried_on, check_criteria, criteria_of, history_of, stop_rule
 from rookery.training.trust import unsigned_notes, without_foreign_code
 
 
@@ -252,7 +251,7 @@ class Trainer(Run):
             rule.check(result)
             reason = rule.reason(result) if self.iteration and self.progress is None else ""
             if reason:
-                self.note(nothing_to_do(reason, finished_lines(self.retired, self.decisions, self.resolved)))
+                self.note(nothing_to_do(self, reason))
                 result = replace(result, stop_reason=reason)
                 with self.clock.held():
                     yield result

@@ -1,4 +1,4 @@
-"""Files of ML-Agents 0.13 to 0.16 become files of today: each key by what becomes of it, each mistake by its line."""
+"""Files of ML-Agents 0.13 to 0.18 become files of today: each key by what becomes of it, each mistake by its line."""
 
 import json
 from pathlib import Path
@@ -104,11 +104,17 @@ scale:
 """
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Files are called as a user calls them, who stands in their folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 def file_of(tmp_path, text, name="trainer_config.yaml"):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(text, encoding="utf-8")
-    return path
+    return path.relative_to(tmp_path)
 
 
 def converted(tmp_path, text, **options):
@@ -627,7 +633,7 @@ def test_what_a_file_is_shows_in_its_keys(tmp_path, text, kind):
 def test_who_gives_an_old_file_to_learn_is_told_the_command(tmp_path):
     path = Path("my config") / "old.yaml"
     assert old_file_message(path, {"default": {"trainer": "ppo"}}) == (
-        "old.yaml:1: this is a trainer configuration of ML-Agents 0.13 to 0.16; convert it: "
+        "my config/old.yaml:1: this is a trainer configuration of ML-Agents 0.13 to 0.18; convert it: "
         "rookery mlagents convert 'my config/old.yaml' -o 'my config/old.new.yaml'"
     )
     assert "--curriculum" in old_file_message("wall.yaml", yaml_layer(file_of(tmp_path, CURRICULUM)).values)

@@ -602,8 +602,9 @@ def test_agents_without_a_behaviour_are_refused(match):
         match("behaviors: {a.b: {}}", kind("agent"))
 
 
-def test_behaviours_that_the_environment_lacks_are_told_of(tmp_path):
-    path = tmp_path / "ball.yaml"
+def test_behaviours_that_the_environment_lacks_are_told_of(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path("ball.yaml")
     path.write_text("behaviors:\n  B: {}\n  Bee: {}")
     told = notes_of(read_options(path, {}), {"B": behaviour()})
     assert told == ["ball.yaml:3: behaviors.Bee: the environment has no such behaviour: it has B"]

@@ -28,10 +28,10 @@ from rookery.envs.make import make_env
 from rookery.policies.export import FILE
 from rookery.policies.policy import Policy
 from rookery.report.live import write_line
+from rookery.training.facts import finished_lines
 from rookery.training.pace import ITERATION
 from rookery.training.run_dir import RunDir
 from rookery.training.settings import SamplingConfig
-from rookery.training.stopping import finished_lines
 from rookery.training.trainer import Trainer
 from rookery.training.trust import check_stored
 
@@ -383,7 +383,7 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
 
 def finished_notes(trainer: Trainer) -> list[str]:
     """Says of a run that goes on which behaviours learn no more, although something is still played."""
-    lines = finished_lines(trainer.retired, trainer.decisions, trainer.resolved)
+    lines = finished_lines(trainer)
     if len(lines) < len(trainer.learners):
         until = "it plays on without learning until the other behaviours have come as far as they are to"
     elif trainer.progress is not None:

@@ -154,8 +154,8 @@ def _instead_of(version: str) -> str:
         return f"; give --version 0.{found[1]}"
     if int(found[1]) < 13:
         return (
-            "; files of older releases are not read for what they meant: --version 0.13 takes them as the nearest there "
-            "is, so look at every line that is said to have changed"
+            "; files of older releases are not read for what they meant: --version 0.13 takes them as the nearest "
+            "there is, so look at every line that is said to have changed"
         )
     if int(found[1]) in (17, 18):
         return f"; a file of 0.{found[1]} is known by its form: leave --version out"
