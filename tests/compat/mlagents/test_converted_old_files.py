@@ -792,3 +792,19 @@ def test_files_by_their_paths(tmp_path):
     assert found.current["default_settings"]["max_steps"] == 800_000
     assert found.current["behaviors"]["Ball"]["max_steps"] == 1_200_000
     assert words == ["--seed", "4"]
+
+
+def test_curricula_and_samplers_are_told_apart(tmp_path):
+    curriculum = file_of(tmp_path, "Wall: {measure: progress, thresholds: [0.1]}", "c.yaml")
+    sampler = file_of(tmp_path, "mass: {sampler-type: uniform, min_value: 0, max_value: 1}", "s.yaml")
+    with pytest.raises(ConfigError, match=r"--sampler c.yaml: this is a curriculum, not a sampler.*as --curriculum"):
+        read_samplers(curriculum)
+    with pytest.raises(ConfigError, match=r"--curriculum s.yaml: this is a sampler file, not a curr.*as --sampler"):
+        read_curricula(sampler)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("0.12", "--version 0.13 takes"), ("0.15.1", "give --version 0.15"), ("0.18", "leave")]
+)
+def test_other_releases_are_told_what_to_give(tmp_path, version, said):
+    assert said in refused(tmp_path, "Ball: {trainer: ppo, batch_size: 3}", version=version)

@@ -435,3 +435,30 @@ def test_a_folder_is_no_file(tmp_path):
 def test_no_reward_signal_is_told_of(tmp_path):
     (tmp_path / "ball.yaml").write_text("behaviors:\n  B:\n    reward_signals: {}\n")
     assert any("names no signal" in note for note in read_options(tmp_path / "ball.yaml", {}).notes)
+
+
+def test_files_are_called_by_their_path(tmp_path):
+    (tmp_path / "configs").mkdir()
+    Path("configs/ball.yaml").write_text("behaviors:\n  B:\n    max_step: 3\n")
+    with pytest.raises(ConfigError, match=r"^configs/ball.yaml:3: "):
+        read_options("configs/ball.yaml", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("behaviors:\n  B\n    a: 1\n", "ball.yaml:2: not YAML: a colon is missing in 'B'.*column 3"),
+        ("behaviors:\n  B:\n    a:1\n    b: 2\n", "ball.yaml:3: not YAML: a space is missing after the colon"),
+        ("behaviors:\n  B:\n    a: 1\n   b: 2\n", "ball.yaml:4: not YAML: 'b: 2' stands 3 spaces from the left"),
+        ("behaviors:\n  B:\n    a: 1\n      b: 2\n", "ball.yaml:4: not YAML: 'b: 2' stands further right than 'a: 1'"),
+        ("a: {b: 1, c: 2\nd: 3\n", "ball.yaml:2: not YAML: expected a comma or }.*line 1, column 4 is not closed"),
+        ("a: 'x\n", "ball.yaml:1: not YAML: a quote opens here and is never closed"),
+        ("a: b: c\n", "ball.yaml:1: not YAML: a second colon after 'b'"),
+        ("a:\n\t- 1\n", "ball.yaml:2: not YAML: a tab stands"),
+        ("a: @x\n", "ball.yaml:1: not YAML: a value cannot begin with @: put it into quotes"),
+        ("a: \x01\n", "ball.yaml:1: not YAML: '.x01' is no character of a text"),
+    ],
+)
+def test_what_is_no_yaml_is_said_in_plain_words(read, text, said):
+    with pytest.raises(ConfigError, match=said):
+        read(text)
