@@ -35,8 +35,8 @@ def finished_lines(run: Run) -> list[str]:
     for name in sorted(run.retired):
         path = f"policies.{name}.max_decisions"
         source, most = run.resolved.history[path][-1]
-        done = f"{name} has learned from {run.decisions.get(name, 0):,} decisions"
-        lines.append(f"{done}, and is to learn from {most:,} ({path}, given by {source})")
+        learned = f"{name} has learned from {run.decisions.get(name, 0):,} decisions"
+        lines.append(f"{learned}, and is to learn from {most:,} ({path}, given by {source})")
     return lines
 
 
