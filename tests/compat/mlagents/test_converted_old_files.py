@@ -1,4 +1,4 @@
-"""Files of ML-Agents 0.13 to 0.16 become files of today: each key by what becomes of it, each mistake by its line."""
+"""Files of ML-Agents 0.13 to 0.18 become files of today: each key by what becomes of it, each mistake by its line."""
 
 import json
 from pathlib import Path
@@ -104,11 +104,17 @@ scale:
 """
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Files are called as a user calls them, who stands in their folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 def file_of(tmp_path, text, name="trainer_config.yaml"):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(text, encoding="utf-8")
-    return path
+    return path.relative_to(tmp_path)
 
 
 def converted(tmp_path, text, **options):
@@ -627,7 +633,7 @@ def test_what_a_file_is_shows_in_its_keys(tmp_path, text, kind):
 def test_who_gives_an_old_file_to_learn_is_told_the_command(tmp_path):
     path = Path("my config") / "old.yaml"
     assert old_file_message(path, {"default": {"trainer": "ppo"}}) == (
-        "old.yaml:1: this is a trainer configuration of ML-Agents 0.13 to 0.16; convert it: "
+        "my config/old.yaml:1: this is a trainer configuration of ML-Agents 0.13 to 0.18; convert it: "
         "rookery mlagents convert 'my config/old.yaml' -o 'my config/old.new.yaml'"
     )
     assert "--curriculum" in old_file_message("wall.yaml", yaml_layer(file_of(tmp_path, CURRICULUM)).values)
@@ -786,3 +792,19 @@ def test_files_by_their_paths(tmp_path):
     assert found.current["default_settings"]["max_steps"] == 800_000
     assert found.current["behaviors"]["Ball"]["max_steps"] == 1_200_000
     assert words == ["--seed", "4"]
+
+
+def test_curricula_and_samplers_are_told_apart(tmp_path):
+    curriculum = file_of(tmp_path, "Wall: {measure: progress, thresholds: [0.1]}", "c.yaml")
+    sampler = file_of(tmp_path, "mass: {sampler-type: uniform, min_value: 0, max_value: 1}", "s.yaml")
+    with pytest.raises(ConfigError, match=r"--sampler c.yaml: this is a curriculum, not a sampler.*as --curriculum"):
+        read_samplers(curriculum)
+    with pytest.raises(ConfigError, match=r"--curriculum s.yaml: this is a sampler file, not a curr.*as --sampler"):
+        read_curricula(sampler)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("0.12", "--version 0.13 takes"), ("0.15.1", "give --version 0.15"), ("0.18", "leave")]
+)
+def test_other_releases_are_told_what_to_give(tmp_path, version, said):
+    assert said in refused(tmp_path, "Ball: {trainer: ppo, batch_size: 3}", version=version)

@@ -1,4 +1,4 @@
-"""Files of ML-Agents 0.13 to 0.16 as one file of today: `convert`, and `text_of`, which writes it.
+"""Files of ML-Agents 0.13 to 0.18 as one file of today: `convert`, and `text_of`, which writes it.
 
 What is written loads in ML-Agents 1.1.0 as well. Each change that is more than a new place is said in words.
 """

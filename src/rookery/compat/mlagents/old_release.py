@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -53,7 +54,7 @@ def release_of(
     """Gives the release of a file, or the newest that it may be of; says so."""
     if version is not None:
         if version not in VERSIONS:
-            raise ConfigError(f"--version {version}: must be one of {', '.join(VERSIONS)}{nearest(version, VERSIONS)}")
+            raise ConfigError(f"--version {version}: must be one of {', '.join(VERSIONS)}{_instead_of(version)}")
         return version
     possible, why = set(VERSIONS), ""
     for reason, releases in _evidence(behaviors, form, flags).items():
@@ -142,3 +143,20 @@ def _evidence(behaviors: Mapping[str, Section], form: str, flags: FlagsRead) -> 
 def _has_memory(behaviors: Mapping[str, Section]) -> bool:
     return any(str(part["use_recurrent"].value).lower() in ("true", "yes", "on")
                for part in behaviors.values() if "use_recurrent" in part)  # fmt: skip
+
+
+def _instead_of(version: str) -> str:
+    """Says what to give for a release that is none of `VERSIONS`."""
+    found = re.fullmatch(r"0\.(\d+)(\.\d+)*", version)
+    if found is None:
+        return nearest(version, VERSIONS)
+    if f"0.{found[1]}" in VERSIONS:
+        return f"; give --version 0.{found[1]}"
+    if int(found[1]) < 13:
+        return (
+            "; files of older releases are not read for what they meant: --version 0.13 takes them as the nearest "
+            "there is, so look at every line that is said to have changed"
+        )
+    if int(found[1]) in (17, 18):
+        return f"; a file of 0.{found[1]} is known by its form: leave --version out"
+    return "; a file of that release needs no conversion: rookery mlagents learn reads it"

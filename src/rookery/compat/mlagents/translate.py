@@ -21,10 +21,10 @@ from rookery.compat.mlagents.keys import (
     KeyRow,
     constants,
 )
-from rookery.compat.mlagents.meanings import PICTURES, Case, P, Values
+from rookery.compat.mlagents.meanings import PICTURES, Case, M, P, S, Values
 from rookery.compat.mlagents.options import RunOptions, demonstration_problem, plain
 from rookery.compat.mlagents.reading_behaviors import SIGNALS, TRAINERS, demonstrations_of
-from rookery.compat.mlagents.sections import BehaviorOptions, OwnOptions, RewardOptions
+from rookery.compat.mlagents.sections import BehaviorOptions, OwnOptions, POCAOptions, PPOOptions, RewardOptions
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, import_object
 from rookery.core.settings import fields_of
@@ -109,6 +109,8 @@ def layers_of(
                 said[f"policies.{case.name}.{key}"] = _source(case, f"hyperparameters.{key}") or ""
         for path, (value, keys) in _decided(case).items():
             source = next(filter(None, (_source(case, key) for key in keys)), None)
+            if own and _changes_nothing(case, path, value):
+                continue
             here = _named(path, case)
             inner = [f"{here}.{key}" for key in value] if isinstance(value, Mapping) else []
             if source is not None:
@@ -144,6 +146,7 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
             )
     for name, spaces in behaviors.items():
         case = Case(name, options, options.of(name), spaces, behaviors)
+        lines += _overshoot(case)
         plain_case = replace(case, options=RunOptions(), own=replace(BehaviorOptions(), reward_signals=all_signals()))
         for row in _rows(case):
             place, value = _place(case, row.key), _value(case, row.key)
@@ -151,6 +154,18 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
             if row.fate is KeyFate.IGNORED and place is not None and means_something:
                 lines.append(f"{place}: {row.key} does nothing here: {row.text}")
     return list(dict.fromkeys(lines))
+
+
+def _overshoot(case: Case) -> Iterator[str]:
+    """Says that the first update comes after the last step, where a buffer holds more than there are steps."""
+    hyper, steps = case.own.hyperparameters, case.own.max_steps
+    if isinstance(hyper, PPOOptions | POCAOptions) and hyper.buffer_size > steps:
+        place = _place(case, "max_steps") or _place(case, "hyperparameters.buffer_size") or case.options.file
+        yield (
+            f"{place}: {case.name}: max_steps = {steps:,} is less than buffer_size = {hyper.buffer_size:,}: the first "
+            f"update ends the training, at {hyper.buffer_size:,} steps; ML-Agents would end it at {steps:,} and learn "
+            "nothing at all. Make buffer_size smaller, or max_steps larger"
+        )
 
 
 def all_signals() -> dict[str, RewardOptions]:
@@ -315,6 +330,18 @@ def _poca_remembers() -> bool:
     return POCA.learns_memory
 
 
+def _changes_nothing(case: Case, path: str, value: object) -> bool:
+    """Whether a value of an own algorithm says what is so anyway: the environment's reward counts once where there is
+    no other, and a policy without a memory has none. An algorithm that has such a setting gets it.
+    """
+    alone = list(case.own.reward_signals) == ["extrinsic"]
+    same = {f"{M}memory.kind": "none"} | ({f"{S}extrinsic.strength": 1.0, f"{S}combine": "mean"} if alone else {})
+    if path not in same or value != same[path]:
+        return False
+    found = import_object(case.own.trainer_type)
+    return path.removeprefix(P).partition(".")[0] not in fields_of(found)
+
+
 def _own_refusals(case: Case, start: str) -> Iterator[str]:
     """Gives lines about an algorithm of a user's own: settings that are not there, and keys it has no setting for."""
     try:
@@ -335,8 +362,8 @@ def _own_refusals(case: Case, start: str) -> Iterator[str]:
                 f"{nearest(key, known)}; it has {', '.join(known)}"
             )
     beside = ("name", "max_decisions", "init_from")
-    for path, (_, keys) in _decided(case).items():
+    for path, (value, keys) in _decided(case).items():
         field = path.removeprefix(P).partition(".")[0]
         given = next(filter(None, (_source(case, key) for key in keys)), None)
-        if path.startswith(P) and field not in beside and given is not None and field not in known:
+        if path.startswith(P) and field not in (*beside, *known) and given and not _changes_nothing(case, path, value):
             yield f"{given}: {case.name}: {found.__name__} has no setting {field!r}: leave the key out"
