@@ -351,7 +351,7 @@ def kind_of(document: Mapping[Any, object]) -> str:
     """
     keys = {str(key) for key in document}
     sections = [{str(key) for key in value} for value in document.values() if isinstance(value, Mapping)]
-    if "behaviors" in keys and keys & {"curriculum", "parameter_randomization"} or has_flat_behaviors(document):
+    if ("behaviors" in keys and keys & {"curriculum", "parameter_randomization"}) or has_flat_behaviors(document):
         return "between"
     if keys & set(CURRENT):
         return "current"
