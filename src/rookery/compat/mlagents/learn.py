@@ -313,8 +313,8 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
         try:
             _sort(name, path, runs, theirs, trust_pickle)
         except ConfigError as error:
-            place = options.place_of(name, "init_path") or options.file
-            raise ConfigError(*(f"{place}: {name}: init_path: {line}" for line in error.problems)) from None
+            said = options.place_of(name, "init_path") or options.file
+            raise ConfigError(*(f"{said}: {name}: init_path: {line}" for line in error.problems)) from None
     return Starts(runs, theirs)
 
 
