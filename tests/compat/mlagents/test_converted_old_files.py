@@ -21,6 +21,7 @@ from rookery.compat.mlagents.old_files import (
 )
 from rookery.compat.mlagents.old_flags import OLD_FLAGS, read_flags
 from rookery.compat.mlagents.old_parameters import read_curricula, read_samplers
+from rookery.compat.mlagents.options import read_options
 from rookery.core.errors import ConfigError
 from rookery.core.layers import yaml_layer
 
@@ -503,6 +504,33 @@ def test_files_of_0_17_and_0_18_keep_their_behaviours(tmp_path):
     assert set(found["environment_parameters"]) == {"low", "high", "mass", "gravity", "scale"}
 
 
+@pytest.mark.parametrize("drawn", [True, False])
+def test_flat_behaviours_of_0_17_are_written_anew(tmp_path, drawn):
+    inside = {
+        "behaviors": PPO + "Ball:\n  batch_size: 32\n",
+        **({"parameter_randomization": SAMPLERS} if drawn else {}),
+    }
+    text = "".join(f"{name}:\n" + "".join(f"  {line}\n" for line in part.splitlines()) for name, part in inside.items())
+    found = converted(tmp_path, text + "env_settings: {seed: 7}\n")
+    assert set(found.current) - {"environment_parameters"} == {"default_settings", "behaviors", "env_settings"}
+    assert found.current["behaviors"]["Ball"]["hyperparameters"]["batch_size"] == 32
+    assert ("environment_parameters" in found.current) == drawn
+    path = file_of(tmp_path, text_of(found.current), "today.yaml")
+    assert read_options(path, {}).behaviors["Ball"].max_steps == 400_000
+
+
+def test_imitation_of_before_0_6_is_online_bc(tmp_path):
+    text = "Student: {trainer: imitation, brain_to_imitate: Teacher, max_steps: 5}\n"
+    with pytest.raises(ConfigError, match="online_bc imitated the player 'Teacher'.*--demo FILE"):
+        converted(tmp_path, text)
+    assert converted(tmp_path, text, demo="a.demo").current["behaviors"]["Student"]["behavioral_cloning"]
+
+
+def test_cloning_beside_a_memory_is_told_of(tmp_path):
+    text = "Hall: {trainer: offline_bc, demo_path: a.demo, use_recurrent: true, memory_size: 64}\n"
+    assert any("take network_settings.memory out" in line for line in converted(tmp_path, text).changes)
+
+
 # -- mistakes --------------------------------------------------------------------------------------
 
 
@@ -618,6 +646,7 @@ def test_a_mistake_in_a_sampler_file_is_told_with_its_line(tmp_path, change, sai
         (CURRICULUM, "curriculum"),
         (SAMPLERS, "sampler"),
         ("behaviors: {}\ncurriculum: {}\n", "between"),
+        ("behaviors: {Ball: {trainer: ppo}}\n", "between"),
         ("behaviors: {Ball: {trainer_type: ppo, max_steps: 3}}\n", "current"),
         ("environment_parameters: {a: 3}\n", "current"),
         ("behaviours: {Ball: {trainer_type: ppo, max_steps: 3}}\n", "unknown"),

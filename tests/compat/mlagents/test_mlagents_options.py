@@ -347,6 +347,19 @@ WRONG = {
     "behaviors:\n\tB: {}": "ball.yaml:2: not YAML: a tab stands where YAML wants spaces",
     "behaviors: {B: {": "ball.yaml:1: not YAML",
     "- a": "must be a mapping of sections",
+    "behaviors: {B: {trainer_type: PPO}}": "did you mean 'ppo'",
+    "behaviors: {B: {trainer_type: ppo, hyperparameters: [1, 2]}}": r"hyperparameters = \[1, 2\]: must be a section of",
+    "behaviors: {B: {network_settings: {memory: None}}}": "memory = 'None': is a text in YAML.*write null",
+    "behaviors: {B: {init_path: None}}": "init_path = 'None': is a text in YAML",
+    "behaviors: {B: {self_play: None}}": "self_play = 'None': is a text in YAML",
+    "behaviors: {B: {<<: 3}}": "must be a section to start from",
+    "behaviors:\n\u00a0 B: {}": "ball.yaml:2: B: a space of another kind",
+    "behaviors: " + "{a: " * 700 + "1" + "}" * 700: "nested too deeply",
+    "{behaviors: {B: {}}, environment_parameters: {m: nan}}": "m = nan: must be a number",
+    "{behaviors: {B: {}}, environment_parameters: {m: {sampler_type: multirangeuniform, sampler_parameters: "
+    "{intervals: [[0, inf]]}}}}": r"must be a list of \[low, high\]",
+    "{behaviors: {B: {}}, environment_parameters: {m: {curriculum: [{name: a, value: 1, completion_criteria: "
+    "{behavior: B, measure: Elo}}, {name: b, value: 2}]}}}": "Elo stands in .*does not read it either",
 }
 
 
@@ -462,3 +475,19 @@ def test_files_are_called_by_their_path(tmp_path):
 def test_what_is_no_yaml_is_said_in_plain_words(read, text, said):
     with pytest.raises(ConfigError, match=said):
         read(text)
+
+
+def test_hyperparameters_of_an_unknown_trainer_are_not_judged(read):
+    said = refusal(read, "behaviors: {B: {trainer_type: dreamer, hyperparameters: {imagined_steps: 9, beta: x}}}")
+    assert said.splitlines() == [line for line in said.splitlines() if "there is no such trainer" in line]
+
+
+def test_what_is_wrong_with_demonstrations_is_said_once(read):
+    said = refusal(read, "behaviors: {B: {reward_signals: {gail: {demo_path: [a]}}, behavioral_cloning: None}}")
+    assert len(said.splitlines()) == 2
+    assert "missing" not in said
+
+
+def test_keys_of_a_section_are_listed_once(read):
+    said = refusal(read, "behaviors: {B: {zzz: 3}}")
+    assert said.count("self_play") == said.count("trainer_type") == 1

@@ -93,8 +93,9 @@ TRAINER_ROWS = [
     *by(m.last_decision, "max_steps", f"{P}max_decisions stop.finished_policies",
         "Decisions of the behaviour, all its agents together, after which it learns no more; it plays on until all "
         "behaviours have come as far, which ends the run. Linear schedules end there."),
-    to("time_horizon", f"{P}fragment_length",
-       "Decisions of an agent in a row before its advantage is cut off with a value.", ON_POLICY),
+    *by(m.horizon, "time_horizon", f"{P}fragment_length",
+        "Decisions of an agent in a row before its advantage is cut off with a value: buffer_size at most, where an "
+        "update cuts it anyway.", ON_POLICY),
     *ignored("time_horizon", "decisions go into replay at once, not in trajectories, so nothing waits for their end",
              SAC, (64,)),
     *by(m.overlap, "threaded", "sampling.staleness",

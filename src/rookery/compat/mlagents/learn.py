@@ -211,6 +211,12 @@ def environment_of(options: RunOptions) -> Layer:
         )
     words = [word.lstrip("-") for word in settings.env_args or ()]
     said = options.places.get("env_settings.env_args", "--env-args")
+    for word in words:
+        if not word.partition("=")[1]:
+            raise ConfigError(
+                f"{said}: {word!r}: must be name=value, an argument of the environment's constructor, as size=5; a "
+                "Python environment has no command line of its own"
+            )
     given = dict(override_layer(words, said, ENV_ARG).values)
     values: dict[str, Any] = {"env.name": name} | ({"env.config": given} if given else {})
     return Layer(
@@ -312,7 +318,11 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
             continue
         if not Path(path.partition(":")[0]).exists() and "/" not in path and settings.initialize_from:
             path = str(Path(settings.results_dir) / settings.initialize_from / folder_name(name) / path)
-        _sort(name, path, runs, theirs, trust_pickle)
+        try:
+            _sort(name, path, runs, theirs, trust_pickle)
+        except ConfigError as error:
+            said = options.place_of(name, "init_path") or options.file
+            raise ConfigError(*(f"{said}: {name}: init_path: {line}" for line in error.problems)) from None
     return Starts(runs, theirs)
 
 

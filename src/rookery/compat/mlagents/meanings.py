@@ -418,6 +418,13 @@ def sampler(found: SamplerOptions) -> object:
     return {"sampler": kinds[found.sampler_type], **values, **stream}
 
 
+def horizon(case: Case) -> Values:
+    """The longest row of decisions; an update takes rows as they are, so that none can be longer than what it takes."""
+    hyper = case.own.hyperparameters
+    longest = hyper.buffer_size if isinstance(hyper, PPOOptions | POCAOptions) else case.own.time_horizon
+    return {f"{P}fragment_length": min(case.own.time_horizon, longest)}
+
+
 def parameters(case: Case) -> Values:
     """Numbers, distributions and lessons."""
     return parameters_of(case.options)

@@ -61,6 +61,9 @@ class OldKey:
 
 
 PPO, SAC, CLONING = ("ppo",), ("sac",), ("offline_bc", "online_bc")
+IMITATION = "imitation"
+"""What ``online_bc`` was called before 0.6."""
+
 EVERY = (*PPO, *SAC, *CLONING)
 BEFORE_016, SINCE_014 = VERSIONS[:3], VERSIONS[1:]
 
@@ -351,7 +354,7 @@ def kind_of(document: Mapping[Any, object]) -> str:
     """
     keys = {str(key) for key in document}
     sections = [{str(key) for key in value} for value in document.values() if isinstance(value, Mapping)]
-    if "behaviors" in keys and keys & {"curriculum", "parameter_randomization"}:
+    if ("behaviors" in keys and keys & {"curriculum", "parameter_randomization"}) or has_flat_behaviors(document):
         return "between"
     if keys & set(CURRENT):
         return "current"
@@ -363,6 +366,13 @@ def kind_of(document: Mapping[Any, object]) -> str:
     if "default" in keys or len(keys & KEYS.keys()) > 1 or any(section & KEYS.keys() for section in sections):
         return "trainer"
     return "unknown"
+
+
+def has_flat_behaviors(document: Mapping[Any, object]) -> bool:
+    """Says whether behaviours stand under ``behaviors`` with the flat keys of before, as 0.17 had them."""
+    behaviors = document.get("behaviors")
+    each = behaviors.values() if isinstance(behaviors, Mapping) else ()
+    return any(isinstance(one, Mapping) and "trainer" in one for one in each)
 
 
 def is_old(document: Mapping[Any, object]) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from rookery.compat.mlagents.old_files import (
     CLONING,
+    IMITATION,
     KEYS,
     SIGNAL_UPDATES,
     SIGNALS_OF_OLD,
@@ -119,7 +120,7 @@ def _evidence(behaviors: Mapping[str, Section], form: str, flags: FlagsRead) -> 
                 found[key] = set(KEYS[key].versions)
             if key in SIGNALS_OF_OLD and "reward_signals" not in section:
                 found[f"{key} without reward_signals"] = {"0.13"}
-            if key == "pretraining" or (key == "trainer" and given.value in CLONING):
+            if key == "pretraining" or (key == "trainer" and given.value in (*CLONING, IMITATION)):
                 found[str(given.value) if key == "trainer" else key] = {"0.13"}
             inner = given.value if isinstance(given.value, Mapping) else {}
             if key == "reward_signals":

@@ -78,13 +78,15 @@ def read_tree(path: str | Path) -> Node:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     reader = YAML(typ="safe", pure=True)
     reader.allow_duplicate_keys = True
+    problems: list[str] = []
     try:
         found = reader.compose(text)
+        tree = Node({}, f"{name}:1") if found is None else _node(found, name, "", problems, ())
+    except RecursionError:
+        raise ConfigError(f"{name}: sections or lists are nested too deeply for a configuration") from None
     except YAMLError as error:
         line, column, reason = yaml_problem(error, text)
         raise ConfigError(f"{name}:{line}: not YAML: {reason} (column {column})") from None
-    problems: list[str] = []
-    tree = Node({}, f"{name}:1") if found is None else _node(found, name, "", problems, ())
     if problems:
         raise ConfigError(*problems)
     return tree
@@ -121,9 +123,16 @@ def _node(found: YamlNode, name: str, path: str, problems: list[str], above: tup
         node = _node(value, name, here, problems, inside)
         if key.value == MERGE:
             for one in node.value if isinstance(node.value, list) else [node]:
+                if one.section is None:
+                    problems.append(f"{one.place}: {here}: must be a section to start from, or a list of them")
                 started = {**dict(one.section or {}), **started}
             continue
         line = f"{name}:{key.start_mark.line + 1}"
+        if key.style is None and key.value != key.value.strip():
+            problems.append(
+                f"{line}: {here.strip()}: a space of another kind stands beside the key, as pages of the web have: "
+                "write the spaces of this line anew"
+            )
         if key.value in values:
             problems.append(f"{line}: {here}: the key stands twice, first in {values[key.value].place}: leave one out")
         values[str(key.value)] = Node(node.value, line)
