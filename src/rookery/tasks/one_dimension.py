@@ -121,7 +121,7 @@ class OneDimension(BatchedAgents):
         waiting = int(np.count_nonzero(self._rows.waiting))
         if len(given) != waiting:
             raise EnvError(f"{self.name}: {len(given)} actions; expected {waiting}, for the agents that must act")
-        chosen, numbers = np.zeros((waiting, 0)), np.zeros((waiting, 0))
+        chosen = numbers = np.zeros((waiting, 0))
         if self.choices and self.numbers:
             chosen = np.array([one["choices"] for one in given]).reshape(waiting, -1)
             numbers = np.array([one["numbers"] for one in given]).reshape(waiting, -1)
@@ -136,17 +136,22 @@ class OneDimension(BatchedAgents):
             raise EnvError(f"{where}: action {chosen[wrong][0].tolist()} of {agent} is not of 0 and 1")
         if self.numbers:
             self._check_finite(numbers)
-        moves = np.concatenate((2.0 * chosen - 1.0, numbers), axis=1)
-        self._moves.fill(0.0)
-        self._moves[self._waiting] = np.clip(moves, -self.step_size, self.step_size)
-        return self._moves
+        moves = np.concatenate((2.0 * chosen - 1.0, numbers), axis=1) if self.choices else numbers
+        if waiting < self._waiting.size:
+            self._moves.fill(0.0)
+            self._moves[self._waiting] = moves
+        else:
+            self._moves[...] = moves.reshape(self._moves.shape)
+        return _within(self._moves, self.step_size)
 
     def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self._place += actions
-        np.clip(self._place, -1.0, 1.0, out=self._place)
-        there = self._alive & (np.abs(self._place).min(axis=2) >= 1.0)
-        earned = SUCCESS * self._place.mean(axis=2) * self._sign
+        size = np.abs(_within(self._place, 1.0))
+        there = self._alive & (np.minimum.reduce(size, axis=2) >= 1.0)
         self._reward[self._alive] = -COST
+        if True not in there.tobytes():
+            return np.logical_not(self._alive.any(axis=1)), self._steps >= self.max_steps
+        earned = SUCCESS * self._place.mean(axis=2) * self._sign
         self._reward[there] = earned[there]
         self._ends |= there
         over = np.logical_not((self._alive & ~there).any(axis=1))
@@ -192,6 +197,11 @@ class OneDimension(BatchedAgents):
             line[0 if sign < 0 else -1] = MARK
             line[_tile(place)] = WALKER
         return picture.repeat(TILE, axis=0).repeat(TILE, axis=1)
+
+
+def _within(places: np.ndarray, size: float) -> np.ndarray:
+    """Cuts numbers off at plus and minus `size`, in place: `np.clip` takes three times as long on a few numbers."""
+    return np.minimum(np.maximum(places, -size, out=places), size, out=places)
 
 
 def _tile(place: float) -> int:
