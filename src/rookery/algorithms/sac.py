@@ -7,7 +7,7 @@ The details that decide are in docs/algorithms/sac.md. The file reads from the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -50,6 +50,7 @@ from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
+from rookery.core.native import write_gradient
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
@@ -215,6 +216,16 @@ def temperature_loss(log_alpha: Tensor, batch: EntropyBatch, cfg: SACConfig) -> 
     return loss, {"temperature_loss": loss.detach()}
 
 
+def temperature_gradient(log_alpha: Tensor, batch: EntropyBatch, cfg: SACConfig) -> OutputGradients:
+    """The gradient of `temperature_loss` with respect to the logarithms, and its metrics."""
+    below = batch.entropy - batch.target
+    gradient = below.mean() if log_alpha.dim() == 0 else below.mean(0)
+    return [gradient], {"temperature_loss": log_alpha * gradient if log_alpha.dim() == 0 else log_alpha @ gradient}
+
+
+TEMPERATURE_GRADIENT = ClosedForm(temperature_loss, temperature_gradient)
+
+
 # --- networks ---------------------------------------------------------------------------------------------------------
 
 
@@ -268,6 +279,38 @@ class Temperature(nn.Module):
     def forward(self, batch: EntropyBatch) -> Tensor:
         """Their logarithms."""
         return self.log_alpha
+
+
+class WithoutGraph:
+    """Runs a temperature as kernels run networks, so that its gradient step needs no graph either.
+
+    Args:
+        temperature: What learns.
+    """
+
+    def __init__(self, temperature: Temperature) -> None:
+        self.temperature = temperature
+
+    @property
+    def kernels(self) -> WithoutGraph:
+        """What `gradient_step` asks for."""
+        return self
+
+    def __call__(self, batch: EntropyBatch) -> Tensor:
+        """Their logarithms, with a graph."""
+        return self.temperature.log_alpha
+
+    def forward(self, batch: EntropyBatch) -> list[Tensor]:
+        """Their logarithms."""
+        return [self.temperature.log_alpha.detach()]
+
+    def outputs(self, parts: list[Tensor], batch: EntropyBatch) -> Tensor:
+        """The same."""
+        return parts[0]
+
+    def write_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Takes the gradient of the logarithms."""
+        write_gradient(self.temperature.log_alpha, gradients[0])
 
 
 # --- the algorithm ----------------------------------------------------------------------------------------------------
@@ -360,11 +403,14 @@ class SAC(Algorithm[SACConfig]):
             assert isinstance(entropy, Tensor)
             if self.temperature is not None and self.temperature_optimizer is not None:
                 batch = EntropyBatch(entropy, self.target_entropy(rows))
-                learned = gradient_step(self.temperature, temperature_loss, batch, self.temperature_optimizer, cfg)
+                forward = self.temperature if self.actor.kernels is None else WithoutGraph(self.temperature)
+                learned = gradient_step(
+                    forward, temperature_loss, batch, self.temperature_optimizer, cfg, TEMPERATURE_GRADIENT
+                )
                 metrics |= named("temperature", learned)
             self.critics.track(cfg.tau)
             whole = entropy if entropy.dim() == 1 else entropy.sum(1)
-            self.replay.record(metrics | {"entropy": whole.mean(), "alpha": alpha.mean()})
+            self.replay.record(metrics | {"entropy": whole.mean(), "alpha": alpha.mean() if alpha.dim() else alpha})
 
     def explore(self) -> None:
         """Lets actions be random while replay fills. A categorical starts out nearly even by itself."""
