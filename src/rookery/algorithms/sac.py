@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -56,10 +56,10 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
-from rookery.models.squashed import Squashed, SquashedGaussian
-from rookery.models.structure import Structure
-from rookery.native.critics import action_gradient, action_values, squashed_gradient
-from rookery.native.forward import Forward, attach
+from rookery.models.squashed import Squashed
+from rookery.models.structure import Inputs, Structure
+from rookery.native.critics import action_gradient, action_values, squashed_drawing
+from rookery.native.forward import Forward, NetworkKernels, attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 
@@ -240,6 +240,7 @@ class SACActor:
     def __init__(self, policy: Policy, critics: Forward[Critics]) -> None:
         self.policy = policy
         self.critics = critics
+        self.drawing = squashed_drawing(policy.head)
 
     def __call__(self, batch: ActorBatch) -> ActorOutputs:
         """Draws fresh actions and values them; gradients flow through both into the policy."""
@@ -247,21 +248,41 @@ class SACActor:
 
     def structure(self) -> Structure:
         """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
-        return actor_structure(self.policy, self.outputs)
+        declared = actor_structure(self.policy, self.outputs)
+        return replace(declared, outputs=lambda parts, batch: self.outputs_of(parts, batch, declared))
 
     def outputs(self, behavior: Behavior, batch: ActorBatch) -> ActorOutputs:
         """Does the same, given what actions are drawn from."""
         action, logp = behavior.sample_logp(batch.noise)
         pair = StateAction(batch.obs, action, recurrent=batch.recurrent)
-        kernels, head = self.critics.kernels, self.policy.head
-        if kernels is None or torch.is_grad_enabled() or not isinstance(behavior, SquashedGaussian):
-            return ActorOutputs(logp, critic_values(self.critics, pair))
+        return ActorOutputs(logp, critic_values(self.critics, pair))
+
+    def outputs_of(self, parts: list[Tensor], batch: ActorBatch, declared: Structure) -> ActorOutputs:
+        """Does the same, given what the policy's last layer puts out; without a graph, kernels draw and go back."""
+        kernels, drawing = self.critics.kernels, self.drawing
+        if kernels is None or drawing is None or torch.is_grad_enabled():
+            outputs: ActorOutputs = declared.outputs(parts, batch)
+            return outputs
+        action, logp = drawing.sample_logp(parts[0], batch.noise)
 
         def back(by_logp: Tensor, by_q: Tensor) -> Tensor:
             by_action = action_gradient(kernels, by_q, action.shape[1])
-            return squashed_gradient(head, behavior, batch.noise, action, by_logp, by_action)
+            return drawing.gradient(parts[0], batch.noise, action, by_logp, by_action)
 
-        return ActorOutputs(logp, action_values(kernels, pair, keep=True), back)
+        return ActorOutputs(logp, action_values(kernels, StateAction(batch.obs, action), keep=True), back)
+
+    def ahead(self, kernels: NetworkKernels | None, rows: Experience, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Draws actions in what came next, ``[N, k]``, with their log-probabilities ``[N]``; without a graph.
+
+        Args:
+            kernels: What runs the policy; None = torch.
+            rows: Decisions.
+            noise: ``[N, k]`` standard normal numbers.
+        """
+        with torch.no_grad():
+            if kernels is not None and self.drawing is not None:
+                return self.drawing.sample_logp(kernels.run(Inputs(rows.next_obs))[0], noise)
+            return behavior_of(self.policy, rows.next_obs, recurrent=rows.next_recurrent).sample_logp(noise)
 
 
 class Temperature(nn.Module):
@@ -448,9 +469,7 @@ class SAC(Algorithm[SACConfig]):
         """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
         ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
-        with torch.no_grad():
-            behavior = behavior_of(self.policy, rows.next_obs, self.actor.kernels, rows.next_recurrent)
-            next_action, next_logp = behavior.sample_logp(ahead)
+        next_action, next_logp = self.actor.net.ahead(self.actor.kernels, rows, ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
         batch = ActorBatch(rows.obs, now, alpha, rows.recurrent)
         return metrics | named(
