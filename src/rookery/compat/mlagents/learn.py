@@ -531,15 +531,15 @@ def options_by_name(options: RunOptions) -> Callable[[str], BehaviorOptions]:
     return find
 
 
-def exporter() -> Callable[[Policy, Path], None]:
-    """Gives what writes ONNX files; where the package is missing, the first file says so."""
+def exporter() -> Callable[[Policy, Path], object]:
+    """Gives what writes ONNX files, loaded before training; where a package is missing, the first file says so."""
+    from rookery.onnx import write_unity
+    from rookery.onnx.graph import require_onnx
 
-    def export(policy: Policy, path: Path) -> None:
-        from rookery.onnx import write_unity
+    with suppress(ConfigError):
+        require_onnx()
 
-        write_unity(policy, path)
-
-    return export
+    return write_unity
 
 
 def callbacks_of_run(folder: Path) -> list[RunFiles]:

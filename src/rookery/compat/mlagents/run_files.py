@@ -177,7 +177,7 @@ class RunFiles(Callback):
         configuration: Mapping[str, Any],
         options: Callable[[str], BehaviorOptions],
         show: Callable[[str], None] | None = None,
-        export: Callable[[Policy, Path], None] | None = None,
+        export: Callable[[Policy, Path], object] | None = None,
     ) -> None:
         self.configuration = configuration
         self.options = options
