@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rookery.algorithms.algorithm import AlgorithmConfig
-from rookery.algorithms.poca import POCA
 from rookery.compat.mlagents.behaviors import BehaviorSpaces
 from rookery.compat.mlagents.keys import (
     BEHAVIOR_ROWS,
@@ -257,12 +256,6 @@ def _refusals(case: Case) -> Iterator[str]:
             "out",
         )
     remembers = own.network_settings.memory is not None
-    if own.trainer_type == "poca" and remembers and not _poca_remembers():
-        yield line(
-            "network_settings.memory",
-            "poca learns members of groups moment by moment, and cannot learn to remember; use ppo, or leave memory "
-            "out",
-        )
     if own.behavioral_cloning is not None and remembers:
         yield line(
             "behavioral_cloning",
@@ -285,11 +278,6 @@ def _refusals(case: Case) -> Iterator[str]:
                     f"{at}: {key} = {criteria.behavior!r}: the environment has no such behaviour"
                     f"{nearest(criteria.behavior, list(case.behaviors))}; it has {', '.join(case.behaviors)}"
                 )
-
-
-def _poca_remembers() -> bool:
-    """Whether our POCA can learn policies that remember."""
-    return POCA.learns_memory
 
 
 def _own_refusals(case: Case, start: str) -> Iterator[str]:
