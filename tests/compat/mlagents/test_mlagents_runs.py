@@ -153,6 +153,10 @@ PLAYED = {
     ),
     "threaded-rnd": ("KeyDoor", "{ppo, threaded: true, reward_signals: {extrinsic: {}, rnd: {strength: 0.01}}}"),
     "group": ("CarryTogether", "{poca}"),
+    "group-that-remembers": (
+        "CarryTogether",
+        "{poca, network_settings: {memory: {sequence_length: 16, memory_size: 32}}}",
+    ),
     "self-play": ("LineSoccer", "{poca, self_play: {save_steps: 200, swap_steps: 100}}"),
     "entities": ("Sorter", "{ppo}"),
     "sac": ("Pendulum-v1", "{sac, network_settings: {normalize: true, hidden_units: 16}}"),

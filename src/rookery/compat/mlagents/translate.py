@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rookery.algorithms.algorithm import AlgorithmConfig
-from rookery.algorithms.poca import POCA
 from rookery.compat.mlagents.behaviors import BehaviorSpaces
 from rookery.compat.mlagents.keys import (
     BEHAVIOR_ROWS,
@@ -274,12 +273,6 @@ def _refusals(case: Case) -> Iterator[str]:
             "out",
         )
     remembers = own.network_settings.memory is not None
-    if own.trainer_type == "poca" and remembers and not _poca_remembers():
-        yield line(
-            "network_settings.memory",
-            "poca learns members of groups moment by moment, and cannot learn to remember; use ppo, or leave memory "
-            "out",
-        )
     if own.behavioral_cloning is not None and remembers:
         yield line(
             "behavioral_cloning",
@@ -323,11 +316,6 @@ def encoders_of(own: BehaviorOptions) -> Iterator[tuple[str, str]]:
         if name != "extrinsic":
             network = signal.network_settings
             yield f"reward_signals.{name}.network_settings.vis_encode_type", network.vis_encode_type
-
-
-def _poca_remembers() -> bool:
-    """Whether our POCA can learn policies that remember."""
-    return POCA.learns_memory
 
 
 def _changes_nothing(case: Case, path: str, value: object) -> bool:
