@@ -1,15 +1,19 @@
 """The 1-D suite by which ML-Agents tests its trainers: ``toy_suite.py [--seeds 3] [--only WORDS] [--without WORDS]
-[--missing]``.
+[--missing] [--theirs]``.
 
-Environment, settings, step counts and thresholds are those of `test_simple_rl.py` and `test_hybrid.py` of ML-Agents
-1.1.0, with Rookery's own algorithms and one copy of the environment, as there. A score is the mean of the last five
-episodes that were played while learning within these steps. Writes benchmarks/results/toy_suite.md.
+Environment, settings, step counts and thresholds are those of `test_simple_rl.py` and `test_hybrid.py` of ML-Agents,
+with Rookery's own algorithms and one copy of the environment, as there. A score is the mean of the last five episodes
+that were played while learning within these steps. Writes benchmarks/results/toy_suite.md. With ``--theirs`` the
+trainer of ML-Agents (``benchmarks/peers/install.sh mlagents``) plays the cases of numbers beside choices instead, and
+its scores are printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import platform
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from rookery import Callback, ConfigError, Trainer, record_replay
+from rookery import Callback, ConfigError, Linear, Trainer, record_replay
 from rookery.tasks.one_dimension import SUCCESS, OneDimension
 
 FILE = Path(__file__).parent / "results" / "toy_suite.md"
@@ -47,6 +51,8 @@ PADDED = {"minibatch_size": 8, "batch_size": 24, "fragment_length": 24}
 """A buffer of 128 and batches of 64 with sequences of 64, as ML-Agents counts them: it fills every episode up to a
 sequence, so that the buffer holds two episodes, and a batch one. Episodes have some 30 decisions at first, later 5.
 """
+FALLING = {"entropy_coef": Linear(5e-3, 1e-5), "clip": Linear(0.2, 0.1)}
+"""How ML-Agents' PPO changes both while it learns, unless told otherwise; its tests hold the learning rate alone."""
 NEVER = {"snapshot_every": 10**6, "window": 1, "latest_ratio": 0.0, "rating_games": 0}
 
 
@@ -164,9 +170,14 @@ def cases() -> list[Case]:
     for numbers, choices in ((1, 1), (2, 2), (1, 2), (2, 1)):
         env = {"numbers": numbers, "choices": choices, "step_size": 0.8}
         told = f"{numbers} number{'s' * (numbers > 1)} and {choices} choice{'s' * (choices > 1)}"
-        ppo = {**PPO, "lr": 1e-3, "minibatch_size": 64, "batch_size": 1024, "fragment_length": 1024}
-        sac = {**SAC, "batch_size": 256, "learning_starts": 0, "replay": {"capacity": 50_000}}
-        found += [Case(f"PPO, {told}", 10_000, ppo, env), Case(f"SAC, {told}", 2200, sac, env)]
+        ppo = {**PPO, **FALLING, "lr": 1e-3, "minibatch_size": 64, "batch_size": 1024, "fragment_length": 1024}
+        sac = {**SAC, "batch_size": 256, "learning_starts": 256, "replay": {"capacity": 50_000}}  # as there: a batch
+        found += [
+            Case(f"PPO, {told}", 10_000, ppo, env),
+            Case(f"PPO, {told}, longer", 20_000, ppo, env),
+            Case(f"SAC, {told}", 2200, sac, env),
+            Case(f"SAC, {told}, longer", 10_000, sac, env),
+        ]
     env = {"numbers": 1, "choices": 1, **PICTURE}
     held = {"numbers": 1, "choices": 1, "remember": True, "step_size": 0.5}
     ppo = {**PPO, "lr": 1e-3, "minibatch_size": 16, "batch_size": 64}
@@ -270,6 +281,31 @@ def run(case: Case, seed: int, folder: Path) -> tuple[float, float]:
     return score, time.perf_counter() - started
 
 
+def section(case: Case) -> dict[str, Any]:
+    """A behaviour's section of ML-Agents for a case of numbers beside choices, as its tests have it."""
+    own = case.algorithm
+    hyper = {"learning_rate": own["lr"], "learning_rate_schedule": "constant"}
+    if own["name"] == "sac":
+        hyper |= {"batch_size": own["batch_size"], "buffer_init_steps": 0, "buffer_size": own["replay"]["capacity"]}
+        hyper |= {"tau": own["tau"], "init_entcoef": own["alpha_init"]}
+    else:
+        hyper |= {"batch_size": own["minibatch_size"], "buffer_size": own["batch_size"]}
+        hyper |= {"beta_schedule": "linear", "epsilon_schedule": "linear"}
+    network = {"num_layers": 1, "hidden_units": own["model"]["hidden"][0]}
+    own_settings = {"hyperparameters": hyper, "network_settings": network, "max_steps": case.steps}
+    return {"trainer_type": own["name"], "summary_freq": 500, "threaded": False, **own_settings}
+
+
+def play_theirs(case: Case, seed: int) -> float:
+    """Gives the score that the trainer of ML-Agents reaches."""
+    peers = Path(__file__).parent / "peers"
+    command = [str(peers / ".venv-mlagents" / "bin" / "python"), str(peers / "mlagents_toy.py")]
+    command += [json.dumps(section(case)), "--numbers", str(case.env["numbers"]), "--choices", str(case.env["choices"])]
+    command += ["--step", str(case.env["step_size"]), "--last", str(LAST), "--seed", str(seed)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+    return float(json.loads(found)["return"])
+
+
 def main() -> None:
     """Measures the lines that have all words of ``--only`` and none of ``--without`` in their names, and puts them
     on the page; with ``--missing`` only those that it lacks.
@@ -279,12 +315,18 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--without", nargs="*", default=[])
     parser.add_argument("--missing", action="store_true")
+    parser.add_argument("--theirs", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         for case in cases():
             left_out = any(word in case.name for word in options.without)
             if left_out or not all(word in case.name for word in options.only):
+                continue
+            if options.theirs:
+                if case.env.get("numbers") and case.env.get("choices") and not {"pictures", "remember"} & set(case.env):
+                    scores = [f"{play_theirs(case, seed):.2f}" for seed in range(options.seeds)]
+                    print(f"| {case.name} | {case.steps:,} | {', '.join(scores)} |", flush=True)
                 continue
             if options.missing and case.name in rows():
                 continue
