@@ -80,8 +80,8 @@ A line with one score was run with one seed (`--seeds 1`); cases of the script w
 - Numbers beside choices: rows of 10,000 (PPO) and 2,200 steps (SAC) have the step counts of the tests of early 2021;
   rows called longer have those of release 21 (mlagents 1.0.0), 20,000 and 10,000, with the same settings; the tests of
   1.1.0 were not at hand. PPO's entropy weight and clipping fall to 1e-5 and 0.1 in these rows, as in their tests; in
-  all other rows of PPO both are held. Held, two of each had 0.93, 0.90, 0.89 after 10,000 steps. SAC begins to learn with a
-  whole batch of 256, as there; until then its numbers are drawn evenly, where theirs are drawn from the first policy.
+  all other rows of PPO both are held. Held, two of each had 0.93, 0.90, 0.89 after 10,000 steps. SAC begins to learn
+  with a whole batch of 256, as there; until then its numbers are drawn evenly, where theirs come from the first policy.
   Rows of before began with the first decision, and drew the same few 256 times: -0.02 with a number and a choice, 0.34
   with two numbers and a choice were among their scores.
 - Their own trainer (mlagents 1.1.0, `--theirs`) on the same cases, the same five last episodes, seeds 0, 1, 2. In their
