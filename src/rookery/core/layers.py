@@ -83,9 +83,11 @@ def yaml_layer(path: str | Path, name: str | None = None) -> Layer:
     return Layer(name, values, lines)
 
 
-def override_layer(
-    overrides: Iterable[str], source: str = "command line", form: str = "path=value, for example algorithm.lr=3e-4"
-) -> Layer:
+OVERRIDE = "path=value, for example algorithm.lr=3e-4"
+"""What an override must be like, as it is said to who writes another."""
+
+
+def override_layer(overrides: Iterable[str], source: str = "command line", form: str = OVERRIDE) -> Layer:
     """Gives the layer of overrides such as ``algorithm.lr=3e-4``; the value is read as YAML.
 
     Args:
