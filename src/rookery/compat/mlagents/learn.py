@@ -41,7 +41,10 @@ MLAGENTS = "mlagents"
 SOURCE = "rookery mlagents"
 """The source of values that this command gives by itself."""
 
-ENV_ARG = "name=value, an argument of the environment in Python, for example max_steps=20"
+ENV_ARG = (
+    "name=value, an argument of the environment's constructor, as size=5; a Python environment has no command line of "
+    "its own"
+)
 """What a word behind ``--env-args`` must be."""
 
 OUR_DEFAULT = "Rookery's default"
@@ -211,12 +214,6 @@ def environment_of(options: RunOptions) -> Layer:
         )
     words = [word.lstrip("-") for word in settings.env_args or ()]
     said = options.places.get("env_settings.env_args", "--env-args")
-    for word in words:
-        if not word.partition("=")[1]:
-            raise ConfigError(
-                f"{said}: {word!r}: must be name=value, an argument of the environment's constructor, as size=5; a "
-                "Python environment has no command line of its own"
-            )
     given = dict(override_layer(words, said, ENV_ARG).values)
     values: dict[str, Any] = {"env.name": name} | ({"env.config": given} if given else {})
     return Layer(
