@@ -34,9 +34,11 @@ from rookery.compat.mlagents.keys import (
     DIFFERENCES,
     ENGINE_ROWS,
     ENV_ROWS,
+    KEY_WORDS,
     NETWORK_ROWS,
     ON_POLICY_ROWS,
     OTHER_ROWS,
+    PARAMETER_KEYS,
     PARAMETER_ROWS,
     SAC_ROWS,
     SELF_PLAY_ROWS,
@@ -44,6 +46,18 @@ from rookery.compat.mlagents.keys import (
     TRAINER_ROWS,
     KeyRow,
 )
+from rookery.compat.mlagents.options import RunOptions, plain
+from rookery.compat.mlagents.reading_behaviors import TRAINERS
+from rookery.compat.mlagents.reading_parameters import SAMPLERS
+from rookery.compat.mlagents.sections import (
+    BehaviorOptions,
+    CloningOptions,
+    CriteriaOptions,
+    MemoryOptions,
+    NetworkOptions,
+    SelfPlayOptions,
+)
+from rookery.compat.mlagents.translate import all_signals
 from rookery.compat.rllib.config_table import (
     CRITIC_KEYS,
     DQN_KEYS,
@@ -254,6 +268,42 @@ MLAGENTS_SECTIONS: list[tuple[str, list[KeyRow]]] = [
 ]
 
 
+def default_of_key(key: str, only: tuple[str, ...]) -> str:
+    """The default of a key of ML-Agents, as YAML has it: of the section's class, by the trainer that has the key."""
+    trainer = only[0] if only else "ppo"
+    behaviour = BehaviorOptions(
+        trainer_type=trainer,
+        hyperparameters=TRAINERS[trainer](),
+        reward_signals=all_signals(),
+        self_play=SelfPlayOptions(),
+        behavioral_cloning=CloningOptions(),
+        network_settings=NetworkOptions(memory=None if key == "network_settings.memory" else MemoryOptions()),
+    )
+    found: Any = {**plain(RunOptions()), **plain(behaviour)}
+    for part in key.split("."):
+        found = found[part]
+    if key.endswith("demo_path"):
+        return "required"
+    return "{}" if isinstance(found, Mapping) else flow(found)
+
+
+def parameter_key_lines() -> list[str]:
+    """The keys inside `environment_parameters`, a table."""
+    criteria = plain(CriteriaOptions())
+    lines = ["| key inside a parameter | default | meaning |", "|---|---|---|"]
+    for key, of, meaning in PARAMETER_KEYS:
+        last = key.rpartition(".")[2]
+        if of in SAMPLERS or of == "any":
+            default = flow(SAMPLERS["constant" if of == "any" else of][last])
+        elif of == "criteria" and last != "behavior":
+            default = flow(criteria[last])
+        else:
+            default = "null" if of == "lesson" else "required"
+        told = f" (of {of})" if of in SAMPLERS else ""
+        lines.append(f"| `{key}` | `{default}` | {meaning.rstrip('.')}{told} |")
+    return [*lines, ""]
+
+
 def mlagents_keys_page() -> str:
     """Every key of a configuration of ML-Agents, and what becomes of it."""
     lines = [
@@ -264,15 +314,23 @@ def mlagents_keys_page() -> str:
         "neighbours gives the values of the paths; *kept*, `rookery mlagents learn` itself goes by it; *ignored*, it",
         "would change nothing here, and whoever gives it is told so; *refused*, only its default can be, for the reason",
         "given. `rookery explain RUN PATH` names the line of the file that a value came from. NAME is the name of the",
-        "behaviour, which is that of its policy; a path is one of the [settings](settings.md).",
+        "behaviour, which is that of its policy; a path is one of the [settings](settings.md). Defaults are those of",
+        "ML-Agents; `required` = there is none.",
         "",
     ]
     for title, rows in MLAGENTS_SECTIONS:
-        lines += [f"## {title}", "", "| key | of | fate | paths | meaning |", "|---|---|---|---|---|"]
+        lines += [f"## {title}", ""]
+        if rows is PARAMETER_ROWS:
+            lines += parameter_key_lines()
+        lines += ["| key | default | of | fate | paths | meaning |", "|---|---|---|---|---|---|"]
         for (only, fate, paths, text), same in groupby(rows, lambda row: (row.only, row.fate, row.paths, row.text)):
-            keys, here = (", ".join(f"`{name}`" for name in names) for names in ([row.key for row in same], paths))
+            group, here = [row.key for row in same], ", ".join(f"`{name}`" for name in paths)
             meaning = (text[:1].upper() + text[1:].rstrip(".")).replace("|", "or")
-            lines.append(f"| {keys} | {', '.join(only) or 'all'} | {fate.value} | {here} | {meaning} |")
+            for number, key in enumerate(group):
+                told = [KEY_WORDS.get(key.rpartition(".")[2], "") if len(group) > 1 else "", "" if number else meaning]
+                beside = (here, ". ".join(filter(None, told))) if not number else ("as above", told[0] or "As above")
+                start = f"| `{key}` | `{default_of_key(key, only)}` | {', '.join(only) or 'all'} | {fate.value} | "
+                lines.append(start + " | ".join(beside) + " |")
         lines.append("")
     lines += ["## What has no key", "", "As ML-Agents does it, whatever a preset of Rookery would say:", ""]
     lines += [f"- `{name}`: {text}" for name, text in CONSTANTS.items()]

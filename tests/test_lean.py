@@ -164,8 +164,8 @@ MINIBATCHES = {
     ),
     "a2c": (
         A2CConfig(fragment_length=32),
-        Cost(ops=152, tensors=66, bytes_written=102_992, calls=566),
-        Cost(ops=313, tensors=154, bytes_written=3_073_558, calls=562),
+        Cost(ops=154, tensors=65, bytes_written=102_980, calls=560),
+        Cost(ops=316, tensors=153, bytes_written=3_073_542, calls=555),
     ),
 }
 """Of each the settings, and what learning from a minibatch may cost on kernels and by torch."""

@@ -1,8 +1,10 @@
-"""ML-Agents' own trainer on the line of its tests: ``mlagents_toy.py SECTION [--agents 1]``; prints JSON.
+"""ML-Agents' own trainer on the lines of its tests: ``mlagents_toy.py SECTION [--agents 1] [--numbers 1] [--choices 0]
+[--step 0.2] [--last 20]``; prints JSON.
 
-The environment is a line from -1 to 1 on which an agent starts at 0 and moves by at most 0.2; it sees at which end it
-is rewarded. It runs in the trainer's process, as in ML-Agents' tests, so that no socket is measured.
-`benchmarks/mlagents.py` starts this in the environment that ``benchmarks/peers/install.sh mlagents`` makes.
+The environment is a line from -1 to 1 for each element of an action, on which an agent starts at 0 and moves by at most
+so much; it sees at which end it is rewarded, and its episode is over when all ends are reached. It runs in the
+trainer's process, as in ML-Agents' tests, so that no socket is measured. `benchmarks/mlagents.py` and
+``benchmarks/toy_suite.py --theirs`` start this in the environment that ``benchmarks/peers/install.sh mlagents`` makes.
 """
 
 # ruff: noqa: D102, E402
@@ -45,19 +47,19 @@ from mlagents_envs.base_env import (
 from mlagents_envs.side_channel.environment_parameters_channel import EnvironmentParametersChannel
 
 NAME = "Line"
-STEP, TIME_COST = 0.2, 0.01
+TIME_COST = 0.01
 BEST = 1.0 + 6 * TIME_COST
 
 
 class Lines(BaseEnv):
-    """Lines of so many agents of one behaviour, all in step."""
+    """Lines of so many agents of one behaviour, all in step; each has one for each number and each choice of two."""
 
-    def __init__(self, agents: int, seed: int) -> None:
+    def __init__(self, agents: int, seed: int, numbers: int = 1, choices: int = 0, step_size: float = 0.2) -> None:
         super().__init__()
         seen = ObservationSpec((1,), (DimensionProperty.UNSPECIFIED,), ObservationType.DEFAULT, "goal")
-        self.spec = BehaviorSpec([seen], ActionSpec(1, ()))
+        self.spec = BehaviorSpec([seen], ActionSpec(numbers, (2,) * choices))
         self.rng = np.random.default_rng(seed)
-        self.agents = agents
+        self.agents, self.lines, self.step_size = agents, numbers + choices, step_size
         self.returns: list[float] = []
         self.reset()
 
@@ -66,7 +68,7 @@ class Lines(BaseEnv):
         return BehaviorMapping({NAME: self.spec})
 
     def reset(self) -> None:
-        self.place = np.zeros(self.agents)
+        self.place = np.zeros((self.agents, self.lines))
         self.goal = self.rng.choice([-1.0, 1.0], self.agents)
         self.ids = np.arange(self.agents, dtype=np.int32)
         self.earned = np.zeros(self.agents)
@@ -76,10 +78,13 @@ class Lines(BaseEnv):
     def _asking(self, reward: np.ndarray) -> DecisionSteps:
         none = np.zeros(self.agents, dtype=np.int32)
         seen = [self.goal[:, None].astype(np.float32)]
-        return DecisionSteps(seen, reward, self.ids.copy(), None, none, none.astype(np.float32))
+        sizes = self.spec.action_spec.discrete_branches
+        forbidden = [np.zeros((self.agents, size), dtype=bool) for size in sizes] or None
+        return DecisionSteps(seen, reward, self.ids.copy(), forbidden, none, none.astype(np.float32))
 
     def set_actions(self, behavior_name: str, action: object) -> None:
-        self.actions = action.continuous
+        chosen = 2.0 * action.discrete - 1.0 if self.spec.action_spec.discrete_size else np.zeros((self.agents, 0))
+        self.actions = np.concatenate((action.continuous, chosen), axis=1)
 
     def set_action_for_agent(self, behavior_name: str, agent_id: int, action: object) -> None:
         raise NotImplementedError
@@ -88,9 +93,10 @@ class Lines(BaseEnv):
         return self.asking, self.ended
 
     def step(self) -> None:
-        self.place = np.clip(self.place + np.clip(self.actions[:, 0], -STEP, STEP), -1.0, 1.0)
-        over = np.abs(self.place) >= 1.0
-        reward = np.where(over, BEST * self.place * self.goal, -TIME_COST).astype(np.float32)
+        moved = self.place + np.clip(self.actions, -self.step_size, self.step_size)
+        self.place = np.clip(moved, -1.0, 1.0)
+        over = (np.abs(self.place) >= 1.0).all(axis=1)
+        reward = np.where(over, BEST * self.place.mean(axis=1) * self.goal, -TIME_COST).astype(np.float32)
         self.earned += reward
         self.ended = TerminalSteps.empty(self.spec)
         which = np.flatnonzero(over)
@@ -123,6 +129,10 @@ def main() -> None:
     parser.add_argument("settings", help="a behaviour's section, as JSON")
     parser.add_argument("--agents", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--numbers", type=int, default=1)
+    parser.add_argument("--choices", type=int, default=0)
+    parser.add_argument("--step", type=float, default=0.2, help="the largest move")
+    parser.add_argument("--last", type=int, default=20, help="episodes of which the return is the mean")
     args = parser.parse_args()
     torch.set_num_threads(1)
     np.random.seed(args.seed)
@@ -132,7 +142,7 @@ def main() -> None:
     StatsReporter.writers.clear()
     StatsReporter.add_writer(Silent())
     options = RunOptions.from_dict({"behaviors": {NAME: json.loads(args.settings)}})
-    env = Lines(args.agents, args.seed)
+    env = Lines(args.agents, args.seed, args.numbers, args.choices, args.step)
     manager = SimpleEnvManager(env, EnvironmentParametersChannel())
     parameters = EnvironmentParameterManager({}, args.seed, False)
     with tempfile.TemporaryDirectory() as folder:
@@ -142,7 +152,7 @@ def main() -> None:
         controller.start_learning(manager)
         seconds, processor = time.perf_counter() - began, time.process_time() - processor
     steps = next(iter(controller.trainers.values())).get_step
-    last = env.returns[-20:]
+    last = env.returns[-args.last :]
     print(json.dumps({"seconds": seconds, "processor": processor, "steps": steps, "return": float(np.mean(last))}))
 
 

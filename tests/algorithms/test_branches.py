@@ -10,7 +10,7 @@ from gymnasium import spaces
 from stepping import step
 
 from rookery import ConfigError, Trainer
-from rookery.algorithms.branches import BranchActorBatch, branch_actor_loss, chosen_of, numbers_of, tabled
+from rookery.algorithms.branches import ActorBatch, branch_actor_loss, chosen_of, numbers_of, tabled
 from rookery.algorithms.critics import CriticConfig, StateAction
 from rookery.algorithms.experience import Experience
 from rookery.algorithms.sac import SAC, DiscreteBatch, SACConfig, discrete_actor_loss
@@ -102,7 +102,7 @@ def test_critics_learn_what_an_expectation_over_all_joint_actions_gives(masked):
 def test_with_one_choice_it_is_discrete_sac():
     branch, plain = sac(spaces.MultiDiscrete([4])), sac(spaces.Discrete(4))
     rows = rows_for(branch)
-    one = BranchActorBatch(rows.obs, torch.zeros(32, 0), torch.tensor([0.3]))
+    one = ActorBatch(rows.obs, torch.zeros(32, 0), torch.tensor([0.3]))
     loss, metrics = branch_actor_loss(branch.branches(one), one, branch.cfg)
     with torch.no_grad():
         q = plain.critics.net(StateAction(rows.obs, rows.action)).amin(0)
@@ -118,7 +118,7 @@ def test_with_one_choice_it_is_discrete_sac():
 def test_the_gradient_of_numbers_goes_through_critics_and_leaves_them_alone():
     learner = sac(BOTH, critic={"number": 1}, model={"hidden": (16, 16), "activation": "tanh"})  # no kinks
     rows = rows_for(learner)
-    batch = BranchActorBatch(rows.obs, torch.randn(32, 2), torch.tensor([0.0, 0.0, 0.0]))
+    batch = ActorBatch(rows.obs, torch.randn(32, 2), torch.tensor([0.0, 0.0, 0.0]))
     before = learner.critics.optimizer.flat.grad.clone()
     branch_actor_loss(learner.branches(batch), batch, learner.cfg)[0].backward()
     found = learner.policy.head.linear.bias.grad

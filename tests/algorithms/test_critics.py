@@ -76,6 +76,22 @@ def test_the_loss_of_means_is_half_the_squared_error_summed_over_networks():
     assert float(alone) == pytest.approx(0.5 * float((q[:, 2] - target[2]).square().sum()) / 5, rel=1e-6)
 
 
+def test_each_of_two_networks_reports_its_loss():
+    q, target, weight = torch.randn(2, 5), torch.randn(5), torch.rand(5)
+    for weights in (None, weight):
+        _, metrics = critic_loss(q, CriticBatch({}, torch.zeros(5, 2), target, weights), None)
+        by = torch.ones(5) if weights is None else weights
+        own = [float((0.5 * (one - target).square() * by).mean()) for one in q]
+        assert [float(metrics[f"critic_loss_{number}"]) for number in (1, 2)] == pytest.approx(own)
+        assert float(metrics["critic_loss"]) == pytest.approx(sum(own))
+    _, metrics = critic_loss(torch.randn(2, 5, 3), CriticBatch({}, torch.zeros(5, 2), torch.randn(5, 4), None), None)
+    assert float(metrics["critic_loss"]) == pytest.approx(
+        float(metrics["critic_loss_1"] + metrics["critic_loss_2"]), rel=1e-5
+    )
+    _, metrics = critic_loss(torch.randn(3, 5), CriticBatch({}, torch.zeros(5, 2), target, None), None)
+    assert "critic_loss_1" not in metrics
+
+
 def test_the_loss_of_quantiles_has_the_golden_value():
     theta, target = torch.tensor([[[0.1, 0.5, 1.0]]]), torch.tensor([[0.0, 2.0, 0.3]])
     loss, _ = critic_loss(theta, CriticBatch({}, torch.zeros(1, 2), target, None), None)

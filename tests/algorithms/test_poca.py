@@ -88,7 +88,7 @@ REWARD, VALUE = [1.0, -0.5, 2.0, 0.0, 1.0], [0.5, 0.2, -0.1, 0.4, 0.3]
 def honest(**settings):
     """A POCA whose value of row t is ``VALUE[t]``."""
     poca = learner(POCAConfig(gamma=0.9, gae_lambda=0.8, normalize_values=False, **settings))
-    poca.net.value = lambda obs: torch.tensor([VALUE[int(at) % 5] for at in obs["central/moment"]]).unsqueeze(1)
+    poca.net.value = lambda obs, known: torch.tensor([VALUE[int(at) % 5] for at in obs["central/moment"]]).unsqueeze(1)
     return poca
 
 
@@ -373,7 +373,6 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not(tmp_path):
     [
         ({"kl_coef": 0.1}, "kl_coef = 0.1: poca has no penalty on the divergence"),
         ({"attention_heads": 3}, "attention_heads is 3, which does not divide attention_size = 64"),
-        ({"model": {"memory": {"kind": "lstm"}}}, "cannot learn to remember; use ppo or a2c"),
     ],
 )
 def test_what_it_cannot_do_is_refused(settings, message):

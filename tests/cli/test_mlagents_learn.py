@@ -237,6 +237,7 @@ def test_resume_goes_on_where_it_stopped(cart, learn, tmp_path):
     assert code == 0, error
     assert out.startswith("Cart. Step: 600. ")
     assert steps_of(cart) == [100, 200, 300, 400, 500, 600, 700, 800]
+    assert yaml_layer(cart / "config.yaml").values["policies"]["Cart"]["lr"]["steps"] == 800
     before = (cart / "metrics.jsonl").read_text()
     code, _, error = learn("--run-id", "cart", "--resume", file=None, env=None)  # what it has written down is enough
     assert code == 0, error
@@ -246,13 +247,15 @@ def test_resume_goes_on_where_it_stopped(cart, learn, tmp_path):
 
 def test_what_nobody_gives_any_more_keeps_its_value(learn, tmp_path):
     assert learn("--run-id", "a", "--num-envs", 2, "--seed", 3)[0] == 0
-    shorter = FILE.replace("max_steps: 500", "max_steps: 600").replace(", num_epoch: 1", "")
+    shorter = FILE.replace("max_steps: 500", "max_steps: 600").replace(", num_epoch: 1, learning_rate: 0.001", "")
     (tmp_path / "cart.yaml").write_text(shorter)
     code, _, error = learn("--run-id", "a", "--resume")
     assert code == 0, error
     kept = yaml_layer("results/a/config.yaml").values
     assert (kept["sampling"]["num_envs"], kept["policies"]["Cart"]["epochs"], kept["seed"]) == (2, 1, 3)
     assert kept["policies"]["Cart"]["max_decisions"] == 600
+    rate = kept["policies"]["Cart"]["lr"]
+    assert (rate["start"], rate["steps"]) == (0.001, 600)  # it ends where the run does now
     assert yaml_layer("results/a/configuration.yaml").values["env_settings"]["num_envs"] == 2
     assert "sampling.num_envs = 4: keeps its value" in refused(learn("--run-id", "a", "--resume", "--num-envs", 4))
 
@@ -545,3 +548,31 @@ def test_the_alias_is_the_command(rookery, tmp_path):
     run = subprocess.run(words, capture_output=True, text=True, check=False, env=there)
     assert run.returncode == 2
     assert "there is no run 'x'" in run.stderr
+
+
+def test_a_run_that_is_finished_says_who_and_where_to_change_it(cart, learn):
+    _, _, error = learn("--run-id", "cart", "--resume")
+    assert "Cart has learned from 512 decisions, and is to learn from 500" in error
+    assert "policies.Cart.max_decisions, given by cart.yaml:6 max_steps" in error
+
+
+def test_another_trainer_is_refused_in_one_line(cart, learn, tmp_path):
+    (tmp_path / "sac.yaml").write_text("behaviors: {Cart: {trainer_type: sac}}")
+    (tmp_path / "card.yaml").write_text(FILE.replace("Cart:", "Card:"))
+    said = refused(learn("--run-id", "cart", "--resume", file="sac.yaml")).strip()
+    assert "learned by ppo in results/cart" in said and "\n" not in said
+    said = refused(learn("--run-id", "cart", "--resume", file="card.yaml")).strip()
+    assert "has no behaviour 'Card'; did you mean 'Cart'?" in said and "\n" not in said
+
+
+def test_environments_and_their_arguments_have_hints(learn):
+    assert "did you mean 'Basic'?" in learn(env="rookery.tasks:Bsic")[2]
+    assert "did you mean 'rookery.tasks.basic:Basic'?" in learn(env="rookery.task:Basic")[2]
+    assert "--env-args: 'x' must be name=value" in refused(learn("--env-args", "x"))
+    assert "--env-args has 'x', unknown" in learn("--env-args", "x=1", env="rookery.tasks:Basic")[2]
+
+
+def test_a_seed_that_was_drawn_says_so(rookery, learn):
+    assert learn("--run-id", "drawn")[0] == 0
+    out = rookery("explain", "results/drawn", "seed")[1]
+    assert out.startswith("seed = ") and "null" not in out and "drawn when the run began" in out

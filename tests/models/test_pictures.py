@@ -66,7 +66,7 @@ def test_a_picture_too_small_for_the_nature_network_is_told():
         encoder(35, 84, 3, cnn="nature")
 
 
-@pytest.mark.parametrize(("cnn", "smallest"), [("simple", 20), ("nature", 36), ("match3", 5)])
+@pytest.mark.parametrize(("cnn", "smallest"), [("simple", 20), ("nature", 36), ("resnet", 15), ("match3", 5)])
 def test_a_network_begins_where_its_layers_leave_one_pixel(cnn, smallest):
     maps = encoder(smallest, smallest + 9, 3, cnn=cnn).convolutions(torch.zeros(1, 3, smallest, smallest + 9), 1.0)
     assert maps.shape[2] == 1
@@ -170,7 +170,8 @@ def test_weights_start_orthogonal(cnn):
 @pytest.mark.parametrize(
     ("height", "width", "channels", "cnn"),
     [(84, 84, 4, "auto"), (40, 50, 3, "auto"), (10, 12, 3, "auto"), (7, 7, 3, "auto"), (3, 9, 2, "impala"),
-     (17, 30, 3, "impala"), (36, 61, 1, "small"), (20, 24, 3, "simple"), (5, 9, 4, "match3"), (3, 4, 2, "flat")],
+     (17, 30, 3, "impala"), (17, 30, 3, "resnet"), (36, 61, 1, "small"), (20, 24, 3, "simple"), (5, 9, 4, "match3"),
+     (3, 4, 2, "flat")],
 )  # fmt: skip
 def test_channels_first_and_last_give_equal_features(height, width, channels, cnn):
     last, first = encoder(height, width, channels, cnn=cnn), encoder(channels, height, width, cnn=cnn)

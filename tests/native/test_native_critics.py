@@ -17,6 +17,8 @@ from rookery.core.native import kernel_threads
 from rookery.core.seeding import Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.build import ModelConfig
+from rookery.models.squashed import Squashed
+from rookery.native.critics import SquashedDrawing
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
 
@@ -166,3 +168,26 @@ def test_critics_that_normalize_batches_run_in_torch():
     algo.replay.buffer.sample = lambda *_, **__: drawn(algo, 0)
     step(algo)
     assert not torch.equal(algo.actor_optimizer.flat.data, before)
+
+
+@pytest.mark.parametrize("log_std", ["clamp", "tanh"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_squashed_numbers_are_drawn_and_led_back_as_by_autograd(kernels, log_std, count):
+    generator = torch.Generator().manual_seed(0)
+    action = action_spec(spaces.Box(-1.0, 1.0, (count,)))
+    head = Squashed(log_std=log_std).build(4, action, log_std_init=0.0, generator=generator)
+    head.random.fill_(1.0)  # of no account in learning
+    drawing = SquashedDrawing(kernels, head)
+    for rows in (1, 8, 17, 70):
+        output = torch.randn(rows, 2 * count, generator=generator) * 2
+        output[0, count:] = 3.0  # beyond the range that is cut off
+        noise, by_action = torch.randn(2, rows, count, generator=generator)
+        by_logp = torch.randn(rows, generator=generator)
+        exact = output.double().requires_grad_()
+        expected = head.behavior(exact).sample_logp(noise.double())
+        (expected[0] * by_action).sum().add((expected[1] * by_logp).sum()).backward()
+        found = drawing.sample_logp(output, noise)
+        torch.testing.assert_close(found[0].double(), expected[0].detach(), rtol=0, atol=1e-5)
+        torch.testing.assert_close(found[1].double(), expected[1].detach(), rtol=1e-5, atol=1e-4)
+        gradient = drawing.gradient(output, noise, found[0], by_logp, by_action)
+        torch.testing.assert_close(gradient.double(), exact.grad, rtol=1e-4, atol=1e-4)

@@ -172,3 +172,11 @@ def test_operators_that_old_packages_do_not_know_are_noted(tmp_path):
     look = look_at(write_unity(policy, tmp_path / "x.onnx").path)
     assert not look.problems
     assert "knows no Erf" in look.notes[0]
+
+
+def test_a_file_that_was_cut_off_is_called_incomplete(good, tmp_path):
+    cut, other = tmp_path / "cut.onnx", tmp_path / "other.onnx"
+    cut.write_bytes(good.read_bytes()[:500])
+    other.write_text("no model")
+    assert "incomplete" in check_file(cut)[0]
+    assert check_file(other) == ["It is not an ONNX file: it does not begin like one."]

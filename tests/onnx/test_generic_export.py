@@ -9,6 +9,10 @@ from exported import observed, outputs, policy_of
 from gymnasium import spaces
 from torch import nn
 
+from rookery.algorithms.maddpg import MADDPGConfig
+from rookery.algorithms.poca import POCAConfig
+from rookery.algorithms.ppo import PPOConfig
+from rookery.algorithms.vdn import VDNConfig
 from rookery.core.errors import ConfigError
 from rookery.models.heads import GivenHead
 from rookery.models.memory import MemoryConfig
@@ -16,6 +20,7 @@ from rookery.models.q_head import QValues
 from rookery.models.team_heads import TeamQValues
 from rookery.onnx import ExportError, check_file, write_generic, write_unity
 from rookery.policies.policy import Policy
+from rookery.training.trainer import Trainer
 
 NUMBERS = spaces.Box(-1, 1, (5,))
 MIXED = spaces.Dict(
@@ -208,6 +213,33 @@ def test_a_team_that_acts_as_one_is_refused_by_its_head(tmp_path):
     for write in (write_generic, write_unity):
         with pytest.raises(ExportError, match=r"policy 'main' ends in TeamQHead \(a team that acts as one\)"):
             write(policy, tmp_path / "x.onnx")
+
+
+@pytest.mark.parametrize("write", [write_unity, write_generic])
+def test_members_of_groups_that_learn_by_poca_are_exported(write, tmp_path):
+    with Trainer("rookery.tasks:CarryTogether", POCAConfig(model={"hidden": (16,)}), num_envs=2, seed=0) as trainer:
+        (policy,) = trainer.policies.values()
+        assert write(policy, tmp_path / "x.onnx").difference <= 1e-5
+
+
+@pytest.mark.parametrize("config", [VDNConfig, MADDPGConfig])
+def test_teams_are_refused_by_what_their_policies_end_in(config, tmp_path):
+    policy = policy_of_team(config(model={"hidden": (16,)}))
+    for write in (write_unity, write_generic):
+        with pytest.raises(ExportError, match=r"policy 'main' ends in Team\w+ \(a team that acts as one\)"):
+            write(policy, tmp_path / "x.onnx")
+
+
+def test_a_team_of_ppo_is_one_agent_of_all_its_members(tmp_path):
+    policy = policy_of_team(PPOConfig(model={"hidden": (16,)}))
+    for write in (write_unity, write_generic):
+        assert write(policy, tmp_path / "x.onnx").difference <= 1e-5
+
+
+def policy_of_team(cfg):
+    """A policy of two agents that act as one."""
+    with Trainer("rookery.tasks:MatrixGame", cfg, teams={"blue": ["a", "b"]}, num_envs=2, seed=0) as trainer:
+        return trainer.policies["main"]
 
 
 def test_hooks_that_change_what_is_computed_are_refused(tmp_path):

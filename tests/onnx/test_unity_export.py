@@ -50,6 +50,8 @@ NETWORKS = {
     "everything": (MIXED, MOVES, {"normalize_obs": True}),
     "nature": (picture(40, 40, 3), CHOICE, {"cnn": "nature"}),
     "impala": (picture(3, 12, 12), MOVES, {"cnn": "impala"}),
+    "resnet": (picture(3, 16, 18), MOVES, {"cnn": "resnet"}),
+    "nature_leaky": (picture(3, 36, 38), MOVES, {"cnn": "nature_leaky"}),
     "small": (picture(14, 14, 3), CHOICE, {"cnn": "small"}),
     "simple": (picture(20, 24, 3), CHOICE, {"cnn": "simple", "cnn_features": 40}),
     "match3": (picture(4, 9, 8), BRANCHES, {"cnn": "match3"}),

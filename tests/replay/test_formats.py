@@ -25,7 +25,7 @@ from rookery.envs.unity.messages import (
     ObservationProto,
 )
 from rookery.replay.formats.columns import Wanted
-from rookery.replay.formats.names import export_stored, format_of, read_recordings
+from rookery.replay.formats.names import export_stored, format_of, import_replay, read_recordings
 from rookery.replay.recording import write_recordings
 from rookery.replay.segments import find_replay
 
@@ -419,3 +419,11 @@ def test_minari_goes_there_and_back(tmp_path, monkeypatch, obs, action):
         read("minari:mine/nothing-v0")
     with pytest.raises(SpaceError, match="are wanted"):
         read("minari:mine/pole-v0", recording(spaces.Box(-1, 1, (5,)), action))
+
+
+def test_a_file_that_is_imported_twice_becomes_the_same_bytes(tmp_path):
+    demo = exported(tmp_path, recording(POINT, THROTTLE), "unity", "Point")
+    for name in ("one", "two"):
+        import_replay(demo, tmp_path / name)
+    one, two = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("one", "two"))
+    assert one == two

@@ -478,6 +478,8 @@ FORGETTABLE = {
     "Slab": "likewise",
     "Block": "likewise",
     "Layout": "likewise",
+    "DrawingHead": "says how to draw from what a network puts out, which is settled by the head",
+    "SquashedDrawing": "calls kernels with a `DrawingHead`",
     "NativeActor": "reads a policy's weights and statistics where they lie",
     "NetworkKernels": "likewise; what it keeps of a batch is used up within a gradient step",
     "Forward": "holds a network, and kernels on its weights",
@@ -632,7 +634,7 @@ def test_every_other_object_that_changes_is_known_to():
 
 
 def test_what_need_not_be_remembered_is_still_there():
-    of_kernels = set() if best_build() else {"NativeActor", "NetworkKernels"}
+    of_kernels = set() if best_build() else {"NativeActor", "NetworkKernels", "DrawingHead", "SquashedDrawing"}
     assert FORGETTABLE.keys() - of_kernels <= {type(thing).__name__ for thing in reached().values()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -215,16 +215,43 @@ def _values_along(
     forward: Forward[ActorCritic], rollout: Rollout, whole: TensorTree, last: TensorTree, final: TensorTree
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Values of all rows ``[T, F, S]``, last ``[F, S]`` and final observations ``[K, S]``, along a policy's memory."""
-    policy, shape, rows, memory = forward.net.policy, rollout.reward.shape, rollout.valid_rows(), rollout.memory
-    assert memory is not None
+    assert rollout.memory is not None
+    memory = forward.net.policy.learned(rollout.memory[0])
+
+    def value_of(obs: TensorTree) -> Tensor:
+        return _along(forward, obs, memory, rollout.timeline())[1]
+
+    values, last_value, final_value = in_time(rollout, whole, last, final, value_of)
+    return values.view(*rollout.reward.shape, -1), last_value, final_value
+
+
+def in_time(
+    rollout: Rollout,
+    whole: TensorTree,
+    last: TensorTree,
+    final: TensorTree,
+    function: Callable[[TensorTree], Tensor],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Passes a rollout through a function as one batch, in the order of `Rollout.timeline`.
+
+    Args:
+        rollout: The experience.
+        whole: ``[T * F, ...]`` its observations.
+        last: ``[F, ...]`` the last ones.
+        final: ``[K, ...]`` the final ones.
+        function: From observations ``[N, ...]`` to numbers ``[N, W]``.
+
+    Returns:
+        The numbers of all decisions ``[T * F, W]``, with zeros where there is none, of last and of final observations.
+    """
+    rows = rollout.valid_rows()
     decided = whole if rows is None else {path: leaf.index_select(0, rows) for path, leaf in whole.items()}
     together = {path: torch.cat((leaf, last[path], final[path])) for path, leaf in decided.items()}
-    _, value = _along(forward, together, policy.learned(memory[0]), rollout.timeline())
-    num, fragments = shape.numel() if rows is None else len(rows), len(rollout.length)
-    values, last_value, final_value = value.split((num, fragments, len(rollout.boot_index)))
+    num, fragments = rollout.reward.numel() if rows is None else len(rows), len(rollout.length)
+    found, of_last, of_final = function(together).split((num, fragments, len(rollout.boot_index)))
     if rows is not None:
-        values = values.new_zeros(shape.numel(), values.shape[1]).index_copy(0, rows, values)
-    return values.view(*shape, -1), last_value, final_value
+        found = found.new_zeros(rollout.reward.numel(), found.shape[1]).index_copy(0, rows, found)
+    return found, of_last, of_final
 
 
 def _along(

@@ -38,13 +38,14 @@ class BranchCriticBatch(CriticBatch):
 
 
 @dataclass(frozen=True)
-class BranchActorBatch:
+class ActorBatch:
     """Rows of the actor's loss, ``[N, ...]``.
 
     Attributes:
         obs: Observations as networks take them.
-        noise: ``[N, k]`` standard normal numbers behind its numbers.
-        alpha: ``[P]`` temperatures: one for each choice, and behind them one for the numbers, if there are any.
+        noise: ``[N, k]`` standard normal numbers behind the numbers of its actions.
+        alpha: Temperature, without dimensions; of actions with several parts ``[P]``, one for each choice, and behind
+            them one for the numbers, if there are any.
         recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
     """
 
@@ -128,7 +129,7 @@ def branch_critic_loss(q: Tensor, batch: BranchCriticBatch, cfg: CriticSettings)
     return critic_loss(q.gather(2, batch.chosen.expand(len(q), -1, -1)).sum(2), batch, cfg)
 
 
-def branch_actor_loss(branches: Branches, batch: BranchActorBatch, cfg: CriticSettings) -> tuple[Tensor, Metrics]:
+def branch_actor_loss(branches: Branches, batch: ActorBatch, cfg: CriticSettings) -> tuple[Tensor, Metrics]:
     """Minus the soft value, exact in the choices; gradients of the numbers go through the critics."""
     loss = -branches.soft_value(batch.alpha).mean()
     return loss, {"actor_loss": loss.detach(), "entropy": branches.entropy.detach()}

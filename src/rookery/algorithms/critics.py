@@ -42,6 +42,10 @@ BatchT = TypeVar("BatchT", bound="StateAction")
 ConfigT = TypeVar("ConfigT", bound=StepConfig)
 
 
+PAIR = 2
+"""Critics of whom each reports a loss of its own: as many as there usually are."""
+
+
 @dataclass(frozen=True)
 class CriticConfig(Settings):
     """How critics are built."""
@@ -157,19 +161,23 @@ def critic_loss(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> tuple[Ten
         cfg: Not looked at: q tells of which kind it is.
 
     Returns:
-        The loss, and metrics, of which ``priority`` is one for each row: the size of its error.
+        The loss, and metrics, of which ``priority`` is one for each row: the size of its error. Of two networks there
+        is the loss of each.
     """
     if q.dim() == 2:
         error = q - batch.target
-        each = 0.5 * error.square().sum(0)
+        each = 0.5 * error.square()
         td_error = error.detach().abs().mean(0)
     else:
         number = len(q)
-        each = quantile_huber(q.flatten(0, 1), batch.target.repeat(number, 1), kappa=1.0).view(number, -1).sum(0)
+        each = quantile_huber(q.flatten(0, 1), batch.target.repeat(number, 1), kappa=1.0).view(number, -1)
         td_error = (q.detach().mean((0, 2)) - batch.target.mean(1)).abs()
-    loss = (each if batch.weight is None else each * batch.weight).mean()
+    losses = (each if batch.weight is None else each * batch.weight).mean(1)
+    loss = losses.sum()
+    own = losses.detach().unbind() if len(losses) == PAIR else ()
     return loss, {
         "critic_loss": loss.detach(),
+        **{f"critic_loss_{number}": one for number, one in enumerate(own, 1)},
         "q_mean": q.detach().mean(),
         "td_error": td_error.mean(),
         "priority": td_error,

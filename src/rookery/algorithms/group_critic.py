@@ -2,6 +2,9 @@
 
 After Cohen et al. 2021 (arXiv:2111.05992), section 4. What members see stands under ``central`` in the observations
 (`envs/groups.py`). Each is encoded by one network for all of its kind; those who are not there have no weight at all.
+
+The critic keeps nothing from one decision to the next. Where the policy remembers, it is told what the policy knows of
+each member: the features on which its actions stand.
 """
 
 from __future__ import annotations
@@ -13,15 +16,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.algorithms.actor_critic import ActorCritic
-from rookery.core.batch import TensorTree
+from rookery.core.batch import Sequences, TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.spaces import CENTRAL, MASK, Leaf, ObsSpec
 from rookery.envs.groups import ALIVE, ME, MEMBERS
-from rookery.models.build import ModelConfig, build_trunk
+from rookery.models.build import CustomMemory, ModelConfig, build_trunk
 from rookery.models.entities import attended_mean
 from rookery.models.heads import Outputs, ValueHead
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear
+from rookery.models.recall import put_together
 from rookery.policies.policy import Policy
 from rookery.signals.signal import action_width
 
@@ -51,6 +55,8 @@ class MemberSet(nn.Module):
     Attributes:
         number: G, members at most.
         is_own: Whether they see the same as the policy's own rows; then they are normalized alike.
+        knows: From the features of a policy that remembers, and a 1, to a code; None if it does not remember, or plays
+            no members of this kind.
     """
 
     def __init__(
@@ -74,13 +80,15 @@ class MemberSet(nn.Module):
         self.is_own = all(
             path in raw and _like(_of_one(stacked[path], path)) == _like(raw[path]) for path in self.paths
         )
-        alike = {leaf.path: leaf for leaf in policy.critic_spec.own.leaves}
+        normal = policy.obs_spec if policy.normalizer is None else policy.normalizer.spec
+        alike = {leaf.path: leaf for leaf in normal.own.leaves}  # not widened by the past: that of mates is not shown
         single = [
             alike[path] if self.is_own else _of_one(leaf, path) for path, leaf in zip(self.paths, leaves, strict=True)
         ]
         spec = ObsSpec(policy.own_spec.space if self.is_own else policy.obs_spec.space, tuple(single))
+        own = self.is_own and not isinstance(policy.memory, CustomMemory)  # which cannot stand for rows by themselves
         self.trunk = build_trunk(
-            spec, model if self.is_own else model.replace(module=None, module_config={}), generator=generator
+            spec, model if own else model.replace(module=None, module_config={}), generator=generator
         )
         width = self.trunk.num_features
         assert isinstance(width, int)
@@ -88,21 +96,30 @@ class MemberSet(nn.Module):
         self.acts = linear(width + num_actions + 1, size, gain=HIDDEN_GAIN, generator=generator)
         self.change = linear(size, size, gain=1.0, generator=generator)
         nn.init.zeros_(self.change.weight)  # at first a baseline is the value, and errs as that does
+        self.knows: nn.Linear | None = None
+        if self.is_own and policy.memory_size:
+            self.knows = linear(policy.num_features + 1, size, gain=HIDDEN_GAIN, generator=generator)
         self._activate = ACTIVATIONS[model.activation]
 
-    def forward(self, obs: TensorTree, action: Tensor, acted: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes ``[N, G, size]`` of what members see, and of what they see and do.
+    def forward(
+        self, obs: TensorTree, action: Tensor, acted: Tensor, known: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Codes ``[N, G, size]`` of what members see and remember, and of that and what they do.
 
         Args:
             obs: ``[N, ...]`` as `POCA.seen` gives them.
             action: ``[N, G, A]`` as numbers; zeros where it is not known.
             acted: ``[N, G]`` bool, where it is.
+            known: ``[N, G, F + 1]`` the policy's features of each, and a 1; zeros where it is not known. None if the
+                policy does not remember.
         """
         seen = {path: obs[f"{self.prefix}/{MEMBERS}/{path}"].flatten(0, 1) for path in self.paths}
         features: Tensor = self.trunk(seen)
         features = features.view(-1, self.number, features.shape[1])
         both = torch.cat((features, action, acted.unsqueeze(-1).to(features.dtype)), -1)
         sees = self.sees(features)
+        if self.knows is not None and known is not None:
+            sees = sees + self.knows(known)
         return sees, sees + self.change(self._activate(self.acts(both)))
 
 
@@ -151,13 +168,17 @@ class GroupCritic(nn.Module):
         """The sets of members."""
         return [group for group in self.sets if isinstance(group, MemberSet)]
 
-    def forward(self, obs: TensorTree, action: Tensor | None, acted: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, obs: TensorTree, action: Tensor | None, acted: Tensor | None, known: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Features ``[N, size]`` of what all members see; and of that and what all others do.
 
         Args:
             obs: ``[N, ...]`` as `POCA.seen` gives them.
             action: ``[N, G, A]`` what each member does, as numbers; the row's own is not looked at. None = unknown.
             acted: ``[N, G]`` bool, of whom that is known.
+            known: ``[N, G, F + 1]`` the policy's features of each member, and a 1; zeros where that is not known. None
+                if the policy does not remember.
         """
         me = obs[f"{CENTRAL}/{ME}"]
         num = len(me)
@@ -166,7 +187,7 @@ class GroupCritic(nn.Module):
         sees, acts, alive, first = [], [], [], 0
         for group in self.groups:
             mine = slice(first, first + group.number)
-            codes = group(obs, action[:, mine], acted[:, mine])
+            codes = group(obs, action[:, mine], acted[:, mine], None if known is None else known[:, mine])
             sees.append(codes[0])
             acts.append(codes[1])
             alive.append(obs[f"{group.prefix}/{ALIVE}"] > 0)
@@ -188,6 +209,10 @@ class GroupCritic(nn.Module):
 
 class GroupActorCritic(ActorCritic):
     """Puts a critic of the group beside the policy; both values and baselines are one layer on its features.
+
+    Where the policy remembers, values stand on its memory, too: gradients of a row's value go through what its own
+    member remembers, as with `ActorCritic`, and not through what its mates do, which is taken as it was before the
+    update.
 
     Args:
         policy: The policy that learns.
@@ -212,7 +237,8 @@ class GroupActorCritic(ActorCritic):
                 "algorithm.model.gives = outputs: poca has a critic of its own; let the model give features"
             )
         self.policy, self.model = policy, model
-        self._remembers = self._recalls = self.remembers = False
+        self._remembers, self._recalls = policy.memory is not None, policy.recall is not None  # kept at hand
+        self.remembers = False  # values are never along a memory alone: see `value`
         self.critic_trunk = GroupCritic(policy, model, size, heads, generator)
         self.value_head = ValueHead(size, generator=generator, columns=columns)
         self.to(device_of(policy))
@@ -220,14 +246,39 @@ class GroupActorCritic(ActorCritic):
     def forward(self, batch: object) -> GroupOutputs:
         """Computes the distribution, the values and the baselines of each row of a `POCAMinibatch`."""
         obs: TensorTree = batch.obs  # type: ignore[attr-defined]
-        distribution = self.policy.head(self.policy.trunk(obs), obs.get(MASK))
-        value, baseline = self.critic_trunk(obs, batch.mates_action, batch.mates_acted)  # type: ignore[attr-defined]
+        known: Tensor | None = batch.mates_features  # type: ignore[attr-defined]
+        obs = put_together(obs) if self._recalls else obs  # pictures may still stand once each
+        features = self.features(obs, batch.memory, batch.sequences)  # type: ignore[attr-defined]
+        distribution = self.policy.head(features, obs.get(MASK))
+        if known is not None:
+            me = functional.one_hot(obs[f"{CENTRAL}/{ME}"], known.shape[1]).unsqueeze(-1) > 0
+            known = torch.where(me, with_one(features).unsqueeze(1), known)
+        value, baseline = self.critic_trunk(obs, batch.mates_action, batch.mates_acted, known)  # type: ignore[attr-defined]
         return GroupOutputs(distribution, self.value_head(value), self.value_head(baseline))
 
-    def value(self, obs: TensorTree) -> Tensor:
-        """Gives values ``[N, S]`` alone."""
-        value: Tensor = self.value_head(self.critic_trunk(obs, None, None)[0])
+    def features(self, obs: TensorTree, memory: Tensor | None, sequences: Sequences | None) -> Tensor:
+        """Gives what the policy's actions stand on, ``[N, F]``.
+
+        Args:
+            obs: ``[N, ...]`` as the trunk takes them.
+            memory: ``[B, M]`` what its memory kept before each sequence; None, as the next, if it has no memory.
+            sequences: How the rows lie in time.
+        """
+        features: Tensor = self.policy.trunk(obs)
+        if self._remembers:
+            assert self.policy.memory is not None and memory is not None and sequences is not None
+            features, _ = self.policy.memory(features, memory, sequences)
+        return features
+
+    def value(self, obs: TensorTree, known: Tensor | None = None) -> Tensor:
+        """Gives values ``[N, S]`` alone; arguments as of `GroupCritic.forward`."""
+        value: Tensor = self.value_head(self.critic_trunk(obs, None, None, known)[0])
         return value
+
+
+def with_one(features: Tensor) -> Tensor:
+    """Gives features ``[N, F]`` with a 1 behind them, ``[N, F + 1]``, which says that they are known."""
+    return torch.cat((features, features.new_ones(len(features), 1)), 1)
 
 
 def _of_one(leaf: Leaf, path: str) -> Leaf:

@@ -3,19 +3,22 @@
 The details that decide are in docs/algorithms/poca.md. Rows are members of groups, as `envs/groups.py:GroupEnv` shows
 them: one that ended before its group stays until the group ends. Such rows do not act, but they have a value and earn
 what the group earns, so that what was done before them gets its share.
+
+A policy that remembers learns through sequences, as with PPO. Its critic is told what it remembers of each member that
+it plays.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rookery.algorithms.actor_critic import beyond_episodes, following_values
-from rookery.algorithms.group_critic import GroupActorCritic, GroupOutputs
+from rookery.algorithms.actor_critic import beyond_episodes, following_values, in_time
+from rookery.algorithms.group_critic import GroupActorCritic, GroupOutputs, with_one
 from rookery.algorithms.ppo import PPO, PPOConfig, ppo_loss
 from rookery.core.batch import Minibatch, Rollout, TensorTree, flat
 from rookery.core.errors import ConfigError
@@ -26,7 +29,7 @@ from rookery.core.settings import NonNegative, PositiveInt, Structural
 from rookery.core.spaces import CENTRAL
 from rookery.envs.groups import ACTED, ME, MEMBERS, MOMENT
 from rookery.models.heads import Outputs
-from rookery.models.recall import rows_of
+from rookery.models.recall import put_together, rows_of
 from rookery.policies.policy import Policy
 from rookery.signals.signal import action_features
 
@@ -61,16 +64,37 @@ class POCAMinibatch(Minibatch):
         mates_action: ``[N, G, A]`` what each member of the group did at the same moment, as numbers; zeros where that
             is not known.
         mates_acted: ``[N, G]`` bool, of whom it is known.
+        mates_features: ``[N, G, F + 1]`` the features of each member on which its actions stood before this update, and
+            a 1; zeros where they are not known. None if the policy does not remember.
     """
 
     baseline: Tensor
     acted: Tensor
     mates_action: Tensor
     mates_acted: Tensor
+    mates_features: Tensor | None = field(default_factory=lambda: None)
+
+
+@dataclass(frozen=True)
+class MemberFeatures:
+    """Holds the features on which a policy's actions stand, of all members of each row's group at the same moment, and
+    a 1; zeros where they are not known. None of a policy that does not remember: there observations say as much.
+
+    Attributes:
+        decided: ``[T * F, G, W + 1]`` of each decision.
+        last: ``[F, G, W + 1]`` of the last observations.
+        final: ``[K, G, W + 1]`` of the final ones.
+    """
+
+    decided: Tensor | None = None
+    last: Tensor | None = None
+    final: Tensor | None = None
 
 
 def poca_loss(outputs: GroupOutputs, batch: POCAMinibatch, cfg: POCAConfig) -> tuple[Tensor, Metrics]:
-    """`ppo_loss` of the rows that acted, with the errors of values, of all rows, and of baselines."""
+    """`ppo_loss` of the rows that acted, with the errors of baselines, and of the values of all rows; or, if members
+    leave the group at their end, of those that acted.
+    """
     rows = batch.acted.nonzero().squeeze(1)
     loss, metrics = outputs.value.new_zeros(()), Metrics()
     if len(rows):
@@ -79,12 +103,17 @@ def poca_loss(outputs: GroupOutputs, batch: POCAMinibatch, cfg: POCAConfig) -> t
         if played is not batch:
             distribution = distribution.like(distribution.parameters.index_select(0, rows))
         loss, metrics = ppo_loss(Outputs(distribution, played.value_target), played, cfg)  # no error, no gradient
-    value_loss = _error(outputs.value, batch.value, batch.value_target, cfg)
-    baseline_loss = value_loss.new_zeros(())
+    value_loss = baseline_loss = outputs.value.new_zeros(())
     if len(rows):
         parts = outputs.baseline, batch.baseline, batch.value_target
         new, old, target = (part.index_select(0, rows) for part in parts)
         baseline_loss = _error(new, old, target, cfg)
+    if not cfg.leave_group_at_end or len(rows) == len(batch):
+        value_loss = _error(outputs.value, batch.value, batch.value_target, cfg)
+    elif len(rows):
+        value_parts = outputs.value, batch.value, batch.value_target
+        new, old, target = (part.index_select(0, rows) for part in value_parts)
+        value_loss = _error(new, old, target, cfg)
     metrics |= {"value_loss": value_loss.detach(), "baseline_loss": baseline_loss.detach()}
     return loss + cfg.value_coef * (value_loss + cfg.baseline_coef * baseline_loss), metrics
 
@@ -108,7 +137,6 @@ class POCA(PPO):
     cfg: POCAConfig
     net: GroupActorCritic
     corrects_staleness = False
-    learns_memory = False
     loss = staticmethod(poca_loss)  # type: ignore[assignment]
 
     def __init__(self, policy: Policy, cfg: POCAConfig, streams: Streams, name: str) -> None:
@@ -143,7 +171,10 @@ class POCA(PPO):
     @torch.no_grad()
     def targets(self, rollout: Rollout) -> POCAMinibatch:
         """Computes lambda-returns ``[N, S]`` from the values, and advantages ``[N]`` over the baselines."""
-        cfg, net, shape = self.cfg, self.net, rollout.reward.shape
+        cfg, net, shape, policy = self.cfg, self.net, rollout.reward.shape, self.policy
+        obs, last_obs, final_obs = self.sights(rollout)
+        known = self.features(rollout, obs, last_obs, final_obs) if policy.memory_size else MemberFeatures()
+        sequences, kept = (None, None) if policy.memory is None else rollout.sequences()
         flags = f"{CENTRAL}/{ACTED}"
         acted = rollout.obs[flags].squeeze(-1) > 0
         if cfg.leave_group_at_end:
@@ -153,10 +184,9 @@ class POCA(PPO):
             rollout = replace(rollout, terminated=rollout.terminated | left)
         reward = self.rewards(rollout) / self.value_scale.unit
         reward[..., 1:] *= acted.unsqueeze(-1)  # nobody is curious who has gone
-        obs = self.seen({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
-        final = net.value(self.seen(rollout.final_obs)) if len(rollout.boot_index) else None
-        value, last = net.value(obs).view(*shape, -1), net.value(self.seen(rollout.last_obs))
-        next_value = following_values(rollout, value, last, final)
+        final = net.value(final_obs, known.final) if len(rollout.boot_index) else None
+        value = net.value(obs, known.decided).view(*shape, -1)
+        next_value = following_values(rollout, value, net.value(last_obs, known.last), final)
         ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
         columns = self.columns
         if len(columns) > 1:
@@ -164,13 +194,17 @@ class POCA(PPO):
         gamma = value.new_tensor([column.gamma for column in columns])
         target = value + gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=cfg.gae_lambda)
 
-        valid = rollout.valid & acted if cfg.leave_group_at_end else rollout.valid
+        alone = (
+            policy.memory is None
+        )  # else rows without an action stand in sequences, and `poca_loss` passes them over
+        valid = rollout.valid & acted if cfg.leave_group_at_end and alone else rollout.valid
         rows = valid.flatten().nonzero().squeeze(1)
         acts = flat(acted, rows)
         played = flat(rollout.action, rows)
-        mates_action, mates_acted = self.mates(rows_of(rollout_leaves(rollout), rows), played, acts)
+        mates_action, mates_acted = self.mates(rows_of(ids_of(rollout.obs), rows), played, acts)
+        mates_features = None if known.decided is None else known.decided.index_select(0, rows)
         seen = rows_of({path: leaf for path, leaf in obs.items() if path != f"{CENTRAL}/{MOMENT}"}, rows)
-        baseline = net.value_head(net.critic_trunk(seen, mates_action, mates_acted)[1])
+        baseline = net.value_head(net.critic_trunk(seen, mates_action, mates_acted, mates_features)[1])
         data = POCAMinibatch(
             obs=seen,
             action=played,
@@ -178,13 +212,48 @@ class POCA(PPO):
             advantage=(flat(target, rows) - baseline) @ value.new_tensor([column.strength for column in columns]),
             value_target=flat(target, rows),
             value=flat(value, rows),
+            sequences=sequences,
+            memory=kept if kept is None else policy.learned(kept),
             baseline=baseline,
             acted=acts,
             mates_action=mates_action,
             mates_acted=mates_acted,
+            mates_features=mates_features,
         )
         data = self.renewed(data)
         return standardized(data) if cfg.normalize_advantage == "batch" else data
+
+    def sights(self, rollout: Rollout) -> tuple[TensorTree, TensorTree, TensorTree]:
+        """Gives the observations of a rollout ``[T * F]``, its last ones ``[F]`` and its final ones ``[K]`` as the
+        networks take them.
+        """
+        if self.policy.recall is not None:
+            return self.policy.recall.unroll(rollout, self.seen)
+        obs = {path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()}
+        return self.seen(obs), self.seen(rollout.last_obs), self.seen(rollout.final_obs)
+
+    def features(self, rollout: Rollout, obs: TensorTree, last: TensorTree, final: TensorTree) -> MemberFeatures:
+        """Computes what a policy that remembers knows of the members of each row's group, along whole fragments."""
+        policy, length = self.policy, rollout.length
+        own = [leaf.path for leaf in policy.input_spec.leaves]
+        whole, last, final = (put_together({path: tree[path] for path in own}) for tree in (obs, last, final))
+        memory = None if rollout.memory is None else policy.learned(rollout.memory[0])
+        sequences = None if policy.memory is None else rollout.timeline()
+        decided, of_last, of_final = in_time(
+            rollout, whole, last, final, lambda together: self.net.features(together, memory, sequences)
+        )
+        ids, last_ids = ids_of(rollout.obs), ids_of(rollout.last_obs)
+        fragment = torch.arange(len(length), device=length.device)
+        goes_on = ~(rollout.terminated | rollout.truncated)[length - 1, fragment]  # else nothing was seen after it
+        which = torch.cat((rollout.valid.flatten(), goes_on))
+        both = {name: torch.cat((ids[name], last_ids[name])) for name in ids}
+        sides = side_by_side(both, which, with_one(torch.cat((decided, of_last))), self.net.critic_trunk.number)
+        decided, of_last = sides.split((len(decided), len(of_last)))
+        # a final observation has the moment of the next episode's first
+        ids = ids_of(rollout.final_obs)
+        every = torch.ones_like(ids[ME], dtype=torch.bool)
+        of_final = side_by_side(ids, every, with_one(of_final), self.net.critic_trunk.number)
+        return MemberFeatures(decided, of_last, of_final)
 
     def mates(self, ids: TensorTree, action: Tensor, acted: Tensor) -> tuple[Tensor, Tensor]:
         """Finds what the members of each row's group did at the same moment, ``[N, G, A]``, and who did, ``[N, G]``.
@@ -212,9 +281,27 @@ class POCA(PPO):
         return replace(data, baseline=data.baseline * change + (bias - before * change))
 
 
-def rollout_leaves(rollout: Rollout) -> TensorTree:
-    """Gives who each row is and when, ``[T * F]``."""
-    return {name: rollout.obs[f"{CENTRAL}/{name}"].flatten(0, 1) for name in (MOMENT, ME)}
+def ids_of(obs: TensorTree) -> TensorTree:
+    """Gives who each row of ``[N]`` or ``[T, F]`` observations is and when, flattened."""
+    return {name: obs[f"{CENTRAL}/{name}"].flatten() for name in (MOMENT, ME)}
+
+
+def side_by_side(ids: TensorTree, which: Tensor, numbers: Tensor, members: int) -> Tensor:
+    """Finds the numbers of all members of each row's group at the same moment, ``[N, G, W]``; zeros of who has none.
+
+    Args:
+        ids: Of each row, ``[N]``: the group's moment, and which member it is.
+        which: ``[N]`` bool, which rows have numbers. Where several are of one member at one moment, the first counts.
+        numbers: ``[N, W]``.
+        members: G, members at most.
+    """
+    moments, moment = torch.unique(ids[MOMENT], return_inverse=True)
+    place = moment * members + ids[ME]
+    rows = which.nonzero().squeeze(1)
+    row_at = torch.full((len(moments) * members,), len(numbers), device=place.device)
+    row_at.scatter_reduce_(0, place[rows], rows, "amin")
+    found = torch.cat((numbers, numbers.new_zeros(1, numbers.shape[1])))
+    return found[row_at.view(-1, members)[moment]]
 
 
 def standardized(data: POCAMinibatch) -> POCAMinibatch:

@@ -68,7 +68,7 @@ class Rewarding(BatchHook):
             reward = extrinsic * rollout.reward + laid_out(signals.again(seen), rollout)
             batch = replace(batch, rollout=replace(rollout, reward=reward))
         elif isinstance(batch, Transitions) and not signals.others:
-            return replace(batch, reward=extrinsic * batch.reward)
+            return batch if extrinsic == 1.0 else replace(batch, reward=extrinsic * batch.reward)
         elif isinstance(batch, Transitions):
             assert learner.replay is not None
             steps = learner.replay.steps(batch)

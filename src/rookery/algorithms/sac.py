@@ -7,8 +7,8 @@ The details that decide are in docs/algorithms/sac.md. The file reads from the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rookery.algorithms.action_noise import NoiseConfig
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.branches import (
-    BranchActorBatch,
+    ActorBatch,
     BranchCriticBatch,
     Branches,
     branch_actor_loss,
@@ -50,15 +50,16 @@ from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
+from rookery.core.native import write_gradient
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
-from rookery.models.squashed import Squashed, SquashedGaussian
-from rookery.models.structure import Structure
-from rookery.native.critics import action_gradient, action_values, squashed_gradient
-from rookery.native.forward import Forward, attach
+from rookery.models.squashed import Squashed
+from rookery.models.structure import Inputs, Structure
+from rookery.native.critics import action_gradient, action_values, squashed_drawing
+from rookery.native.forward import Forward, NetworkKernels, attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 
@@ -104,23 +105,6 @@ class SACConfig(AlgorithmConfig, CriticSettings):
             return DistributionHead()
         noise = self.exploration
         return Squashed(noise.kind, noise.theta, noise.every, self.log_std)
-
-
-@dataclass(frozen=True)
-class ActorBatch:
-    """Rows of the actor's loss, ``[N, ...]``.
-
-    Attributes:
-        obs: Observations as networks take them.
-        noise: ``[N, k]`` standard normal numbers behind its actions.
-        alpha: Temperature, without dimensions.
-        recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
-    """
-
-    obs: TensorTree
-    noise: Tensor
-    alpha: Tensor
-    recurrent: RecurrentInput | None = field(default_factory=lambda: None)
 
 
 @dataclass(frozen=True)
@@ -215,6 +199,16 @@ def temperature_loss(log_alpha: Tensor, batch: EntropyBatch, cfg: SACConfig) -> 
     return loss, {"temperature_loss": loss.detach()}
 
 
+def temperature_gradient(log_alpha: Tensor, batch: EntropyBatch, cfg: SACConfig) -> OutputGradients:
+    """The gradient of `temperature_loss` with respect to the logarithms, and its metrics."""
+    below = batch.entropy - batch.target
+    gradient = below.mean() if log_alpha.dim() == 0 else below.mean(0)
+    return [gradient], {"temperature_loss": log_alpha * gradient if log_alpha.dim() == 0 else log_alpha @ gradient}
+
+
+TEMPERATURE_GRADIENT = ClosedForm(temperature_loss, temperature_gradient)
+
+
 # --- networks ---------------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +223,7 @@ class SACActor:
     def __init__(self, policy: Policy, critics: Forward[Critics]) -> None:
         self.policy = policy
         self.critics = critics
+        self.drawing = squashed_drawing(policy.head)
 
     def __call__(self, batch: ActorBatch) -> ActorOutputs:
         """Draws fresh actions and values them; gradients flow through both into the policy."""
@@ -236,21 +231,41 @@ class SACActor:
 
     def structure(self) -> Structure:
         """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
-        return actor_structure(self.policy, self.outputs)
+        declared = actor_structure(self.policy, self.outputs)
+        return replace(declared, outputs=lambda parts, batch: self.outputs_of(parts, batch, declared))
 
     def outputs(self, behavior: Behavior, batch: ActorBatch) -> ActorOutputs:
         """Does the same, given what actions are drawn from."""
         action, logp = behavior.sample_logp(batch.noise)
         pair = StateAction(batch.obs, action, recurrent=batch.recurrent)
-        kernels, head = self.critics.kernels, self.policy.head
-        if kernels is None or torch.is_grad_enabled() or not isinstance(behavior, SquashedGaussian):
-            return ActorOutputs(logp, critic_values(self.critics, pair))
+        return ActorOutputs(logp, critic_values(self.critics, pair))
+
+    def outputs_of(self, parts: list[Tensor], batch: ActorBatch, declared: Structure) -> ActorOutputs:
+        """Does the same, given what the policy's last layer puts out; without a graph, kernels draw and go back."""
+        kernels, drawing = self.critics.kernels, self.drawing
+        if kernels is None or drawing is None or torch.is_grad_enabled():
+            outputs: ActorOutputs = declared.outputs(parts, batch)
+            return outputs
+        action, logp = drawing.sample_logp(parts[0], batch.noise)
 
         def back(by_logp: Tensor, by_q: Tensor) -> Tensor:
             by_action = action_gradient(kernels, by_q, action.shape[1])
-            return squashed_gradient(head, behavior, batch.noise, action, by_logp, by_action)
+            return drawing.gradient(parts[0], batch.noise, action, by_logp, by_action)
 
-        return ActorOutputs(logp, action_values(kernels, pair, keep=True), back)
+        return ActorOutputs(logp, action_values(kernels, StateAction(batch.obs, action), keep=True), back)
+
+    def ahead(self, kernels: NetworkKernels | None, rows: Experience, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Draws actions in what came next, ``[N, k]``, with their log-probabilities ``[N]``; without a graph.
+
+        Args:
+            kernels: What runs the policy; None = torch.
+            rows: Decisions.
+            noise: ``[N, k]`` standard normal numbers.
+        """
+        with torch.no_grad():
+            if kernels is not None and self.drawing is not None:
+                return self.drawing.sample_logp(kernels.run(Inputs(rows.next_obs))[0], noise)
+            return behavior_of(self.policy, rows.next_obs, recurrent=rows.next_recurrent).sample_logp(noise)
 
 
 class Temperature(nn.Module):
@@ -268,6 +283,38 @@ class Temperature(nn.Module):
     def forward(self, batch: EntropyBatch) -> Tensor:
         """Their logarithms."""
         return self.log_alpha
+
+
+class WithoutGraph:
+    """Runs a temperature as kernels run networks, so that its gradient step needs no graph either.
+
+    Args:
+        temperature: What learns.
+    """
+
+    def __init__(self, temperature: Temperature) -> None:
+        self.temperature = temperature
+
+    @property
+    def kernels(self) -> WithoutGraph:
+        """What `gradient_step` asks for."""
+        return self
+
+    def __call__(self, batch: EntropyBatch) -> Tensor:
+        """Their logarithms, with a graph."""
+        return self.temperature.log_alpha
+
+    def forward(self, batch: EntropyBatch) -> list[Tensor]:
+        """Their logarithms."""
+        return [self.temperature.log_alpha.detach()]
+
+    def outputs(self, parts: list[Tensor], batch: EntropyBatch) -> Tensor:
+        """The same."""
+        return parts[0]
+
+    def write_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Takes the gradient of the logarithms."""
+        write_gradient(self.temperature.log_alpha, gradients[0])
 
 
 # --- the algorithm ----------------------------------------------------------------------------------------------------
@@ -360,11 +407,14 @@ class SAC(Algorithm[SACConfig]):
             assert isinstance(entropy, Tensor)
             if self.temperature is not None and self.temperature_optimizer is not None:
                 batch = EntropyBatch(entropy, self.target_entropy(rows))
-                learned = gradient_step(self.temperature, temperature_loss, batch, self.temperature_optimizer, cfg)
+                forward = self.temperature if self.actor.kernels is None else WithoutGraph(self.temperature)
+                learned = gradient_step(
+                    forward, temperature_loss, batch, self.temperature_optimizer, cfg, TEMPERATURE_GRADIENT
+                )
                 metrics |= named("temperature", learned)
             self.critics.track(cfg.tau)
             whole = entropy if entropy.dim() == 1 else entropy.sum(1)
-            self.replay.record(metrics | {"entropy": whole.mean(), "alpha": alpha.mean()})
+            self.replay.record(metrics | {"entropy": whole.mean(), "alpha": alpha.mean() if alpha.dim() else alpha})
 
     def explore(self) -> None:
         """Lets actions be random while replay fills. A categorical starts out nearly even by itself."""
@@ -402,9 +452,7 @@ class SAC(Algorithm[SACConfig]):
         """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
         ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
-        with torch.no_grad():
-            behavior = behavior_of(self.policy, rows.next_obs, self.actor.kernels, rows.next_recurrent)
-            next_action, next_logp = behavior.sample_logp(ahead)
+        next_action, next_logp = self.actor.net.ahead(self.actor.kernels, rows, ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
         batch = ActorBatch(rows.obs, now, alpha, rows.recurrent)
         return metrics | named(
@@ -441,11 +489,11 @@ class SAC(Algorithm[SACConfig]):
         numbers, chosen = numbers_of(rows.action, action), chosen_of(rows.action, action)
         batch = BranchCriticBatch(rows.obs, numbers, target, rows.weight, chosen, recurrent=rows.recurrent)
         metrics = self.critics.improve(branch_critic_loss, batch, cfg)
-        actor_batch = BranchActorBatch(rows.obs, now, alpha, rows.recurrent)
+        actor_batch = ActorBatch(rows.obs, now, alpha, rows.recurrent)
         learned = gradient_step(self.branches, branch_actor_loss, actor_batch, self.actor_optimizer, cfg)
         return metrics | named("actor", learned)
 
-    def branches(self, batch: BranchActorBatch) -> Branches:
+    def branches(self, batch: ActorBatch) -> Branches:
         """What the policy would do in the rows of a batch, and what critics say of it."""
         behavior = behavior_of(self.policy, batch.obs, recurrent=batch.recurrent)
         return branches_of(behavior, self.critics.detached_forward, batch.obs, batch.noise, batch.recurrent)

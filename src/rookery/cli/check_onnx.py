@@ -21,7 +21,9 @@ def check_onnx(
 
     look = look_at(file)
     kind = {"unity": f"for Unity, model version {look.version or '?'}", "generic": "for any program"}[look.kind]
-    if look.outputs:
+    if not look.outputs:
+        typer.echo(f"{'file':<20}{file}, {file.stat().st_size:,} bytes")
+    else:
         lines = {"file": f"{file}, {file.stat().st_size:,} bytes, {kind}", "opset": str(look.opset)}
         lines |= {key.replace("_", " "): value for key, value in look.told.items()}
         for label, text in lines.items():

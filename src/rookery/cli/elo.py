@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 CHANCE = "random"
 """The player that is always there: it draws uniformly from what is allowed."""
 
+FITTED = (
+    "ratings are fitted to these games at once; a rating that training shows moves by K points a game "
+    "(self_play.k_factor, 1 for files of ML-Agents), so that it lags behind, and the two differ"
+)
+"""Why these ratings are not those of the console."""
+
 Games = Annotated[int, typer.Option(min=2, help="Games of each pair; sides are exchanged after each.")]
 """The option of verbs that play games."""
 
@@ -90,6 +96,7 @@ def elo(
         return
     tell(standings, list(fixed), notes)
     how = "likeliest actions" if deterministic else "drawn actions"
+    typer.echo(FITTED)
     typer.echo(f"{len(played):,} games, {matches.games} a pair, {how}, seed {seed}; {saved}")
     draw(standings, saved, output)
 

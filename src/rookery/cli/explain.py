@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli.runs import Provenance, TrustedCode, find_run, read_provenance
+from rookery.cli.runs import Provenance, TrustedCode, find_run, read_json, read_provenance
 from rookery.cli.timers import place_of, update_functions
 
 if TYPE_CHECKING:
     from rookery.training.call_path import Call
+
+DRAWN = "drawn when the run began: nobody gave a seed"
+"""The source of a seed that nobody gave."""
 
 UPDATE = "the algorithm's own training_step"
 
@@ -62,11 +65,25 @@ def explain(
     if what in places:
         lines: Iterable[str] = places[what](folder, trust_code)
     elif what is not None:
-        lines = [explain_history(read_provenance(folder), what, str)]
+        lines = [explain_history(with_drawn_seed(folder, read_provenance(folder)), what, str)]
     else:
         lines = changed(read_provenance(folder))
     for line in lines:
         typer.echo(line)
+
+
+def with_drawn_seed(run: Path, provenance: Provenance) -> Provenance:
+    """The same, where a seed that nobody gave says so: a run draws it when it begins, and its checkpoints hold it."""
+    from rookery.core.config import DEFAULT
+    from rookery.core.files import FOLDER, list_checkpoints
+
+    given = provenance.get("seed", [])
+    if not given or given[-1][0] != DEFAULT:
+        return provenance
+    seed, saved = given[-1][1], list_checkpoints(run / FOLDER)
+    if seed == "null" and saved:
+        seed = str(read_json(saved[-1] / "config.json").get("seed"))
+    return {**provenance, "seed": [(DRAWN, seed)]}
 
 
 def changed(provenance: Provenance) -> Iterable[str]:

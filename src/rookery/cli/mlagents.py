@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,11 +17,11 @@ from typer.core import TyperCommand
 
 from rookery.cli.mlagents_convert import convert
 from rookery.cli.resume import check
-from rookery.cli.runs import TrustedCode, read_provenance
+from rookery.cli.runs import Provenance, TrustedCode, read_provenance
 from rookery.cli.train import exit_of_interrupts
 from rookery.compat.mlagents.old_flags import GONE, OLD_FLAGS
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import Layer, flow
+from rookery.core.layers import Layer, flow, yaml_layer
 
 if TYPE_CHECKING:
     from rookery.compat.mlagents.learn import Request, Session
@@ -213,21 +214,75 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
 
     provenance = read_provenance(folder)
     asked = resolve(RunConfig, list(layers), ALGORITHMS).history
-    values, lines = {}, {}
+    values, lines, kept = {}, {}, []
     for path, given in asked.items():
         source, value = given[-1]
         before, was = provenance.get(path, [(DEFAULT, flow(None))])[-1]
         was_given = before != DEFAULT and not before.startswith((THEIR_DEFAULT, AS_IS))
         if source.startswith(OUR_DEFAULT) or (source.startswith(THEIR_DEFAULT) and was_given):
+            kept.append(path)
             continue
         if source == DEFAULT or " as algorithm." in source or (request.file is None and not source.startswith("--")):
             continue
         if flow(value) != was and not (path.startswith("policies.") and path.endswith(".init_from")):
             values[path], lines[path] = value, source
+    for path, schedule in schedules_with_new_ends(folder, kept, values).items():
+        values[path], lines[path] = schedule, lines[f"{path.rpartition('.')[0]}.max_decisions"]
     changed = Layer("rookery mlagents learn --resume", values, lines)
     if values:
+        if other := other_kinds(folder, provenance, asked):
+            raise ConfigError(*other)
         check(folder, provenance, [changed], bool(request.trust_code))
     return changed
+
+
+def schedules_with_new_ends(folder: Path, kept: Sequence[str], values: Mapping[str, Any]) -> dict[str, object]:
+    """Gives the schedules that a run keeps and that ended with its ``max_steps``, ending with the new ones.
+
+    Args:
+        folder: The run.
+        kept: Paths of settings that keep their value.
+        values: Those that change.
+    """
+    had = yaml_layer(folder / "config.yaml").values.get("policies")
+    found: dict[str, object] = {}
+    for path in kept:
+        _, _, rest = path.partition("policies.")
+        name, _, setting = rest.partition(".")
+        last = values.get(f"policies.{name}.max_decisions")
+        own = had.get(name, {}) if isinstance(had, Mapping) else {}
+        schedule = own.get(setting)
+        if last is not None and isinstance(schedule, Mapping) and schedule.get("steps") == own.get("max_decisions"):
+            found[path] = {**schedule, "steps": last}
+    return found
+
+
+def other_kinds(folder: Path, before: Provenance, asked: Mapping[str, Sequence[tuple[str, Any]]]) -> list[str]:
+    """Says which behaviours of a run are to go on under other names or with other trainers, which none of their
+    settings would survive, and what to do; nothing if all are as they were.
+
+    Args:
+        folder: The run.
+        before: Every value that its settings were given.
+        asked: Those that they would be given now.
+    """
+    was, now = ({path.split(".")[1]: given[-1] for path, given in history.items()
+                 if re.fullmatch(r"policies\.[^.]+\.name", path)} for history in (before, asked))  # fmt: skip
+    anew = "for a new run give another --run-id instead of --resume"
+    lines = []
+    for name, (source, kind) in now.items():
+        if name not in was:
+            lines.append(
+                f"{source}: {folder} has no behaviour {name!r}{nearest(name, list(was))}; it has {', '.join(was)}, "
+                f"and a run keeps its behaviours: call it as there to go on; {anew}, and init_path to begin "
+                "with old weights"
+            )
+        elif flow(kind) != was[name][1]:
+            lines.append(
+                f"{source}: behaviour {name!r} is learned by {was[name][1]} in {folder}, and now it is to be "
+                f"{flow(kind)}: a run keeps its trainer_type: put {was[name][1]} back to go on; {anew}"
+            )
+    return lines
 
 
 app.command()(convert)

@@ -25,7 +25,8 @@ def convert(
     sampler: Annotated[Path | None, typer.Option("--sampler", help="Its sampler file.")] = None,
     lesson: Annotated[int | None, typer.Option("--lesson", help="The lesson to begin with, counted from 0.")] = None,
     version: Annotated[
-        str | None, typer.Option("--version", help="0.13, 0.14, 0.15 or 0.16; found out or assumed, and said.")
+        str | None,
+        typer.Option("--version", help="0.13, 0.14, 0.15 or 0.16; found out or assumed, and said. 0.17 needs none."),
     ] = None,
     agents: Annotated[
         list[str] | None,

@@ -52,12 +52,12 @@ def import_files(
     """
     from rookery.replay.formats.columns import Wanted
     from rookery.replay.formats.names import read_recordings
-    from rookery.replay.recording import MISSING, write_recordings
+    from rookery.replay.recording import MISSING, last_change, write_recordings
 
     check_free(out, force)
     wanted = Wanted(wanted_spaces(env, like), roles(column or []), trust_pickle, policy)
     recordings = read_recordings(files, wanted, format_)
-    write_recordings(out, recordings, replace=force)
+    write_recordings(out, recordings, replace=force, written=last_change(map(Path, files)))
     for name, recording in recordings.items():
         typer.echo(f"{out}:{name}: {len(recording):,} decisions in {len(recording.episodes):,} episodes")
         typer.echo(f"  {recording.spaces}")

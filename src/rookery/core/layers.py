@@ -13,6 +13,7 @@ from typing import Any
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings import Settings, fields_of, object_name, show
+from rookery.core.yaml_words import yaml_problem
 
 CLASS = "<class>"
 """Key under which a settings object, turned into a mapping, says what it was."""
@@ -38,8 +39,12 @@ class Layer:
         return self.lines.get(path, self.source)
 
 
-def yaml_layer(path: str | Path) -> Layer:
+def yaml_layer(path: str | Path, name: str | None = None) -> Layer:
     """Gives the layer of a YAML 1.2 file: ``3e-4`` is a number, ``on`` a text.
+
+    Args:
+        path: The file.
+        name: What to call it in messages; None = its name without its folder.
 
     Raises:
         ConfigError: If the file cannot be read; says where.
@@ -48,7 +53,7 @@ def yaml_layer(path: str | Path) -> Layer:
     from ruamel.yaml.error import YAMLError
     from ruamel.yaml.nodes import MappingNode
 
-    name = Path(path).name
+    name = name or Path(path).name
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -67,10 +72,8 @@ def yaml_layer(path: str | Path) -> Layer:
         values = YAML(typ="safe", pure=True).load(text)
         note(YAML(typ="safe", pure=True).compose(text), "")
     except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
-        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{name}:{line}: not YAML: {reason}") from None
+        line, column, reason = yaml_problem(error, text)
+        raise ConfigError(f"{name}:{line}: not YAML: {reason} (column {column})") from None
     except (ValueError, RecursionError) as error:  # a date such as 2020-13-45, or a node that contains itself
         raise ConfigError(f"{name}: not YAML: {error}") from None
     if values is None:
@@ -80,8 +83,17 @@ def yaml_layer(path: str | Path) -> Layer:
     return Layer(name, values, lines)
 
 
-def override_layer(overrides: Iterable[str], source: str = "command line") -> Layer:
+OVERRIDE = "path=value, for example algorithm.lr=3e-4"
+"""What an override must be like, as it is said to who writes another."""
+
+
+def override_layer(overrides: Iterable[str], source: str = "command line", form: str = OVERRIDE) -> Layer:
     """Gives the layer of overrides such as ``algorithm.lr=3e-4``; the value is read as YAML.
+
+    Args:
+        overrides: The words.
+        source: What to call where they come from.
+        form: What a word must be, as it is said to who writes it otherwise.
 
     Raises:
         ConfigError: If one is malformed; names all of them.
@@ -96,7 +108,7 @@ def override_layer(overrides: Iterable[str], source: str = "command line") -> La
         path, equals, text = override.partition("=")
         path = path.strip()
         if not equals or not all(path.split(".")):
-            problems.append(f"{source}: {override!r} must be path=value, for example algorithm.lr=3e-4")
+            problems.append(f"{source}: {override!r} must be {form}")
             continue
         try:
             value = reader.load(text)

@@ -39,10 +39,14 @@ class Means(Stateful):
         places, scalars = [], []
         for values in seen.values():
             for at, value in enumerate(values):
-                if isinstance(value, Tensor) and value.ndim == 0:
-                    places.append((values, at))
-                    scalars.append(value)
-        if scalars:  # all of them are read at once
+                if not isinstance(value, Tensor) or value.ndim:
+                    continue
+                if value.is_cpu:
+                    values[at] = value.item()
+                    continue
+                places.append((values, at))
+                scalars.append(value)
+        if scalars:  # a device is waited for once
             for (values, at), number in zip(places, torch.stack(scalars).tolist(), strict=True):
                 values[at] = number
         return {name: _mean(values) for name, values in seen.items()}

@@ -470,7 +470,9 @@ class ActionSpec:
             return shaped.astype(self.space.dtype)
         assert isinstance(self.space, spaces.Box)
         low, high, scaled, center, half = self._bounds
-        in_range = center + half * np.minimum(np.maximum(shaped, -1.0), 1.0)  # faster than np.clip
+        in_range = np.minimum(np.maximum(shaped, -1.0), 1.0)  # faster than np.clip
+        if not self._is_unit:
+            in_range = center + half * in_range
         shaped = in_range if self._is_bounded else np.where(scaled, in_range, np.clip(shaped, low, high))
         if self.space.dtype.kind in "iu":
             shaped = np.rint(shaped)
@@ -530,6 +532,12 @@ class ActionSpec:
         scaled = np.isfinite(low) & np.isfinite(high)
         top, bottom = np.where(scaled, high, 0) / 2, np.where(scaled, low, 0) / 2  # halves cannot overflow
         return low, high, scaled, top + bottom, np.where(scaled, top - bottom, 1)
+
+    @cached_property
+    def _is_unit(self) -> bool:
+        """Whether the bounds of all numbers of an action are -1 and 1, so that none is rescaled."""
+        _, _, scaled, center, half = self._bounds
+        return bool(scaled.all() and (center == 0.0).all() and (half == 1.0).all())
 
     @cached_property
     def _is_bounded(self) -> bool:

@@ -384,7 +384,7 @@ def _find_name(name: str) -> Any:
         _import_provider(name, "envpool", "envpool")
         return functools.partial(_import("rookery.envs.vector.envpool", f"env {name!r}").EnvPool, attribute)
     if colon:
-        imported = _import(module, f"env {name!r}")  # which may register ids
+        imported = _import(module, f"env {name!r}", nearest(name, list(OURS.values())))  # which may register ids
         if attribute in gymnasium.registry and not hasattr(imported, attribute):
             return gymnasium.spec(attribute)
         return _find(_attribute(module, attribute, f"env {name!r}", ENVIRONMENT))
@@ -410,13 +410,14 @@ def _is_module(name: str) -> bool:
         return False
 
 
-def _import(module: str, what: str) -> ModuleType:
+def _import(module: str, what: str, hint: str = "") -> ModuleType:
+    """Returns a module; `hint` is said where there is none of that name."""
     try:
         return importlib.import_module(module)
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module}.".startswith(f"{missing}."):
-            raise EnvError(f"{what}: there is no module {missing!r}; is it on the Python path?") from error
+            raise EnvError(f"{what}: there is no module {missing!r}{hint or '; is it on the Python path?'}") from error
         raise EnvError(f"{what}: importing {module} raised {type(error).__name__}: {error}") from error
 
 
@@ -445,8 +446,9 @@ def _attribute(module: str, name: str, what: str, kind: CodeKind) -> Any:
     """Returns what stands in a module under a name, if it may be called."""
     imported = _import(module, what)
     if not hasattr(imported, name):
-        known = [known for known in vars(imported) if not known.startswith("_")]
-        raise EnvError(f"{what}: module {module} has no {name!r}{nearest(name, known)}")
+        known = [known for known in (*vars(imported), *getattr(imported, "__all__", ())) if not known.startswith("_")]
+        hint = f"; it is called {OURS[name]!r}" if OURS.get(name, "").startswith(module) else nearest(name, known)
+        raise EnvError(f"{what}: module {module} has no {name!r}{hint}")
     found = getattr(imported, name)
     if callable(found) and not kind.accepts(found):
         raise EnvError(f"{what}: {module}:{name} is {a_kind(found)}, not {kind.told}")

@@ -99,9 +99,10 @@ class ModelConfig(Settings):
     log_std_init: Annotated[float, Interval(ge=-20, le=2)] = 0.0
     """First log standard deviation of continuous actions, whose range is [-1, 1] where they are bounded."""
 
-    cnn: Literal["auto", "nature", "impala", "small", "simple", "match3", "flat"] = "auto"
+    cnn: Literal["auto", "nature", "impala", "small", "simple", "nature_leaky", "resnet", "match3", "flat"] = "auto"
     """Network for pictures: Mnih et al. 2015, the residual one of Espeholt et al. 2018, one for grid worlds, or one of
-    ML-Agents' (two convolutions, two for boards, or none); ``auto`` = nature from 36 pixels on, small below.
+    ML-Agents' (two convolutions, its forms of the first two, two for boards, or none); ``auto`` = nature from 36 pixels
+    on, small below.
     """
 
     cnn_width: PositiveInt = 1

@@ -1,5 +1,5 @@
 """Picture networks: Mnih et al. 2015 (*Nature*), the residual one of Espeholt et al. 2018 (IMPALA), a small one, and
-those that ML-Agents has beside them.
+those of ML-Agents.
 
 What makes them fast on a processor, none of which changes what is computed: activations lie in memory pixel by pixel
 (``channels_last``); bytes become numbers in one pass, because their scale divides the few weights of the first layer
@@ -25,20 +25,39 @@ SMALLEST_NATURE = 36  # pixels: the shortest side on which the three layers of t
 NATURE_LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # filters, kernel, stride
 SIMPLE_LAYERS = ((16, 8, 4), (32, 4, 2))
 MATCH3_LAYERS = ((35, 3, 1), (144, 3, 1))
-FIXED_LAYERS = {"nature": NATURE_LAYERS, "simple": SIMPLE_LAYERS, "match3": MATCH3_LAYERS, "flat": ()}
+FIXED_LAYERS = {
+    "nature": NATURE_LAYERS,
+    "nature_leaky": NATURE_LAYERS,
+    "simple": SIMPLE_LAYERS,
+    "match3": MATCH3_LAYERS,
+    "flat": (),
+}
 """Layers of the networks that are the same for pictures of all sizes."""
 
-SMALLEST = {"nature": SMALLEST_NATURE, "simple": 20, "match3": 5}
+SMALLEST = {"nature": SMALLEST_NATURE, "nature_leaky": SMALLEST_NATURE, "simple": 20, "resnet": 15, "match3": 5}
 """Pixels: the shortest side on which the layers of these networks leave one pixel."""
 
 LEAKY = 0.01
-SLOPES = {"simple": LEAKY, "match3": LEAKY, "flat": LEAKY}
+SLOPES = {"nature_leaky": LEAKY, "simple": LEAKY, "match3": LEAKY, "flat": LEAKY}
 """Slope below 0 of the units of networks whose units are leaky."""
 
 IMPALA_FILTERS = (16, 32, 32)
 SMALL_FILTERS = (16, 32, 64)
 SMALL_STRIDE_FROM = 14  # pixels: from here on a small network halves its picture
-FEATURES = {"nature": 512, "impala": 256, "small": 128, "simple": 128, "match3": 128, "flat": 128}
+FEATURES = {
+    "nature": 512,
+    "impala": 256,
+    "small": 128,
+    "simple": 128,
+    "nature_leaky": 128,
+    "resnet": 128,
+    "match3": 128,
+    "flat": 128,
+}
+RESIDUAL = ("impala", "resnet")
+"""Networks of residual blocks: that of the paper, and ML-Agents' form of it, which does not pad its maxima and has
+swish."""
+
 NUM_CODES = 32
 """Codes that a number of a picture may be, counted from 0; greater numbers are read as the greatest code."""
 
@@ -148,41 +167,59 @@ class PlainStack(nn.ModuleList):
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions whose result is added to what came in."""
+    """Two 3x3 convolutions, each after a ReLU or swish, whose result is added to what came in."""
 
-    def __init__(self, channels: int, *, generator: torch.Generator) -> None:
+    def __init__(self, channels: int, *, swish: bool, generator: torch.Generator) -> None:
         super().__init__()
+        self.swish = swish
         self.first = convolution(channels, channels, 3, 1, padding=1, gain=HIDDEN_GAIN, generator=generator)
         self.second = convolution(channels, channels, 3, 1, padding=1, gain=HIDDEN_GAIN, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps of the shape of `x`, ``[N, channels, height, width]``."""
-        added: Tensor = self.second(torch.relu_(self.first(torch.relu(x))))
+        if self.swish:
+            added: Tensor = self.second(functional.silu(self.first(functional.silu(x))))
+        else:
+            added = self.second(torch.relu_(self.first(torch.relu(x))))
         return added.add_(x)
 
 
 class Section(nn.Module):
-    """A 3x3 convolution, a 3x3 maximum that halves the picture, and two residual blocks."""
+    """A 3x3 convolution, a 3x3 maximum that halves the picture, and two residual blocks.
 
-    def __init__(self, channels: int, filters: int, *, generator: torch.Generator) -> None:
+    Args:
+        channels: Of its input.
+        filters: Of its output.
+        padding: Pixels around what the maximum is taken of: 1, or 0 as in ML-Agents.
+        swish: Whether blocks have swish in the place of ReLUs.
+        generator: Draws the weights.
+    """
+
+    def __init__(self, channels: int, filters: int, *, padding: int, swish: bool, generator: torch.Generator) -> None:
         super().__init__()
+        self.padding = padding
         self.convolution = convolution(channels, filters, 3, 1, padding=1, gain=HIDDEN_GAIN, generator=generator)
-        self.blocks = nn.ModuleList(Residual(filters, generator=generator) for _ in range(2))
+        self.blocks = nn.ModuleList(Residual(filters, swish=swish, generator=generator) for _ in range(2))
 
     def forward(self, x: Tensor, scale: float) -> Tensor:
-        """Maps ``[N, filters, height / 2, width / 2]``, rounded up, of `x` divided by `scale`."""
-        x = functional.max_pool2d(on_pixels(self.convolution, x, scale), 3, stride=2, padding=1)
+        """Maps ``[N, filters, height / 2, width / 2]``, rounded up where the maximum is padded, of `x` divided by
+        `scale`.
+        """
+        x = functional.max_pool2d(on_pixels(self.convolution, x, scale), 3, stride=2, padding=self.padding)
         for block in self.blocks:
             x = block(x)
         return x
 
 
 class ResidualStack(nn.ModuleList):
-    """Sections of so many filters each (`widths`), and a ReLU at the end."""
+    """Sections of so many filters each (`widths`), and a ReLU or swish at the end; arguments as of `Section`."""
 
-    def __init__(self, channels: int, widths: Sequence[int], *, generator: torch.Generator) -> None:
+    def __init__(
+        self, channels: int, widths: Sequence[int], *, padding: int, swish: bool, generator: torch.Generator
+    ) -> None:
         inputs = (channels, *widths)
-        super().__init__(Section(i, o, generator=generator) for i, o in pairwise(inputs))
+        super().__init__(Section(i, o, padding=padding, swish=swish, generator=generator) for i, o in pairwise(inputs))
+        self.swish = swish
 
     def forward(self, pixels: Tensor, scale: float) -> Tensor:
         """Maps ``[N, filters, height, width]`` of pictures ``[N, channels, height, width]`` divided by `scale`."""
@@ -190,7 +227,7 @@ class ResidualStack(nn.ModuleList):
         for section in self:
             x = section(x, scale)
             scale = 1.0
-        return torch.relu_(x)
+        return functional.silu(x) if self.swish else torch.relu_(x)
 
 
 class CodeEmbedding(nn.Module):
@@ -261,11 +298,14 @@ class ImageEncoder(nn.Module):
                 f"model.cnn_width = {cnn_width} multiplies filters, and model.cnn = 'flat' has none: leave it out, or "
                 "set model.cnn_features for more features"
             )
-        if network == "impala":
-            widths = [filters * cnn_width for filters in IMPALA_FILTERS]
-            self.convolutions: nn.Module = ResidualStack(channels, widths, generator=generator)
+        if network in RESIDUAL:
+            widths, padding = [filters * cnn_width for filters in IMPALA_FILTERS], 1 if network == "impala" else 0
+            swish = network == "resnet"
+            self.convolutions: nn.Module = ResidualStack(
+                channels, widths, padding=padding, swish=swish, generator=generator
+            )
             for _ in widths:
-                height, width = (height + 1) // 2, (width + 1) // 2
+                height, width = ((side + 2 * padding - 3) // 2 + 1 for side in (height, width))
             channels = widths[-1]
         else:
             layers = small_layers(height, width) if network == "small" else FIXED_LAYERS[network]

@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from rookery.models.squashed import CLAMPED, SCALED, SquashedGaussian, SquashedHead
+from rookery.core.native import Build, DrawingHead, best_build
+from rookery.models.squashed import SquashedHead
 from rookery.native.forward import NetworkKernels
+from rookery.native.networks import layout_of
 
 
 def action_values(kernels: NetworkKernels, pair: Any, keep: bool = False) -> Tensor:
@@ -54,27 +56,51 @@ class ActionValues(torch.autograd.Function):
         return action_gradient(ctx.kernels, gradient, ctx.width), None, None
 
 
-def squashed_gradient(
-    head: SquashedHead, behavior: SquashedGaussian, noise: Tensor, action: Tensor, by_logp: Tensor, by_action: Tensor
-) -> Tensor:
-    """Computes the gradient with respect to what the layer of a head puts out, ``[N, 2 * k]``.
+def squashed_drawing(head: nn.Module) -> SquashedDrawing | None:
+    """Gives what draws squashed numbers on kernels and goes back through it; None where there are none for the head."""
+    build = best_build()
+    if build is None or not isinstance(head, SquashedHead) or head.log_spread is not None:
+        return None
+    return SquashedDrawing(build, head)
+
+
+class SquashedDrawing:
+    """Squashed numbers on kernels: as `SquashedGaussian.sample_logp`, without a graph, and the way back by hand.
 
     Args:
-        head: The policy's head.
-        behavior: What actions are drawn from, as the head makes it of what its layer puts out.
-        noise: ``[N, k]`` numbers that actions were drawn with.
-        action: ``[N, k]`` the actions.
-        by_logp: ``[N]`` the gradient with respect to the actions' log-probabilities.
-        by_action: ``[N, k]`` the gradient with respect to the actions.
+        build: The compiled kernels.
+        head: Of which the layer's outputs are; whether it is `random` does not matter here.
     """
-    weight = by_logp.unsqueeze(1)
-    # of u, of which the action is the tanh: d log p / du = 2 tanh u, as noise stays where it is
-    by_number = torch.addcmul(by_action, by_action * action, action, value=-1.0).add_(action * weight, alpha=2.0)
-    log_std = behavior.log_std
-    by_log_std = (by_number * noise).mul_(log_std.exp()).sub_(weight)
-    low, high = SCALED if head.spec.log_std == "tanh" else CLAMPED
-    if head.spec.log_std == "tanh":  # by its derivative, in terms of what it gave
-        by_log_std.mul_((log_std - low) * (high - log_std)).mul_(2.0 / (high - low))
-    else:
-        by_log_std.mul_((log_std > low) & (log_std < high))
-    return torch.cat((by_number, by_log_std), 1)
+
+    def __init__(self, build: Build, head: SquashedHead) -> None:
+        self._numbers, self._call = head.num_numbers, build.call
+        self._head = DrawingHead(build, layout_of(head)._replace(rate=None))
+
+    def sample_logp(self, output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Draws actions ``[N, k]``, and gives their log-probabilities ``[N]``.
+
+        Args:
+            output: ``[N, 2 * k]`` float32 on the processor, contiguous, what the head's layer puts out.
+            noise: ``[N, k]`` likewise, standard normal numbers.
+        """
+        rows = len(output)
+        action, logp = torch.empty(rows, self._numbers), torch.empty(rows)
+        drawn = action.data_ptr(), logp.data_ptr()
+        self._call["head_draw"](self._head.handle, output.data_ptr(), rows, noise.data_ptr(), *drawn)
+        return action, logp
+
+    def gradient(self, output: Tensor, noise: Tensor, action: Tensor, by_logp: Tensor, by_action: Tensor) -> Tensor:
+        """Computes the gradient with respect to `output`, ``[N, 2 * k]``; noise stays where it is.
+
+        Args:
+            output: As `sample_logp` took it.
+            noise: Likewise.
+            action: ``[N, k]`` what it gave.
+            by_logp: ``[N]`` the gradient with respect to the actions' log-probabilities.
+            by_action: ``[N, k]`` the gradient with respect to the actions.
+        """
+        gradient = torch.empty_like(output)
+        given = noise, action, by_logp.contiguous(), by_action.contiguous(), gradient
+        addresses = [tensor.data_ptr() for tensor in given]
+        self._call["squashed_gradients"](self._head.handle, output.data_ptr(), len(output), *addresses)
+        return gradient

@@ -51,6 +51,9 @@ NOT_IN_BARRACUDA = frozenset(
 )  # fmt: skip
 """Some of these that its forerunner Barracuda, of packages up to 2.3, does not know; the exact GELU needs the first."""
 
+FIRST = b"\x08"
+"""What ONNX files begin with: the tag of the version of their format."""
+
 FACTS = ("version_number", "memory_size")
 PLAIN_INPUTS = ("action_masks", "recurrent_in")
 MARKS = (*FACTS, "obs_0", "vector_observation", "continuous_actions", "discrete_actions", "is_continuous_control")
@@ -125,10 +128,10 @@ def look_into(content: bytes) -> Look:
     try:
         model = onnx.load_from_string(content)
     except Exception:  # protobuf's own
-        look.problems.append("It is not an ONNX file: it cannot be read as one.")
+        look.problems.append(_unreadable(content))
         return look
     if not model.graph.node and not model.graph.output:
-        look.problems.append("It is not an ONNX file: there is no graph in it.")
+        look.problems.append(_unreadable(content))
         return look
     _facts_about(look, model)
     if any(tensor.data_location == tensor.EXTERNAL for tensor in model.graph.initializer):
@@ -148,6 +151,15 @@ def look_into(content: bytes) -> Look:
         _check_memory(look, constants)
     _try_out(look, content)
     return look
+
+
+def _unreadable(content: bytes) -> str:
+    """Says what is wrong with the content of a file in which there is no graph."""
+    if not content:
+        return "It is empty, so incomplete: write or copy it again."
+    if content[:1] == FIRST:
+        return "It begins like an ONNX file and has no end, so it is incomplete: write or copy it again."
+    return "It is not an ONNX file: it does not begin like one."
 
 
 def _facts_about(look: Look, model: ModelProto) -> None:

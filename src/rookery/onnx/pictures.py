@@ -44,6 +44,10 @@ def _rectified(graph: Graph, x: str, slope: float) -> str:
     return graph.op("LeakyRelu", x, alpha=slope) if slope else graph.op("Relu", x)
 
 
+def _unit(graph: Graph, x: str, swish: bool) -> str:
+    return graph.activation("silu" if swish else "relu", x)
+
+
 def _looked_up(graph: Graph, embedding: CodeEmbedding, seen: Seen, channels_last: bool) -> str:
     """Vectors of a picture's codes, summed over the channels of a cell, ``[N, CODE_SIZE, height, width]``."""
     image = seen.plain(graph)
@@ -69,18 +73,18 @@ def _maps(graph: Graph, stack: nn.Module, x: str, scale: float) -> str:
             assert isinstance(section, Section)
             x = _section(graph, section, x, scale)
             scale = 1.0
-        return graph.op("Relu", x)
+        return _unit(graph, x, stack.swish)
     raise ExportError(f"pictures go through {type(stack).__name__}, and there is no graph of it")
 
 
 def _section(graph: Graph, section: Section, x: str, scale: float) -> str:
     """Maps of half the size."""
     x = convolved(graph, section.convolution, x, scale)
-    x = graph.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    x = graph.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[section.padding] * 4)
     for block in section.blocks:
         assert isinstance(block, Residual)
-        added = convolved(graph, block.first, graph.op("Relu", x))
-        x = graph.add(convolved(graph, block.second, graph.op("Relu", added)), x)
+        added = convolved(graph, block.first, _unit(graph, x, block.swish))
+        x = graph.add(convolved(graph, block.second, _unit(graph, added, block.swish)), x)
     return x
 
 

@@ -152,8 +152,17 @@ def joined_pieces(pieces: Sequence[Piece], serial: int) -> Piece:
     return found
 
 
+def last_change(files: Iterable[Path]) -> float | None:
+    """When files, or files in directories, were last changed, in seconds since 1970; None where there are none."""
+    found = [one for path in files for one in (path.rglob("*") if path.is_dir() else (path,)) if one.is_file()]
+    return max((one.stat().st_mtime for one in found), default=None)
+
+
 def files_of(
-    pieces: Mapping[str, Iterable[Piece]], spaces: Mapping[str, Spaces], missing: Mapping[str, Sequence[str]]
+    pieces: Mapping[str, Iterable[Piece]],
+    spaces: Mapping[str, Spaces],
+    missing: Mapping[str, Sequence[str]],
+    written: float | None = None,
 ) -> tuple[dict[str, Content], dict[str, Any]]:
     """A replay directory with these rows: its files by name, and what its manifest says of them.
 
@@ -161,15 +170,16 @@ def files_of(
         pieces: Of each policy, a segment each, beginning where the one before it ends.
         spaces: What the rows of each policy are made of.
         missing: What is not known of them.
+        written: When they were first written, in seconds since 1970; None = now.
     """
     files: dict[str, Content] = {}
     facts: dict[str, Any] = {}
-    now = time.time()
+    written = time.time() if written is None else written
     for policy, parts in pieces.items():
         total = 0
         for piece in parts:
             files[segment_name(policy, total)] = segment_stream(
-                piece, spaces[policy], first=total, continues=total > 0, written=now
+                piece, spaces[policy], first=total, continues=total > 0, written=written
             )
             total += rows_in(piece)
         facts[policy] = {"first": 0, "last": total, "capacity": None}
@@ -178,13 +188,17 @@ def files_of(
     return files, {FACTS: facts}
 
 
-def write_recordings(path: Path, recordings: Mapping[str, Recording], *, replace: bool = False) -> None:
+def write_recordings(
+    path: Path, recordings: Mapping[str, Recording], *, replace: bool = False, written: float | None = None
+) -> None:
     """Writes recordings as a replay directory.
 
     Args:
         path: The directory.
         recordings: By the name of the policy.
         replace: Whether a directory that is there goes as soon as the new one is whole.
+        written: When they were first written, in seconds since 1970; None = now. Equal recordings of equal times become
+            equal files.
 
     Raises:
         ConfigError: If there is nothing in them.
@@ -198,6 +212,7 @@ def write_recordings(path: Path, recordings: Mapping[str, Recording], *, replace
         {policy: one.pieces() for policy, one in kept.items()},
         {policy: one.spaces for policy, one in kept.items()},
         {policy: one.missing for policy, one in kept.items()},
+        written,
     )
     write_directory(path, files, facts, replace=replace)
 

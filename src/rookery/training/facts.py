@@ -27,3 +27,27 @@ def run_facts(run: Run, notes: Sequence[str], criteria: Mapping[str, float]) -> 
     }
     num_agents = sum(len(kind.agents) for kind in env.kinds)
     return RunFacts(env.name, env.num_lanes, num_agents, run.seed, facts, notes, criteria)
+
+
+def finished_lines(run: Run) -> list[str]:
+    """Says of each policy that has learned all it is to how far it has come, and who set how far."""
+    lines = []
+    for name in sorted(run.retired):
+        path = f"policies.{name}.max_decisions"
+        source, most = run.resolved.history[path][-1]
+        learned = f"{name} has learned from {run.decisions.get(name, 0):,} decisions"
+        lines.append(f"{learned}, and is to learn from {most:,} ({path}, given by {source})")
+    return lines
+
+
+def nothing_to_do(run: Run, reason: str) -> str:
+    """Says that a run that is to go on has come to its end already, why, and what lets it go on.
+
+    Args:
+        run: The run.
+        reason: The criterion that is reached, in words.
+    """
+    lines = finished_lines(run) if reason.startswith("finished_policies") else []
+    if lines:
+        return f"nothing to do: {'; '.join(lines)}; give a larger number there to go on"
+    return f"nothing to do: {reason} already; a higher criterion goes on"

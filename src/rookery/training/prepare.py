@@ -28,6 +28,7 @@ from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env,
 from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
+from rookery.models.pictures import RESIDUAL
 from rookery.native.actor import attach_actor
 from rookery.policies.export import read_policy, start_from
 from rookery.policies.policy import Policy
@@ -293,7 +294,7 @@ def _space_layers(
         remembers = isinstance(cfg.model, ModelConfig) and cfg.model.remembers
         codes = codes_of(cfg.model)
         made = space_layer(algorithm_name(cfg), kind.obs, kind.action, prefix, remembers=remembers, codes=codes)
-        if _sees_pictures(kind, cfg) and cfg.model.cnn != "impala" and has_bfloat16(resolved.config.device):
+        if _sees_pictures(kind, cfg) and cfg.model.cnn not in RESIDUAL and has_bfloat16(resolved.config.device):
             return Layer(made.source, {**made.values, f"{prefix}.model.precision": "bfloat16"})
         return made
 

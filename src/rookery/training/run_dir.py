@@ -21,6 +21,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,8 @@ def _unusable(path: Path, what: str, error: OSError) -> FileError:
     return FileError(f"{path}: cannot be {what}: {error.strerror}; choose another run directory, or none")
 
 
-def versions() -> dict[str, str]:
+@cache
+def versions() -> Mapping[str, str]:
     """Returns the versions of Python, of the platform and of the packages that a run is made with."""
     system = os.uname()  # platform.platform() would start a process to ask
     return {

@@ -33,7 +33,7 @@ from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
 from rookery.training.endless import EndlessNote
 from rookery.training.evaluation import Measure, record
-from rookery.training.facts import run_facts
+from rookery.training.facts import nothing_to_do, run_facts
 from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining, with_replay
 from rookery.training.prepare import callbacks_of, code_values, endless_schedules, layers_of, prepare
 from rookery.training.replays import SavedReplays
@@ -251,7 +251,7 @@ class Trainer(Run):
             rule.check(result)
             reason = rule.reason(result) if self.iteration and self.progress is None else ""
             if reason:
-                self.note(f"nothing to do: {reason} already; a higher criterion goes on")
+                self.note(nothing_to_do(self, reason))
                 result = replace(result, stop_reason=reason)
                 with self.clock.held():
                     yield result

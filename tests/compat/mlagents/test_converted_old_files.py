@@ -1,4 +1,4 @@
-"""Files of ML-Agents 0.13 to 0.16 become files of today: each key by what becomes of it, each mistake by its line."""
+"""Files of ML-Agents 0.13 to 0.18 become files of today: each key by what becomes of it, each mistake by its line."""
 
 import json
 from pathlib import Path
@@ -21,6 +21,7 @@ from rookery.compat.mlagents.old_files import (
 )
 from rookery.compat.mlagents.old_flags import OLD_FLAGS, read_flags
 from rookery.compat.mlagents.old_parameters import read_curricula, read_samplers
+from rookery.compat.mlagents.options import read_options
 from rookery.core.errors import ConfigError
 from rookery.core.layers import yaml_layer
 
@@ -104,11 +105,17 @@ scale:
 """
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Files are called as a user calls them, who stands in their folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 def file_of(tmp_path, text, name="trainer_config.yaml"):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(text, encoding="utf-8")
-    return path
+    return path.relative_to(tmp_path)
 
 
 def converted(tmp_path, text, **options):
@@ -497,6 +504,33 @@ def test_files_of_0_17_and_0_18_keep_their_behaviours(tmp_path):
     assert set(found["environment_parameters"]) == {"low", "high", "mass", "gravity", "scale"}
 
 
+@pytest.mark.parametrize("drawn", [True, False])
+def test_flat_behaviours_of_0_17_are_written_anew(tmp_path, drawn):
+    inside = {
+        "behaviors": PPO + "Ball:\n  batch_size: 32\n",
+        **({"parameter_randomization": SAMPLERS} if drawn else {}),
+    }
+    text = "".join(f"{name}:\n" + "".join(f"  {line}\n" for line in part.splitlines()) for name, part in inside.items())
+    found = converted(tmp_path, text + "env_settings: {seed: 7}\n")
+    assert set(found.current) - {"environment_parameters"} == {"default_settings", "behaviors", "env_settings"}
+    assert found.current["behaviors"]["Ball"]["hyperparameters"]["batch_size"] == 32
+    assert ("environment_parameters" in found.current) == drawn
+    path = file_of(tmp_path, text_of(found.current), "today.yaml")
+    assert read_options(path, {}).behaviors["Ball"].max_steps == 400_000
+
+
+def test_imitation_of_before_0_6_is_online_bc(tmp_path):
+    text = "Student: {trainer: imitation, brain_to_imitate: Teacher, max_steps: 5}\n"
+    with pytest.raises(ConfigError, match="online_bc imitated the player 'Teacher'.*--demo FILE"):
+        converted(tmp_path, text)
+    assert converted(tmp_path, text, demo="a.demo").current["behaviors"]["Student"]["behavioral_cloning"]
+
+
+def test_cloning_beside_a_memory_is_told_of(tmp_path):
+    text = "Hall: {trainer: offline_bc, demo_path: a.demo, use_recurrent: true, memory_size: 64}\n"
+    assert any("take network_settings.memory out" in line for line in converted(tmp_path, text).changes)
+
+
 # -- mistakes --------------------------------------------------------------------------------------
 
 
@@ -612,6 +646,7 @@ def test_a_mistake_in_a_sampler_file_is_told_with_its_line(tmp_path, change, sai
         (CURRICULUM, "curriculum"),
         (SAMPLERS, "sampler"),
         ("behaviors: {}\ncurriculum: {}\n", "between"),
+        ("behaviors: {Ball: {trainer: ppo}}\n", "between"),
         ("behaviors: {Ball: {trainer_type: ppo, max_steps: 3}}\n", "current"),
         ("environment_parameters: {a: 3}\n", "current"),
         ("behaviours: {Ball: {trainer_type: ppo, max_steps: 3}}\n", "unknown"),
@@ -627,7 +662,7 @@ def test_what_a_file_is_shows_in_its_keys(tmp_path, text, kind):
 def test_who_gives_an_old_file_to_learn_is_told_the_command(tmp_path):
     path = Path("my config") / "old.yaml"
     assert old_file_message(path, {"default": {"trainer": "ppo"}}) == (
-        "old.yaml:1: this is a trainer configuration of ML-Agents 0.13 to 0.16; convert it: "
+        "my config/old.yaml:1: this is a trainer configuration of ML-Agents 0.13 to 0.18; convert it: "
         "rookery mlagents convert 'my config/old.yaml' -o 'my config/old.new.yaml'"
     )
     assert "--curriculum" in old_file_message("wall.yaml", yaml_layer(file_of(tmp_path, CURRICULUM)).values)
@@ -786,3 +821,19 @@ def test_files_by_their_paths(tmp_path):
     assert found.current["default_settings"]["max_steps"] == 800_000
     assert found.current["behaviors"]["Ball"]["max_steps"] == 1_200_000
     assert words == ["--seed", "4"]
+
+
+def test_curricula_and_samplers_are_told_apart(tmp_path):
+    curriculum = file_of(tmp_path, "Wall: {measure: progress, thresholds: [0.1]}", "c.yaml")
+    sampler = file_of(tmp_path, "mass: {sampler-type: uniform, min_value: 0, max_value: 1}", "s.yaml")
+    with pytest.raises(ConfigError, match=r"--sampler c.yaml: this is a curriculum, not a sampler.*as --curriculum"):
+        read_samplers(curriculum)
+    with pytest.raises(ConfigError, match=r"--curriculum s.yaml: this is a sampler file, not a curr.*as --sampler"):
+        read_curricula(sampler)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("0.12", "--version 0.13 takes"), ("0.15.1", "give --version 0.15"), ("0.18", "leave")]
+)
+def test_other_releases_are_told_what_to_give(tmp_path, version, said):
+    assert said in refused(tmp_path, "Ball: {trainer: ppo, batch_size: 3}", version=version)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -11,13 +12,15 @@ from gymnasium import spaces
 
 from rookery.algorithms.names import ALGORITHMS
 from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
-from rookery.compat.mlagents.keys import BEHAVIOR_ROWS, ROWS, KeyFate
+from rookery.compat.mlagents.keys import BEHAVIOR_ROWS, PARAMETER_KEYS, ROWS, KeyFate
 from rookery.compat.mlagents.learn import iteration_steps
 from rookery.compat.mlagents.options import read_options
 from rookery.compat.mlagents.reading_behaviors import SIGNALS
+from rookery.compat.mlagents.reading_parameters import SAMPLERS
 from rookery.compat.mlagents.sections import (
     BehaviorOptions,
     CheckpointOptions,
+    CriteriaOptions,
     EngineOptions,
     EnvOptions,
     POCAOptions,
@@ -47,13 +50,14 @@ def behaviour(obs=NUMBERS, actions=CHOICE, agents=("agent",)):
 
 
 @pytest.fixture
-def translate(tmp_path):
+def translate(tmp_path, monkeypatch):
     """Gives the layers of a configuration."""
+    monkeypatch.chdir(tmp_path)
 
     def made(text, behaviors=None, **flags):
-        path = tmp_path / "ball.yaml"
+        path = Path("ball.yaml")
         path.write_text(text)
-        (tmp_path / "expert.demo").touch()
+        Path("expert.demo").touch()
         return layers_of(read_options(path, flags), behaviors or {"B": behaviour()})
 
     return made
@@ -234,7 +238,12 @@ def test_a_key_does_what_it_says(translate, monkeypatch, tmp_path, key, text, ef
 
 
 def test_pictures_get_the_network_that_is_named(translate):
-    for theirs, ours in (("nature_cnn", "nature"), ("resnet", "impala"), ("match3", "match3"), ("simple", "simple")):
+    for theirs, ours in (
+        ("nature_cnn", "nature_leaky"),
+        ("resnet", "resnet"),
+        ("match3", "match3"),
+        ("simple", "simple"),
+    ):
         text = f"""
 behaviors:
   B:
@@ -245,8 +254,32 @@ behaviors:
 """
         found = values_of(translate(text, {"B": behaviour(PICTURE)}))
         assert found[f"{M}cnn"] == (ours, "ball.yaml:4 network_settings.vis_encode_type")
+        assert found[f"{M}cnn_features"][0] == found[f"{S}rnd.model.cnn_features"][0] == 128
         assert found[f"{S}rnd.model.cnn"][0] == found[f"{S}curiosity.model.cnn"][0] == ours
     assert f"{M}cnn" not in values_of(translate("behaviors: {B: {}}"))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "smallest"), [("simple", 20), ("nature_cnn", 36), ("resnet", 15), ("match3", 5), ("fully_connected", 3)]
+)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_a_picture_too_small_for_a_network_is_refused_with_its_sensor(translate, encoder, smallest, dtype):
+    def seen(side):
+        camera = spaces.Box(0, 1, (side, 40, 1), dtype)
+        return {"B": behaviour(spaces.Dict({"camera": camera, "speed": NUMBERS}))}
+
+    text = network(f"{{vis_encode_type: {encoder}}}")
+    assert values_of(translate(text, seen(smallest)))[f"{M}cnn_features"][0] == 128
+    if smallest > 3:
+        told = (
+            f"ball.yaml:1: B: network_settings.vis_encode_type: {encoder} needs pictures of at least {smallest} pixels"
+        )
+        with pytest.raises(ConfigError, match=rf"{told} a side, and sensor 'camera' shows {smallest - 1} x 40: use "):
+            translate(text, seen(smallest - 1))
+    signal = signals(f"{{rnd: {{network_settings: {{vis_encode_type: {encoder}}}}}}}")
+    if smallest > 20:  # the policy's own is simple
+        with pytest.raises(ConfigError, match="reward_signals.rnd.network_settings.vis_encode_type"):
+            translate(signal, seen(smallest - 1))
 
 
 def test_goals_are_the_parts_that_are_called_so(translate):
@@ -600,8 +633,34 @@ def test_agents_without_a_behaviour_are_refused(match):
         match("behaviors: {a.b: {}}", kind("agent"))
 
 
-def test_behaviours_that_the_environment_lacks_are_told_of(tmp_path):
-    path = tmp_path / "ball.yaml"
+def test_behaviours_that_the_environment_lacks_are_told_of(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path("ball.yaml")
     path.write_text("behaviors:\n  B: {}\n  Bee: {}")
     told = notes_of(read_options(path, {}), {"B": behaviour()})
     assert told == ["ball.yaml:3: behaviors.Bee: the environment has no such behaviour: it has B"]
+
+
+def test_what_changes_nothing_is_allowed_to_an_own_algorithm(translate):
+    start = f"{{trainer_type: '{__name__}:GuessConfig', reward_signals: {{extrinsic: {{strength: "
+    layers = translate(f"behaviors: {{B: {start}1.0}}}}, network_settings: {{memory: null}}}}}}")
+    assert not hasattr(resolve(RunConfig, layers, ALGORITHMS).config.policies["B"].algorithm, "signals")
+    with pytest.raises(ConfigError, match="GuessConfig has no setting 'signals'"):
+        translate(f"behaviors: {{B: {start}0.5}}}}}}}}")
+
+
+def test_a_buffer_above_max_steps_is_told_of_once(tmp_path):
+    def told(steps):
+        text = f"behaviors: {{B: {{trainer_type: ppo, hyperparameters: {{buffer_size: 256}}, max_steps: {steps}}}}}"
+        (tmp_path / "c.yaml").write_text(text)
+        return [one for one in notes_of(read_options(tmp_path / "c.yaml", {}), {"B": behaviour()}) if "buffer" in one]
+
+    (line,) = told(255)
+    assert "c.yaml:1: B: max_steps = 255 is less than buffer_size = 256" in line
+    assert told(256) == []
+
+
+def test_keys_inside_parameters_are_those_that_are_read():
+    last = {key.rpartition(".")[2] for key, of, _ in PARAMETER_KEYS if of != "required"}
+    read = {name for keys in SAMPLERS.values() for name in keys} | {one.name for one in fields(CriteriaOptions)}
+    assert last == read | {"completion_criteria"} | ({"behavior"} & read)

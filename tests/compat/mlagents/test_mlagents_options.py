@@ -13,12 +13,18 @@ from rookery.compat.mlagents.sections import CuriosityOptions, OwnOptions, POCAO
 from rookery.core.errors import ConfigError
 
 
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Files are called as a user calls them, who stands in their folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
-def read(tmp_path):
+def read():
     """Reads a configuration from a text."""
 
     def reading(text, **flags):
-        path = tmp_path / "ball.yaml"
+        path = Path("ball.yaml")
         path.write_text(text)
         return read_options(path, flags)
 
@@ -338,9 +344,22 @@ WRONG = {
     "behaviors:\n  B:\n    max_steps: 1\n    max_steps: 2": (
         "ball.yaml:4: behaviors.B.max_steps: the key stands twice, first in ball.yaml:3"
     ),
-    "behaviors:\n\tB: {}": "ball.yaml:2: a tab stands where YAML wants spaces",
+    "behaviors:\n\tB: {}": "ball.yaml:2: not YAML: a tab stands where YAML wants spaces",
     "behaviors: {B: {": "ball.yaml:1: not YAML",
     "- a": "must be a mapping of sections",
+    "behaviors: {B: {trainer_type: PPO}}": "did you mean 'ppo'",
+    "behaviors: {B: {trainer_type: ppo, hyperparameters: [1, 2]}}": r"hyperparameters = \[1, 2\]: must be a section of",
+    "behaviors: {B: {network_settings: {memory: None}}}": "memory = 'None': is a text in YAML.*write null",
+    "behaviors: {B: {init_path: None}}": "init_path = 'None': is a text in YAML",
+    "behaviors: {B: {self_play: None}}": "self_play = 'None': is a text in YAML",
+    "behaviors: {B: {<<: 3}}": "must be a section to start from",
+    "behaviors:\n\u00a0 B: {}": "ball.yaml:2: B: a space of another kind",
+    "behaviors: " + "{a: " * 700 + "1" + "}" * 700: "nested too deeply",
+    "{behaviors: {B: {}}, environment_parameters: {m: nan}}": "m = nan: must be a number",
+    "{behaviors: {B: {}}, environment_parameters: {m: {sampler_type: multirangeuniform, sampler_parameters: "
+    "{intervals: [[0, inf]]}}}}": r"must be a list of \[low, high\]",
+    "{behaviors: {B: {}}, environment_parameters: {m: {curriculum: [{name: a, value: 1, completion_criteria: "
+    "{behavior: B, measure: Elo}}, {name: b, value: 2}]}}}": "Elo stands in .*does not read it either",
 }
 
 
@@ -373,7 +392,7 @@ OLD = {
 
 def test_flat_keys_under_behaviors_are_sent_to_the_converter_too(read):
     said = refusal(read, "behaviors:\n  Ball:\n    trainer: ppo\n    batch_size: 64\nparameter_randomization: {}")
-    assert said.startswith("ball.yaml:3: behaviors have the flat keys of ML-Agents 0.13 to 0.16")
+    assert said.startswith("ball.yaml:3: behaviors have the flat keys of ML-Agents 0.13 to 0.18")
     assert "rookery mlagents convert ball.yaml" in said
 
 
@@ -388,8 +407,8 @@ def test_lessons_may_have_the_form_that_their_upgrade_tool_wrote(read):
 def test_old_files_are_sent_to_the_converter(read, text):
     said = refusal(read, text)
     assert OLD[text] in said
-    assert re.search(r"rookery mlagents convert \S.*ball.yaml", said)
-    assert "0.13 to 0.16" in said
+    assert re.search(r"rookery mlagents convert .*ball.yaml", said)
+    assert "0.13 to 0.18" in said
 
 
 def test_a_file_that_is_not_there_is_refused():
@@ -399,7 +418,7 @@ def test_a_file_that_is_not_there_is_refused():
 
 @pytest.mark.parametrize("key", ["framework: pytorch", "output_path: default"])
 def test_keys_that_were_dropped_on_the_way_are_passed_over_and_told_of(tmp_path, key):
-    file = tmp_path / "ball.yaml"
+    file = Path("ball.yaml")
     file.write_text(f"behaviors:\n  Ball:\n    trainer_type: ppo\n    {key}\n")
     options = read_options(file, {})
     assert options.behaviors["Ball"].trainer_type == "ppo"
@@ -429,3 +448,46 @@ def test_a_folder_is_no_file(tmp_path):
 def test_no_reward_signal_is_told_of(tmp_path):
     (tmp_path / "ball.yaml").write_text("behaviors:\n  B:\n    reward_signals: {}\n")
     assert any("names no signal" in note for note in read_options(tmp_path / "ball.yaml", {}).notes)
+
+
+def test_files_are_called_by_their_path(tmp_path):
+    (tmp_path / "configs").mkdir()
+    Path("configs/ball.yaml").write_text("behaviors:\n  B:\n    max_step: 3\n")
+    with pytest.raises(ConfigError, match=r"^configs/ball.yaml:3: "):
+        read_options("configs/ball.yaml", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("behaviors:\n  B\n    a: 1\n", "ball.yaml:2: not YAML: a colon is missing in 'B'.*column 3"),
+        ("behaviors:\n  B:\n    a:1\n    b: 2\n", "ball.yaml:3: not YAML: a space is missing after the colon"),
+        ("behaviors:\n  B:\n    a: 1\n   b: 2\n", "ball.yaml:4: not YAML: 'b: 2' stands 3 spaces from the left"),
+        ("behaviors:\n  B:\n    a: 1\n      b: 2\n", "ball.yaml:4: not YAML: 'b: 2' stands further right than 'a: 1'"),
+        ("a: {b: 1, c: 2\nd: 3\n", "ball.yaml:2: not YAML: expected a comma or }.*line 1, column 4 is not closed"),
+        ("a: 'x\n", "ball.yaml:1: not YAML: a quote opens here and is never closed"),
+        ("a: b: c\n", "ball.yaml:1: not YAML: a second colon after 'b'"),
+        ("a:\n\t- 1\n", "ball.yaml:2: not YAML: a tab stands"),
+        ("a: @x\n", "ball.yaml:1: not YAML: a value cannot begin with @: put it into quotes"),
+        ("a: \x01\n", "ball.yaml:1: not YAML: '.x01' is no character of a text"),
+    ],
+)
+def test_what_is_no_yaml_is_said_in_plain_words(read, text, said):
+    with pytest.raises(ConfigError, match=said):
+        read(text)
+
+
+def test_hyperparameters_of_an_unknown_trainer_are_not_judged(read):
+    said = refusal(read, "behaviors: {B: {trainer_type: dreamer, hyperparameters: {imagined_steps: 9, beta: x}}}")
+    assert said.splitlines() == [line for line in said.splitlines() if "there is no such trainer" in line]
+
+
+def test_what_is_wrong_with_demonstrations_is_said_once(read):
+    said = refusal(read, "behaviors: {B: {reward_signals: {gail: {demo_path: [a]}}, behavioral_cloning: None}}")
+    assert len(said.splitlines()) == 2
+    assert "missing" not in said
+
+
+def test_keys_of_a_section_are_listed_once(read):
+    said = refusal(read, "behaviors: {B: {zzz: 3}}")
+    assert said.count("self_play") == said.count("trainer_type") == 1

@@ -153,6 +153,10 @@ PLAYED = {
     ),
     "threaded-rnd": ("KeyDoor", "{ppo, threaded: true, reward_signals: {extrinsic: {}, rnd: {strength: 0.01}}}"),
     "group": ("CarryTogether", "{poca}"),
+    "group-that-remembers": (
+        "CarryTogether",
+        "{poca, network_settings: {memory: {sequence_length: 16, memory_size: 32}}}",
+    ),
     "self-play": ("LineSoccer", "{poca, self_play: {save_steps: 200, swap_steps: 100}}"),
     "entities": ("Sorter", "{ppo}"),
     "sac": ("Pendulum-v1", "{sac, network_settings: {normalize: true, hidden_units: 16}}"),
@@ -190,3 +194,10 @@ def test_a_parameter_that_the_environment_lacks_is_refused_with_its_line(config)
     path = config("behaviors: {Some: {}}\nenvironment_parameters: {wall_heigth: 3}")
     with pytest.raises(ConfigError, match=r"config.yaml:2 environment_parameters.wall_heigth: .*mean 'wall_height'"):
         started(path, "WallCurriculum")
+
+
+def test_a_horizon_beyond_the_buffer_takes_no_memory(config):
+    text = BASIC.format(rate=0.0003, steps=500_000).replace("time_horizon: 3", "time_horizon: 1.0e26")
+    with started(config(text), Line, seed=1) as trainer:
+        assert trainer.config.policies["Basic"].algorithm.fragment_length == 256
+        assert trainer.train_iteration().policies["Basic"].decisions >= 256

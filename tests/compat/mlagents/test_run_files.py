@@ -93,6 +93,8 @@ def test_checkpoints_of_a_behaviour_are_kept_by_its_own_steps(finished):
     assert entry["checkpoints"][0]["auxillary_file_paths"] == [str(folder / "main" / "main-640")]
     assert entry["final_checkpoint"]["file_path"] == str(folder / "main.onnx")
     assert entry["final_checkpoint"]["reward"] > 0
+    kept = folder / "main" / f"main-{entry['final_checkpoint']['steps']}"
+    assert entry["final_checkpoint"]["auxillary_file_paths"] == [str(kept)]  # the weights, as of other checkpoints
     with Trainer.load(folder) as trainer:
         newest, oldest = read_policy(folder / "main" / "main-896"), read_policy(folder / "main" / "main-640")
         mine = trainer.policies["main"].state_dict()
@@ -172,6 +174,7 @@ def test_a_run_that_goes_on_keeps_the_checkpoint_that_its_end_has_written(tmp_pa
     again = RunFiles(CONFIGURATION, lambda name: pace, None, write_model)
     with Trainer.load(tmp_path, resume=True, callbacks=[again]) as trainer:
         again.on_train_start(trainer)
+        assert status(tmp_path)["main"]["final_checkpoint"]["steps"] == trainer.decisions["main"]
         (entry,) = again.ledgers["main"].checkpoints
         assert {"main-512", "main-512.onnx"} <= {path.name for path in (tmp_path / "main").iterdir()}
         assert not (tmp_path / "main" / "main-600.onnx").exists()
@@ -181,6 +184,15 @@ def test_a_run_that_goes_on_keeps_the_checkpoint_that_its_end_has_written(tmp_pa
         trainer.train({"env_steps": 896})
     assert [one["steps"] for one in status(tmp_path)["main"]["checkpoints"]] == [896]
     assert not (tmp_path / "main" / "main-512").exists()
+
+
+def test_a_parameter_without_lessons_is_in_its_first(tmp_path):
+    files = RunFiles({"environment_parameters": {"wall_height": 1.0, "mass": 2.0}}, lambda name: OPTIONS)
+    assert files.lessons({"mass": 3}) == {"wall_height": 0, "mass": 3}
+    with Trainer("CartPole-v1", FAST, run_dir=tmp_path, callbacks=[files], num_envs=4, seed=1) as trainer:
+        trainer.train({"env_steps": 256})
+    assert status(tmp_path)["wall_height"] == {"lesson_num": 0}
+    assert [value for _, value in scalars(tmp_path, "Environment/Lesson Number/wall_height")][-1:] == [0.0]
 
 
 def test_files_are_there_before_the_run_ends(tmp_path):

@@ -171,10 +171,12 @@ def test_policies_of_another_size_or_kind_are_refused_by_name(tmp_path):
     with pytest.raises(ConfigError, match=r"head.linear.weight of \(3, 8\), behaviour 'Ball' has \(5, 8\)"):
         take_over(policy_for(BRANCHES), their_policy(branches=(3,)), tmp_path)
     state = their_policy(branches=(3, 2))
-    with pytest.raises(ConfigError, match="that policy has an LSTM"):
-        take_over(policy_for(BRANCHES), {**state, "network_body.lstm.lstm.weight_ih_l0": torch.zeros(1)}, tmp_path)
+    lstm = {f"network_body.lstm.lstm.{name}_l0": torch.zeros(4, 1) for name in ("weight_ih", "weight_hh")}
+    lstm |= {f"network_body.lstm.lstm.{name}_l0": torch.zeros(4) for name in ("bias_ih", "bias_hh")}
+    with pytest.raises(ConfigError, match=r"has memory.layers.0.input.weight of .* has none"):
+        take_over(policy_for(BRANCHES), {**state, **lstm}, tmp_path)
     visual = "network_body.observation_encoder.processors.1.conv_layers.0.weight"
-    with pytest.raises(ConfigError, match="that policy has pictures"):
+    with pytest.raises(ConfigError, match=r"has picture of sensor 1.convolutions.0.weight of .* has none"):
         take_over(policy_for(BRANCHES), {**state, visual: torch.zeros(1)}, tmp_path)
     plain = {name: value for name, value in state.items() if "normalizer" not in name}
     with pytest.raises(ConfigError, match="that policy has no normalizer"):

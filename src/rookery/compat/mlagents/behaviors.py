@@ -84,7 +84,9 @@ def match_behaviors(
         mine = tuple(agent for agent, other in named.items() if other == name)
         if not mine or name in found:
             continue
-        if not name or "." in name or "@" in name:
+        if not name:
+            raise ConfigError(f"{options.places.get('behaviors.', options.file)}: behaviors: a behaviour has no name")
+        if "." in name or "@" in name:
             place = options.places.get(f"behaviors.{name}", options.file)
             raise ConfigError(
                 f"{place}: behaviors.{name}: the name of a behaviour has to do without dots and @: it names files and "

@@ -1,4 +1,4 @@
-"""Files of ML-Agents 0.13 to 0.16 as one file of today: `convert`, and `text_of`, which writes it.
+"""Files of ML-Agents 0.13 to 0.18 as one file of today: `convert`, and `text_of`, which writes it.
 
 What is written loads in ML-Agents 1.1.0 as well. Each change that is more than a new place is said in words.
 """
@@ -15,6 +15,7 @@ from typing import Any
 from rookery.compat.mlagents.old_files import (
     CLONING,
     CLONING_KEYS,
+    IMITATION,
     KEYS,
     SELF_PLAY,
     SIGNAL_UPDATES,
@@ -22,9 +23,11 @@ from rookery.compat.mlagents.old_files import (
     SIGNALS_OF_OLD,
     SPOKEN,
     UNREAD,
+    VERSIONS,
     Given,
     OldFile,
     Section,
+    has_flat_behaviors,
     kind_of,
     sections,
 )
@@ -125,8 +128,14 @@ def convert(
     changes, flags = Changes(), flags or FlagsRead()
     for text in trainer.notes:
         changes.add(text)
+    beside: dict[str, object] = {}
     if kind_of(trainer.values) == "between":
-        return _between(trainer, curricula, samplers, lesson, changes)
+        beside, curricula, samplers = _held(trainer, curricula, samplers)
+        if not has_flat_behaviors(trainer.values):
+            return _between(trainer, beside, curricula, samplers, lesson, changes)
+        beside.pop("behaviors")
+        trainer, version = _unfolded(trainer), version or VERSIONS[-1]
+        changes.add(f"taken as a file of 0.17, whose behaviours have the keys of {VERSIONS[-1]}")
     below, behaviors = sections(trainer)
     form = ("lone" if each_in_a_file else "joined") if curricula else ""
     release = release_of(trainer, below, behaviors, form, flags, version, changes)
@@ -138,7 +147,7 @@ def convert(
     default = _default(facts, below)
     trainer.check()
     _apply_flags(facts, flags, found if default is None else {**found, ALL: default})
-    current = _assembled(default, found, changes)
+    current = _assembled(default, found, changes) | beside
     others = default is not None
     if parameters := _parameters(curricula, samplers, lesson, list(found), others, trainer.source, changes):
         current["environment_parameters"] = parameters
@@ -166,7 +175,8 @@ def _behavior(facts: Facts, name: str, section: Section) -> dict[str, object]:
         file.wrong(name, ": trainer is missing, here and in default: write trainer: ppo, or sac")
         return {}
     given = section["trainer"]
-    trainer = file.read(given.path, given.value, KEYS["trainer"].kind)
+    named = "online_bc" if given.value == IMITATION else given.value
+    trainer = file.read(given.path, named, KEYS["trainer"].kind)
     if not isinstance(trainer, str):
         return {}
     new: dict[str, object] = {"trainer_type": "ppo" if trainer in CLONING else trainer}
@@ -179,6 +189,8 @@ def _behavior(facts: Facts, name: str, section: Section) -> dict[str, object]:
             changes.add(f"{key} is left out: {UNREAD[key]}", name)
         elif key not in KEYS:
             file.unknown(given.path.rpartition(".")[0], key, KEYS)
+        elif key == "trainer":
+            continue  # which has been read
         elif trainer not in KEYS[key].trainers:
             unread.append(key)
         elif facts.version not in KEYS[key].versions:
@@ -208,6 +220,13 @@ def _behavior(facts: Facts, name: str, section: Section) -> dict[str, object]:
             _put(new, f"hyperparameters.{key}", "linear")
     elif trainer == "sac":
         _updates(facts, name, section, read, new)
+    network = new.get("network_settings")
+    if "behavioral_cloning" in new and isinstance(network, dict) and "memory" in network:
+        changes.add(
+            "behavioral_cloning stands beside a memory, which rookery mlagents learn refuses: take "
+            "network_settings.memory out of the new file, or imitate by gail alone",
+            name,
+        )
     return {key: new[key] for key in ORDER if key in new}
 
 
@@ -594,10 +613,14 @@ def _lessons(curriculum: OldCurriculum, values: Sequence[float], start: int) -> 
     return {"curriculum": found}
 
 
-def _between(
-    file: OldFile, curricula: Sequence[OldCurriculum], samplers: OldSamplers | None, lesson: int, changes: Changes
-) -> Converted:
-    """Gives a file of 0.17 or 0.18 as one of today: behaviours stay, curricula and samplers are written anew."""
+def _held(
+    file: OldFile, curricula: Sequence[OldCurriculum], samplers: OldSamplers | None
+) -> tuple[dict[str, object], Sequence[OldCurriculum], OldSamplers | None]:
+    """Takes curricula and samplers out of a file of 0.17 or 0.18; gives what is left, and them.
+
+    Raises:
+        ConfigError: If it holds some and others are given beside it, or one is not right.
+    """
     values = {str(key): value for key, value in file.values.items()}
     lessons, drawn = values.pop("curriculum", None), values.pop("parameter_randomization", None)
     if (lessons and curricula) or (drawn and samplers):
@@ -607,6 +630,26 @@ def _between(
     if drawn:
         samplers = samplers_of(file, file.section("parameter_randomization", drawn), "parameter_randomization.")
     file.check()
+    return values, curricula, samplers
+
+
+def _unfolded(file: OldFile) -> OldFile:
+    """Gives the behaviours of a file of 0.17 as the trainer configuration that 0.16 had."""
+    above = "behaviors."
+    lines = {path.removeprefix(above): place for path, place in file.lines.items() if path.startswith(above)}
+    values = file.section("behaviors", file.values["behaviors"])
+    return OldFile(file.source, values, lines, file.problems, file.notes, file.path)
+
+
+def _between(
+    file: OldFile,
+    values: Mapping[str, object],
+    curricula: Sequence[OldCurriculum],
+    samplers: OldSamplers | None,
+    lesson: int,
+    changes: Changes,
+) -> Converted:
+    """Gives a file of 0.17 or 0.18 as one of today: behaviours stay, curricula and samplers are written anew."""
     behaviors = values.get("behaviors")
     known = [str(name) for name in behaviors] if isinstance(behaviors, Mapping) else []
     changes.add(

@@ -15,7 +15,7 @@ from rookery.compat.mlagents.sections import BehaviorOptions, GAILOptions
 from rookery.core.errors import ConfigError, RookeryError
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.names import read_recordings
-from rookery.replay.recording import write_recordings
+from rookery.replay.recording import last_change, write_recordings
 from rookery.replay.segments import Spaces
 
 
@@ -64,7 +64,7 @@ def import_demonstrations(
                     f"{source}: {name}: {key} = {demo!r}: it has demonstrations of {there}, and none of {name}"
                 )
             one = recordings.get(name) or next(iter(recordings.values()))
-            write_recordings(target, {name: one})
+            write_recordings(target, {name: one}, written=last_change([place]))
             found[name, demo] = str(target)
     return found
 

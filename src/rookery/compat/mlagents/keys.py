@@ -93,8 +93,9 @@ TRAINER_ROWS = [
     *by(m.last_decision, "max_steps", f"{P}max_decisions stop.finished_policies",
         "Decisions of the behaviour, all its agents together, after which it learns no more; it plays on until all "
         "behaviours have come as far, which ends the run. Linear schedules end there."),
-    to("time_horizon", f"{P}fragment_length",
-       "Decisions of an agent in a row before its advantage is cut off with a value.", ON_POLICY),
+    *by(m.horizon, "time_horizon", f"{P}fragment_length",
+        "Decisions of an agent in a row before its advantage is cut off with a value: buffer_size at most, where an "
+        "update cuts it anyway.", ON_POLICY),
     *ignored("time_horizon", "decisions go into replay at once, not in trajectories, so nothing waits for their end",
              SAC, (64,)),
     *by(m.overlap, "threaded", "sampling.staleness",
@@ -142,11 +143,12 @@ SAC_ROWS = [
 ]  # fmt: skip
 
 NETWORK_ROWS = [
-    *by(m.widths, f"{N}hidden_units {N}num_layers", f"{M}hidden {M}activation", "Equal layers, with swish (silu)."),
+    *by(m.widths, f"{N}hidden_units {N}num_layers", f"{M}hidden {M}activation {M}cnn_features",
+        "Equal layers, with swish (silu); as many features of a picture."),
     to(f"{N}normalize", f"{M}normalize_obs", "Observations by their running mean and deviation, cut off at 5."),
     *by(m.pictures, f"{N}vis_encode_type", f"{M}cnn",
-        "Network for pictures: simple, nature_cnn = nature, resnet = impala, match3, fully_connected = flat; where "
-        "there are no pictures it says nothing."),
+        "Network for pictures: simple, nature_cnn = nature_leaky, resnet, match3, fully_connected = flat, each "
+        "refused where a picture is too small for it; where there are no pictures it says nothing."),
     *by(m.memory, f"{N}memory {N}memory.memory_size {N}memory.sequence_length",
         f"{M}memory.kind {M}memory.size {M}memory.sequence_length",
         "An LSTM of half the `memory_size`: the other half is its cell's. Values stand on it too."),
@@ -253,6 +255,78 @@ PARAMETER_ROWS = [
         "distribution names its stream. Lessons are judged by the episodes of the behaviour's agents that began in "
         "them, or by its decisions (progress)."),
 ]  # fmt: skip
+
+KEY_WORDS = {
+    "checkpoint_interval": "Steps between checkpoints",
+    "even_checkpoints": "Whether checkpoints are `max_steps` / `keep_checkpoints` apart",
+    "learning_rate": "Size of a gradient step",
+    "learning_rate_schedule": "linear or constant",
+    "beta": "Weight of the entropy",
+    "beta_schedule": "linear or constant; that of the learning rate where nothing is said",
+    "epsilon": "How far the probability ratio may go from 1",
+    "epsilon_schedule": "linear or constant; that of the learning rate where nothing is said",
+    "hidden_units": "Width of each layer",
+    "num_layers": "Number of layers",
+    "memory": "null = no memory, or a section",
+    "memory_size": "Numbers that are remembered, an even number",
+    "sequence_length": "Decisions of a sequence that is learned from",
+    "gamma": "Discount of this reward",
+    "strength": "What this counts is multiplied by it",
+    "vis_encode_type": "Network for pictures",
+    "demo_path": "A file .demo, a directory of them, or a replay directory",
+    "use_actions": "Whether the discriminator sees actions too",
+    "use_vail": "Whether it has a bottleneck",
+    "steps": "Steps over which imitation ends; 0 = it stays",
+    "samples_per_update": "Demonstrated decisions an update; 0 = all",
+    "num_epoch": "Passes in an update",
+    "batch_size": "Decisions in a gradient step",
+    "save_steps": "Steps between two snapshots",
+    "team_change": "Steps between two turns of teams; 5 times `save_steps` where nothing is said",
+    "swap_steps": "Steps between two draws of opponents",
+    "window": "Snapshots that opponents are drawn from",
+    "play_against_latest_model_ratio": "Share of games against the policy as it is",
+    "initial_elo": "Rating at the start",
+    "num_envs": "Processes",
+    "num_areas": "Training areas in each",
+    "restarts_rate_limit_n": "Restarts in a period",
+    "restarts_rate_limit_period_s": "Seconds of a period",
+    "run_id": "Name of the run's folder",
+    "results_dir": "Folder of runs",
+    "resume": "Go on with the run of that name",
+    "force": "Replace it",
+    "inference": "Play and learn nothing",
+}
+"""What single keys of a row with several say, by their last part, for the documentation."""
+
+PARAMETER_KEYS = (
+    ("NAME", "required", "A number, a distribution or a curriculum: what the environment's parameter of that name is."),
+    ("NAME.sampler_type", "required", "The distribution: constant, uniform, gaussian or multirangeuniform."),
+    ("NAME.sampler_parameters", "required", "Its settings, of which those below belong to one distribution each."),
+    ("NAME.sampler_parameters.seed", "any", "The stream of random numbers; -1 = that of the run's seed."),
+    ("NAME.sampler_parameters.value", "constant", "The number."),
+    ("NAME.sampler_parameters.min_value", "uniform", "The lowest number."),
+    ("NAME.sampler_parameters.max_value", "uniform", "The highest number."),
+    ("NAME.sampler_parameters.mean", "gaussian", "The mean."),
+    ("NAME.sampler_parameters.st_dev", "gaussian", "The standard deviation."),
+    ("NAME.sampler_parameters.intervals", "multirangeuniform", "Ranges [low, high]; wider ones are drawn more often."),
+    ("NAME.curriculum", "required", "A list of lessons, which follow each other; the last has no end."),
+    ("NAME.curriculum[].name", "required", "What the lesson is called."),
+    ("NAME.curriculum[].value", "required", "A number or a distribution, as above."),
+    ("NAME.curriculum[].completion_criteria", "lesson", "When the next lesson begins; all but the last need it."),
+    ("NAME.curriculum[].completion_criteria.behavior", "criteria", "Whose rewards or progress count."),
+    ("NAME.curriculum[].completion_criteria.measure", "criteria", "reward: of an episode; progress: the part of "
+     "`max_steps` that is over."),
+    ("NAME.curriculum[].completion_criteria.threshold", "criteria", "What the measure has to reach."),
+    ("NAME.curriculum[].completion_criteria.min_lesson_length", "criteria", "Episodes that are needed, and whose mean "
+     "reward counts."),
+    ("NAME.curriculum[].completion_criteria.signal_smoothing", "criteria", "Whether a quarter of the measure before "
+     "counts beside three quarters of the new one."),
+    ("NAME.curriculum[].completion_criteria.require_reset", "criteria", "Whether episodes under way end at once when "
+     "the next lesson begins."),
+)  # fmt: skip
+"""Keys inside `environment_parameters`: the key, what it belongs to (a distribution, ``any`` of them, ``lesson``,
+``criteria`` of one, or ``required``), and what it means.
+"""
 
 CHECKPOINT_ROWS = [
     *kept("checkpoint_settings.run_id checkpoint_settings.results_dir", f"{LEARN}: the run's directory."),

@@ -19,7 +19,7 @@ from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, Pace, Run
 from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
 from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.files import FOLDER, TEMPORARY, list_checkpoints, read_checkpoint_files
 from rookery.core.layers import Layer, override_layer, yaml_layer
 from rookery.core.trust import TrustCode
@@ -28,6 +28,7 @@ from rookery.envs.make import make_env
 from rookery.policies.export import FILE
 from rookery.policies.policy import Policy
 from rookery.report.live import write_line
+from rookery.training.facts import finished_lines
 from rookery.training.pace import ITERATION
 from rookery.training.run_dir import RunDir
 from rookery.training.settings import SamplingConfig
@@ -39,6 +40,12 @@ MLAGENTS = "mlagents"
 
 SOURCE = "rookery mlagents"
 """The source of values that this command gives by itself."""
+
+ENV_ARG = (
+    "name=value, an argument of the environment's constructor, as size=5; a Python environment has no command line of "
+    "its own"
+)
+"""What a word behind ``--env-args`` must be."""
 
 OUR_DEFAULT = "Rookery's default"
 """The place of what nobody gave, where Rookery's own default is better than that of ML-Agents."""
@@ -207,7 +214,7 @@ def environment_of(options: RunOptions) -> Layer:
         )
     words = [word.lstrip("-") for word in settings.env_args or ()]
     said = options.places.get("env_settings.env_args", "--env-args")
-    given = dict(override_layer(words, said).values)
+    given = dict(override_layer(words, said, ENV_ARG).values)
     values: dict[str, Any] = {"env.name": name} | ({"env.config": given} if given else {})
     return Layer(
         SOURCE, values, {"env.name": place, "env.config": said, **{f"env.config.{key}": said for key in given}}
@@ -239,7 +246,11 @@ def spaces_in(options: RunOptions, env: Layer) -> dict[str, BehaviorSpaces]:
             the run's own.
     """
     name = env.values["env.name"]
-    seen = make_env(name, env.values.get("env.config"), (), 1, "auto")
+    try:
+        seen = make_env(name, env.values.get("env.config"), (), 1, "auto")
+    except EnvError as error:  # which calls arguments what settings call them
+        said = env.lines.get("env.config")
+        raise EnvError(str(error).replace("env.config", said or "env.config")) from error
     try:
         called = str(name).rpartition(":")[2].rpartition(".")[2].partition("-v")[0]
         found = match_behaviors(options, seen.kinds, groups_of(seen), called)
@@ -304,7 +315,11 @@ def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trus
             continue
         if not Path(path.partition(":")[0]).exists() and "/" not in path and settings.initialize_from:
             path = str(Path(settings.results_dir) / settings.initialize_from / folder_name(name) / path)
-        _sort(name, path, runs, theirs, trust_pickle)
+        try:
+            _sort(name, path, runs, theirs, trust_pickle)
+        except ConfigError as error:
+            said = options.place_of(name, "init_path") or options.file
+            raise ConfigError(*(f"{said}: {name}: init_path: {line}" for line in error.problems)) from None
     return Starts(runs, theirs)
 
 
@@ -366,10 +381,23 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     with trainer:
         told = [*trainer.notes, *notes_of(options, plan.behaviors)]
         trainer.notes[:] = told if options.debug else filter(is_asked_for, told)
+        trainer.notes += finished_notes(trainer)
         try:
             yield Session(trainer, files, options, folder)
         finally:
             files.end(trainer)
+
+
+def finished_notes(trainer: Trainer) -> list[str]:
+    """Says of a run that goes on which behaviours learn no more, although something is still played."""
+    lines = finished_lines(trainer)
+    if len(lines) < len(trainer.learners):
+        until = "it plays on without learning until the other behaviours have come as far as they are to"
+    elif trainer.progress is not None:
+        until = "it plays on without learning until the iteration ends that was interrupted"
+    else:
+        return []  # the trainer says that there is nothing to do
+    return [f"{line}; {until}; a larger max_steps lets it learn on" for line in lines]
 
 
 @contextmanager
@@ -477,7 +505,8 @@ def plan_of(request: Request) -> Plan:
 
 def is_asked_for(note: str) -> bool:
     """Whether a note is about something that a user has said, and not about what ML-Agents has anyway."""
-    return not note.startswith(f"{CONFIGURATION}:") and f"({AS_IS})" not in note and f"({DEFAULT} " not in note
+    file = note.partition(":")[0]
+    return Path(file).name != CONFIGURATION and f"({AS_IS})" not in note and f"({DEFAULT} " not in note
 
 
 def run_files(options: RunOptions, shows_lines: bool) -> RunFiles:
@@ -499,15 +528,15 @@ def options_by_name(options: RunOptions) -> Callable[[str], BehaviorOptions]:
     return find
 
 
-def exporter() -> Callable[[Policy, Path], None]:
-    """Gives what writes ONNX files; where the package is missing, the first file says so."""
+def exporter() -> Callable[[Policy, Path], object]:
+    """Gives what writes ONNX files, loaded before training; where a package is missing, the first file says so."""
+    from rookery.onnx import write_unity
+    from rookery.onnx.graph import require_onnx
 
-    def export(policy: Policy, path: Path) -> None:
-        from rookery.onnx import write_unity
+    with suppress(ConfigError):
+        require_onnx()
 
-        write_unity(policy, path)
-
-    return export
+    return write_unity
 
 
 def callbacks_of_run(folder: Path) -> list[RunFiles]:

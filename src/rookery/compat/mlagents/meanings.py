@@ -26,6 +26,7 @@ from rookery.compat.mlagents.sections import (
 )
 from rookery.compat.mlagents.sections import Schedule as ScheduleName
 from rookery.core.schedules import DECISIONS, Linear
+from rookery.models.pictures import image_layout
 
 Values = dict[str, object]
 """Settings of ours by path."""
@@ -160,8 +161,8 @@ def signals_pace(case: Case) -> Values:
 
 PICTURES = {
     "simple": "simple",
-    "nature_cnn": "nature",
-    "resnet": "impala",
+    "nature_cnn": "nature_leaky",
+    "resnet": "resnet",
     "match3": "match3",
     "fully_connected": "flat",
 }
@@ -174,13 +175,18 @@ def layers(network: NetworkOptions, path: str) -> Values:
 
 
 def widths(case: Case) -> Values:
-    """The layers of the policy and of the critic."""
-    return layers(case.own.network_settings, M)
+    """The layers of the policy and of the critic, and what they know of a picture."""
+    return layers(case.own.network_settings, M) | picture_features(case, case.own.network_settings, M)
 
 
 def has_pictures(case: Case) -> bool:
     """Whether there is a picture among the observations."""
-    return any(leaf.is_image for leaf in case.spaces.obs.leaves)
+    return any(image_layout(leaf) for leaf in case.spaces.obs.leaves)
+
+
+def picture_features(case: Case, network: NetworkOptions, path: str) -> Values:
+    """As many features of a picture as there are hidden units, where there are any."""
+    return {f"{path}cnn_features": network.hidden_units} if has_pictures(case) else {}
 
 
 def pictures(case: Case) -> Values:
@@ -240,6 +246,7 @@ def learned_signal(case: Case, name: str) -> Values:
     }
     if has_pictures(case):
         values[f"{here}model.cnn"] = PICTURES[signal.network_settings.vis_encode_type]
+        values |= picture_features(case, signal.network_settings, f"{here}model.")
     hyper = case.own.hyperparameters
     if isinstance(hyper, PPOOptions | POCAOptions):  # a gradient step for each of the policy, on the same decisions
         values[f"{here}epochs"] = hyper.num_epoch
@@ -409,6 +416,13 @@ def sampler(found: SamplerOptions) -> object:
     own = given["seed"]
     stream = {"seed": own} if isinstance(own, int) and own >= 0 else {}
     return {"sampler": kinds[found.sampler_type], **values, **stream}
+
+
+def horizon(case: Case) -> Values:
+    """The longest row of decisions; an update takes rows as they are, so that none can be longer than what it takes."""
+    hyper = case.own.hyperparameters
+    longest = hyper.buffer_size if isinstance(hyper, PPOOptions | POCAOptions) else case.own.time_horizon
+    return {f"{P}fragment_length": min(case.own.time_horizon, longest)}
 
 
 def parameters(case: Case) -> Values:

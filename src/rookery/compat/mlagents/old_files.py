@@ -1,4 +1,4 @@
-"""Files of ML-Agents 0.13 to 0.16, read: `OldFile`, with all keys of a trainer configuration and what a file is.
+"""Files of ML-Agents 0.13 to 0.18, read: `OldFile`, with all keys of a trainer configuration and what a file is.
 
 A trainer configuration is flat: a section for each behaviour, copied over the section ``default``. Curricula and
 samplers are read by `rookery.compat.mlagents.old_parameters`; `rookery.compat.mlagents.convert` makes today's file of
@@ -18,6 +18,9 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, nearest, refuse
 from rookery.core.layers import yaml_layer
+
+OLD = "ML-Agents 0.13 to 0.18"
+"""Whose files are read, as messages call it."""
 
 VERSIONS = ("0.13", "0.14", "0.15", "0.16")
 """Releases whose files are read; the meaning of a few keys differs between them."""
@@ -58,6 +61,9 @@ class OldKey:
 
 
 PPO, SAC, CLONING = ("ppo",), ("sac",), ("offline_bc", "online_bc")
+IMITATION = "imitation"
+"""What ``online_bc`` was called before 0.6."""
+
 EVERY = (*PPO, *SAC, *CLONING)
 BEFORE_016, SINCE_014 = VERSIONS[:3], VERSIONS[1:]
 
@@ -266,7 +272,7 @@ def read_trainer(path: str | Path) -> OldFile:
     reader = YAML(typ="safe", pure=True)
     lines: dict[str, str] = {}
     notes: list[str] = []
-    found = OldFile(Path(path).name, {}, lines, notes=notes, path=str(path))
+    found = OldFile(str(path), {}, lines, notes=notes, path=str(path))
 
     def note(node: Node, above: str) -> None:
         last = {}
@@ -293,7 +299,7 @@ def read_file(path: str | Path) -> OldFile:
     """
     place = Path(path)
     if place.suffix.lower() != ".json":
-        layer = yaml_layer(place)
+        layer = yaml_layer(place, str(path))
         return OldFile(layer.source, dict(layer.values), layer.lines, path=str(path))
     try:
         text = place.read_text(encoding="utf-8-sig")
@@ -304,15 +310,15 @@ def read_file(path: str | Path) -> OldFile:
     try:
         values = json.loads(text, object_pairs_hook=_without_duplicates)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{place.name}:{error.lineno}: not JSON: {error.msg}") from None
+        raise ConfigError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
     except KeyError as error:
         line = _last_line_of(text, error.args[0])
-        raise ConfigError(f"{place.name}:{line}: not JSON: key {error.args[0]!r} stands twice in one section") from None
+        raise ConfigError(f"{path}:{line}: not JSON: key {error.args[0]!r} stands twice in one section") from None
     except RecursionError:
-        raise ConfigError(f"{place.name}: not JSON: it is nested too deeply") from None
+        raise ConfigError(f"{path}: not JSON: it is nested too deeply") from None
     if not isinstance(values, dict):
-        raise ConfigError(f'{place.name}:1: must be an object such as {{"measure": "reward", ...}}')
-    return OldFile(place.name, values, dict(_lines_of(text, place.name, values, "", 0)), path=str(path))
+        raise ConfigError(f'{path}:1: must be an object such as {{"measure": "reward", ...}}')
+    return OldFile(str(path), values, dict(_lines_of(text, str(path), values, "", 0)), path=str(path))
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -348,11 +354,11 @@ def kind_of(document: Mapping[Any, object]) -> str:
     """
     keys = {str(key) for key in document}
     sections = [{str(key) for key in value} for value in document.values() if isinstance(value, Mapping)]
-    if "behaviors" in keys and keys & {"curriculum", "parameter_randomization"}:
+    if ("behaviors" in keys and keys & {"curriculum", "parameter_randomization"}) or has_flat_behaviors(document):
         return "between"
     if keys & set(CURRENT):
         return "current"
-    if "resampling-interval" in keys or any("sampler-type" in section for section in sections):
+    if "resampling-interval" in keys or any({"sampler-type", "sampler_type"} & section for section in sections):
         return "sampler"
     marks = {"measure", "thresholds", "min_lesson_length", "parameters"}
     if len(keys & marks) > 1 or any(len(section & marks) > 1 for section in sections):
@@ -360,6 +366,13 @@ def kind_of(document: Mapping[Any, object]) -> str:
     if "default" in keys or len(keys & KEYS.keys()) > 1 or any(section & KEYS.keys() for section in sections):
         return "trainer"
     return "unknown"
+
+
+def has_flat_behaviors(document: Mapping[Any, object]) -> bool:
+    """Says whether behaviours stand under ``behaviors`` with the flat keys of before, as 0.17 had them."""
+    behaviors = document.get("behaviors")
+    each = behaviors.values() if isinstance(behaviors, Mapping) else ()
+    return any(isinstance(one, Mapping) and "trainer" in one for one in each)
 
 
 def is_old(document: Mapping[Any, object]) -> bool:
@@ -381,16 +394,16 @@ def convert_command(path: str | Path, extra: Sequence[str] = ()) -> str:
 
 def old_file_message(path: str | Path, document: Mapping[Any, object]) -> str:
     """Gives what a user reads who gives an old file where one of today is expected."""
-    name, place = Path(path).name, Path(path)
+    name, place = str(path), Path(path)
     kind = kind_of(document)
     if kind in ("curriculum", "sampler"):
         command = f"rookery mlagents convert TRAINER_CONFIG.yaml --{kind} {shlex.quote(str(place))} -o NEW.yaml"
-        return f"{name}:1: this is {CALLED[kind]} of ML-Agents 0.13 to 0.16; put it into a file of today: {command}"
+        return f"{name}:1: this is {CALLED[kind]} of {OLD}; put it into a file of today: {command}"
     command = convert_command(path)
     if kind == "between":
         line = "it has curriculum or parameter_randomization; today it is environment_parameters"
         return f"{name}:1: this is {CALLED['trainer']} of ML-Agents 0.17 or 0.18: {line}; convert it: {command}"
-    return f"{name}:1: this is {CALLED['trainer']} of ML-Agents 0.13 to 0.16; convert it: {command}"
+    return f"{name}:1: this is {CALLED['trainer']} of {OLD}; convert it: {command}"
 
 
 # -- sections of behaviours ------------------------------------------------------------------------
@@ -447,8 +460,8 @@ def _refuse_others(file: OldFile) -> None:
         )
     if kind == "unknown" or not file.values:
         raise ConfigError(
-            f"{file.source}:1: this is no trainer configuration of ML-Agents 0.13 to 0.16: it has neither default: nor "
-            "a section of a behaviour with keys such as trainer or max_steps"
+            f"{file.source}:1: this is no trainer configuration of {OLD}: it has neither default: nor "
+            "behaviors:, nor a section of a behaviour with keys such as trainer or max_steps"
         )
 
 

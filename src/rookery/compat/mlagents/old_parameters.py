@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rookery.compat.mlagents.old_files import OldFile, read_file
+from rookery.compat.mlagents.old_files import CALLED, OldFile, kind_of, read_file
 from rookery.core.errors import ConfigError, nearest
 
 CURRICULUM = {
@@ -70,6 +70,7 @@ def read_curricula(path: str | Path) -> tuple[list[OldCurriculum], bool]:
             raise ConfigError(f"{path}: there is no .json file in this directory: curricula are called BEHAVIOUR.json")
         return [_lone_curriculum(one, read_file(one)) for one in files], True
     file = read_file(place)
+    _refuse_other(file, "curriculum")
     if set(CURRICULUM) & {str(key) for key in file.values}:
         return [_lone_curriculum(place, file)], True
     return curricula_of(file, file.values), False
@@ -153,7 +154,16 @@ def read_samplers(path: str | Path) -> OldSamplers:
         ConfigError: If it is not right.
     """
     file = read_file(path)
+    _refuse_other(file, "sampler")
     return samplers_of(file, file.values)
+
+
+def _refuse_other(file: OldFile, wanted: str) -> None:
+    """Refuses a file that is plainly of another kind than the option says that it was given to."""
+    kind = kind_of(file.values)
+    if kind in CALLED and kind != wanted:
+        place = "as the first file" if kind == "trainer" else f"as --{kind}"
+        raise ConfigError(f"--{wanted} {file.source}: this is {CALLED[kind]}, not {CALLED[wanted]}: give it {place}")
 
 
 def samplers_of(file: OldFile, values: Mapping[Any, object], above: str = "") -> OldSamplers:

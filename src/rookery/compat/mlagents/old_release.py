@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rookery.compat.mlagents.old_files import (
     CLONING,
+    IMITATION,
     KEYS,
     SIGNAL_UPDATES,
     SIGNALS_OF_OLD,
@@ -53,7 +55,7 @@ def release_of(
     """Gives the release of a file, or the newest that it may be of; says so."""
     if version is not None:
         if version not in VERSIONS:
-            raise ConfigError(f"--version {version}: must be one of {', '.join(VERSIONS)}{nearest(version, VERSIONS)}")
+            raise ConfigError(f"--version {version}: must be one of {', '.join(VERSIONS)}{_instead_of(version)}")
         return version
     possible, why = set(VERSIONS), ""
     for reason, releases in _evidence(behaviors, form, flags).items():
@@ -118,7 +120,7 @@ def _evidence(behaviors: Mapping[str, Section], form: str, flags: FlagsRead) -> 
                 found[key] = set(KEYS[key].versions)
             if key in SIGNALS_OF_OLD and "reward_signals" not in section:
                 found[f"{key} without reward_signals"] = {"0.13"}
-            if key == "pretraining" or (key == "trainer" and given.value in CLONING):
+            if key == "pretraining" or (key == "trainer" and given.value in (*CLONING, IMITATION)):
                 found[str(given.value) if key == "trainer" else key] = {"0.13"}
             inner = given.value if isinstance(given.value, Mapping) else {}
             if key == "reward_signals":
@@ -142,3 +144,20 @@ def _evidence(behaviors: Mapping[str, Section], form: str, flags: FlagsRead) -> 
 def _has_memory(behaviors: Mapping[str, Section]) -> bool:
     return any(str(part["use_recurrent"].value).lower() in ("true", "yes", "on")
                for part in behaviors.values() if "use_recurrent" in part)  # fmt: skip
+
+
+def _instead_of(version: str) -> str:
+    """Says what to give for a release that is none of `VERSIONS`."""
+    found = re.fullmatch(r"0\.(\d+)(\.\d+)*", version)
+    if found is None:
+        return nearest(version, VERSIONS)
+    if f"0.{found[1]}" in VERSIONS:
+        return f"; give --version 0.{found[1]}"
+    if int(found[1]) < 13:
+        return (
+            "; files of older releases are not read for what they meant: --version 0.13 takes them as the nearest "
+            "there is, so look at every line that is said to have changed"
+        )
+    if int(found[1]) in (17, 18):
+        return f"; a file of 0.{found[1]} is known by its form: leave --version out"
+    return "; a file of that release needs no conversion: rookery mlagents learn reads it"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 
-from rookery.compat.mlagents.old_files import is_old, old_file_message
+from rookery.compat.mlagents.old_files import OLD, convert_command, is_old, old_file_message
 from rookery.compat.mlagents.reading import Reader
 from rookery.compat.mlagents.reading_behaviors import ELSEWHERE_IN, read_behavior
 from rookery.compat.mlagents.reading_parameters import read_parameter
@@ -36,7 +36,7 @@ class RunOptions:
         default_settings: What a behaviour gets that the file does not name; None = such a behaviour is an error.
         places: Where each key was given, by its dotted path: ``ball.yaml:12`` or ``--seed``. Keys that have their
             default are not in it. Paths of behaviours hold the behaviour's name, wherever its value came from.
-        file: Name of the configuration file; None = none was given.
+        file: Path of the configuration file as it was given; None = none was given.
         folder: Directory of that file.
         notes: Lines that a user should read once.
     """
@@ -205,7 +205,7 @@ def read_options(path: str | Path | None, flags: Mapping[str, object]) -> RunOpt
         reader.section(TorchOptions, inside.get("torch_settings", empty), "torch_settings"),
         bool(reader.value(bool, inside.get("debug", Node(False, "")), "debug")),
         reader.places,
-        None if path is None else Path(path).name,
+        None if path is None else str(path),
         None if path is None else Path(path).parent,
     )
     if options.env_settings.num_envs > 1 and options.env_settings.env_path is None:
@@ -339,8 +339,8 @@ def _refuse_old(tree: Node, path: Path) -> None:
     flat = [one["trainer"] for node in behaviors.values() if "trainer" in (one := node.section or {})]
     if flat:  # of between 0.16 and the form of today
         raise ConfigError(
-            f"{flat[0].place}: behaviors have the flat keys of ML-Agents 0.13 to 0.16 (trainer): "
-            f"`rookery mlagents convert {path.name} new.yaml` writes a configuration of today"
+            f"{flat[0].place}: behaviors have the flat keys of {OLD} (trainer); convert the file: "
+            f"{convert_command(path)}"
         )
     if is_old(document):
         raise ConfigError(old_file_message(path, document))

@@ -13,6 +13,12 @@ from rookery.core.settings import alternatives, bare, check, optional, show
 
 SectionT = TypeVar("SectionT")
 
+NONE_TEXT = "None"
+"""How Python prints nothing, and YAML reads a text."""
+
+NONE = "is a text in YAML, as Python prints nothing: write null, or leave the key out"
+"""What is wrong with ``None``, which lines that were printed by ML-Agents have."""
+
 TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 """Texts that stand for truth values, where a key wants one."""
 
@@ -96,7 +102,7 @@ class Reader:
 
     def refuse_unknown(self, inside: Mapping[str, Node], known: Iterable[str], path: str) -> None:
         """Refuses keys that a section does not have, with the nearest that it has or the place where they belong."""
-        names = list(known)
+        names = list(dict.fromkeys(known))
         for key in inside:
             if key in names:
                 continue
@@ -116,6 +122,9 @@ class Reader:
         if node.value is None and optional(hint):
             self.note_place(path, node)
             return None
+        if node.value == NONE_TEXT and optional(hint):
+            self.refuse(node, path, NONE)
+            return MISSING
         if len(kinds) == 1 and is_dataclass(bare(kinds[0])):
             return self.section(bare(kinds[0]), node, path)
         if get_origin(bare(kinds[0])) is tuple and isinstance(node.value, list):

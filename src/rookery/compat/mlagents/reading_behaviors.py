@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from rookery.compat.mlagents.reading import Reader, keys_of
+from rookery.compat.mlagents.reading import NONE, NONE_TEXT, Reader, keys_of
 from rookery.compat.mlagents.sections import (
     BehaviorOptions,
     CloningOptions,
@@ -88,13 +88,15 @@ def read_behavior(reader: Reader, node: Node, path: str, common: Node | None) ->
     options = reader.section(BehaviorOptions, Node(inside, node.place), path, skip=read)
     hyper = _hyperparameters(reader, inside, trainer, path)
     self_play = inside.get("self_play")
-    if self_play is not None and self_play.value is not None:
+    if self_play is not None and self_play.value == NONE_TEXT:
+        reader.refuse(self_play, f"{path}.self_play", NONE)
+    elif self_play is not None and self_play.value is not None:
         found = reader.section(SelfPlayOptions, self_play, f"{path}.self_play")
         if "team_change" not in (self_play.section or {}):
             found = replace(found, team_change=5 * found.save_steps)
         options = replace(options, self_play=found)
     cloning = inside.get("behavioral_cloning")
-    if cloning is not None and options.behavioral_cloning is not None and not options.behavioral_cloning.demo_path:
+    if cloning is not None and options.behavioral_cloning is not None and _lacks_demo(cloning):
         reader.refuse(cloning, f"{path}.behavioral_cloning", "demo_path is missing: say which demonstrations")
     memory = options.network_settings.memory
     if memory is not None:
@@ -119,6 +121,14 @@ def demonstrations_of(options: BehaviorOptions) -> Iterator[tuple[str, str]]:
     gail = options.reward_signals.get("gail")
     if isinstance(gail, GAILOptions):
         yield "reward_signals.gail.demo_path", gail.demo_path
+
+
+def _lacks_demo(node: Node) -> bool:
+    """Whether a section says no demonstrations; of what is no section something else is wrong."""
+    if node.section is None:
+        return False
+    demo = node.section.get("demo_path")
+    return demo is None or demo.value in (None, "")
 
 
 def _over_common(node: Node, common: Node) -> Node:
@@ -156,7 +166,7 @@ def _trainer(reader: Reader, inside: Mapping[str, Node], path: str) -> str:
         "online_bc": "; it was removed in 0.13: use behavioral_cloning",
         "coma": "; it is called poca today",
     }
-    hint = removed.get(text, nearest(text, list(TRAINERS)))
+    hint = removed.get(text, nearest(text.lower(), list(TRAINERS)))
     reader.refuse(
         node,
         f"{path}.trainer_type",
@@ -175,8 +185,8 @@ def _hyperparameters(reader: Reader, inside: Mapping[str, Node], trainer: str, p
             reader.note_place(f"{here}.{key}", one)
             values[key] = one.written()  # type: ignore[assignment]
         return OwnOptions(values)
-    given = node.section or {}
-    if "trainer_type" not in inside:
+    given = reader.mapping(node, here)
+    if "trainer_type" not in inside or inside["trainer_type"].value != trainer:
         return TRAINERS[trainer]()  # which has been refused, if there are any
     if trainer == "poca" and "shared_critic" in given:
         reader.refuse(given["shared_critic"], f"{here}.shared_critic", "poca has a critic of the group: leave it out")
@@ -223,7 +233,7 @@ def _signals(reader: Reader, node: Node | None, path: str) -> dict[str, RewardOp
         if options.network_settings.memory is not None:
             reader.notes.append(f"{one.place}: {here}.network_settings: {NO_MEMORY}")
             options = replace(options, network_settings=replace(options.network_settings, memory=None))
-        if isinstance(options, GAILOptions) and not options.demo_path:
+        if isinstance(options, GAILOptions) and _lacks_demo(one):
             reader.refuse(one, here, "demo_path is missing: say which demonstrations")
         found[name] = options
     if not found:

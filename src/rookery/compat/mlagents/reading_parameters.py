@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -101,7 +102,15 @@ def _lesson(
     if "behavior" not in reader.mapping(criteria, here):
         reader.refuse(criteria, here, "behavior is missing: say whose reward or progress ends the lesson")
         return LessonOptions(name, value)
-    found = reader.section(CriteriaOptions, criteria, here)
+    inside = dict(reader.mapping(criteria, here))
+    measure = inside.get("measure")
+    if measure is not None and str(measure.value).lower() == "elo":
+        reader.refuse(
+            inside.pop("measure"),
+            f"{here}.measure",
+            "must be 'reward' or 'progress': Elo stands in ML-Agents' documentation, and 1.1.0 does not read it either",
+        )
+    found = reader.section(CriteriaOptions, Node(inside, criteria.place), here)
     if found.behavior not in behaviors and not has_default:
         near = nearest(found.behavior, list(behaviors))
         node = (criteria.section or {})["behavior"]
@@ -120,7 +129,7 @@ def _sampler(reader: Reader, node: Node, path: str) -> SamplerOptions:
     reader.note_place(path, node)
     constant = dict(SAMPLERS["constant"])
     value = number_of(node.value) if isinstance(node.value, str) else node.value
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return SamplerOptions("constant", {**constant, "value": float(value)})
     inside = node.section if isinstance(node.value, Mapping) else None
     if inside is None:
@@ -165,7 +174,7 @@ def _intervals(reader: Reader, node: Node, path: str) -> Plain:
     for pair in written if isinstance(written, list) else [None]:
         numbers = pair if isinstance(pair, list) and len(pair) == 2 else []
         ends = [float(one) for one in numbers if isinstance(one, int | float) and not isinstance(one, bool)]
-        if len(ends) != 2 or ends[0] > ends[1]:
+        if len(ends) != 2 or not all(map(math.isfinite, ends)) or ends[0] > ends[1]:
             reader.refuse(node, path, "must be a list of [low, high], as in [[0.5, 1], [4, 5]]")
             return None
         pairs.append([ends[0], ends[1]])

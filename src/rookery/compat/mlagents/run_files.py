@@ -30,7 +30,7 @@ from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.compat.mlagents.console_line import console_line
 from rookery.compat.mlagents.sections import BehaviorOptions
 from rookery.compat.mlagents.status import CheckpointEntry, status_text
-from rookery.compat.mlagents.tags import Seen, histogram_tag, mean, tags_of
+from rookery.compat.mlagents.tags import Seen, histograms_of, mean, tags_of
 from rookery.compat.mlagents.timers_file import Gauges, timers_text
 from rookery.core.files import FileError, clean, make_folder, remove_directory, write_directory, write_file
 from rookery.core.spaces import ActionSpec
@@ -177,7 +177,7 @@ class RunFiles(Callback):
         configuration: Mapping[str, Any],
         options: Callable[[str], BehaviorOptions],
         show: Callable[[str], None] | None = None,
-        export: Callable[[Policy, Path], None] | None = None,
+        export: Callable[[Policy, Path], object] | None = None,
     ) -> None:
         self.configuration = configuration
         self.options = options
@@ -222,6 +222,8 @@ class RunFiles(Callback):
             self.ledger(trainer, name)
         for name, ledger in self.ledgers.items():
             take_stock(folder / folder_name(name), ledger)
+            if ledger.steps and name in trainer.policies:  # the checkpoint says of the model before it
+                self.write_final(trainer, name)
         self.write_logs(trainer)
 
     def on_episode_end(self, episode: Episode) -> None:
@@ -288,6 +290,10 @@ class RunFiles(Callback):
 
     # --- one behaviour ------------------------------------------------------------------------------------------------
 
+    def lessons(self, numbers: Mapping[str, int]) -> dict[str, int]:
+        """Gives the number of the lesson of every parameter of the configuration: 0 of one that has no others."""
+        return {**dict.fromkeys(self.configuration.get("environment_parameters") or {}, 0), **numbers}
+
     def pace(self, name: str) -> Pace:
         """Gives the pace of a behaviour."""
         return Pace.of(self.options(name))
@@ -336,7 +342,7 @@ class RunFiles(Callback):
             baselines=ledger.means("baseline/"),
             strengths=strengths,
             settings={key: float(value) for key, value in settings.items() if isinstance(value, int | float)},
-            lessons={parameter: lesson.lesson - 1 for parameter, lesson in result.lessons.items()},
+            lessons=self.lessons({parameter: lesson.lesson - 1 for parameter, lesson in result.lessons.items()}),
             elo=None if rating is None else rating.rating,
             coefficients=coefficients_of(ledger.means("learning/"), learner, trainer.policies[name].action_spec),
             beside={key: value for key, (_, value, _) in result.metrics.items()},
@@ -356,7 +362,7 @@ class RunFiles(Callback):
         try:
             board = self._board(trainer, name)
             board.add_row({**shown, "env_steps": step})
-            board.add_histogram({histogram_tag(): seen.returns}, step)
+            board.add_histogram(histograms_of(seen), step)
             board.flush()
         except OSError as error:
             raise FileError(f"{name}: TensorBoard's file cannot be written: {error.strerror}") from None
@@ -386,7 +392,7 @@ class RunFiles(Callback):
             if goes_on:
                 board.resume(ledger.summary_at - pace.summary_freq)
             else:
-                board.add_text("Hyperparameters", markdown(self.configuration, name), 0)
+                board.add_text("Hyperparameters/text_summary", markdown(self.configuration, name), 0)
         return self._boards[name]
 
     def keep(self, trainer: Trainer, name: str) -> None:
@@ -410,7 +416,8 @@ class RunFiles(Callback):
         assert trainer.run_dir is not None
         ledger, path = self.ledger(trainer, name), trainer.run_dir.path / f"{folder_name(name)}.onnx"
         self._write_onnx(trainer, name, path)
-        ledger.final = self._entry(ledger, path)
+        kept = path.parent / folder_name(name) / f"{folder_name(name)}-{ledger.steps}"
+        ledger.final = self._entry(ledger, path, kept)
 
     def _entry(self, ledger: Ledger, path: Path, *others: Path) -> CheckpointEntry:
         there = [str(one) for one in (path, *others) if one.exists()]
@@ -444,7 +451,7 @@ class RunFiles(Callback):
         folder = trainer.run_dir.path / LOGS
         standing = trainer.self_play.standing()
         status = status_text(
-            trainer.curriculum.lessons,
+            self.lessons(trainer.curriculum.lessons),
             {name: ledger.checkpoints for name, ledger in self.ledgers.items()},
             {name: ledger.final for name, ledger in self.ledgers.items() if ledger.final is not None},
             {name: one.rating for name, one in standing.items()},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 FORMAT = "0.3.0"
@@ -59,7 +60,8 @@ def status_text(
     return json.dumps(content, indent=4) + "\n"
 
 
-def known_versions() -> dict[str, str]:
+@cache
+def known_versions() -> Mapping[str, str]:
     """Gives the versions of what a run is made with, under the names of the file."""
     found = {}
     for key, package in (("torch_version", "torch"), ("rookery_version", "rookery")):

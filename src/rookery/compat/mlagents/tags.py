@@ -15,8 +15,8 @@ PPO, SAC, POCA = "ppo", "sac", "poca"
 ALL = (PPO, SAC, POCA)
 """Trainers of ML-Agents."""
 
-HISTOGRAM = "returns"
-"""Measure that is shown as a histogram, and not as a number."""
+HISTOGRAM, GROUP_HISTOGRAM = "returns", "group_returns"
+"""Measures that are shown as histograms, and not as numbers."""
 
 ANY = re.compile(r"<(\w+)>")
 """What stands in a tag for the name of a signal or a parameter."""
@@ -46,9 +46,10 @@ VARIATIONAL = "with use_vail only"
 TAGS = (
     Tag("Environment/Cumulative Reward", ALL, "return"),
     Tag("Environment/Cumulative Reward_hist", ALL, HISTOGRAM),
-    Tag("Environment/Episode Length", ALL, "length"),
+    Tag("Environment/Episode Length", ALL, "length", "in env steps, where ML-Agents counts decisions but the first"),
     Tag("Environment/Lesson Number/<parameter>", ALL, "lesson/<parameter>"),
     Tag("Environment/Group Cumulative Reward", ALL, "group_return"),
+    Tag("Environment/Group Cumulative Reward_hist", ALL, GROUP_HISTOGRAM),
     Tag("Policy/Entropy", ALL, "entropy", "summed over the numbers of an action, where ML-Agents takes their mean"),
     Tag("Policy/Learning Rate", ALL, "lr"),
     Tag("Policy/Epsilon", (PPO, POCA), "clip"),
@@ -71,8 +72,8 @@ TAGS = (
     Tag("Losses/Policy Loss", ALL, "policy_loss", "with its sign, where ML-Agents takes it away"),
     Tag("Losses/Value Loss", ALL, "value_loss", "not of SAC, whose critics are all there is: no network of values"),
     Tag("Losses/Baseline Loss", (POCA,), "baseline_loss"),
-    Tag("Losses/Q1 Loss", (SAC,), "q1_loss", "the mean over both critics"),
-    Tag("Losses/Q2 Loss", (SAC,), "q2_loss", "likewise"),
+    Tag("Losses/Q1 Loss", (SAC,), "critic_loss_1"),
+    Tag("Losses/Q2 Loss", (SAC,), "critic_loss_2"),
     Tag("Losses/Curiosity Forward Loss", ALL, "curiosity_forward_loss"),
     Tag("Losses/Curiosity Inverse Loss", ALL, "curiosity_inverse_loss"),
     Tag("Losses/GAIL Loss", ALL, "gail_loss"),
@@ -149,7 +150,6 @@ def measures_of(seen: Seen) -> dict[str, float]:
     found |= {f"baseline/{name}": value for name, value in seen.baselines.items()}
     found |= {f"lesson/{name}": float(lesson) for name, lesson in seen.lessons.items()}
     if "critic_loss" in learning:
-        found["q1_loss"] = found["q2_loss"] = learning["critic_loss"]  # half the square, summed over two
         found["q/extrinsic"] = learning.get("q_mean")
     return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
 
@@ -164,7 +164,7 @@ def tags_of(seen: Seen, trainer: str) -> dict[str, float]:
     """
     measures, shown = measures_of(seen), dict[str, float]()
     for tag in TAGS:
-        if tag.measure in ("", HISTOGRAM) or (trainer in ALL and trainer not in tag.trainers):
+        if tag.measure in ("", HISTOGRAM, GROUP_HISTOGRAM) or (trainer in ALL and trainer not in tag.trainers):
             continue
         kind = ANY.search(tag.measure)
         if kind is None:
@@ -179,6 +179,7 @@ def tags_of(seen: Seen, trainer: str) -> dict[str, float]:
     return shown | dict(seen.beside)
 
 
-def histogram_tag() -> str:
-    """Gives the tag that returns are shown as a histogram under."""
-    return next(tag.name for tag in TAGS if tag.measure == HISTOGRAM)
+def histograms_of(seen: Seen) -> dict[str, Sequence[float]]:
+    """Gives the numbers that each tag shows as a histogram."""
+    numbers = {HISTOGRAM: seen.returns, GROUP_HISTOGRAM: seen.group_returns}
+    return {tag.name: numbers[tag.measure] for tag in TAGS if tag.measure in numbers}

@@ -1,7 +1,8 @@
 """Weights of a behaviour that ML-Agents itself has trained: its ``checkpoint.pt``, a pickle of PyTorch.
 
-Read are policies that see numbers and have no memory; pictures, entities, goals and LSTMs are refused by name. Theirs
-divide what a Gaussian draws by 3 and cut it off at 1, so means and spreads become ours by the same factor.
+Read are policies that see numbers, choices as one-hots and pictures, with an LSTM or without; entities and goals, for
+which our networks are others, are refused by name. Theirs divide what a Gaussian draws by 3 and cut it off at 1, so
+means and spreads become ours by the same factor.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from rookery.core.errors import ConfigError
+from rookery.core.spaces import Leaf
+from rookery.models.pictures import image_layout
 from rookery.policies.normalize import VARIANCE_FLOOR
 from rookery.policies.policy import Policy
 
@@ -25,18 +27,22 @@ POLICY = "Policy"
 LAYERS = re.compile(r"network_body\._body_end?oder\.seq_layers\.(\d+)\.(weight|bias)")
 """Hidden layers; ML-Agents spells the word in two ways."""
 
-NORMALIZER = re.compile(r"network_body\.observation_encoder\.processors\.(\d+)\.normalizer\.(\w+)")
+SENSOR = "network_body.observation_encoder.processors."
+"""How names begin that belong to a sensor, before its number; each stands under another name again."""
+
+NORMALIZER = re.compile(rf"{re.escape(SENSOR)}(\d+)\.normalizer\.(\w+)")
+IMAGE = re.compile(rf"{re.escape(SENSOR)}(\d+)\.((?:conv_layers|sequential|dense)\..+)")
+PLAIN = re.compile(r"conv_layers\.(\d+)\.(weight|bias)")
+SECTION = re.compile(r"sequential\.(\d+)\.(weight|bias)")
+BLOCK = re.compile(r"sequential\.(\d+)\.layers\.([13])\.(weight|bias)")
+LSTM = "network_body.lstm.lstm."
 MEAN = "action_model._continuous_distribution.mu"
 SPREAD = "action_model._continuous_distribution.log_sigma"
 BRANCH = re.compile(r"action_model\._discrete_distribution\.branches\.(\d+)\.(weight|bias)")
 
 FOREIGN_PARTS = {
-    "network_body.lstm": "an LSTM",
-    ".conv_layers.": "pictures",
-    ".sequential.": "pictures",
-    ".dense.": "pictures",
     "_goal_encoder": "goals",
-    "hypernetwork": "goals",
+    "hypernet.": "goals",
     "entity": "entities",
     "rsa.": "entities",
 }
@@ -44,6 +50,12 @@ FOREIGN_PARTS = {
 
 OWN = ("head.random",)
 """What a policy of ours has beside weights: whether it acts at random for now."""
+
+NUMBERS, PICTURE, CHOICE = range(3)
+"""Kinds of sensors, in the order in which they enter our first layer."""
+
+PICTURES_AT = "picture of sensor "
+"""What a picture is called, before the number of its sensor, that the behaviour does not have."""
 
 UNIT = 3.0
 """What ML-Agents divides Gaussian actions by."""
@@ -94,23 +106,32 @@ def read_weights(path: Path, trust_pickle: bool) -> dict[str, Tensor]:
 def take_over(policy: Policy, theirs: Mapping[str, Tensor], source: Path) -> None:
     """Gives a policy the weights and the normalizer of one of ML-Agents.
 
+    Sensors are matched by their order: theirs are numbered, and the observation has its parts in some order too.
+
     Raises:
         ConfigError: If it is of another size, or of a kind that cannot be taken over.
     """
     for part, told in FOREIGN_PARTS.items():
         if any(part in name for name in theirs):
             raise ConfigError(
-                f"{source}: that policy has {told}; only policies of numbers without memory can be taken over"
+                f"{source}: that policy has {told}; only policies of numbers and pictures, with or without an LSTM, "
+                "can be taken over"
             )
     state = policy.state_dict()
-    found = {**_layers(theirs), **_normalizers(policy, theirs), **_head(policy, theirs, source)}
+    found = {
+        **_layers(policy, theirs),
+        **_pictures(policy, theirs),
+        **_memory(theirs),
+        **_normalizers(policy, theirs),
+        **_head(theirs, source),
+    }
     found |= {name: state[name] for name in OWN if name in state}
     for name, value in found.items():
         if name not in state or state[name].shape != value.shape:
             mine = tuple(state[name].shape) if name in state else "none"
             raise ConfigError(
                 f"{source}: that policy has {name} of {tuple(value.shape)}, behaviour {policy.name!r} has {mine}; give "
-                "it the same observations, actions, hidden_units, num_layers and normalize"
+                "it the same observations, actions and network_settings"
             )
     missing = [name for name in state if name not in found]
     if missing:
@@ -118,8 +139,13 @@ def take_over(policy: Policy, theirs: Mapping[str, Tensor], source: Path) -> Non
     policy.load_state_dict(found)
 
 
-def _layers(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The hidden layers, under our names."""
+def _sensors(policy: Policy) -> list[Leaf]:
+    """What the policy sees, part by part in the order of the observation."""
+    return [leaf for leaf in policy.own_spec.leaves if leaf.kind != "mask"]
+
+
+def _layers(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The hidden layers, under our names; inputs of the first one in our order: numbers, pictures, choices."""
     numbers = sorted({int(match[1]) for name in theirs if (match := LAYERS.fullmatch(name))})
     found = {}
     for name, value in theirs.items():
@@ -127,33 +153,107 @@ def _layers(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
             place = numbers.index(int(match[1]))
             ours = "trunk.first" if place == 0 else f"trunk.layers.{place - 1}"
             found[f"{ours}.{match[2]}"] = value
+    weight, sensors = found.get("trunk.first.weight"), _sensors(policy)
+    if weight is None:
+        return found
+    widths = [_width(leaf, place, theirs) for place, leaf in enumerate(sensors)]
+    if sum(widths) != weight.shape[1]:  # which is told with the sizes of both
+        return found
+    columns = weight.split(widths, 1)
+    order = sorted(range(len(sensors)), key=lambda place: _rank(sensors[place]))
+    kept = [columns[place] for place in order if _rank(sensors[place]) < CHOICE]
+    looked_up = [columns[place].T for place in order if _rank(sensors[place]) == CHOICE]
+    del found["trunk.first.weight"]
+    if kept:
+        found["trunk.first.weight"] = torch.cat(kept, 1)
+    if looked_up:
+        found["trunk.first.table"] = torch.cat(looked_up)
     return found
 
 
+def _rank(leaf: Leaf) -> int:
+    """Where a sensor comes among the inputs of our first layer."""
+    if leaf.kind in ("discrete", "multi_discrete"):
+        return CHOICE
+    return PICTURE if image_layout(leaf) else NUMBERS
+
+
+def _width(leaf: Leaf, place: int, theirs: Mapping[str, Tensor]) -> int:
+    """Inputs of their first layer that come of a sensor; choices are one-hots there."""
+    for name in (f"{SENSOR}{place}.dense.0.bias", f"{SENSOR}{place}.dense.bias"):
+        if name in theirs:
+            return len(theirs[name])
+    return sum(leaf.sizes) if _rank(leaf) == CHOICE else math.prod(leaf.shape)
+
+
+def _pictures(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The networks of pictures: convolutions one after the other, then a layer."""
+    found: dict[str, Tensor] = {}
+    pictures = [place for place, leaf in enumerate(_sensors(policy)) if _rank(leaf) == PICTURE]
+    places = {int(match[1]) for name in theirs if (match := IMAGE.fullmatch(name))}
+    for place in sorted(places | set(pictures)):
+        ours = f"trunk.images.{pictures.index(place)}" if place in pictures else f"{PICTURES_AT}{place}"
+        for name, value in theirs.items():
+            match = IMAGE.fullmatch(name)
+            if match is not None and int(match[1]) == place:
+                found[f"{ours}.{_in_picture(match[2])}"] = value
+    return found
+
+
+def _in_picture(name: str) -> str:
+    """Our name of a weight of a picture's network: theirs counts activations and maxima as layers too."""
+    if match := PLAIN.fullmatch(name):
+        return f"convolutions.{int(match[1]) // 2}.{match[2]}"
+    if match := SECTION.fullmatch(name):
+        return f"convolutions.{int(match[1]) // 4}.convolution.{match[2]}"
+    if match := BLOCK.fullmatch(name):
+        section, block = divmod(int(match[1]), 4)
+        return f"convolutions.{section}.blocks.{block - 2}.{'first' if match[2] == '1' else 'second'}.{match[3]}"
+    return f"linear.{name.rpartition('.')[2]}"
+
+
+def _memory(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The LSTM, whose gates lie in the same order; theirs has two biases, which are added anyway."""
+    if not any(name.startswith(LSTM) for name in theirs):
+        return {}
+    return {
+        "memory.layers.0.input.weight": theirs[f"{LSTM}weight_ih_l0"],
+        "memory.layers.0.input.bias": theirs[f"{LSTM}bias_ih_l0"] + theirs[f"{LSTM}bias_hh_l0"],
+        "memory.layers.0.recurrent": theirs[f"{LSTM}weight_hh_l0"],
+    }
+
+
 def _normalizers(policy: Policy, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The statistics of observations: theirs keep a sum of squares and a count that begins at 1."""
+    """The statistics of observations: theirs keep a sum of squares and a count that begins at 1, and none of pictures,
+    which stay as they are at first.
+    """
     if policy.normalizer is None:
         return {}
     kept: dict[int, dict[str, Tensor]] = {}
     for name, value in theirs.items():
         if match := NORMALIZER.fullmatch(name):
             kept.setdefault(int(match[1]), {})[match[2]] = value
-    found: dict[str, Tensor] = {}
-    for place, (_, one) in enumerate(sorted(kept.items())):
-        count = one["normalization_steps"].double()
-        mean, var = one["running_mean"].double(), one["running_variance"].double() / count
-        own: dict[str, Any] = {
-            "mean": mean,
-            "var": var,
-            "count": count,
-            "mean32": mean.float(),
-            "inverse_std32": (var + VARIANCE_FLOOR).rsqrt().float(),
-        }
-        found |= {f"normalizer.statistics.{place}.{name}": value for name, value in own.items()}
+    places = {leaf.path: place for place, leaf in enumerate(_sensors(policy))}
+    pictures = {leaf.path for leaf in _sensors(policy) if _rank(leaf) == PICTURE}
+    own, found = policy.state_dict(), dict[str, Tensor]()
+    for number, path in enumerate(policy.normalizer.paths):
+        here = f"normalizer.statistics.{number}."
+        if path in pictures:
+            found |= {name: value for name, value in own.items() if name.startswith(here)}
+        elif places.get(path) in kept:
+            found |= {f"{here}{name}": value for name, value in _statistics(kept[places[path]]).items()}
     return found
 
 
-def _head(policy: Policy, theirs: Mapping[str, Tensor], source: Path) -> dict[str, Tensor]:
+def _statistics(one: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The statistics of a sensor."""
+    count = one["normalization_steps"].double()
+    mean, var = one["running_mean"].double(), one["running_variance"].double() / count
+    inverse_std32 = (var + VARIANCE_FLOOR).rsqrt().float()
+    return {"mean": mean, "var": var, "count": count, "mean32": mean.float(), "inverse_std32": inverse_std32}
+
+
+def _head(theirs: Mapping[str, Tensor], source: Path) -> dict[str, Tensor]:
     """The last layer: logits of each branch, then means of all numbers, and their spread."""
     branches: dict[int, dict[str, Tensor]] = {}
     for name, value in theirs.items():

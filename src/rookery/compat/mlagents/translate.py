@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rookery.algorithms.algorithm import AlgorithmConfig
-from rookery.algorithms.poca import POCA
 from rookery.compat.mlagents.behaviors import BehaviorSpaces
 from rookery.compat.mlagents.keys import (
     BEHAVIOR_ROWS,
@@ -21,13 +20,14 @@ from rookery.compat.mlagents.keys import (
     KeyRow,
     constants,
 )
-from rookery.compat.mlagents.meanings import Case, P, Values
+from rookery.compat.mlagents.meanings import PICTURES, Case, M, P, S, Values
 from rookery.compat.mlagents.options import RunOptions, demonstration_problem, plain
 from rookery.compat.mlagents.reading_behaviors import SIGNALS, TRAINERS, demonstrations_of
-from rookery.compat.mlagents.sections import BehaviorOptions, OwnOptions, RewardOptions
+from rookery.compat.mlagents.sections import BehaviorOptions, OwnOptions, POCAOptions, PPOOptions, RewardOptions
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, import_object
 from rookery.core.settings import fields_of
+from rookery.models.pictures import SMALLEST, image_layout
 
 AS_IS = "as ML-Agents 1.1.0"
 """Source of what ML-Agents has no key for."""
@@ -42,6 +42,7 @@ CLOSEST: dict[str, tuple[str, ...]] = {
     "hidden": ("hidden_units", "num_layers"),
     "activation": (),
     "num_features": ("hidden_units",),
+    "cnn_features": ("hidden_units",),
     "largest": ("strength",),
     "cnn": ("vis_encode_type",),
     "kind": ("memory",),
@@ -107,6 +108,8 @@ def layers_of(
                 said[f"policies.{case.name}.{key}"] = _source(case, f"hyperparameters.{key}") or ""
         for path, (value, keys) in _decided(case).items():
             source = next(filter(None, (_source(case, key) for key in keys)), None)
+            if own and _changes_nothing(case, path, value):
+                continue
             here = _named(path, case)
             inner = [f"{here}.{key}" for key in value] if isinstance(value, Mapping) else []
             if source is not None:
@@ -142,6 +145,7 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
             )
     for name, spaces in behaviors.items():
         case = Case(name, options, options.of(name), spaces, behaviors)
+        lines += _overshoot(case)
         plain_case = replace(case, options=RunOptions(), own=replace(BehaviorOptions(), reward_signals=all_signals()))
         for row in _rows(case):
             place, value = _place(case, row.key), _value(case, row.key)
@@ -149,6 +153,18 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
             if row.fate is KeyFate.IGNORED and place is not None and means_something:
                 lines.append(f"{place}: {row.key} does nothing here: {row.text}")
     return list(dict.fromkeys(lines))
+
+
+def _overshoot(case: Case) -> Iterator[str]:
+    """Says that the first update comes after the last step, where a buffer holds more than there are steps."""
+    hyper, steps = case.own.hyperparameters, case.own.max_steps
+    if isinstance(hyper, PPOOptions | POCAOptions) and hyper.buffer_size > steps:
+        place = _place(case, "max_steps") or _place(case, "hyperparameters.buffer_size") or case.options.file
+        yield (
+            f"{place}: {case.name}: max_steps = {steps:,} is less than buffer_size = {hyper.buffer_size:,}: the first "
+            f"update ends the training, at {hyper.buffer_size:,} steps; ML-Agents would end it at {steps:,} and learn "
+            "nothing at all. Make buffer_size smaller, or max_steps larger"
+        )
 
 
 def all_signals() -> dict[str, RewardOptions]:
@@ -257,12 +273,6 @@ def _refusals(case: Case) -> Iterator[str]:
             "out",
         )
     remembers = own.network_settings.memory is not None
-    if own.trainer_type == "poca" and remembers and not _poca_remembers():
-        yield line(
-            "network_settings.memory",
-            "poca learns members of groups moment by moment, and cannot learn to remember; use ppo, or leave memory "
-            "out",
-        )
     if own.behavioral_cloning is not None and remembers:
         yield line(
             "behavioral_cloning",
@@ -271,6 +281,18 @@ def _refusals(case: Case) -> Iterator[str]:
         )
     if own.trainer_type not in TRAINERS:
         yield from _own_refusals(case, line("trainer_type", ""))
+    for key, encoder in encoders_of(own):
+        smallest = SMALLEST.get(PICTURES[encoder], 0)
+        for leaf in case.spaces.obs.leaves:
+            layout = image_layout(leaf)
+            if layout is not None and min(layout[1:3]) < smallest:
+                _, height, width, _ = layout
+                fit = [name for name, ours in PICTURES.items() if min(height, width) >= SMALLEST.get(ours, 0)]
+                yield line(
+                    key,
+                    f"{encoder} needs pictures of at least {smallest} pixels a side, and sensor {leaf.path!r} shows "
+                    f"{height} x {width}: use {' or '.join(fit)}",
+                )
     device = case.options.torch_settings.device
     if device is not None and device not in ("cpu", "cuda", "cuda:0"):
         place = case.options.places.get("torch_settings.device", "--torch-device")
@@ -287,9 +309,25 @@ def _refusals(case: Case) -> Iterator[str]:
                 )
 
 
-def _poca_remembers() -> bool:
-    """Whether our POCA can learn policies that remember."""
-    return POCA.learns_memory
+def encoders_of(own: BehaviorOptions) -> Iterator[tuple[str, str]]:
+    """Gives the networks for pictures that a behaviour and its signals ask for, by the keys that name them."""
+    yield "network_settings.vis_encode_type", own.network_settings.vis_encode_type
+    for name, signal in own.reward_signals.items():
+        if name != "extrinsic":
+            network = signal.network_settings
+            yield f"reward_signals.{name}.network_settings.vis_encode_type", network.vis_encode_type
+
+
+def _changes_nothing(case: Case, path: str, value: object) -> bool:
+    """Whether a value of an own algorithm says what is so anyway: the environment's reward counts once where there is
+    no other, and a policy without a memory has none. An algorithm that has such a setting gets it.
+    """
+    alone = list(case.own.reward_signals) == ["extrinsic"]
+    same = {f"{M}memory.kind": "none"} | ({f"{S}extrinsic.strength": 1.0, f"{S}combine": "mean"} if alone else {})
+    if path not in same or value != same[path]:
+        return False
+    found = import_object(case.own.trainer_type)
+    return path.removeprefix(P).partition(".")[0] not in fields_of(found)
 
 
 def _own_refusals(case: Case, start: str) -> Iterator[str]:
@@ -312,8 +350,8 @@ def _own_refusals(case: Case, start: str) -> Iterator[str]:
                 f"{nearest(key, known)}; it has {', '.join(known)}"
             )
     beside = ("name", "max_decisions", "init_from")
-    for path, (_, keys) in _decided(case).items():
+    for path, (value, keys) in _decided(case).items():
         field = path.removeprefix(P).partition(".")[0]
         given = next(filter(None, (_source(case, key) for key in keys)), None)
-        if path.startswith(P) and field not in beside and given is not None and field not in known:
+        if path.startswith(P) and field not in (*beside, *known) and given and not _changes_nothing(case, path, value):
             yield f"{given}: {case.name}: {found.__name__} has no setting {field!r}: leave the key out"

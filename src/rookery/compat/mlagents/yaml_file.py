@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rookery.core.errors import ConfigError
+from rookery.core.yaml_words import yaml_problem
 
 if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node as YamlNode
@@ -29,7 +30,8 @@ class Node:
 
     Attributes:
         value: A scalar; a section, by key; or a list.
-        place: Where it was given, ``ball.yaml:12`` or ``--seed``; empty where nobody gave it.
+        place: Where it was given, ``ball.yaml:12`` with the path as the user wrote it, or ``--seed``; empty where
+            nobody gave it.
     """
 
     value: Scalar | Mapping[str, Node] | list[Node]
@@ -60,7 +62,7 @@ def read_tree(path: str | Path) -> Node:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
-    name = Path(path).name
+    name = str(path)
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -76,20 +78,15 @@ def read_tree(path: str | Path) -> Node:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     reader = YAML(typ="safe", pure=True)
     reader.allow_duplicate_keys = True
+    problems: list[str] = []
     try:
         found = reader.compose(text)
+        tree = Node({}, f"{name}:1") if found is None else _node(found, name, "", problems, ())
+    except RecursionError:
+        raise ConfigError(f"{name}: sections or lists are nested too deeply for a configuration") from None
     except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else 1
-        written = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
-        if "\t" in written[: len(written) - len(written.lstrip()) + 1]:
-            raise ConfigError(
-                f"{name}:{line}: a tab stands where YAML wants spaces: indent with spaces alone"
-            ) from None
-        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError(f"{name}:{line}: not YAML: {reason}") from None
-    problems: list[str] = []
-    tree = Node({}, f"{name}:1") if found is None else _node(found, name, "", problems, ())
+        line, column, reason = yaml_problem(error, text)
+        raise ConfigError(f"{name}:{line}: not YAML: {reason} (column {column})") from None
     if problems:
         raise ConfigError(*problems)
     return tree
@@ -126,9 +123,16 @@ def _node(found: YamlNode, name: str, path: str, problems: list[str], above: tup
         node = _node(value, name, here, problems, inside)
         if key.value == MERGE:
             for one in node.value if isinstance(node.value, list) else [node]:
+                if one.section is None:
+                    problems.append(f"{one.place}: {here}: must be a section to start from, or a list of them")
                 started = {**dict(one.section or {}), **started}
             continue
         line = f"{name}:{key.start_mark.line + 1}"
+        if key.style is None and key.value != key.value.strip():
+            problems.append(
+                f"{line}: {here.strip()}: a space of another kind stands beside the key, as pages of the web have: "
+                "write the spaces of this line anew"
+            )
         if key.value in values:
             problems.append(f"{line}: {here}: the key stands twice, first in {values[key.value].place}: leave one out")
         values[str(key.value)] = Node(node.value, line)

@@ -214,6 +214,13 @@ struct Drawn {
   Vector number, density;
 };
 
+// Of squashed numbers: the log standard deviation, in its range, of what the network puts out for it.
+INLINE Vector log_std_in_range(const Head* head, Vector put_out) {
+  Vector low = splat(head->log_std_min), high = splat(head->log_std_max);
+  return head->smooth ? low + splat(0.5f) * (high - low) * (tanh_of(put_out) + splat(1.f))
+                      : larger(smaller(put_out, high), low);
+}
+
 INLINE Drawn draw_number(const Head* head, const float* x, int k, Vector standard, const float* log_std, bool random) {
   if (random) return {erf_of(standard * splat(0.70710678118654752f)), splat(-LOG_2)};
   Vector mean = load(x + k * LANES), spread;
@@ -222,9 +229,7 @@ INLINE Drawn draw_number(const Head* head, const float* x, int k, Vector standar
     return {larger(smaller(number, splat(1.f)), splat(-1.f)), Vector{}};
   }
   if (head->kind == SQUASHED) {
-    Vector put_out = load(x + (head->numbers + k) * LANES), low = splat(head->log_std_min), high = splat(head->log_std_max);
-    spread = head->smooth ? low + splat(0.5f) * (high - low) * (tanh_of(put_out) + splat(1.f))
-                          : larger(smaller(put_out, high), low);
+    spread = log_std_in_range(head, load(x + (head->numbers + k) * LANES));
   } else spread = splat(log_std[k]);
   Vector number = mean + exp_of(spread) * standard;
   Vector density = -(splat(0.5f) * standard * standard + spread + splat(HALF_LOG_2PI));
@@ -357,6 +362,31 @@ static void write_gradients_of(const Head* head, const Group& group, const float
     log_std_gradient[k] += sum_of(by_logp * (standard * standard - splat(1.f)) + by_entropy);
   }
   from_columns(head->columns, stride, width, group.count, gradients);
+}
+
+// Back through the drawing of squashed numbers: gradients with respect to the outputs of a group, given those with
+// respect to the log-probabilities of the numbers that were drawn, by this noise, and to the numbers themselves.
+// output, gradients: rows of the group, one after the other. by_number: like the actions.
+static void write_squashed_gradients(const Head* head, const Group& group, const float* output, const float* noise,
+                                     const float* actions, const float* by_logp, const float* by_number,
+                                     float* gradients) {
+  int width = output_width(head), numbers = head->numbers;
+  float* x = head->columns;  // gradients take the place of the outputs
+  to_columns(output, width, width, group.count, x);
+  Vector weight = column_of(by_logp, group), one = splat(1.f), low = splat(head->log_std_min),
+         high = splat(head->log_std_max);
+  for (int k = 0; k < numbers; k++) {
+    Vector number = column_of(actions, group, numbers, k), given = column_of(by_number, group, numbers, k);
+    // of u, of which the number is the tanh: d log p / du = 2 tanh u, as noise stays where it is
+    Vector before = given * (one - number * number) + splat(2.f) * number * weight;
+    Vector spread = log_std_in_range(head, load(x + (numbers + k) * LANES));
+    Vector by_spread = before * column_of(noise, group, numbers, k) * exp_of(spread) - weight;
+    if (head->smooth) by_spread *= (spread - low) * (high - spread) * (splat(2.f) / (high - low));
+    else by_spread = (spread > low) & (spread < high) ? by_spread : Vector{};
+    store(x + k * LANES, before);
+    store(x + (numbers + k) * LANES, by_spread);
+  }
+  from_columns(x, width, width, group.count, gradients);
 }
 
 // The divergences KL(old || new) of the group that `terms_of` saw last; `by_kl` times their gradients is added to those

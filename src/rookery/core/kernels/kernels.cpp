@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 11; }
+EXPORT int interface_version() { return 12; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -277,7 +277,29 @@ EXPORT void policy_step(Network* net, const Head* head, const void* const* leave
   }
 }
 
-// The same for several policies of one shape in one call, each for some of the rows.
+// Draws actions as `policy_step` does, given what the last layer puts out for them, [rows, outputs], of heads without
+// `log_std` and masks.
+EXPORT void head_draw(const Head* head, const float* output, int rows, const float* noise, void* actions, float* logp) {
+  int width = output_width(head);
+  for (int from = 0; from < rows; from += LANES) {
+    Group group = group_of(nullptr, (size_t)from, rows - from);
+    draw(head, group, output + (size_t)from * width, width, nullptr, nullptr, noise, actions, logp);
+  }
+}
+
+// The way back of squashed numbers that `head_draw` drew: gradients with respect to the outputs, [rows, outputs].
+// by_logp: [rows] those with respect to log-probabilities. by_number: [rows, numbers] those with respect to actions.
+EXPORT void squashed_gradients(const Head* head, const float* output, int rows, const float* noise,
+                               const float* actions, const float* by_logp, const float* by_number, float* gradients) {
+  int width = output_width(head);
+  for (int from = 0; from < rows; from += LANES) {
+    size_t at = (size_t)from * width;
+    Group group = group_of(nullptr, (size_t)from, rows - from);
+    write_squashed_gradients(head, group, output + at, noise, actions, by_logp, by_number, gradients + at);
+  }
+}
+
+// `policy_step` for several policies of one shape in one call, each for some of the rows.
 // order: [rows] the rows by policy; those of policy p stand from starts[p] to starts[p + 1].
 // log_stds: [policies]; null if there are none.
 EXPORT void policies_step(Network* const* networks, const Head* const* heads, const float* const* log_stds,

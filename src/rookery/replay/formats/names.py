@@ -19,7 +19,7 @@ from rookery.replay.formats.npz_file import read_npz
 from rookery.replay.formats.parquet_file import read_parquet, write_parquet
 from rookery.replay.formats.rllib_json import read_rllib, write_rllib
 from rookery.replay.formats.unity_demo import read_unity, write_unity
-from rookery.replay.recording import Recording, recording_of, write_recordings
+from rookery.replay.recording import Recording, last_change, recording_of, write_recordings
 from rookery.replay.segments import Spaces, StoredReplay, find_replay
 from rookery.replay.transfer import write_arrays
 
@@ -166,7 +166,7 @@ def import_replay(
         raise ConfigError("import_replay: observation_space and action_space are given together, or none of them")
     files = [sources] if isinstance(sources, str | Path) else sources
     found = read_recordings(files, Wanted(made_of, columns or {}, trust_pickle, policy), format)
-    write_recordings(place, found, replace=force)
+    write_recordings(place, found, replace=force, written=last_change(map(Path, files)))
     return found
 
 
