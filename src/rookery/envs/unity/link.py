@@ -29,11 +29,11 @@ from rookery.envs.unity.messages import (
     STEP,
     AgentInfoProto,
     BrainParametersProto,
-    CapabilitiesProto,
     HeaderProto,
     ObservationProto,
     UnityInputProto,
     UnityMessageProto,
+    UnityRLCapabilitiesProto,
     UnityRLInitializationInputProto,
     UnityRLInitializationOutputProto,
     UnityRLInputProto,
@@ -65,7 +65,7 @@ FIRST_PACKAGES = "0.20.0"
 PACKAGE = "1.1.0"
 """The Python package that later C# packages are told."""
 
-OUR_CAPABILITIES = CapabilitiesProto(True, True, True, True, False, True, True)
+OUR_CAPABILITIES = UnityRLCapabilitiesProto(True, True, True, True, False, True, True)
 """Everything but to send analytics to the editor."""
 
 SILENCE = 5.0
@@ -117,7 +117,7 @@ class Greeting:
     name: str
     package_version: str
     communication_version: str
-    capabilities: CapabilitiesProto
+    capabilities: UnityRLCapabilitiesProto
     log_path: str
 
 
@@ -306,7 +306,7 @@ class PlayerLink:
 
     def _greeted(self, peer: str, start: Any, context: Any) -> bytes:
         """A player says who it is; it waits until another one that is there has been silent for long enough."""
-        capabilities = from_bytes(CapabilitiesProto, start.capabilities.SerializeToString())
+        capabilities = from_bytes(UnityRLCapabilitiesProto, start.capabilities.SerializeToString())
         version = start.communication_version
         greeting = Greeting(start.name, start.package_version, version, capabilities, start.log_path)
         with self._lock:
@@ -363,8 +363,6 @@ class PlayerLink:
             self._dropped(call)
         with self._lock:
             if self._call is call:
-                if self._is_closing:
-                    return _goodbye()
                 self._mailbox.put(self.lane, output)
         reply = call.replies.get()
         return _goodbye() if reply is None else reply

@@ -216,13 +216,13 @@ def engine(
     return [(ENGINE, one.content) for one in found]
 
 
-def parameter(name: str, value: float | Sampler, seed: int = 0) -> Message:
+def parameter(name: str, value: float | Sampler, seed: int | None = None) -> Message:
     """Gives a parameter of the environment a value, or a distribution that the player draws from.
 
     Args:
         name: The parameter.
         value: A number, or one of the samplers that Unity has: uniform, normal, intervals, constant.
-        seed: Of the player's draws, where the sampler has none of its own.
+        seed: Of the player's draws, where the sampler has none of its own; None for 0.
 
     Raises:
         ConfigError: If Unity has no such distribution, or the name has letters that it does not read.
@@ -232,7 +232,7 @@ def parameter(name: str, value: float | Sampler, seed: int = 0) -> Message:
         value = value.value
     if not isinstance(value, Sampler):
         return PARAMETERS, told.whole(0).number(float(value)).content
-    told.whole(SAMPLED).whole(seed if value.seed is None else value.seed)
+    told.whole(SAMPLED).whole((seed or 0) if value.seed is None else value.seed)
     if isinstance(value, UniformSampler):
         told.whole(UNIFORM).number(value.low).number(value.high)
     elif isinstance(value, NormalSampler):
