@@ -51,8 +51,7 @@ class Trainer(Run):
 
     Args:
         env: A Gymnasium id, an environment class, a function that makes one, or an import path ``my.module:MyEnv``.
-            None if the
-            configuration names it.
+            None if the configuration names it.
         algorithm: Settings of the algorithm, ``PPOConfig(lr=1e-3)``, their class or its name, ``"ppo"``: for the policy
             ``main``, or what every entry of `policies` starts from.
         policies: Policies by name: settings, or ``None`` for those of `algorithm`, or a dict with ``frozen`` and
@@ -571,7 +570,7 @@ class Trainer(Run):
             saved = without_foreign_code(checkpoint.read_checkpoint(Path(path)), layers, trust_code)
             values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values}, play)
             stand_in = checkpoint.absent_env(saved, play, layers)
-            with logs_in(run_dir and run_dir.path):
+            with logs_in(run_dir.path if run_dir else None):
                 trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
             fresh, stop = trainer.resolved, trainer.config.stop
             criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))
