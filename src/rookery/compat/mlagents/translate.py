@@ -15,6 +15,7 @@ from rookery.compat.mlagents.behaviors import BehaviorSpaces
 from rookery.compat.mlagents.keys import (
     BEHAVIOR_ROWS,
     ONLY_GIVEN,
+    PLAYER,
     RUN_ROWS,
     KeyFate,
     KeyRow,
@@ -148,6 +149,8 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
         lines += _overshoot(case)
         plain_case = replace(case, options=RunOptions(), own=replace(BehaviorOptions(), reward_signals=all_signals()))
         for row in _rows(case):
+            if row.of_players and not options.plays_unity and (place := _place(case, row.key)) is not None:
+                lines.append(f"{place}: {row.key} does nothing here: {PLAYER}")
             place, value = _place(case, row.key), _value(case, row.key)
             means_something = value not in row.fine and value != _value(plain_case, row.key)
             if row.fate is KeyFate.IGNORED and place is not None and means_something:
