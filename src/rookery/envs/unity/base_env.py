@@ -37,10 +37,6 @@ WORKER = "worker_id"
 
 def is_base_env(found: Any) -> bool:
     """Says whether something is such an environment, or a class of them."""
-    if not hasattr(type(found) if not inspect.isclass(found) else found, "behavior_specs"):
-        # set in the constructor, perhaps; asking an object for it may ask a game
-        if inspect.isclass(found) or "behavior_specs" not in getattr(found, "__dict__", ()):
-            return False
     return all(callable(getattr(found, method, None)) for method in METHODS)
 
 
@@ -300,9 +296,12 @@ class BaseEnvCopies:
         self._orders: list[SimpleQueue[tuple[int, Callable[[], Arrival]] | None]] = [SimpleQueue() for _ in envs]
         self._threads: list[threading.Thread] = []
         self._closed = False
+        self._fresh: Arrival | None = None
+        """What the first copy showed when it was looked at, until its first episode begins."""
         self.behaviors: dict[str, CopyBehavior] = {}
         try:
-            self._look(self._copies[0].reset())
+            self._fresh = self._copies[0].reset()
+            self._look(self._fresh)
         except BaseException:
             self.close()
             raise
@@ -321,6 +320,10 @@ class BaseEnvCopies:
     def begin(self, lane: int, episode: int, plan: SeedPlan) -> None:
         """Resets a copy; what it said before and nobody has taken is forgotten. Such environments take no seeds."""
         self._begun[lane] += 1
+        if lane == 0 and self._fresh is not None:
+            self._said.put(Said(lane, self._begun[lane], self._fresh))
+            self._fresh = None
+            return
         self._orders[lane].put((self._begun[lane], self._copies[lane].reset))
 
     def replan(self, plan: SeedPlan) -> None:
