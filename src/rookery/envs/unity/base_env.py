@@ -78,7 +78,9 @@ def layout_of_spec(name: str, spec: Any) -> BehaviorLayout:
     branches = tuple(int(size) for size in spec.action_spec.discrete_branches)
     numbers = int(spec.action_spec.continuous_size)
     actions = ActionSpecProto(numbers, len(branches), branches)
-    return layout_of(BrainParametersProto(brain_name=name, action_spec=actions), AgentInfoProto(observations=observations))
+    return layout_of(
+        BrainParametersProto(brain_name=name, action_spec=actions), AgentInfoProto(observations=observations)
+    )
 
 
 def asking_of(layout: BehaviorLayout, steps: Any) -> Asking | None:
@@ -287,7 +289,9 @@ class BaseEnvCopies:
 
     def __init__(self, envs: Sequence[Any], name: str) -> None:
         self.name = name
-        self.notes = (f"{name}: keeps its own clock and draws its episodes itself; runs do not repeat (exact: false)",)
+        self.notes: tuple[str, ...] = (
+            f"{name}: keeps its own clock and draws its episodes itself; runs do not repeat (exact: false)",
+        )
         self.parameters: Mapping[str, Any] = {}
         self.counters: dict[str, int] = {}
         self._copies = [BaseEnvCopy(env, lane, name) for lane, env in enumerate(envs)]
@@ -298,7 +302,8 @@ class BaseEnvCopies:
         self._closed = False
         self._fresh: Arrival | None = None
         """What the first copy showed when it was looked at, until its first episode begins."""
-        self.behaviors: dict[str, CopyBehavior] = {}
+        self._known: dict[str, CopyBehavior] = {}
+        self.behaviors: Mapping[str, CopyBehavior] = self._known
         try:
             self._fresh = self._copies[0].reset()
             self._look(self._fresh)
@@ -315,7 +320,7 @@ class BaseEnvCopies:
         """Takes over the behaviours of the first copy, with the agents that it has at first."""
         seats = seats_of(arrival)
         for behavior, layout in self._copies[0].layouts.items():
-            self.behaviors[behavior] = CopyBehavior(layout.obs, layout.action, seats.get(behavior, (-1,)))
+            self._known[behavior] = CopyBehavior(layout.obs, layout.action, seats.get(behavior, (-1,)))
 
     def begin(self, lane: int, episode: int, plan: SeedPlan) -> None:
         """Resets a copy; what it said before and nobody has taken is forgotten. Such environments take no seeds."""
@@ -354,7 +359,7 @@ class BaseEnvCopies:
     def _know(self, lane: int, behavior: str) -> None:
         """Adds a behaviour that appears later; refuses one that another copy has with other spaces."""
         layout = self._copies[lane].layouts[behavior]
-        known = self.behaviors.setdefault(behavior, CopyBehavior(layout.obs, layout.action))
+        known = self._known.setdefault(behavior, CopyBehavior(layout.obs, layout.action))
         if known.obs != layout.obs or known.action != layout.action:
             raise EnvError(
                 f"{self.name}: copy {lane}, behaviour {behavior}: sees {layout.obs.space} and does "

@@ -11,11 +11,9 @@ from typing import Any
 
 from rookery.compat.mlagents.environment.names import NAMES
 
-_PLACES = {
-    name: told for entries in NAMES.values() for name, told in entries.items() if not name.startswith("_")
-}
+_PLACES = {name: told for entries in NAMES.values() for name, told in entries.items() if not name.startswith("_")}
 
-__all__ = sorted(_PLACES)  # noqa: PLE0605
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Messages of side channels, value by value, little-endian: `OutgoingMessage` writes one, `IncomingMessage` reads it."""
+"""Messages of side channels, value by value: `OutgoingMessage` writes one, `IncomingMessage` reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the low-level API raises, under ML-Agents' names. All of it is an `EnvError` too, so that it is told in words."""
+"""What the low-level API raises, under ML-Agents' names; each is an `EnvError` too, and so told in words."""
 
 from __future__ import annotations
 

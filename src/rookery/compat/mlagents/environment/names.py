@@ -43,12 +43,16 @@ NAMES: dict[str, dict[str, str]] = {
         "BaseEnv": "base_env:BaseEnv",
         "SideChannel": "side_channels:SideChannel",
         "SideChannelManager": "side_channels:SideChannelManager",
-        **{name: _SPECS[name] for name in ("BehaviorSpec", "ActionTuple", "BehaviorName", "AgentId", "BehaviorMapping")},
+        **{
+            name: _SPECS[name] for name in ("BehaviorSpec", "ActionTuple", "BehaviorName", "AgentId", "BehaviorMapping")
+        },
         **{name: _STEPS[name] for name in ("DecisionSteps", "TerminalSteps")},
         **{
             name: _EXCEPTIONS[name]
             for name in (
-                "UnityEnvironmentException", "UnityActionException", "UnityTimeOutException",
+                "UnityEnvironmentException",
+                "UnityActionException",
+                "UnityTimeOutException",
                 "UnityCommunicatorStoppedException",
             )
         },

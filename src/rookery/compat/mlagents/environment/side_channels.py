@@ -16,6 +16,7 @@ from rookery.compat.mlagents.environment.exceptions import (
     UnityEnvironmentException,
     UnitySideChannelException,
 )
+from rookery.envs.unity.side_channels import ENGINE, PARAMETERS, PROPERTIES, STATISTICS, SideChannelError, pack, unpack
 
 
 class SideChannel(ABC):
@@ -87,7 +88,7 @@ class EngineConfigurationChannel(_OneWayChannel):
         CAPTURE_FRAME_RATE = 4
 
     def __init__(self) -> None:
-        super().__init__(uuid.UUID("e951342c-4f7e-11ea-b238-784f4387d1f7"))
+        super().__init__(ENGINE)
 
     def set_configuration_parameters(
         self,
@@ -156,7 +157,7 @@ class EnvironmentParametersChannel(_OneWayChannel):
         MULTIRANGEUNIFORM = 2
 
     def __init__(self) -> None:
-        super().__init__(uuid.UUID("534c891e-810f-11ea-a9d0-822485860400"))
+        super().__init__(PARAMETERS)
 
     def set_float_parameter(self, key: str, value: float) -> None:
         """Gives a parameter a value."""
@@ -214,7 +215,7 @@ class StatsSideChannel(SideChannel):
     """Collects the statistics that the game records."""
 
     def __init__(self) -> None:
-        super().__init__(uuid.UUID("a1d8f7b7-cec8-50f9-b78b-d3e165a78520"))
+        super().__init__(STATISTICS)
         self.stats: dict[str, StatList] = defaultdict(list)
 
     def on_message_received(self, msg: IncomingMessage) -> None:
@@ -236,7 +237,7 @@ class FloatPropertiesChannel(SideChannel):
     """
 
     def __init__(self, channel_id: uuid.UUID | None = None) -> None:
-        super().__init__(channel_id or uuid.UUID("60ccf7d0-4f7e-11ea-b238-784f4387d1f7"))
+        super().__init__(channel_id or PROPERTIES)
         self._float_properties: dict[str, float] = {}
 
     def on_message_received(self, msg: IncomingMessage) -> None:
@@ -310,8 +311,16 @@ class SideChannelManager:
             self._side_channels_dict[channel.channel_id] = channel
 
     def process_side_channel_message(self, data: bytes) -> None:
-        """Gives each channel its messages; those of a channel that is not here are told of once in the log."""
-        for channel_id, message in unpack(data):
+        """Gives each channel its messages; those of a channel that is not here are told of once in the log.
+
+        Raises:
+            UnityEnvironmentException: If they cannot be taken apart.
+        """
+        try:
+            messages = unpack(data)
+        except SideChannelError as error:
+            raise UnityEnvironmentException(f"what came through side channels cannot be read: {error}") from None
+        for channel_id, message in messages:
             if (channel := self._side_channels_dict.get(channel_id)) is not None:
                 channel.on_message_received(IncomingMessage(message))
             elif channel_id not in _unknown:

@@ -162,4 +162,3 @@ class TerminalSteps(_Steps[TerminalStep]):
 def _nobody(spec: BehaviorSpec) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
     seen = [np.zeros((0, *sensor.shape), np.float32) for sensor in spec.observation_specs]
     return seen, np.zeros(0, np.float32), np.zeros(0, np.int32)
-
