@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
+from rookery.envs.reported import ReportedNumbers
 
 SeedPlan = Callable[[int, int], int]
 """The seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``. A plan that also knows
@@ -126,6 +127,7 @@ class VectorBase:
         groups: Agents that win and lose together, by the name of their group; an agent is in one group at most.
         own_episodes: Whether episodes are those of agents, or of their groups, in lanes that never end: `episode` then
             counts the steps of a lane in which episodes ended.
+        reported: Numbers that copies report beside; None where they report none.
     """
 
     render_fps: float | None = None
@@ -133,6 +135,7 @@ class VectorBase:
     parameters: Mapping[str, Any] = MappingProxyType({})
     groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     own_episodes: bool = False
+    reported: ReportedNumbers | None = None
 
     def __init__(self, kinds: tuple[Kind, ...], num_lanes: int, name: str, exact: bool) -> None:
         self.kinds, self.num_lanes, self.name, self.exact = kinds, num_lanes, name, exact

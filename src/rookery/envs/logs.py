@@ -14,11 +14,11 @@ _FOLDER: ContextVar[Path | None] = ContextVar("log_folder", default=None)
 
 
 @contextmanager
-def logs_in(run: Path | None) -> Iterator[None]:
+def logs_in(run: str | Path | None) -> Iterator[None]:
     """Lets environments that are made meanwhile write logs into the folder `PLAYER_LOGS` of a run's folder; None
     changes nothing.
     """
-    token = _FOLDER.set(_FOLDER.get() if run is None else run / PLAYER_LOGS)
+    token = _FOLDER.set(_FOLDER.get() if run is None else Path(run) / PLAYER_LOGS)
     try:
         yield
     finally:

@@ -88,6 +88,7 @@ class TeamEnv(VectorBase):
         self.notes = env.notes
         self.render_fps = getattr(env, "render_fps", None)
         self.parameters = getattr(env, "parameters", {})
+        self.reported = getattr(env, "reported", None)
         self.groups = _groups(getattr(env, "groups", {}), self._agents)
         self._slabs: list[TeamSlab] = []
         self._now: Step | None = None

@@ -1,9 +1,7 @@
-"""What goes between a game and its training beside observations and actions: channels of one's own, and statistics."""
+"""What goes between a game and its training beside observations and actions, by channels of one's own."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from uuid import UUID
 
 
@@ -46,35 +44,3 @@ class PlayerChannel:
         """Gives what is to be sent to a player and has not been."""
         taken, self._waiting[lane] = self._waiting[lane], []
         return taken
-
-
-AVERAGE, MOST_RECENT, SUM, HISTOGRAM = range(4)
-"""How numbers of a game's statistics are put together, as its `StatsRecorder` says it."""
-
-
-class PlayerStats:
-    """Numbers that games have reported by their `StatsRecorder`, put together until somebody takes them."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, tuple[int, list[float]]] = {}
-
-    def add(self, told: tuple[str, float, int]) -> None:
-        """Takes a name, a number and how to put such together; numbers that are not finite are left out."""
-        name, value, method = told
-        if math.isfinite(value):
-            kept = self._numbers.setdefault(name, (method, []))[1]
-            if method == MOST_RECENT:
-                kept.clear()
-            kept.append(value)
-
-    def take(self) -> tuple[dict[str, float], dict[str, list[float]]]:
-        """Gives numbers by name, and those that are shown as histograms, since this was asked last."""
-        numbers, self._numbers = self._numbers, {}
-        values = {name: together(method, found) for name, (method, found) in numbers.items() if method != HISTOGRAM}
-        return values, {name: found for name, (method, found) in numbers.items() if method == HISTOGRAM}
-
-
-def together(method: int, numbers: Sequence[float]) -> float:
-    """Puts numbers of a name together."""
-    total = math.fsum(numbers)
-    return total if method == SUM else total / len(numbers)

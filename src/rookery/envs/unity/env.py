@@ -105,4 +105,4 @@ class UnityEnv(ClockedEnv):
         self.players = UnityPlayers(num_lanes, settings, tuple(channels), log_folder)
         super().__init__(self.players, num_lanes)
         self.only_one = self.players.is_editor
-        self.statistics = self.players.stats
+        self.reported = self.players.reported

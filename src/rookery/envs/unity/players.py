@@ -15,23 +15,23 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from rookery.core.errors import EnvError
 from rookery.envs.base import SeedPlan
 from rookery.envs.clocked.arrival import Answer, Arrival, CopyBehavior, seats_of
 from rookery.envs.logs import log_folder
 from rookery.envs.parameters import EpisodePlan, parameters_of
-from rookery.envs.samplers import IntervalsSampler, NormalSampler, Sampler, UniformSampler, Value, is_number
-from rookery.envs.unity import side_channels
+from rookery.envs.reported import ReportedNumbers
+from rookery.envs.samplers import Sampler, Value, is_number
 from rookery.envs.unity.any_parameters import ANY_NUMBER
-from rookery.envs.unity.channels import PlayerChannel, PlayerStats
+from rookery.envs.unity.channels import PlayerChannel
 from rookery.envs.unity.layouts import BehaviorLayout
 from rookery.envs.unity.link import Closed, Greeting, Hello, Mailbox, Output, PlayerLink
 from rookery.envs.unity.program import PlayerProcess, find_player, short_name
+from rookery.envs.unity.side_channels import Inbox, Message, engine, pack, parameter
 
 EDITOR_PORT = 5004
 PLAYER_PORT = 5005
@@ -46,12 +46,19 @@ LOOK = 0.25
 FAREWELL = 3.0
 """Seconds that a player has to quit by itself."""
 
+SEEDS = 2**31
+"""Seeds of samplers are below this."""
+
 CAUSES = {
     "exited": "players_exited",
     "closed": "players_closed",
     "hung": "players_hung",
 }
 """Counters of players that were lost, by how."""
+
+
+BROKEN = "side_channel_broken"
+"""Counter of messages of side channels that could not be read."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +155,7 @@ class _Lane:
     episode: int = 0
     is_due: bool = True
     """Whether parameters may have changed since it was answered last."""
+    inbox: Inbox = field(default_factory=Inbox)
 
 
 class UnityPlayers:
@@ -188,7 +196,7 @@ class UnityPlayers:
         self.counters: dict[str, int] = {}
         self.behaviors: dict[str, CopyBehavior] = {}
         self.layouts: dict[str, BehaviorLayout] = {}
-        self.stats = PlayerStats()
+        self.reported = ReportedNumbers()
         self._plan: SeedPlan | None = None
         self._mailbox = Mailbox()
         self._lanes: list[_Lane] = []
@@ -328,19 +336,23 @@ class UnityPlayers:
     def _let_begin(self, lane: int) -> None:
         """Tells a player to begin, with what it is to know of."""
         one, life = self._lanes[lane], self._lanes[lane].life
-        mail: list[tuple[UUID, bytes]] = []
+        mail: list[Message] = []
         if life.stage in ("connecting", "greeted"):
             life.told.clear()
             settings = self.settings
-            mail += side_channels.engine(
-                settings.width, settings.height, settings.quality_level, settings.time_scale,
-                settings.target_frame_rate, settings.capture_frame_rate,
-            )  # fmt: skip
+            mail += engine(
+                width=settings.width,
+                height=settings.height,
+                quality_level=settings.quality_level,
+                time_scale=settings.time_scale,
+                target_frame_rate=settings.target_frame_rate,
+                capture_frame_rate=settings.capture_frame_rate,
+            )
         mail += self._parameters(lane, one.episode)
         one.is_due = True
         life.output, life.must_begin = None, False
         life.stage, life.since = "beginning", time.monotonic()
-        life.link.answer({}, side_channels.pack([*mail, *self._mail(lane)]), reset=True)
+        life.link.answer({}, pack([*mail, *self._mail(lane)]), reset=True)
 
     def _learn_of(self, lane: int, output: Output) -> None:
         """Takes note of behaviours; what a known one sees and does may not change."""
@@ -360,20 +372,20 @@ class UnityPlayers:
                 )
 
     def _read(self, lane: int, blob: bytes) -> None:
-        """Takes in what came through side channels."""
-        try:
-            parts = side_channels.unpack(blob)
-        except EnvError as error:
-            raise EnvError(f"{self._player(lane)}: {error}") from None
-        for channel, message in parts:
-            if channel == side_channels.STATS:
-                try:
-                    self.stats.add(side_channels.stats(message))
-                except EnvError as error:
-                    raise EnvError(f"{self._player(lane)}: {error}") from None
+        """Takes in what came through side channels; what cannot be read is counted, and said once."""
+        inbox = self._lanes[lane].inbox
+        broken = inbox.num_broken
+        if problem := inbox.receive(blob):
+            self._say(f"{self._player(lane)}: a message of a side channel cannot be read and is passed over: {problem}")
+        if more := inbox.num_broken - broken:
+            self.counters[BROKEN] = self.counters.get(BROKEN, 0) + more
+        for told in inbox.statistics:
+            self.reported.add(told.name, told.value, told.how)
+        for channel, message in inbox.raw:
             for own in self._channels:
                 if own.id == channel:
                     own.receive(lane, message)
+        inbox.statistics, inbox.raw = [], []
 
     # -- players that fail ---------------------------------------------------------------------------------------------
 
@@ -465,11 +477,11 @@ class UnityPlayers:
 
     # -- what players are told -----------------------------------------------------------------------------------------
 
-    def _mail(self, lane: int) -> list[tuple[UUID, bytes]]:
+    def _mail(self, lane: int) -> list[Message]:
         """Takes what channels of the user's own send to a player."""
         return [(own.id, message) for own in self._channels for message in own.take(lane)]
 
-    def _parameters(self, lane: int, episode: int) -> list[tuple[UUID, bytes]]:
+    def _parameters(self, lane: int, episode: int) -> list[Message]:
         """Gives the messages about parameters that have changed since a player was told of them.
 
         Args:
@@ -477,7 +489,7 @@ class UnityPlayers:
             episode: Episode that begins next.
         """
         plan, told = self._plan, self._lanes[lane].life.told
-        mail: list[tuple[UUID, bytes]] = []
+        mail: list[Message] = []
         wanted: dict[str, Value | Sampler] = dict(parameters_of(plan, lane, episode))
         if isinstance(plan, EpisodePlan):
             wanted |= plan.samplers(lane, episode)
@@ -486,22 +498,17 @@ class UnityPlayers:
                 raise EnvError(f"env.parameters.{name} = {value!r}: is no number, and Unity players take only numbers")
             if name not in told or told[name] != value:
                 told[name] = value
-                mail.append(side_channels.parameter(name, self._as_sent(name, value, lane)))
+                mail.append(self._told(name, value, lane))
         return mail
 
-    def _as_sent(self, name: str, value: Value | Sampler, lane: int) -> float | side_channels.SamplerMessage:
-        """Gives a number, or a sampler with a seed of its own for each player."""
+    def _told(self, name: str, value: Value | Sampler, lane: int) -> Message:
+        """Gives the message of a parameter; each player draws by a seed of its own."""
         if not isinstance(value, Sampler):
-            return float(value)
+            return parameter(name, float(value))
         assert self._plan is not None
-        seed = zlib.crc32(f"{name}/{self._plan(lane, 0)}".encode()) if value.seed is None else value.seed + lane
-        seed %= 2**31
-        if isinstance(value, UniformSampler):
-            return side_channels.SamplerMessage("uniform", (value.low, value.high), seed)
-        if isinstance(value, NormalSampler):
-            return side_channels.SamplerMessage("gaussian", (value.mean, value.std), seed)
-        assert isinstance(value, IntervalsSampler)
-        return side_channels.SamplerMessage("multirange", tuple(end for ends in value.intervals for end in ends), seed)
+        if value.seed is not None:
+            return parameter(name, replace(value, seed=(value.seed + lane) % SEEDS))
+        return parameter(name, value, zlib.crc32(f"{name}/{self._plan(lane, 0)}".encode()) % SEEDS)
 
     # -- as copies -----------------------------------------------------------------------------------------------------
 
@@ -550,14 +557,14 @@ class UnityPlayers:
         one, life = self._lanes[lane], self._lanes[lane].life
         if life.stage != "shown":
             return
-        mail: list[tuple[UUID, bytes]] = []
+        mail: list[Message] = []
         if one.is_due or one.episode != episode:
             mail = self._parameters(lane, episode + 1)  # an episode begins in the player before we hear of it
         one.episode, one.is_due = episode, False
         if self._channels:
             mail += self._mail(lane)
         life.stage, life.since = "playing", time.monotonic()
-        life.link.answer(answers, side_channels.pack(mail) if mail else b"")
+        life.link.answer(answers, pack(mail) if mail else b"")
 
     def close(self, park: bool = True) -> None:
         """Ends the players, or keeps them for the next who asks for the same (`kept_players`)."""

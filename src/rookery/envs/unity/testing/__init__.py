@@ -1,0 +1,1 @@
+"""Unity players without Unity, for tests: see docs/how-to/test-unity.md."""
