@@ -25,6 +25,7 @@ from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.base import SeedPlan, Step, VectorEnv
 from rookery.envs.classic import TWINS
 from rookery.envs.dict_env import DictLane, is_dict_style
+from rookery.envs.external.env import SCHEME, ExternalEnv
 from rookery.envs.gym_env import GymLane
 from rookery.envs.lane import Lane
 from rookery.envs.parameters import hook_of
@@ -115,8 +116,8 @@ def make_env(
         env: Name or maker of the environment: a Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or
             dict-style multi-agent environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's
             `VectorEnv`s, or a callable with an argument `num_envs` that makes one; the import path of one of these,
-            ``my.module:MyEnv``; a task of EnvPool, ``envpool:Pong-v5``; or a Unity player, by its path or as
-            ``unity:PATH``, and the Unity Editor, ``unity:editor``.
+            ``my.module:MyEnv``; a task of EnvPool, ``envpool:Pong-v5``; a Unity player, by its path or as
+            ``unity:PATH``, and the Unity Editor, ``unity:editor``; or ``external:9900``, clients at a port.
         config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).
         wrappers: Callables or their import paths, applied in order to each copy.
         num_lanes: Number of copies.
@@ -250,6 +251,8 @@ def env_name(env: Any) -> str:
         return env_name(env.func)
     if isinstance(env, ModuleType):
         return env.__name__.rpartition(".")[2]
+    if isinstance(env, str) and env.startswith(SCHEME):
+        return SCHEME.removesuffix(":")
     if isinstance(env, str):
         if is_player(env):
             return short_name(env)
@@ -276,7 +279,7 @@ def code_of(name: str) -> str:
     if is_player(name):
         return file_of(name) or ""
     module, colon, attribute = name.partition(":")
-    if name in OURS or name in gymnasium.registry or (colon and module == "envpool"):
+    if name in OURS or name in gymnasium.registry or (colon and module == "envpool") or name.startswith(SCHEME):
         return ""
     if not colon:
         return name if re.fullmatch(MODULE_NAME, name) else ""
@@ -394,6 +397,8 @@ def _find_name(name: str) -> Any:
         unity = _import("rookery.envs.unity.env", f"env {name!r}")
         return _player_class(unity.UnityEnv, file_of(name))
     name = OURS.get(name, name)
+    if name.startswith(SCHEME):
+        return _external(name)
     module, colon, attribute = name.partition(":")
     if module == "envpool" and colon:
         _import_provider(name, "envpool", "envpool")
@@ -429,6 +434,14 @@ def _player_class(unity_env: Any, file_name: str | None) -> Any:
         parameters=[one for one in whole.parameters.values() if one.name != "file_name"]
     )
     return UnityPlayer
+
+
+def _external(name: str) -> Any:
+    """What listens for clients at the port that a name gives."""
+    port = name.removeprefix(SCHEME)
+    if not port.isdecimal() or int(port) > 65535:
+        raise EnvError(f"env {name!r}: {port!r} is no port; write external:9900, or external:0 for any that is free")
+    return functools.partial(ExternalEnv, port=int(port))
 
 
 def _is_module(name: str) -> bool:
@@ -492,7 +505,9 @@ def _plays_many(found: Any) -> bool:
 
 
 def _is_vector_class(found: Any) -> bool:
-    """Says whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`."""
+    """Says whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`; some arguments may be given."""
+    if isinstance(found, functools.partial):
+        found = found.func
     return inspect.isclass(found) and hasattr(found, "step") and "num_lanes" in _parameters(found)
 
 

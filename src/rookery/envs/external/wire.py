@@ -1,0 +1,56 @@
+"""Messages as they arrive in pieces: `MessageReader`, with limits. The format itself is in `client`, which stands alone.
+
+A message is 8 bytes, the length of what follows (little-endian, unsigned); 4 bytes, the length of a JSON text in UTF-8;
+that text, an object; and the bytes of the arrays that its entry ``arrays`` describes, in that order, without gaps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rookery.envs.external.client import LENGTHS, WireError, pack, unpack
+
+__all__ = ["FIRST_BYTES", "MAX_TEXT", "MessageReader", "WireError", "pack", "unpack"]
+
+FIRST_BYTES = 4096
+"""The longest message that is read of somebody who has not shown the token."""
+
+MAX_TEXT = 1 << 20
+"""The longest JSON text of a message, in bytes; what is larger belongs into arrays."""
+
+
+class MessageReader:
+    """Puts messages together from the pieces that arrive. Memory grows with what has arrived, not with what is said.
+
+    Args:
+        limit: The longest message, in bytes after the first eight; may be changed.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._bytes = bytearray()
+
+    @property
+    def is_between(self) -> bool:
+        """Whether nothing of a next message has arrived."""
+        return not self._bytes
+
+    def feed(self, piece: bytes) -> list[dict[str, Any]]:
+        """Takes a piece; gives the messages that are whole now.
+
+        Raises:
+            WireError: If a length is beyond the limit, or a message is none.
+        """
+        self._bytes += piece
+        found = []
+        while len(self._bytes) >= 8:
+            size = int.from_bytes(self._bytes[:8], "little")
+            if size > self.limit:
+                raise WireError(f"a message of {size:,} bytes, where {self.limit:,} are the most")
+            if len(self._bytes) >= LENGTHS.size and LENGTHS.unpack_from(self._bytes)[1] > MAX_TEXT:
+                raise WireError(f"a text of a message is longer than {MAX_TEXT:,} bytes; send large things as arrays")
+            if len(self._bytes) < 8 + size:
+                break
+            found.append(unpack(bytes(self._bytes[8 : 8 + size])))
+            del self._bytes[: 8 + size]
+        return found
