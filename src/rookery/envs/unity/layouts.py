@@ -403,7 +403,7 @@ class BehaviorReader:
             if len(mask) not in (0, width):
                 raise WireError(f"a mask is of {len(mask)} actions, and there are {width}")
         whole = b"".join([mask or bytes(width) for mask in masks])
-        return np.logical_not(np.frombuffer(whole, bool).reshape(len(masks), width))
+        return np.asarray(np.frombuffer(whole, np.uint8).reshape(len(masks), width) == 0)
 
     def write(self, actions: np.ndarray) -> bytes:
         """Writes actions ``[N, ...]``, as the space has them, as a `ListAgentActionProto`."""
