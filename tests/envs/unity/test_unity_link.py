@@ -481,7 +481,7 @@ def test_who_speaks_after_quit_is_told_goodbye(line):
 def test_a_link_that_is_never_closed_does_not_hold_up_a_program():
     program = (
         "from rookery.envs.unity.link import *; from unity_client import *; import threading; m = Mailbox(); "
-        "link = PlayerLink(0, m, 0, Hello()); c = Client(link.port); c.greet(); c.begin(EMPTY)\nwhile not any(getattr(said, 'first', False) for _, said in m.take(9)): pass"
+        "link = PlayerLink(0, m, 0, Hello()); c = Client(link.port); c.greet(); call = c.begin(EMPTY)\nwhile not any(getattr(said, 'first', False) for _, said in m.take(9)): pass"
     )
     here = __file__.rpartition("/")[0]
     done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {here!r}); {program}"], timeout=60)
