@@ -150,7 +150,9 @@ def test_a_behaviour_may_be_told_before_it_has_agents(line):
     for infos, new in (({"A": agents([0]), "B": ()}, []), ({"A": agents([0]), "B": agents([8])}, ["B"])):
         call = client.begin(output(infos, [] if new else [brain("B", 1)]))
         assert list(line.take().new) == new
-        line.link.answer({name: numbers([info.id for info in some], [0.0] * len(some)) for name, some in infos.items() if some})
+        line.link.answer(
+            {name: numbers([info.id for info in some], [0.0] * len(some)) for name, some in infos.items() if some}
+        )
         told(call)
 
 
@@ -478,13 +480,23 @@ def test_who_speaks_after_quit_is_told_goodbye(line):
     assert client.send(output({"A": agents([0])})).header.status == GOODBYE
 
 
+FORGETFUL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from unity_client import EMPTY, Client
+from rookery.envs.unity.link import Hello, Mailbox, Output, PlayerLink
+mailbox = Mailbox()
+link = PlayerLink(0, mailbox, 0, Hello())
+client = Client(link.port)
+client.greet()
+call = client.begin(EMPTY)
+while not any(isinstance(said, Output) for _, said in mailbox.take(9)):
+    pass
+"""
+
+
 def test_a_link_that_is_never_closed_does_not_hold_up_a_program():
-    program = (
-        "from rookery.envs.unity.link import *; from unity_client import *; import threading; m = Mailbox(); "
-        "link = PlayerLink(0, m, 0, Hello()); c = Client(link.port); c.greet(); call = c.begin(EMPTY)\nwhile not any(getattr(said, 'first', False) for _, said in m.take(9)): pass"
-    )
-    here = __file__.rpartition("/")[0]
-    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {here!r}); {program}"], timeout=60)
+    done = subprocess.run([sys.executable, "-c", FORGETFUL, __file__.rpartition("/")[0]], timeout=60)
     assert done.returncode == 0
 
 

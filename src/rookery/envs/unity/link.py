@@ -353,11 +353,12 @@ class PlayerLink:
             return _abort(context, "ALREADY_EXISTS", f"port {self.port} has a player that waits for its answer")
         try:
             output = self._output(said)
-        except RookeryError as error:
+        except Exception as error:  # whatever it is, a player must not wait for ever
+            told = str(error) if isinstance(error, RookeryError) else f"{type(error).__name__}: {error}"
             with self._lock:
                 if self._call is call:
-                    self._gone(Closed(f"is refused: {error}", True))
-            return _goodbye(str(error))
+                    self._gone(Closed(f"is refused: {told}", True))
+            return _goodbye(told)
         call.asked = {name: asking.ids for name, asking in output.asking.items()}
         if not context.add_callback(lambda: self._dropped(call)):
             self._dropped(call)
