@@ -215,7 +215,7 @@ def introduction(hello: Hello, greeting: Greeting) -> UnityRLInitializationInput
 
 
 @dataclass(eq=False)
-class Call:
+class OpenCall:
     """A message that waits for its answer.
 
     Attributes:
@@ -261,7 +261,7 @@ class PlayerLink:
         self._lock = threading.Condition()
         self._peer = ""  # the player's own end, once it has greeted
         self._heard = 0.0  # when it last spoke
-        self._call: Call | None = None
+        self._call: OpenCall | None = None
         self._is_ready = self._is_closing = False
         self._said, self._told = proto(UnityMessageProto, SAID), proto(UnityMessageProto, TOLD)
         self._threads = Threads(THREADS, f"unity player {lane}")
@@ -348,16 +348,17 @@ class PlayerLink:
             else:
                 self._peer, self._heard = peer, time.monotonic()
                 self._lock.notify_all()
-                call = self._call = Call()
+                call = self._call = OpenCall()
         if not peer:
             return _abort(context, "ALREADY_EXISTS", f"port {self.port} has a player that waits for its answer")
         try:
             output = self._output(said)
-        except RookeryError as error:
+        except Exception as error:  # whatever it is, a player must not wait for ever
+            told = str(error) if isinstance(error, RookeryError) else f"{type(error).__name__}: {error}"
             with self._lock:
                 if self._call is call:
-                    self._gone(Closed(f"is refused: {error}", True))
-            return _goodbye(str(error))
+                    self._gone(Closed(f"is refused: {told}", True))
+            return _goodbye(told)
         call.asked = {name: asking.ids for name, asking in output.asking.items()}
         if not context.add_callback(lambda: self._dropped(call)):
             self._dropped(call)
@@ -409,7 +410,7 @@ class PlayerLink:
         reader = self._readers[name] = BehaviorReader(layout)
         return reader
 
-    def _dropped(self, call: Call) -> None:
+    def _dropped(self, call: OpenCall) -> None:
         """A call is over; if it has not been answered, the player has gone."""
         with self._lock:
             if self._call is call:
@@ -485,7 +486,7 @@ class PlayerLink:
             actions = actions[[places[agent] for agent in ids]]
         return self._readers[name].write(np.asarray(actions))
 
-    def _reply(self, call: Call, content: bytes) -> None:
+    def _reply(self, call: OpenCall, content: bytes) -> None:
         with self._lock:
             if self._call is call:
                 self._call, self._heard = None, time.monotonic()
