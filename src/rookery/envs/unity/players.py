@@ -355,6 +355,9 @@ class UnityPlayers:
             self._let_begin(lane)
             return
         life.is_first = life.stage == "beginning"
+        if life.is_first and not output.asking:
+            life.link.answer({})  # it goes on, and its time for a first question does too
+            return
         life.output, life.stage = output, "asking"
 
     def _let_begin(self, lane: int) -> None:
