@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
+from rookery.compat.mlagents.behaviors import (
+    BehaviorSpaces,
+    behaviors_of_players,
+    entries_to_come,
+    match_behaviors,
+)
 from rookery.compat.mlagents.demonstrations import import_demonstrations, with_absolute_paths
 from rookery.compat.mlagents.options import RunOptions, goes_on, read_options
 from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
@@ -259,10 +264,15 @@ def spaces_in(options: RunOptions, env: Layer) -> dict[str, BehaviorSpaces]:
     seen = make_env(name, env.values.get("env.config"), (), count, "auto")
     try:
         called = str(name).rpartition(":")[2].rpartition(".")[2].partition("-v")[0]
-        found = match_behaviors(options, seen.kinds, groups_of(seen), called)
+        if options.plays_unity:
+            found = behaviors_of_players(options, seen.kinds)
+        else:
+            found = match_behaviors(options, seen.kinds, groups_of(seen), called)
     finally:
         seen.close()
-    if not options.behaviors and [len(kind.agents) for kind in seen.kinds] == [1]:  # whose agent is called agent
+    if (
+        not options.behaviors and not options.plays_unity and [len(kind.agents) for kind in seen.kinds] == [1]
+    ):  # whose agent is called agent
         found = {re.sub(r"[^\w-]+", "-", name.rpartition(":")[2]): spaces for spaces in found.values()}
     for name in found:
         if folder_name(name) in RESERVED:
@@ -455,7 +465,8 @@ class Plan:
         length = iteration_steps(self.options, self.behaviors)
         own = Layer(SOURCE, {"logging.tensorboard": False, "logging.console": console} | length)
         replays = self.demonstrations(request, demonstrations)
-        return [own, *layers_of(self.options, self.behaviors, replays), self.env, self.starts.layer()]
+        to_come = entries_to_come(self.options, self.behaviors)
+        return [own, *layers_of(self.options, self.behaviors, replays, to_come), self.env, self.starts.layer()]
 
     def begin(self, trainer: Trainer, trust_pickle: bool) -> None:
         """Gives behaviours the weights of ML-Agents that they are to begin with, and hands them out."""

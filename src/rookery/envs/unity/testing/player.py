@@ -171,7 +171,9 @@ class PlayerSession:
         """Says what it is; gives the number of areas and the seed that the trainer wants."""
         options = self._options
         major, minor = options.api_number
-        can = CapabilitiesProto(True, *((major, minor) >= since for since in ((1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 5))))
+        can = CapabilitiesProto(
+            True, *((major, minor) >= since for since in ((1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 5)))
+        )
         said = UnityRLInitializationOutputProto(
             name="Rookery",
             communication_version=options.api,

@@ -186,7 +186,9 @@ class ActionReader:
         self.num_numbers = spec.num_numbers
         if self.branches and self.num_numbers and self._api < HYBRID:
             since = ".".join(map(str, HYBRID))
-            raise EnvError(f"behaviour {behavior}: API {options.api} has no actions of both sorts; there are since {since}")
+            raise EnvError(
+                f"behaviour {behavior}: API {options.api} has no actions of both sorts; there are since {since}"
+            )
 
     def brain(self, hybrid: bool) -> BrainParametersProto:
         """What the player says of the behaviour.
