@@ -190,7 +190,7 @@ def decided_space(brain: BrainParametersProto) -> spaces.Space[Any]:
     """
     said = brain.action_spec
     numbers, branches = (0, ()) if said is None else (said.num_continuous_actions, tuple(said.discrete_branch_sizes))
-    if said is None:  # players of API 1.0 to 1.2, and older ones
+    if not numbers and not branches:  # players of API 1.0 to 1.2, and older ones
         sizes = tuple(brain.vector_action_size_deprecated)
         is_numbers = brain.vector_action_space_type_deprecated == CONTINUOUS
         numbers, branches = (sizes[0] if sizes else 0, ()) if is_numbers else (0, sizes)
@@ -403,7 +403,7 @@ class BehaviorReader:
             if len(mask) not in (0, width):
                 raise WireError(f"a mask is of {len(mask)} actions, and there are {width}")
         whole = b"".join([mask or bytes(width) for mask in masks])
-        return np.frombuffer(whole, np.uint8).reshape(len(masks), width) == 0
+        return np.asarray(np.frombuffer(whole, np.uint8).reshape(len(masks), width) == 0)
 
     def write(self, actions: np.ndarray) -> bytes:
         """Writes actions ``[N, ...]``, as the space has them, as a `ListAgentActionProto`."""
