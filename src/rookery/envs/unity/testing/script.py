@@ -32,7 +32,7 @@ def write_player(path: str | Path, env: str, arguments: Sequence[str] = ()) -> P
     words = [sys.executable, "-m", MODULE, env, *arguments]
     lines = [
         "#!/bin/sh",
-        f"PYTHONPATH={shlex.quote(search)} OMP_NUM_THREADS=1 exec {shlex.join(words)} \"$@\"",
+        f'PYTHONPATH={shlex.quote(search)} OMP_NUM_THREADS=1 exec {shlex.join(words)} "$@"',
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
