@@ -14,13 +14,22 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rookery.core.errors import RookeryError
-from rookery.envs.unity.messages import GOODBYE, OK, QUIT, RESET, HeaderProto, UnityMessageProto
+from rookery.envs.unity.messages import (
+    GOODBYE,
+    OK,
+    QUIT,
+    RESET,
+    HeaderProto,
+    UnityMessageProto,
+    UnityOutputProto,
+    UnityRLInputProto,
+)
 from rookery.envs.unity.protocol import METHOD, SERVICE, missing, proto
 from rookery.envs.unity.testing.line import UNLIMITED, Line, LineLost
 from rookery.envs.unity.testing.options import unity_flags
 from rookery.envs.unity.testing.player import PlayerLog
 from rookery.envs.unity.testing.session_file import SessionMessage, SessionWriter, read_session
-from rookery.envs.unity.wire import from_bytes, to_bytes
+from rookery.envs.unity.wire import to_bytes
 
 TICK = 0.2
 """Seconds between two looks at whether a player still runs."""
@@ -136,55 +145,49 @@ def replay(arguments: Sequence[str]) -> int:
 
 def _repeat(messages: list[SessionMessage], port: int, real_time: bool, log: PlayerLog) -> int:
     """Says again what a player said."""
+    read = proto(UnityMessageProto, CLOSED)
+    said = [
+        (read.FromString(one.content), messages[number + 1 : number + 2])
+        for number, one in enumerate(messages)
+        if one.speaker == "player"
+    ]
+    spoken = [one for one in messages if one.speaker == "player"]
     line = Line(port)
-    began, then = time.perf_counter(), 0.0
-    said_goodbye = False
-    for number, message in enumerate(messages):
-        if message.speaker != "player":
-            then = message.seconds
-            began = time.perf_counter()
-            continue
-        if real_time:
-            time.sleep(max(0.0, message.seconds - then - (time.perf_counter() - began)))
-        if said_goodbye or (number and _greets(message.content)):  # it came back then, as an Editor does
+    heard_at = time.perf_counter()
+    over = False
+    for number, (message, (head, then)) in enumerate(zip(spoken, said, strict=True)):
+        if number and _greets(head):  # it came back then, as an Editor does
             line.close()
             line = Line(port)
-        said_goodbye = _status(message.content) == GOODBYE
-        answer = line.exchange(message.content)
-        if _status(answer) != OK:
-            if not said_goodbye:
-                log.say("the trainer has said goodbye")
-                return 0
+        if real_time and number:
+            before = messages[messages.index(message) - 1].seconds
+            time.sleep(max(0.0, message.seconds - before - (time.perf_counter() - heard_at)))
+        over = head.header.status == GOODBYE
+        answer = read.FromString(line.exchange(message.content))
+        heard_at = time.perf_counter()
+        if over:
             continue
-        command = _command(answer)
-        if command == QUIT:
-            log.say("the trainer has told the player to quit")
+        command = answer.unity_input.rl_input.command
+        if answer.header.status != OK or command == QUIT:
+            log.say("the trainer has said goodbye")
             return 0
-        heard = messages[number + 1] if number + 1 < len(messages) else None
-        if (
-            heard is not None
-            and heard.speaker == "trainer"
-            and (_command(heard.content) == RESET) != (command == RESET)
-        ):
-            resets = "resets" if command == RESET else "does not reset"
-            log.say(f"message {number:,}: the trainer {resets} the player here, otherwise than when it was recorded")
-    if not said_goodbye:
+        if then and then[0].speaker == "trainer":
+            was = read.FromString(then[0].content).unity_input.rl_input.command
+            if (was == RESET) != (command == RESET):
+                resets = "resets" if command == RESET else "does not reset"
+                log.say(f"message {number:,}: the trainer {resets} the player here, other than in the recording")
+    if not over:
         line.exchange(to_bytes(UnityMessageProto(HeaderProto(GOODBYE))))
     line.close()
     log.say("the session is over")
     return 0
 
 
-def _status(content: bytes) -> int:
-    return int(proto(UnityMessageProto).FromString(content).header.status)
+CLOSED = frozenset({(UnityOutputProto, "rl_output"), (UnityRLInputProto, "agent_actions")})
+"""What a player that repeats a session need not look at."""
 
 
-def _command(content: bytes) -> int:
-    return int(proto(UnityMessageProto).FromString(content).unity_input.rl_input.command)
-
-
-def _greets(content: bytes) -> bool:
+def _greets(message: Any) -> bool:
     """Whether a message of a player is its first."""
-    said = from_bytes(UnityMessageProto, content).unity_output
-    start = said and said.rl_initialization_output
-    return bool(start and (start.communication_version or start.name))
+    start = message.unity_output.rl_initialization_output
+    return bool(start.communication_version or start.name)
