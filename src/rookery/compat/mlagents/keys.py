@@ -266,8 +266,8 @@ ENGINE_ROWS = [
 PARAMETER_ROWS = [
     *by(m.parameters, "environment_parameters", "env.parameters curriculum",
         "Unity players are told of numbers and distributions, and draw from these themselves, each by the seed and its "
-        "number. For environments in Python Rookery draws for every episode; a `seed` names a stream. Lessons are judged by the episodes of the behaviour's agents that began in "
-        "them, or by its decisions (progress)."),
+        "number. For environments in Python Rookery draws for every episode; a `seed` names a stream. Lessons are "
+        "judged by the episodes of the behaviour's agents that began in them, or by its decisions (progress)."),
 ]  # fmt: skip
 
 KEY_WORDS = {

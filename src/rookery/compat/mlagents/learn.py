@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
+from rookery.compat.mlagents.behaviors import (
+    BehaviorSpaces,
+    behaviors_of_players,
+    entries_to_come,
+    match_behaviors,
+)
 from rookery.compat.mlagents.demonstrations import import_demonstrations, with_absolute_paths
 from rookery.compat.mlagents.options import RunOptions, goes_on, read_options
 from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
@@ -23,10 +27,10 @@ from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.files import FOLDER, TEMPORARY, list_checkpoints, read_checkpoint_files
 from rookery.core.layers import Layer, override_layer, yaml_layer
 from rookery.core.trust import TrustCode
+from rookery.envs.base import VectorEnv, is_only_one
 from rookery.envs.groups import groups_of
 from rookery.envs.logs import logs_in
 from rookery.envs.make import make_env
-from rookery.envs.unity.players import kept_players
 from rookery.envs.unity.program import EDITOR, PREFIX
 from rookery.policies.export import FILE
 from rookery.policies.policy import Policy
@@ -254,9 +258,11 @@ def with_copies(options: RunOptions) -> RunOptions:
     return replace(options, env_settings=settings, places={**options.places, key: OUR_DEFAULT})
 
 
-def spaces_in(options: RunOptions, env: Layer) -> dict[str, BehaviorSpaces]:
-    """Makes the environment once, to see which behaviours it has. Unity players are all started; who has entered
-    `kept_players` trains in the same.
+def spaces_in(options: RunOptions, env: Layer) -> tuple[dict[str, BehaviorSpaces], VectorEnv | None]:
+    """Makes the environment once, to see which behaviours it has.
+
+    Returns:
+        What each behaviour sees and does; and what was made, where it is the only one and so what is to be trained in.
 
     Raises:
         ConfigError: If its agents do not belong to the behaviours of the file, or a behaviour's folder would be one of
@@ -269,17 +275,26 @@ def spaces_in(options: RunOptions, env: Layer) -> dict[str, BehaviorSpaces]:
     except EnvError as error:  # which calls arguments what settings call them
         said = env.lines.get("env.config")
         raise EnvError(str(error).replace("env.config", said or "env.config")) from error
+    kept = False
     try:
         called = str(name).rpartition(":")[2].rpartition(".")[2].partition("-v")[0]
-        found = match_behaviors(options, seen.kinds, groups_of(seen), called)
+        if options.plays_unity:
+            found = behaviors_of_players(options, seen.kinds)
+        else:
+            found = match_behaviors(options, seen.kinds, groups_of(seen), called)
+        alone = is_only_one(seen) and options.env_settings.num_envs * options.env_settings.num_areas == 1
+        kept = options.plays_unity or alone
     finally:
-        seen.close()
-    if not options.behaviors and [len(kind.agents) for kind in seen.kinds] == [1]:  # whose agent is called agent
+        if not kept:
+            seen.close()
+    if not options.behaviors and not options.plays_unity and [len(kind.agents) for kind in seen.kinds] == [1]:
+        # whose agent is called agent
         found = {re.sub(r"[^\w-]+", "-", name.rpartition(":")[2]): spaces for spaces in found.values()}
     for name in found:
         if folder_name(name) in RESERVED:
+            seen.close()
             raise ConfigError(f"behaviors.{name}: a run has a folder of that name; call the behaviour otherwise")
-    return found
+    return found, seen if kept else None
 
 
 # --- weights to begin with --------------------------------------------------------------------------------------------
@@ -388,16 +403,21 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     folder = check_folder(options)
     is_resumed, is_continued = options.checkpoint_settings.resume, goes_on(options.checkpoint_settings)
     stays = DEMONSTRATIONS if is_resumed else None
-    with put_aside(folder, is_replaced=not is_continued, stays=stays), logs_in(folder), kept_players():
+    with ExitStack() as stack:
+        stack.enter_context(put_aside(folder, is_replaced=not is_continued, stays=stays))
+        stack.enter_context(logs_in(folder))
         plan = planned(request, options, folder)
-        options = plan.options
+        stack.enter_context(closed_on_error(plan.copies))
+        options, play = plan.options, plan.copies or True
         files = run_files(with_absolute_paths(options), request.console == MLAGENTS)
         layers = plan.layers(request, folder / DEMONSTRATIONS)
         if is_continued:
             layer, trust_code = changes(folder, layers, request), request.trust_code
-            trainer = Trainer.load(folder, resume=True, callbacks=[files], config=[layer], trust_code=trust_code)
+            trainer = Trainer.load(
+                folder, resume=True, play=play, callbacks=[files], config=[layer], trust_code=trust_code
+            )
         else:
-            trainer = Trainer(config=layers, callbacks=[files], run_dir=folder)
+            trainer = Trainer(config=layers, callbacks=[files], run_dir=folder, stand_in=plan.copies)
             plan.begin(trainer, request.trust_pickle)
     with trainer:
         told = [*trainer.notes, *notes_of(options, plan.behaviors)]
@@ -463,6 +483,7 @@ class Plan:
         env: Its environment, as settings.
         behaviors: What each behaviour sees and does.
         starts: What behaviours begin with.
+        copies: The copies to train in, where they are there already.
     """
 
     options: RunOptions
@@ -470,6 +491,7 @@ class Plan:
     env: Layer
     behaviors: Mapping[str, BehaviorSpaces]
     starts: Starts
+    copies: VectorEnv | None
 
     def demonstrations(self, request: Request, folder: Path) -> dict[tuple[str, str], str]:
         """Reads demonstrations of ML-Agents into a folder, where they stay as they are if they are there; gives the
@@ -484,7 +506,8 @@ class Plan:
         length = iteration_steps(self.options, self.behaviors)
         own = Layer(SOURCE, {"logging.tensorboard": False, "logging.console": console} | length)
         replays = self.demonstrations(request, demonstrations)
-        return [own, *layers_of(self.options, self.behaviors, replays), self.env, self.starts.layer()]
+        to_come = entries_to_come(self.options, self.behaviors)
+        return [own, *layers_of(self.options, self.behaviors, replays, to_come), self.env, self.starts.layer()]
 
     def begin(self, trainer: Trainer, trust_pickle: bool) -> None:
         """Gives behaviours the weights of ML-Agents that they are to begin with, and hands them out."""
@@ -523,9 +546,21 @@ def plan_of(request: Request) -> Plan:
 def planned(request: Request, options: RunOptions, folder: Path) -> Plan:
     """Decides what is to be done by some options in a folder; see `plan_of`."""
     env, options = environment_of(options), with_copies(options)
-    behaviors = spaces_in(options, env)
-    options = options.with_behaviors(behaviors)
-    return Plan(options, folder, env, behaviors, starts_of(options, behaviors, request.trust_pickle))
+    behaviors, copies = spaces_in(options, env)
+    with closed_on_error(copies):
+        options = options.with_behaviors(behaviors)
+        return Plan(options, folder, env, behaviors, starts_of(options, behaviors, request.trust_pickle), copies)
+
+
+@contextmanager
+def closed_on_error(copies: VectorEnv | None) -> Iterator[None]:
+    """Closes the copies of an environment, if there are any, where what is to be done with them fails."""
+    try:
+        yield
+    except BaseException:
+        if copies is not None:
+            copies.close()
+        raise
 
 
 def is_asked_for(note: str) -> bool:

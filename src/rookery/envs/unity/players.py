@@ -12,9 +12,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -221,37 +219,18 @@ class UnityPlayers:
         for own in channels:
             own.open(num_lanes)
         self._folder = Path(folder) if folder is not None else log_folder() or self._temporary_folder()
-        taken = _take_parked(self)
-        if taken is not None:
-            self._take_over(taken, num_lanes)
         try:
-            for lane in range(len(self._lanes), num_lanes):
+            for lane in range(num_lanes):
                 self._lanes.append(_Lane(self._start(lane)))
             self._wait_for_all()
         except BaseException:
-            self.close(park=False)
+            self.close()
             raise
         self._is_ready = True
 
     def _temporary_folder(self) -> Path:
         self._temporary = Path(tempfile.mkdtemp(prefix="rookery-players-"))
         return self._temporary
-
-    def _take_over(self, other: UnityPlayers, num_lanes: int) -> None:
-        """Goes on with the players of another that was closed; those that are too many end."""
-        self._mailbox, self.layouts, self.behaviors = other._mailbox, other.layouts, other.behaviors
-        self._lives = other._lives
-        self.counters, self.program, self._told_to_play = other.counters, other.program, other._told_to_play
-        self._temporary, other._temporary = self._temporary or other._temporary, None
-        self._lanes, extra = other._lanes[:num_lanes], other._lanes[num_lanes:]
-        other._lanes = extra
-        other.close(park=False)
-        for lane, one in enumerate(self._lanes):
-            one.is_due, one.is_lost = True, False
-            if one.life.stage == "shown":
-                self._let_begin(lane)
-            elif one.life.stage == "playing":
-                one.life.must_begin = True
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
@@ -316,7 +295,7 @@ class UnityPlayers:
         self.behaviors = {
             name: CopyBehavior(layout.obs, layout.action, first.get(name, (-1,)))
             for name, layout in self.layouts.items()
-        } | dict(self.behaviors)
+        }
 
     # -- what players say ----------------------------------------------------------------------------------------------
 
@@ -355,6 +334,9 @@ class UnityPlayers:
             self._let_begin(lane)
             return
         life.is_first = life.stage == "beginning"
+        if life.is_first and not output.asking:
+            life.link.answer({})  # it goes on, and its time for a first question does too
+            return
         life.output, life.stage = output, "asking"
 
     def _let_begin(self, lane: int) -> None:
@@ -612,13 +594,11 @@ class UnityPlayers:
         life.stage, life.since = "playing", time.monotonic()
         life.link.answer(answers, pack(mail) if mail else b"")
 
-    def close(self, park: bool = True) -> None:
-        """Ends the players, or keeps them for the next who asks for the same (`kept_players`)."""
+    def close(self) -> None:
+        """Ends the players."""
         if self._is_closed:
             return
         self._is_closed = True
-        if park and self._is_ready and _park(self):
-            return
         living = [one.life for one in self._lanes if one.life.stage != "gone"]
         for life in living:
             life.link.close()
@@ -633,47 +613,6 @@ class UnityPlayers:
 def _to_stderr(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
-
-
-# -- players that are kept ---------------------------------------------------------------------------------------------
-
-_PARKED: ContextVar[list[UnityPlayers] | None] = ContextVar("parked_players", default=None)
-
-
-@contextmanager
-def kept_players() -> Iterator[None]:
-    """Keeps players that are closed meanwhile for whoever asks for the same: a game that is looked at before it is
-    trained in starts once.
-    """
-    parked: list[UnityPlayers] = []
-    token = _PARKED.set(parked)
-    try:
-        yield
-    finally:
-        _PARKED.reset(token)
-        for players in parked:
-            players._is_closed = False
-            players.close(park=False)
-
-
-def _park(players: UnityPlayers) -> bool:
-    parked = _PARKED.get()
-    if parked is None:
-        return False
-    parked.append(players)
-    return True
-
-
-def _take_parked(players: UnityPlayers) -> UnityPlayers | None:
-    """Gives players that were kept, of the same settings."""
-    parked = _PARKED.get()
-    for number, other in enumerate(parked or ()):
-        if other.settings == players.settings:
-            assert parked is not None
-            del parked[number]
-            other._is_closed = False
-            return other
-    return None
 
 
 def settings_from(given: Mapping[str, Any]) -> PlayerSettings:
