@@ -109,8 +109,7 @@ class SensorLayout:
     def stored(self, values: np.ndarray) -> np.ndarray:
         """What the player sent, ``[N, *shape]``, as it is stored, ``[N, *leaf.shape]``."""
         if self.is_set:
-            there = values.any(axis=2, keepdims=True)
-            return np.concatenate([there.astype(np.float32), values], axis=2)
+            return with_presence(values)
         if self.is_turned:
             return (
                 np.moveaxis(values, 1, -1)
@@ -137,6 +136,13 @@ class SensorLayout:
         if values.size != int(np.prod(self.shape)):
             raise WireError(f"sensor {self.path!r} has the shape {self.shape}, and sends {values.size} numbers")
         return values.reshape(self.shape)
+
+
+def with_presence(values: np.ndarray) -> np.ndarray:
+    """Entities ``[N, rows, numbers]`` with a column before their numbers that says who is there: whoever is not all
+    zeros.
+    """
+    return np.concatenate([values.any(axis=2, keepdims=True).astype(np.float32), values], axis=2)
 
 
 def sensor_layouts(observations: Sequence[ObservationProto]) -> tuple[SensorLayout, ...]:
@@ -190,7 +196,7 @@ def decided_space(brain: BrainParametersProto) -> spaces.Space[Any]:
     """
     said = brain.action_spec
     numbers, branches = (0, ()) if said is None else (said.num_continuous_actions, tuple(said.discrete_branch_sizes))
-    if said is None:  # players of API 1.0 to 1.2, and older ones
+    if not numbers and not branches:  # players of API 1.0 to 1.2, and older ones
         sizes = tuple(brain.vector_action_size_deprecated)
         is_numbers = brain.vector_action_space_type_deprecated == CONTINUOUS
         numbers, branches = (sizes[0] if sizes else 0, ()) if is_numbers else (0, sizes)
@@ -367,7 +373,7 @@ class BehaviorReader:
         """What agents see, ``[N, *leaf.shape]`` by leaf path."""
         sensors = self.layout.sensors
         seen = [info.observations for info in infos]
-        if any(len(one) != len(sensors) for one in seen):
+        if set(map(len, seen)) != {len(sensors)}:
             wrong = next(number for number, one in enumerate(seen) if len(one) != len(sensors))
             raise WireError(f"agent {infos[wrong].id} has {len(seen[wrong])} sensors, and the first had {len(sensors)}")
         tree = {
@@ -399,11 +405,10 @@ class BehaviorReader:
         width = self._width
         if not any(masks):
             return np.ones((len(masks), width), dtype=bool)
-        for mask in masks:
-            if len(mask) not in (0, width):
-                raise WireError(f"a mask is of {len(mask)} actions, and there are {width}")
+        if wrong := set(map(len, masks)) - {0, width}:
+            raise WireError(f"a mask is of {wrong.pop()} actions, and there are {width}")
         whole = b"".join([mask or bytes(width) for mask in masks])
-        return np.frombuffer(whole, np.uint8).reshape(len(masks), width) == 0
+        return np.asarray(np.frombuffer(whole, np.uint8).reshape(len(masks), width) == 0)
 
     def write(self, actions: np.ndarray) -> bytes:
         """Writes actions ``[N, ...]``, as the space has them, as a `ListAgentActionProto`."""
