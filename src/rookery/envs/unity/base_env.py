@@ -24,33 +24,10 @@ from rookery.envs.clocked.arrival import Answer, Arrival, Asking, CopyBehavior, 
 from rookery.envs.clocked.env import ClockedEnv
 from rookery.envs.unity.layouts import CHOICES, NUMBERS, BehaviorLayout, layout_of
 from rookery.envs.unity.messages import ActionSpecProto, AgentInfoProto, BrainParametersProto, ObservationProto
-
-METHODS = ("get_steps", "set_actions", "step", "reset")
-"""What such an environment can do, beside its attribute `behavior_specs`."""
+from rookery.envs.unity.recognized import METHODS, WORKER, is_base_env
 
 CLOSE_SECONDS = 5.0
 """How long a copy that is in the middle of a step may take to end it before it is left alone."""
-
-WORKER = "worker_id"
-"""A function with an argument of this name is given the number of the copy, from 0."""
-
-
-def is_base_env(found: Any) -> bool:
-    """Says whether something is such an environment, or a class of them."""
-    return all(callable(getattr(found, method, None)) for method in METHODS)
-
-
-def makes_base_envs(found: Any) -> bool:
-    """Says whether a callable makes such environments, as far as can be told without calling it: it is a class of
-    them, or a function that says it returns one.
-    """
-    if inspect.isclass(found):
-        return is_base_env(found)
-    try:
-        said = inspect.signature(found, eval_str=True).return_annotation
-    except (TypeError, ValueError, NameError, AttributeError, SyntaxError):
-        return False
-    return inspect.isclass(said) and is_base_env(said)
 
 
 # --- what they say, as ours -------------------------------------------------------------------------------------------
