@@ -53,7 +53,7 @@ DUCK = SimpleNamespace(
 
 
 class LineWalkers:
-    """Walkers on a line from -3 to 3 begin at 0 and go left (choice 0) or right (1); the right end gives 1, the left -1.
+    """Walkers on a line begin at 0 and go left (choice 0) or right (1); the end at 3 gives 1, that at -3 gives -1.
 
     A walker that has ended begins anew under a new number. The left is forbidden at -2 where `masked`. Where `slow`,
     the second walker decides in every other step only.

@@ -173,6 +173,14 @@ class NoActions(LineWalkers):
         }
 
 
+def played(kind, num_lanes):
+    env = made(kind, num_lanes)
+    env.reset(plan)
+    step = env.step([np.zeros(0, int)])
+    for _ in range(5):
+        step = env.step(right(env, step))
+
+
 @pytest.mark.parametrize("num_lanes", [1, 2])
 @pytest.mark.parametrize(
     ("kind", "message"),
@@ -184,11 +192,16 @@ class NoActions(LineWalkers):
 )
 def test_failures_say_which_copy_and_what(kind, message, num_lanes):
     with pytest.raises(EnvError, match=message):
-        env = made(kind, num_lanes)
-        env.reset(plan)
-        step = env.step([np.zeros(0, int)])
-        for _ in range(5):
-            step = env.step(right(env, step))
+        played(kind, num_lanes)
+
+
+def test_one_object_is_not_played_twice_at_a_time():
+    walkers = LineWalkers(1)
+    env = made(walkers)
+    with pytest.raises(EnvError, match="being played already.*give a function that makes one a call"):
+        made(walkers, 4)
+    env.close()
+    made(walkers).close()
 
 
 def test_beginning_anew_forgets_what_was_said():
@@ -207,8 +220,8 @@ def test_beginning_anew_forgets_what_was_said():
 
 
 SETTINGS = {
-    "algorithm.fragment_length": 16, "algorithm.minibatch_size": 32, "algorithm.lr": 5e-3, "algorithm.model.hidden": [16],
-    "seed": 3, "logging.console": "quiet",
+    "algorithm.fragment_length": 16, "algorithm.minibatch_size": 32, "algorithm.lr": 5e-3,
+    "algorithm.model.hidden": [16], "seed": 3, "logging.console": "quiet",
 }  # fmt: skip
 
 
