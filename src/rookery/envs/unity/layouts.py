@@ -56,6 +56,9 @@ VARIABLE_SIZE = 4
 GOAL_SIGNAL = 1
 """Type of an observation: a goal."""
 
+LARGEST = 2**20
+"""Numbers or choices beyond which a message is not believed."""
+
 OWN_NUMBER = re.compile(r"obs_\d+")
 
 
@@ -109,8 +112,7 @@ class SensorLayout:
     def stored(self, values: np.ndarray) -> np.ndarray:
         """What the player sent, ``[N, *shape]``, as it is stored, ``[N, *leaf.shape]``."""
         if self.is_set:
-            there = values.any(axis=2, keepdims=True)
-            return np.concatenate([there.astype(np.float32), values], axis=2)
+            return with_presence(values)
         if self.is_turned:
             return (
                 np.moveaxis(values, 1, -1)
@@ -139,11 +141,24 @@ class SensorLayout:
         return values.reshape(self.shape)
 
 
+def with_presence(values: np.ndarray) -> np.ndarray:
+    """Entities ``[N, rows, numbers]`` with a column before their numbers that says who is there: whoever is not all
+    zeros.
+    """
+    return np.concatenate([values.any(axis=2, keepdims=True).astype(np.float32), values], axis=2)
+
+
 def sensor_layouts(observations: Sequence[ObservationProto]) -> tuple[SensorLayout, ...]:
-    """Lays out the sensors of an agent by what they say."""
+    """Lays out the sensors of an agent by what they say.
+
+    Raises:
+        SpaceError: If one gives nothing.
+    """
     found = []
     for path, obs in zip(paths_of([obs.name for obs in observations]), observations, strict=True):
         shape, properties = tuple(obs.shape), tuple(obs.dimension_properties)
+        if not shape or min(shape) < 1:
+            raise SpaceError(f"sensor {path!r} has the shape {shape}: give it a size of at least 1 in Unity")
         is_packed = obs.compression_type == PNG
         turned = False
         if _is_picture(shape, properties, is_packed):
@@ -190,10 +205,12 @@ def decided_space(brain: BrainParametersProto) -> spaces.Space[Any]:
     """
     said = brain.action_spec
     numbers, branches = (0, ()) if said is None else (said.num_continuous_actions, tuple(said.discrete_branch_sizes))
-    if said is None:  # players of API 1.0 to 1.2, and older ones
+    if not numbers and not branches:  # players of API 1.0 to 1.2, and older ones
         sizes = tuple(brain.vector_action_size_deprecated)
         is_numbers = brain.vector_action_space_type_deprecated == CONTINUOUS
         numbers, branches = (sizes[0] if sizes else 0, ()) if is_numbers else (0, sizes)
+    if numbers not in range(LARGEST) or any(size not in range(1, LARGEST) for size in branches):
+        raise SpaceError(f"behaviour {brain.brain_name!r} decides {numbers} numbers and branches of {branches}")
     box = spaces.Box(-1.0, 1.0, (numbers,), np.float32)
     if numbers and branches:
         return spaces.Dict({NUMBERS: box, CHOICES: spaces.MultiDiscrete(list(branches))})
@@ -367,7 +384,7 @@ class BehaviorReader:
         """What agents see, ``[N, *leaf.shape]`` by leaf path."""
         sensors = self.layout.sensors
         seen = [info.observations for info in infos]
-        if any(len(one) != len(sensors) for one in seen):
+        if set(map(len, seen)) != {len(sensors)}:
             wrong = next(number for number, one in enumerate(seen) if len(one) != len(sensors))
             raise WireError(f"agent {infos[wrong].id} has {len(seen[wrong])} sensors, and the first had {len(sensors)}")
         tree = {
@@ -399,11 +416,10 @@ class BehaviorReader:
         width = self._width
         if not any(masks):
             return np.ones((len(masks), width), dtype=bool)
-        for mask in masks:
-            if len(mask) not in (0, width):
-                raise WireError(f"a mask is of {len(mask)} actions, and there are {width}")
+        if wrong := set(map(len, masks)) - {0, width}:
+            raise WireError(f"a mask is of {wrong.pop()} actions, and there are {width}")
         whole = b"".join([mask or bytes(width) for mask in masks])
-        return np.frombuffer(whole, np.uint8).reshape(len(masks), width) == 0
+        return np.asarray(np.frombuffer(whole, np.uint8).reshape(len(masks), width) == 0)
 
     def write(self, actions: np.ndarray) -> bytes:
         """Writes actions ``[N, ...]``, as the space has them, as a `ListAgentActionProto`."""

@@ -29,11 +29,11 @@ from rookery.envs.unity.messages import (
     STEP,
     AgentInfoProto,
     BrainParametersProto,
-    CapabilitiesProto,
     HeaderProto,
     ObservationProto,
     UnityInputProto,
     UnityMessageProto,
+    UnityRLCapabilitiesProto,
     UnityRLInitializationInputProto,
     UnityRLInitializationOutputProto,
     UnityRLInputProto,
@@ -65,7 +65,7 @@ FIRST_PACKAGES = "0.20.0"
 PACKAGE = "1.1.0"
 """The Python package that later C# packages are told."""
 
-OUR_CAPABILITIES = CapabilitiesProto(True, True, True, True, False, True, True)
+OUR_CAPABILITIES = UnityRLCapabilitiesProto(True, True, True, True, False, True, True)
 """Everything but to send analytics to the editor."""
 
 SILENCE = 5.0
@@ -117,7 +117,7 @@ class Greeting:
     name: str
     package_version: str
     communication_version: str
-    capabilities: CapabilitiesProto
+    capabilities: UnityRLCapabilitiesProto
     log_path: str
 
 
@@ -215,7 +215,7 @@ def introduction(hello: Hello, greeting: Greeting) -> UnityRLInitializationInput
 
 
 @dataclass(eq=False)
-class Call:
+class OpenCall:
     """A message that waits for its answer.
 
     Attributes:
@@ -261,7 +261,7 @@ class PlayerLink:
         self._lock = threading.Condition()
         self._peer = ""  # the player's own end, once it has greeted
         self._heard = 0.0  # when it last spoke
-        self._call: Call | None = None
+        self._call: OpenCall | None = None
         self._is_ready = self._is_closing = False
         self._said, self._told = proto(UnityMessageProto, SAID), proto(UnityMessageProto, TOLD)
         self._threads = Threads(THREADS, f"unity player {lane}")
@@ -306,7 +306,7 @@ class PlayerLink:
 
     def _greeted(self, peer: str, start: Any, context: Any) -> bytes:
         """A player says who it is; it waits until another one that is there has been silent for long enough."""
-        capabilities = from_bytes(CapabilitiesProto, start.capabilities.SerializeToString())
+        capabilities = from_bytes(UnityRLCapabilitiesProto, start.capabilities.SerializeToString())
         version = start.communication_version
         greeting = Greeting(start.name, start.package_version, version, capabilities, start.log_path)
         with self._lock:
@@ -348,23 +348,22 @@ class PlayerLink:
             else:
                 self._peer, self._heard = peer, time.monotonic()
                 self._lock.notify_all()
-                call = self._call = Call()
+                call = self._call = OpenCall()
         if not peer:
             return _abort(context, "ALREADY_EXISTS", f"port {self.port} has a player that waits for its answer")
         try:
             output = self._output(said)
-        except RookeryError as error:
+        except Exception as error:  # whatever it is, a player must not wait for ever
+            told = str(error) if isinstance(error, RookeryError) else f"{type(error).__name__}: {error}"
             with self._lock:
                 if self._call is call:
-                    self._gone(Closed(f"is refused: {error}", True))
-            return _goodbye(str(error))
+                    self._gone(Closed(f"is refused: {told}", True))
+            return _goodbye(told)
         call.asked = {name: asking.ids for name, asking in output.asking.items()}
         if not context.add_callback(lambda: self._dropped(call)):
             self._dropped(call)
         with self._lock:
             if self._call is call:
-                if self._is_closing:
-                    return _goodbye()
                 self._mailbox.put(self.lane, output)
         reply = call.replies.get()
         return _goodbye() if reply is None else reply
@@ -411,7 +410,7 @@ class PlayerLink:
         reader = self._readers[name] = BehaviorReader(layout)
         return reader
 
-    def _dropped(self, call: Call) -> None:
+    def _dropped(self, call: OpenCall) -> None:
         """A call is over; if it has not been answered, the player has gone."""
         with self._lock:
             if self._call is call:
@@ -487,7 +486,7 @@ class PlayerLink:
             actions = actions[[places[agent] for agent in ids]]
         return self._readers[name].write(np.asarray(actions))
 
-    def _reply(self, call: Call, content: bytes) -> None:
+    def _reply(self, call: OpenCall, content: bytes) -> None:
         with self._lock:
             if self._call is call:
                 self._call, self._heard = None, time.monotonic()

@@ -115,7 +115,7 @@ class AgentInfoActionPairProto:
 
 
 @dataclass(frozen=True)
-class CapabilitiesProto:
+class UnityRLCapabilitiesProto:
     """What one side understands beyond the first version of the exchange."""
 
     base_capabilities: Annotated[bool, WireField(1, "bool")] = False
@@ -170,7 +170,9 @@ class UnityRLInitializationOutputProto:
         tuple[BrainParametersProto, ...], WireField(5, "message", True, BrainParametersProto)
     ] = ()
     package_version: Annotated[str, WireField(7, "text")] = ""
-    capabilities: Annotated[CapabilitiesProto | None, WireField(8, "message", False, CapabilitiesProto)] = None
+    capabilities: Annotated[
+        UnityRLCapabilitiesProto | None, WireField(8, "message", False, UnityRLCapabilitiesProto)
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,9 @@ class UnityRLInitializationInputProto:
     seed: Annotated[int, WireField(1, "int")] = 0
     communication_version: Annotated[str, WireField(2, "text")] = ""
     package_version: Annotated[str, WireField(3, "text")] = ""
-    capabilities: Annotated[CapabilitiesProto | None, WireField(4, "message", False, CapabilitiesProto)] = None
+    capabilities: Annotated[
+        UnityRLCapabilitiesProto | None, WireField(4, "message", False, UnityRLCapabilitiesProto)
+    ] = None
     num_areas: Annotated[int, WireField(5, "int")] = 0
 
 

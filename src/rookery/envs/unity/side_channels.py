@@ -1,7 +1,7 @@
 """Side channels: what a player and a trainer tell each other beside observations and actions.
 
 Messages of all channels lie one after the other: 16 bytes that name the channel, the length, and the content. What
-numbers and texts are made of there is the same for all channels (`Written`, `Read`).
+numbers and texts are made of there is the same for all channels (`ChannelWriter`, `ChannelReader`).
 """
 
 from __future__ import annotations
@@ -92,34 +92,34 @@ def unpack_whole(content: bytes) -> tuple[list[Message], str]:
 # --- one message ------------------------------------------------------------------------------------------------------
 
 
-class Written:
+class ChannelWriter:
     """A message of a side channel that is being written."""
 
     def __init__(self) -> None:
         self.content = b""
 
-    def flag(self, value: bool) -> Written:
+    def flag(self, value: bool) -> ChannelWriter:
         """Adds a truth value."""
         self.content += struct.pack("<?", value)
         return self
 
-    def whole(self, value: int) -> Written:
+    def whole(self, value: int) -> ChannelWriter:
         """Adds a whole number of 32 bits."""
         self.content += struct.pack("<i", value)
         return self
 
-    def number(self, value: float) -> Written:
+    def number(self, value: float) -> ChannelWriter:
         """Adds a number of 32 bits."""
         self.content += struct.pack("<f", value)
         return self
 
-    def numbers(self, values: Iterable[float]) -> Written:
+    def numbers(self, values: Iterable[float]) -> ChannelWriter:
         """Adds any number of numbers."""
         several = list(values)
         self.content += struct.pack(f"<i{len(several)}f", len(several), *several)
         return self
 
-    def text(self, value: str) -> Written:
+    def text(self, value: str) -> ChannelWriter:
         """Adds a text.
 
         Raises:
@@ -131,7 +131,7 @@ class Written:
         return self
 
 
-class Read:
+class ChannelReader:
     """A message of a side channel that is being read, from its start to its end.
 
     Args:
@@ -204,35 +204,35 @@ def engine(
     """
     if (width is None) != (height is None):
         raise ConfigError(f"width={width} and height={height} of a player's window: give both or none")
-    found = [] if width is None or height is None else [Written().whole(0).whole(width).whole(height)]
+    found = [] if width is None or height is None else [ChannelWriter().whole(0).whole(width).whole(height)]
     if quality_level is not None:
-        found.append(Written().whole(1).whole(quality_level))
+        found.append(ChannelWriter().whole(1).whole(quality_level))
     if time_scale is not None:
-        found.append(Written().whole(2).number(time_scale))
+        found.append(ChannelWriter().whole(2).number(time_scale))
     if target_frame_rate is not None:
-        found.append(Written().whole(3).whole(target_frame_rate))
+        found.append(ChannelWriter().whole(3).whole(target_frame_rate))
     if capture_frame_rate is not None:
-        found.append(Written().whole(4).whole(capture_frame_rate))
+        found.append(ChannelWriter().whole(4).whole(capture_frame_rate))
     return [(ENGINE, one.content) for one in found]
 
 
-def parameter(name: str, value: float | Sampler, seed: int = 0) -> Message:
+def parameter(name: str, value: float | Sampler, seed: int | None = None) -> Message:
     """Gives a parameter of the environment a value, or a distribution that the player draws from.
 
     Args:
         name: The parameter.
         value: A number, or one of the samplers that Unity has: uniform, normal, intervals, constant.
-        seed: Of the player's draws, where the sampler has none of its own.
+        seed: Of the player's draws, where the sampler has none of its own; None for 0.
 
     Raises:
         ConfigError: If Unity has no such distribution, or the name has letters that it does not read.
     """
-    told = Written().text(name)
+    told = ChannelWriter().text(name)
     if isinstance(value, ConstantSampler):
         value = value.value
     if not isinstance(value, Sampler):
         return PARAMETERS, told.whole(0).number(float(value)).content
-    told.whole(SAMPLED).whole(seed if value.seed is None else value.seed)
+    told.whole(SAMPLED).whole((seed or 0) if value.seed is None else value.seed)
     if isinstance(value, UniformSampler):
         told.whole(UNIFORM).number(value.low).number(value.high)
     elif isinstance(value, NormalSampler):
@@ -250,7 +250,7 @@ def parameter(name: str, value: float | Sampler, seed: int = 0) -> Message:
 
 def float_property(name: str, value: float) -> Message:
     """Tells a number by its name, as games with a FloatPropertiesChannel read it."""
-    return PROPERTIES, Written().text(name).number(value).content
+    return PROPERTIES, ChannelWriter().text(name).number(value).content
 
 
 def raw(channel: UUID | str, content: bytes) -> Message:
@@ -278,7 +278,7 @@ class Statistic:
 
 def statistic(name: str, value: float, how: How) -> Message:
     """Tells a value of a statistic, as players do."""
-    return STATISTICS, Written().text(name).number(value).whole(HOWS.index(how)).content
+    return STATISTICS, ChannelWriter().text(name).number(value).whole(HOWS.index(how)).content
 
 
 def read_statistic(content: bytes) -> Statistic:
@@ -287,7 +287,7 @@ def read_statistic(content: bytes) -> Statistic:
     Raises:
         SideChannelError: If it is none.
     """
-    told = Read(content)
+    told = ChannelReader(content)
     name, value, how = told.text(), told.number(), told.whole()
     if how not in range(len(HOWS)):
         raise SideChannelError(f"statistic {name!r} is to be summed up in way {how}, and there are {len(HOWS)}")
@@ -300,7 +300,7 @@ def read_float_property(content: bytes) -> tuple[str, float]:
     Raises:
         SideChannelError: If it is none.
     """
-    told = Read(content)
+    told = ChannelReader(content)
     return told.text(), told.number()
 
 
@@ -310,7 +310,7 @@ def read_parameter(content: bytes) -> tuple[str, float | Sampler]:
     Raises:
         SideChannelError: If it is none.
     """
-    told = Read(content)
+    told = ChannelReader(content)
     name, kind = told.text(), told.whole()
     if kind == 0:
         return name, told.number()
@@ -337,7 +337,7 @@ def read_engine(content: bytes) -> dict[str, float]:
     Raises:
         SideChannelError: If it is none.
     """
-    told = Read(content)
+    told = ChannelReader(content)
     kind = told.whole()
     if kind == 0:
         return {"width": told.whole(), "height": told.whole()}
