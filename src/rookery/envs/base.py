@@ -128,6 +128,9 @@ class VectorBase:
         own_episodes: Whether episodes are those of agents, or of their groups, in lanes that never end: `episode` then
             counts the steps of a lane in which episodes ended.
         reported: Numbers that copies report beside; None where they report none.
+        only_one: Whether these copies are all that there can be at a time, as where they are an editor, or programs
+            that dial one port: who wants to play beside a training has to borrow them (`RolloutWorker.lent`).
+        throwaway: Whether a few other copies may be made to be played at random for a moment and thrown away.
     """
 
     render_fps: float | None = None
@@ -136,6 +139,8 @@ class VectorBase:
     groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     own_episodes: bool = False
     reported: ReportedNumbers | None = None
+    only_one: bool = False
+    throwaway: bool = True
 
     def __init__(self, kinds: tuple[Kind, ...], num_lanes: int, name: str, exact: bool) -> None:
         self.kinds, self.num_lanes, self.name, self.exact = kinds, num_lanes, name, exact
@@ -252,6 +257,16 @@ class VectorEnv(Protocol):
 
     def close(self) -> None:
         """Frees what the environment holds."""
+
+
+def is_only_one(env: VectorEnv) -> bool:
+    """Whether an environment's copies are all that there can be at a time."""
+    return isinstance(env, VectorBase) and env.only_one
+
+
+def has_throwaways(env: VectorEnv) -> bool:
+    """Whether other copies of an environment may be made to be played at random and thrown away."""
+    return not isinstance(env, VectorBase) or (env.throwaway and not env.only_one)
 
 
 def keep_last(env: VectorBase, lane: int) -> None:

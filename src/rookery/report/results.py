@@ -188,8 +188,8 @@ class IterationResult:
         lessons: Where the run stands in the lessons of each environment parameter that has some.
         groups: Mean of what each group earned in the window, if the environment names groups.
         self_play: Standing of each policy that plays against itself or another that learns.
-        reported: Numbers that the environment itself reported in this iteration, as games do by name: what is to be made
-            of them (``average``, ``most_recent``, ``sum``, ``histogram``), and the numbers.
+        reported: Numbers that the environment itself reported in this iteration, as games do: by name, what is to be
+            made of them (``average``, ``most_recent``, ``sum``, ``histogram``), and the numbers.
         finished_policies: How many policies have learned from all the decisions that they are to learn from.
         stop_reason: Reason why training ended here; empty if it goes on.
     """

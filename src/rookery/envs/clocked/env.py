@@ -27,11 +27,18 @@ TEAM_MARK = "?"
 """What the team of a behaviour begins with in its name, as in ``Striker?team=1``."""
 
 
+SEAT_MARK = "#"
+"""What the number of an agent's seat follows in its name."""
+
+
 class ClockedEnv(VectorBase):
     """Copies that keep their own clock. Nothing repeats bit for bit here, and no episode can be taken up again.
 
-    An agent is called after its behaviour and its seat, ``Striker#2``, or ``Striker#2?team=1``.
+    An agent is called after its behaviour and its seat, ``Striker#2``, or ``Striker#2?team=1``. No copies are made to
+    be thrown away, since they take long to start; who has the only ones sets `only_one`.
     """
+
+    throwaway = False
 
     def __init__(self, copies: Copies, num_lanes: int) -> None:
         """Shows copies as rows.
@@ -397,7 +404,18 @@ NOBODY = np.zeros(0, dtype=np.int64)
 def _names(behavior: str, num: int) -> tuple[str, ...]:
     """The names of a behaviour's agents in one copy."""
     base, mark, team = behavior.partition(TEAM_MARK)
-    return tuple(f"{base}#{number}{mark}{team}" for number in range(num))
+    return tuple(f"{base}{SEAT_MARK}{number}{mark}{team}" for number in range(num))
+
+
+def behaviors_of(agent: str) -> tuple[str, ...]:
+    """The behaviour that an agent's name says, with its team and without: ``Striker?team=1`` and ``Striker`` of
+    ``Striker#2?team=1``; none of an agent that is not called after its seat.
+    """
+    whole, mark, team = agent.partition(TEAM_MARK)
+    base, seat, number = whole.rpartition(SEAT_MARK)
+    if not seat or not number.isdecimal():
+        return ()
+    return tuple(dict.fromkeys((f"{base}{mark}{team}", base)))
 
 
 def _masked_beside(behavior: CopyBehavior) -> bool:

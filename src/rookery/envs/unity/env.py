@@ -43,7 +43,8 @@ class UnityEnv(ClockedEnv):
         restarts_rate_limit_n: How often within `restarts_rate_limit_period_s` seconds; -1 = any number.
         restarts_rate_limit_period_s: These seconds.
         num_areas: Training areas that a scene with a TrainingAreaReplicator makes.
-        package_version: Version of ML-Agents' Python package that players are told: old ones refuse what is too new.
+        package_version: Version of ML-Agents' Python package that players are told; empty = one that each takes, as
+            old ones refuse what is too new.
         communication_version: Version of the protocol that players are told.
         channels: Side channels of one's own.
 
@@ -75,7 +76,7 @@ class UnityEnv(ClockedEnv):
         restarts_rate_limit_n: int = 1,
         restarts_rate_limit_period_s: float = 60.0,
         num_areas: int = 1,
-        package_version: str = "1.1.0",
+        package_version: str = "",
         communication_version: str = "1.5.0",
         channels: Sequence[PlayerChannel] = (),
     ) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 GRACE = 2.0
 """Seconds that a program has to end by itself once it is asked to."""
@@ -62,10 +63,8 @@ def main(line: int, log: str, command: list[str]) -> int:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     code = program.wait()
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(program.pid, signal.SIGKILL)  # what it has started and left behind
-    except (ProcessLookupError, PermissionError):
-        pass
     return code if code >= 0 else 128 - code
 
 

@@ -1,8 +1,8 @@
 """Unity players, or the Editor, as copies that keep their own clock: started, watched, started again.
 
-A player dials us and asks for actions; a `link.PlayerLink` is our end of one connection. `UnityPlayers` has one for each
-lane, tells players what they need (engine settings, parameters), hands on what they say, and lets another take the place
-of one that fails. In a player episodes are those of agents; it never ends by itself.
+A player dials us and asks for actions; a `link.PlayerLink` is our end of one connection. `UnityPlayers` has one for
+each lane, tells players what they need (engine settings, parameters), hands on what they say, and lets another take the
+place of one that fails. In a player episodes are those of agents; it never ends by itself.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from rookery.core.errors import EnvError
 from rookery.envs.base import SeedPlan
@@ -29,7 +27,7 @@ from rookery.envs.samplers import Sampler, Value, is_number
 from rookery.envs.unity.any_parameters import ANY_NUMBER
 from rookery.envs.unity.channels import PlayerChannel
 from rookery.envs.unity.layouts import BehaviorLayout
-from rookery.envs.unity.link import Closed, Greeting, Hello, Mailbox, Output, PlayerLink
+from rookery.envs.unity.link import Closed, Greeting, Hello, Mailbox, Output, PlayerLink, Said
 from rookery.envs.unity.program import PlayerProcess, find_player, short_name
 from rookery.envs.unity.side_channels import Inbox, Message, engine, pack, parameter
 
@@ -83,7 +81,7 @@ class PlayerSettings:
         restarts_rate_limit_n: How often within `restarts_rate_limit_period_s` seconds; -1 = any number.
         restarts_rate_limit_period_s: These seconds.
         num_areas: Training areas that a scene with a replicator makes.
-        package_version: Version of ML-Agents' Python package that players are told.
+        package_version: Version of ML-Agents' Python package that players are told; empty = one that each takes.
         communication_version: Version of the protocol that players are told.
     """
 
@@ -104,7 +102,7 @@ class PlayerSettings:
     restarts_rate_limit_n: int = 1
     restarts_rate_limit_period_s: float = 60.0
     num_areas: int = 1
-    package_version: str = "1.1.0"
+    package_version: str = ""
     communication_version: str = "1.5.0"
 
     def __post_init__(self) -> None:
@@ -118,11 +116,23 @@ class PlayerSettings:
             raise EnvError(f"env.config.base_port = {port!r}: must be a port from 1 to 65535")
 
 
+class _Post(Mailbox):
+    """Where one link puts what its player says, so that nothing of an earlier player is taken for it."""
+
+    def __init__(self, all_mail: Mailbox, number: int) -> None:
+        self._all, self.number = all_mail, number
+
+    def put(self, lane: int, said: Said) -> None:
+        """Adds something that the player has said."""
+        self._all.put(self.number, said)
+
+
 class _Life:
     """A player of a lane, from its start or its connection to its end.
 
     Attributes:
         link: Our end of the connection.
+        number: What its messages are marked with.
         process: The program; None of the Editor.
         stage: ``connecting``; ``beginning``: told to begin; ``asking``: its message waits for us; ``shown``: that has
             been handed out; ``playing``: it has an answer.
@@ -134,8 +144,8 @@ class _Life:
         must_begin: Whether it is to begin anew as soon as it says something.
     """
 
-    def __init__(self, link: PlayerLink, process: PlayerProcess | None) -> None:
-        self.link, self.process = link, process
+    def __init__(self, link: PlayerLink, number: int, process: PlayerProcess | None) -> None:
+        self.link, self.number, self.process = link, number, process
         self.stage = "connecting"
         self.since = time.monotonic()
         self.told: dict[str, object] = {}
@@ -176,7 +186,7 @@ class UnityPlayers:
     """
 
     own_episodes = True
-    parameters = ANY_NUMBER
+    parameters: Mapping[str, Any] = ANY_NUMBER
 
     def __init__(
         self,
@@ -192,13 +202,14 @@ class UnityPlayers:
             raise EnvError(f"the Unity Editor is one copy, and sampling.num_envs = {num_lanes}: set it to 1")
         self.program = None if settings.file_name is None else find_player(settings.file_name)
         self.name = "Unity Editor" if settings.file_name is None else short_name(settings.file_name)
-        self.notes: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = (f"{self.name} keeps its own clock, so that no run of it repeats bit for bit",)
         self.counters: dict[str, int] = {}
-        self.behaviors: dict[str, CopyBehavior] = {}
+        self.behaviors: Mapping[str, CopyBehavior] = {}
         self.layouts: dict[str, BehaviorLayout] = {}
         self.reported = ReportedNumbers()
         self._plan: SeedPlan | None = None
         self._mailbox = Mailbox()
+        self._lives = 0
         self._lanes: list[_Lane] = []
         self._temporary: Path | None = None
         self._told_to_play = False
@@ -208,32 +219,18 @@ class UnityPlayers:
         for own in channels:
             own.open(num_lanes)
         self._folder = Path(folder) if folder is not None else log_folder() or self._temporary_folder()
-        taken = _take_parked(self)
-        if taken is not None:
-            self._take_over(taken, num_lanes)
         try:
-            for lane in range(len(self._lanes), num_lanes):
+            for lane in range(num_lanes):
                 self._lanes.append(_Lane(self._start(lane)))
             self._wait_for_all()
         except BaseException:
-            self.close(park=False)
+            self.close()
             raise
         self._is_ready = True
 
     def _temporary_folder(self) -> Path:
         self._temporary = Path(tempfile.mkdtemp(prefix="rookery-players-"))
         return self._temporary
-
-    def _take_over(self, other: UnityPlayers, num_lanes: int) -> None:
-        """Goes on with the players of another that was closed; those that are too many end."""
-        self._mailbox, self.layouts, self.behaviors = other._mailbox, other.layouts, other.behaviors
-        self.counters, self.program, self._told_to_play = other.counters, other.program, other._told_to_play
-        self._temporary, other._temporary = self._temporary or other._temporary, None
-        self._lanes, extra = other._lanes[:num_lanes], other._lanes[num_lanes:]
-        other._lanes = extra
-        other.close(park=False)
-        for one in self._lanes:
-            one.is_due = True
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
@@ -247,34 +244,34 @@ class UnityPlayers:
             seed=settings.seed + lane + again * max(len(self._lanes), 1),
             num_areas=settings.num_areas,
         )
+        self._lives += 1
+        post = _Post(self._mailbox, self._lives)
         if self.program is None:
-            link = PlayerLink(lane, self._mailbox, port or settings.base_port or EDITOR_PORT, hello)
+            link = PlayerLink(lane, post, settings.base_port or EDITOR_PORT, hello)
             self._ask_to_play()
-            return _Life(link, None)
+            return _Life(link, post.number, None)
         base = settings.base_port or PLAYER_PORT
-        link = self._free_link(lane, base, port or base + lane, hello)
+        link = self._free_link(lane, port or base + lane, hello, post)
         draws = settings.no_graphics or (settings.no_graphics_monitor and lane > 0)
         arguments = ["-nographics", "-batchmode"] if draws else []
         arguments += ["--mlagents-port", str(link.port), *settings.args]
         try:
-            return _Life(link, PlayerProcess(self.program, arguments, self._log(link.port - base)))
+            process = PlayerProcess(self.program, arguments, self._folder / f"Player-{link.port - base}.log")
+            return _Life(link, post.number, process)
         except BaseException:
             link.close()
             raise
 
-    def _free_link(self, lane: int, base: int, first: int, hello: Hello) -> PlayerLink:
+    def _free_link(self, lane: int, first: int, hello: Hello, post: _Post) -> PlayerLink:
         """Opens the first port from one on that is free."""
         held = {one.life.link.port for one in self._lanes if one.life.stage != "gone"}
         for port in range(first, min(first + PORTS, 65536)):
             if port not in held:
                 try:
-                    return PlayerLink(lane, self._mailbox, port, hello)
+                    return PlayerLink(lane, post, port, hello)
                 except EnvError:
                     continue
-        raise EnvError(f"{self.name}, player {lane}: no port from {first} on is free; give another env.config.base_port")
-
-    def _log(self, number: int) -> Path:
-        return self._folder / f"Player-{number}.log"
+        raise EnvError(f"{self.name}, player {lane}: no port from {first} on is free; give another base_port")
 
     def _ask_to_play(self) -> None:
         """Asks for Play in the Editor, once."""
@@ -293,19 +290,25 @@ class UnityPlayers:
             arrival = Arrival(lane, one.life.output.asking)
             for name, seats in seats_of(arrival).items():
                 first[name] = max(first.get(name, ()), seats, key=len)
-        for name, layout in self.layouts.items():
-            self.behaviors.setdefault(name, CopyBehavior(layout.obs, layout.action, first.get(name, (-1,))))
+        for layout in self.layouts.values():
+            self.notes += layout.notes
+        self.behaviors = {
+            name: CopyBehavior(layout.obs, layout.action, first.get(name, (-1,)))
+            for name, layout in self.layouts.items()
+        }
 
     # -- what players say ----------------------------------------------------------------------------------------------
 
     def _hear(self, seconds: float) -> None:
         """Waits for messages, `seconds` at most, and for as short as it takes to look after players; takes them in."""
-        for lane, message in self._mailbox.take(min(seconds, LOOK)):
-            one = self._lanes[lane]
+        for number, message in self._mailbox.take(min(seconds, LOOK)):
+            lane = next((lane for lane, one in enumerate(self._lanes) if one.life.number == number), None)
+            if lane is None:
+                continue  # of one that is gone
             if isinstance(message, Closed):
                 self._closed(lane, message)
             elif isinstance(message, Greeting):
-                one.life.stage, one.life.since = "greeted", time.monotonic()
+                self._greeted(lane)
             elif isinstance(message, Output):
                 self._said(lane, message)
         now = time.monotonic()
@@ -314,9 +317,16 @@ class UnityPlayers:
             for lane in range(len(self._lanes)):
                 self._look_after(lane, now)
 
+    def _greeted(self, lane: int) -> None:
+        """A player has said who it is."""
+        life = self._lanes[lane].life
+        life.stage, life.since = "greeted", time.monotonic()
+        if self.is_editor and self._lanes[lane].is_lost:
+            self._say("the Unity Editor is back")
+
     def _said(self, lane: int, output: Output) -> None:
         """Takes in a message of a player."""
-        one, life = self._lanes[lane], self._lanes[lane].life
+        life = self._lanes[lane].life
         if output.side_channel:
             self._read(lane, output.side_channel)
         self._learn_of(lane, output)
@@ -324,14 +334,10 @@ class UnityPlayers:
             self._let_begin(lane)
             return
         life.is_first = life.stage == "beginning"
+        if life.is_first and not output.asking:
+            life.link.answer({})  # it goes on, and its time for a first question does too
+            return
         life.output, life.stage = output, "asking"
-        if self._is_ready and one.life.is_fresh and life.is_first:
-            self._is_known(lane)
-
-    def _is_known(self, lane: int) -> None:
-        """Says on a terminal that the Editor is back."""
-        if self.is_editor and self._lanes[lane].is_lost:
-            self._say("the Unity Editor is back")
 
     def _let_begin(self, lane: int) -> None:
         """Tells a player to begin, with what it is to know of."""
@@ -362,7 +368,7 @@ class UnityPlayers:
                 self.layouts[name] = layout
                 if self._is_ready:
                     seats = seats_of(Arrival(lane, output.asking)).get(name, (-1,))
-                    self.behaviors[name] = CopyBehavior(layout.obs, layout.action, seats)
+                    self.behaviors = {**self.behaviors, name: CopyBehavior(layout.obs, layout.action, seats)}
             elif known.obs != layout.obs or known.action != layout.action:
                 raise EnvError(
                     f"{self._player(lane)}: behaviour {name} now sees {layout.obs.space} and does "
@@ -398,10 +404,22 @@ class UnityPlayers:
         """A player has said goodbye, or cannot be used."""
         life = self._lanes[lane].life
         if message.refused:
-            raise EnvError(f"{self._player(lane)}: {message.reason}")
+            self._refuse(lane, message.reason)
         if life.process is not None:
             life.process.wait(1.0)
-        self._lose(lane, "exited" if life.process is not None and life.process.failed() else "closed", message.reason)
+        if life.process is not None and life.process.failed():
+            self._lose(lane, "exited", life.process.end())
+        else:
+            self._lose(lane, "closed", message.reason)
+
+    def _refuse(self, lane: int, reason: str) -> NoReturn:
+        """Ends all over a player that would fail again."""
+        life = self._lanes[lane].life
+        what = f"{self._player(lane)} {reason}"
+        if life.process is not None:
+            life.process.close(1.0)
+            what += f"\n{life.process.tail()}"
+        raise EnvError(what)
 
     def _look_after(self, lane: int, now: float) -> None:
         """Sees whether a player still runs and is in time."""
@@ -409,7 +427,7 @@ class UnityPlayers:
         if life.stage in ("asking", "shown"):
             return  # it waits for us; should it be gone, nobody will read the answer, and the next look tells
         if life.process is not None and life.process.has_ended():
-            self._lose(lane, "exited", f"the player {life.process.end()}")
+            self._lose(lane, "exited", life.process.end())
         elif now - life.since > self.settings.timeout_wait and not self._may_wait(life):
             self._lose(lane, "hung", self._why_late(lane))
 
@@ -421,19 +439,19 @@ class UnityPlayers:
         """Says which of several things a player has not done in time."""
         life, seconds = self._lanes[lane].life, f"{self.settings.timeout_wait:g} seconds"
         if life.stage == "connecting" and self.is_editor:
-            return f"nobody has connected within {seconds}: open the project in Unity and press Play, or name a player"
+            return f"waited {seconds} and nobody came: open the project in Unity and press Play, or name a player"
         if life.stage == "connecting":
             return (
-                f"the player has started and has not connected within {seconds}: is it a game with ML-Agents in it, "
-                "and is there an Academy that dials (a scene with an agent)? A slow one needs a larger timeout_wait"
+                f"was started and has not connected within {seconds}: is it a game with ML-Agents in it, and does its "
+                "first scene have an agent? One that needs longer to start needs a larger timeout_wait"
             )
         if life.stage in ("greeted", "beginning"):
             return (
-                f"the player is connected, and no agent has asked for a decision within {seconds}: give each agent a "
+                f"is connected, and no agent has asked for a decision within {seconds}: give each agent a "
                 "Decision Requester, or call RequestDecision, and set its Behavior Type to Default, not to Heuristic "
                 "Only or Inference Only"
             )
-        return f"the player has not answered for {seconds}"
+        return f"has said nothing for {seconds}"
 
     def _lose(self, lane: int, how: str, why: str) -> None:
         """Lets another player take the place of one that has failed, as often as that is allowed.
@@ -443,21 +461,31 @@ class UnityPlayers:
         """
         one, life = self._lanes[lane], self._lanes[lane].life
         player, port, tail = self._player(lane), life.link.port, ""
+        if self.is_editor and self._is_ready:
+            self._leave_editor(lane, why)
+            return
         life.stage = "gone"
         life.link.close()
         if life.process is not None:
             life.process.close(0.0)
             tail = f"\n{life.process.tail()}"
         if not self._is_ready:
-            raise EnvError(f"{player}: {why}{tail}")
+            raise EnvError(f"{player} {why}{tail}")
         self.counters[CAUSES[how]] = self.counters.get(CAUSES[how], 0) + 1
         one.is_lost = True
-        if self.is_editor:
-            self._told_to_play = False
-        else:
-            self._count_restart(one, f"{player}: {why}", tail)
-            self._say(f"{player}: {why}; another takes its place (its log: {life.process and life.process.log})")
+        self._count_restart(one, f"{player} {why}", tail)
+        self._say(f"{player} {why}; another takes its place")
         one.life = self._start(lane, port)
+
+    def _leave_editor(self, lane: int, why: str) -> None:
+        """Waits for Play in the Editor, on the port that is open still."""
+        one, life = self._lanes[lane], self._lanes[lane].life
+        if life.stage == "connecting":
+            return
+        self.counters[CAUSES["closed"]] = self.counters.get(CAUSES["closed"], 0) + 1
+        one.is_lost = True
+        one.life = _Life(life.link, life.number, None)
+        self._say(f"{self._player(lane)} {why}; press Play to go on")
 
     def _count_restart(self, one: _Lane, what: str, tail: str) -> None:
         """Counts that a player of a lane is replaced, if it may be."""
@@ -566,13 +594,11 @@ class UnityPlayers:
         life.stage, life.since = "playing", time.monotonic()
         life.link.answer(answers, pack(mail) if mail else b"")
 
-    def close(self, park: bool = True) -> None:
-        """Ends the players, or keeps them for the next who asks for the same (`kept_players`)."""
+    def close(self) -> None:
+        """Ends the players."""
         if self._is_closed:
             return
         self._is_closed = True
-        if park and self._is_ready and _park(self):
-            return
         living = [one.life for one in self._lanes if one.life.stage != "gone"]
         for life in living:
             life.link.close()
@@ -585,48 +611,8 @@ class UnityPlayers:
 
 
 def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-# -- players that are kept ---------------------------------------------------------------------------------------------
-
-_PARKED: ContextVar[list[UnityPlayers] | None] = ContextVar("parked_players", default=None)
-
-
-@contextmanager
-def kept_players() -> Iterator[None]:
-    """Keeps players that are closed meanwhile for whoever asks for the same: a game that is looked at before it is
-    trained in starts once.
-    """
-    parked: list[UnityPlayers] = []
-    token = _PARKED.set(parked)
-    try:
-        yield
-    finally:
-        _PARKED.reset(token)
-        for players in parked:
-            players._is_closed = False
-            players.close(park=False)
-
-
-def _park(players: UnityPlayers) -> bool:
-    parked = _PARKED.get()
-    if parked is None:
-        return False
-    parked.append(players)
-    return True
-
-
-def _take_parked(players: UnityPlayers) -> UnityPlayers | None:
-    """Gives players that were kept, of the same settings."""
-    parked = _PARKED.get()
-    for number, other in enumerate(parked or ()):
-        if other.settings == players.settings:
-            assert parked is not None
-            del parked[number]
-            other._is_closed = False
-            return other
-    return None
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def settings_from(given: Mapping[str, Any]) -> PlayerSettings:

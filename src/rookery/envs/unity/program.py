@@ -83,8 +83,8 @@ def find_player(file_name: str | Path) -> Path:
     there = [path.name for path in folder.iterdir() if not path.name.endswith("_Data")]
     hint = nearest(given.name, there) or nearest(given.name, [Path(name).stem for name in there])
     raise EnvError(
-        f"player {str(file_name)!r}: there is no such file in {folder.resolve()}{hint}; name the program that Unity has "
-        "built, with or without .x86_64, .exe or .app"
+        f"player {str(file_name)!r}: there is no such file in {folder.resolve()}{hint}; name the program that Unity "
+        "has built, with or without .x86_64, .exe or .app"
     )
 
 
@@ -236,4 +236,3 @@ class PlayerProcess:
         with suppress(OSError):
             if not self.output.stat().st_size:
                 self.output.unlink()
-

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import struct
-import time
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 from rookery.core.errors import RookeryError
 from rookery.envs.unity.protocol import METHOD, SERVICE, missing
+from rookery.envs.unity.testing.session_file import SessionWriter
 
 UNLIMITED = [
     ("grpc.max_send_message_length", -1),
@@ -30,20 +27,20 @@ class Line:
 
     Args:
         port: Where the trainer listens on this machine.
-        record: File to which all messages are written; empty for none.
+        record: What all messages are written to, if anything.
 
     Raises:
         ConfigError: If grpcio is not installed.
     """
 
-    def __init__(self, port: int, record: str = "") -> None:
+    def __init__(self, port: int, record: SessionWriter | None = None) -> None:
         try:
             import grpc
         except ImportError as error:
             raise missing("a pretended player", error) from None
-        self._lost = grpc.RpcError
+        self._lost, self._record = grpc.RpcError, record
         self._channel = grpc.insecure_channel(f"localhost:{port}", UNLIMITED)
-        call: Any = self._channel.unary_unary(f"/{SERVICE}/{METHOD}")
+        call: Any = self._channel.unary_unary(f"/{SERVICE}/{METHOD}")  # bytes out, bytes in
         self._call: Callable[[bytes], bytes] = call
 
     def exchange(self, content: bytes) -> bytes:
@@ -52,11 +49,23 @@ class Line:
         Raises:
             LineLost: If there is none.
         """
+        record = self._record
+        if record is not None:
+            record.write("player", content)
         try:
-            return self._call(content)
+            answer = self._call(content)
         except self._lost as error:
-            detail = getattr(error, "details", lambda: "")() or "no answer"
-            raise LineLost(str(detail)) from None
+            detail = str(getattr(error, "details", lambda: "")() or "no answer")
+            if record is not None:
+                record.write("nobody", detail.encode())
+            raise LineLost(detail) from None
+        if record is not None:
+            record.write("trainer", answer)
+        return answer
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._channel.close()
 
     def __enter__(self) -> Line:
         """Returns the line."""
@@ -66,7 +75,4 @@ class Line:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Hangs up."""
-        self._channel.close()
-
-
-_ = os, struct, time, Path, BinaryIO
+        self.close()

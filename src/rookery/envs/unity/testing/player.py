@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -32,10 +33,11 @@ from rookery.envs.unity.messages import (
 )
 from rookery.envs.unity.protocol import proto
 from rookery.envs.unity.testing.line import Line, LineLost
-from rookery.envs.unity.testing.options import PlayerOptions
+from rookery.envs.unity.testing.options import PlayerOptions, parse
 from rookery.envs.unity.testing.scene import Scene, SceneAgents, SceneMoment
 from rookery.envs.unity.testing.sensors import observations
-from rookery.envs.unity.wire import WireError, from_bytes, to_bytes
+from rookery.envs.unity.testing.session_file import SessionWriter
+from rookery.envs.unity.wire import from_bytes, to_bytes
 
 RAW = frozenset({(AgentInfoProto, "observations"), (AgentInfoProto, "action_mask"), (FloatData, "data")})
 """What is written as bytes."""
@@ -73,11 +75,12 @@ class PlayerEnded(Exception):
 
     Args:
         status: Its exit status.
+        again: Whether it may connect again.
     """
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, again: bool = False) -> None:
         super().__init__(f"exit status {status}")
-        self.status = status
+        self.status, self.again = status, again
 
 
 class FakePlayer:
@@ -101,17 +104,19 @@ class FakePlayer:
         options = self.options
         self.log.say(f"Rookery's pretended Unity player, package {options.package_version}, API {options.api}")
         self.log.say(f"hosts {options.env} with {options.env_args}, launch {self._launch}, port {options.port}")
-        options = replace(options, **NO_FAULTS) if options.only_run not in (0, self._launch) else options
+        options = faultless(options) if options.only_run not in (0, self._launch) else options
+        record = SessionWriter(options.record) if options.record else None
         status = 0
         for session in range(options.sessions):
             if session:
                 time.sleep(options.pause)
             later = options.next_env and self._launch + session > 1
             try:
-                PlayerSession(replace(options, env=options.next_env) if later else options, self.log).play()
+                now = replace(options, env=options.next_env) if later else options
+                PlayerSession(now, self.log, record).play()
             except PlayerEnded as end:
                 status = end.status
-                if status:
+                if not end.again:
                     break
             except RookeryError as error:
                 self.log.say(f"Exception: {error}")
@@ -119,9 +124,9 @@ class FakePlayer:
         return status
 
 
-NO_FAULTS: dict[str, int] = {
-    f"{fault}_at": 0 for fault in ("crash", "hang", "close", "garbage", "garbage_channel", "nan")
-}
+def faultless(options: PlayerOptions) -> PlayerOptions:
+    """The same player, to which nothing happens."""
+    return replace(options, crash_at=0, hang_at=0, close_at=0, garbage_at=0, garbage_channel_at=0, nan_at=0)
 
 
 class PlayerSession:
@@ -130,10 +135,11 @@ class PlayerSession:
     Args:
         options: How it behaves.
         log: Its log.
+        record: What all messages are written to, if anything.
     """
 
-    def __init__(self, options: PlayerOptions, log: PlayerLog) -> None:
-        self._options, self._say = options, log.say
+    def __init__(self, options: PlayerOptions, log: PlayerLog, record: SessionWriter | None) -> None:
+        self._options, self._say, self._record = options, log.say, record
         self._message = proto(UnityMessageProto, RAW)
         self._announced: set[str] = set()
         self._parameters: dict[str, float | Sampler] = {}
@@ -142,7 +148,6 @@ class PlayerSession:
         self._scene: Scene | None = None
         self._due: list[SceneMoment] = []
         self._reset = False
-        self._lengths: dict[int, int] = {}
 
     # -- beginning and end -----------------------------------------------------------------------------------------
 
@@ -154,7 +159,7 @@ class PlayerSession:
         """
         if -1 in (self._options.crash_at, self._options.hang_at):
             self._fault(-1)
-        with Line(self._options.port, self._options.record) as line:
+        with Line(self._options.port, self._record) as line:
             try:
                 areas, seed = self._greet(line)
                 self._begin(line, areas, seed)
@@ -171,7 +176,9 @@ class PlayerSession:
         """Says what it is; gives the number of areas and the seed that the trainer wants."""
         options = self._options
         major, minor = options.api_number
-        can = CapabilitiesProto(True, *((major, minor) >= since for since in ((1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 5))))
+        can = CapabilitiesProto(
+            True, *((major, minor) >= since for since in ((1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 5)))
+        )
         said = UnityRLInitializationOutputProto(
             name="Rookery",
             communication_version=options.api,
@@ -181,7 +188,7 @@ class PlayerSession:
         )
         told = UnityMessageProto(HeaderProto(OK), UnityOutputProto(rl_initialization_output=said))
         answer = from_bytes(UnityMessageProto, line.exchange(to_bytes(told)))
-        heard = answer.unity_input and answer.unity_input.rl_initialization_input
+        heard = None if answer.unity_input is None else answer.unity_input.rl_initialization_input
         if answer.header is None or answer.header.status != OK or heard is None:
             self._say("the trainer has refused the connection")
             raise PlayerEnded(1)
@@ -311,10 +318,10 @@ class PlayerSession:
                 for name, value in side_channels.read_engine(told).items():
                     self._say(f"engine {name} {value:g}")
             elif channel == side_channels.PARAMETERS:
-                name, value = side_channels.read_parameter(told)
-                self._parameters[name] = value
-                self._say(f"parameter {name} {value if isinstance(value, Sampler) else f'{value:g}'}")
-                if self._scene is not None and not self._scene.set_parameter(name, value):
+                name, wanted = side_channels.read_parameter(told)
+                self._parameters[name] = wanted
+                self._say(f"parameter {name} {wanted if isinstance(wanted, Sampler) else f'{wanted:g}'}")
+                if self._scene is not None and not self._scene.set_parameter(name, wanted):
                     self._say(f"parameter {name}: the environment has none of that name")
             elif channel == side_channels.PROPERTIES:
                 name, number = side_channels.read_float_property(told)
@@ -367,13 +374,11 @@ class PlayerSession:
             if line is not None and step == options.close_at:
                 self._say(f"the player ends at step {step}")
                 self._close(line)
-                raise PlayerEnded(0)
+                raise PlayerEnded(0, again=True)
 
     def _close(self, line: Line) -> None:
-        try:
+        with suppress(LineLost):  # the trainer need not answer a goodbye
             line.exchange(to_bytes(UnityMessageProto(HeaderProto(GOODBYE))))
-        except LineLost:
-            pass  # the trainer need not answer a goodbye
 
     def _spoil(self, moment: SceneMoment) -> None:
         """Puts a number in that is none."""
@@ -393,21 +398,6 @@ LAST_FOR_PACKAGE_1 = 0, 25, 999
 """The last version of a trainer that players of packages 1.x accept."""
 
 
-def wait_for(true: Callable[[], bool], seconds: float) -> bool:
-    """Waits until something is true; says whether it has become so."""
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Plays as the command line says; gives the exit status."""
-    from rookery.envs.unity.testing.options import parse
-
+def play(arguments: Sequence[str]) -> int:
+    """Plays as a command line says; gives the exit status."""
     return FakePlayer(parse(arguments)).run()
-
-
-_ = WireError

@@ -194,7 +194,9 @@ class Scene:
                 )
         if unknown := sorted(set(late) - {one.name for one in self.behaviors}):
             names = [one.name for one in self.behaviors]
-            raise EnvError(f"--late: there is no behaviour {unknown[0]}{nearest(unknown[0], names)}, but {', '.join(names)}")
+            raise EnvError(
+                f"--late: there is no behaviour {unknown[0]}{nearest(unknown[0], names)}, but {', '.join(names)}"
+            )
 
     def _alone(self) -> str:
         """What agents are called after that have no name of their own."""

@@ -104,7 +104,7 @@ class SensorWriter:
             mapping = tuple(np.repeat(np.arange(channels), 3).tolist())
         else:
             mapping = (0, 0, 0) if channels == 1 else (*range(channels), *([UNUSED] * (-channels % 3)))
-        usual = mapping == (0, 0, 0) or UNUSED not in mapping and mapping == tuple(range(len(mapping)))
+        usual = mapping == (0, 0, 0) or (UNUSED not in mapping and mapping == tuple(range(len(mapping))))
         can = options.api_number
         return mapping, (len(mapping) == 3 or can >= CONCATENATED) and (usual or can >= MAPPED)
 
@@ -186,7 +186,9 @@ class ActionReader:
         self.num_numbers = spec.num_numbers
         if self.branches and self.num_numbers and self._api < HYBRID:
             since = ".".join(map(str, HYBRID))
-            raise EnvError(f"behaviour {behavior}: API {options.api} has no actions of both sorts; there are since {since}")
+            raise EnvError(
+                f"behaviour {behavior}: API {options.api} has no actions of both sorts; there are since {since}"
+            )
 
     def brain(self, hybrid: bool) -> BrainParametersProto:
         """What the player says of the behaviour.
