@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from rookery.cli.mlagents_convert import convert
+from rookery.cli.mlagents_run import run_script
 from rookery.cli.resume import check
 from rookery.cli.runs import TrustedCode, read_provenance
 from rookery.cli.train import exit_of_interrupts
@@ -54,7 +55,7 @@ class LearnCommand(TyperCommand):
 
 @app.callback()
 def mlagents() -> None:
-    """Train with ML-Agents' configuration files and flags, into its folders."""
+    """Train with ML-Agents' configuration files and flags, into its folders; run scripts of its low-level API."""
 
 
 @app.command(cls=LearnCommand)
@@ -233,6 +234,7 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
 
 
 app.command()(convert)
+app.command(name="run", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(run_script)
 
 
 @app.command()
