@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from rookery.cli.mlagents_convert import convert
+from rookery.cli.mlagents_run import run_script
 from rookery.cli.resume import check
 from rookery.cli.runs import Provenance, TrustedCode, read_provenance
 from rookery.cli.train import exit_of_interrupts
@@ -55,7 +56,7 @@ class LearnCommand(TyperCommand):
 
 @app.callback()
 def mlagents() -> None:
-    """Train with ML-Agents' configuration files and flags, into its folders."""
+    """Train with ML-Agents' configuration files and flags, into its folders; run scripts of its low-level API."""
 
 
 @app.command(cls=LearnCommand)
@@ -288,6 +289,7 @@ def other_kinds(folder: Path, before: Provenance, asked: Mapping[str, Sequence[t
 
 
 app.command()(convert)
+app.command(name="run", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(run_script)
 
 
 @app.command()

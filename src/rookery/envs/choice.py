@@ -20,6 +20,7 @@ from rookery.core.errors import EnvError
 from rookery.core.processor import usable_cores
 from rookery.envs.base import SeedPlan, VectorEnv
 from rookery.envs.make import random_answers
+from rookery.envs.unity.recognized import MadeBaseEnv
 from rookery.envs.vector.serial import SerialEnv
 
 WORTHWHILE_SECONDS = 100e-6
@@ -87,7 +88,11 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> HelperChoic
         return _measured("serial", 0)
     instead = "stepped in this process; env.implementation=processes or threads asks for helpers"
     began = perf_counter()
-    one = SerialEnv(factory, 1, name)  # what it imports is needed anyway
+    try:
+        one = SerialEnv(factory, 1, name)  # what it imports is needed anyway
+    except MadeBaseEnv as made:
+        made.env.close()
+        return _measured("serial", 0)
     seconds = perf_counter() - began
     with closing(one):
         if seconds > SLOW_BUILD_SECONDS:

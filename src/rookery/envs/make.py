@@ -31,6 +31,7 @@ from rookery.envs.lane import Lane
 from rookery.envs.parameters import hook_of
 from rookery.envs.pettingzoo_env import AECLane, ParallelLane
 from rookery.envs.unity.program import file_of, names_player, short_name
+from rookery.envs.unity.recognized import MadeBaseEnv, is_base_env, makes_base_envs
 from rookery.envs.vector.faults import STRICT, Tolerance
 from rookery.envs.vector.foreign import ForeignEnv
 from rookery.envs.vector.processes import processes_env
@@ -117,7 +118,8 @@ def make_env(
             dict-style multi-agent environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's
             `VectorEnv`s, or a callable with an argument `num_envs` that makes one; the import path of one of these,
             ``my.module:MyEnv``; a task of EnvPool, ``envpool:Pong-v5``; a Unity player, by its path or as
-            ``unity:PATH``, and the Unity Editor, ``unity:editor``; or ``external:9900``, clients at a port.
+            ``unity:PATH``, and the Unity Editor, ``unity:editor``; or ``external:9900``, clients at a port. An
+            environment of ML-Agents' low-level API (`BaseEnv`) will do, too, or a class or callable that makes them.
         config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).
         wrappers: Callables or their import paths, applied in order to each copy.
         num_lanes: Number of copies.
@@ -156,11 +158,14 @@ def make_env(
             raise EnvError(f"{name}: env implementation 'batched' cannot be used: {reason}; use 'serial' or 'auto'")
     factory = lane_maker(env, config, wrappers, render=render, max_entities=max_entities, parameters=parameters)
     num_helpers = 0 if implementation == "serial" else min(helpers or 0, num_lanes - 1)
-    if num_helpers < 1:
-        return SerialEnv(factory, num_lanes, name, tolerance)
-    if implementation == "threads":
-        return threads_env(factory, num_lanes, name, tolerance, num_helpers)
-    return processes_env(factory, num_lanes, name, tolerance, num_helpers)
+    try:
+        if num_helpers < 1:
+            return SerialEnv(factory, num_lanes, name, tolerance)
+        if implementation == "threads":
+            return threads_env(factory, num_lanes, name, tolerance, num_helpers)
+        return processes_env(factory, num_lanes, name, tolerance, num_helpers)
+    except MadeBaseEnv as made:
+        return _build_base_env(found, settings, num_lanes, name, made.env)
 
 
 def has_single_copies(
@@ -228,7 +233,10 @@ def lane_maker(
         return _build(found, {**settings, **(given or {})}, wraps, name, render)
 
     def lane() -> Any:
-        adapted = _lane(make(), name, max_entities)
+        built = make()
+        if is_base_env(built):
+            raise MadeBaseEnv(name, built)
+        adapted = _lane(built, name, max_entities)
         if parameters:
             adapted.hook = hook_of(adapted.env, found, settings, make)
         return adapted
@@ -386,7 +394,7 @@ def _find(env: Any) -> Any:
             if callable(getattr(env, maker, None)):
                 return getattr(env, maker)
         raise EnvError(f"module {env.__name__} has neither parallel_env nor env; pass a class or a function of it")
-    if not callable(env):
+    if not callable(env) and not is_base_env(env):
         what = f"an instance of {type(env).__name__}, expected something that makes one copy a call"
         raise EnvError(f"env is {what}: a class, a function, a Gymnasium id or an import path 'my.module:MyEnv'")
     return env
@@ -501,7 +509,7 @@ def _attribute(module: str, name: str, what: str, kind: CodeKind) -> Any:
 
 
 def _plays_many(found: Any) -> bool:
-    return _is_vector_class(found) or _is_foreign(found)
+    return _is_vector_class(found) or _is_foreign(found) or makes_base_envs(found)
 
 
 def _is_vector_class(found: Any) -> bool:
@@ -563,6 +571,8 @@ def _why_no_twin(
 def _build_vector(
     found: Any, num_lanes: int, settings: Mapping[str, Any], name: str, render: bool, max_entities: int | None
 ) -> VectorEnv:
+    if makes_base_envs(found):
+        return _build_base_env(found, settings, num_lanes, name)
     try:
         if not _is_foreign(found):
             built: VectorEnv = found(num_lanes, **settings)
@@ -573,6 +583,13 @@ def _build_vector(
         raise
     except Exception as error:
         raise _build_error(found, settings, name, error) from error
+
+
+def _build_base_env(found: Any, settings: Mapping[str, Any], num_lanes: int, name: str, first: Any = None) -> VectorEnv:
+    """Shows environments of ML-Agents' low-level API, of which one may be there already."""
+    unity = _import("rookery.envs.unity.base_env", f"env {name!r}")
+    built: VectorEnv = unity.base_env(found, settings, num_lanes, name, first)
+    return built
 
 
 def _build(found: Any, settings: dict[str, Any], wraps: Sequence[tuple[str, Any]], name: str, render: bool) -> Any:

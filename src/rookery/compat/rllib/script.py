@@ -25,7 +25,9 @@ AFTER_CTRL_C = 130
 HERE = str(Path(__file__).parent)
 
 
-def run_script(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> dict[str, Any]:
+def run_script(
+    path: str | os.PathLike[str], arguments: Sequence[str] = (), old_names: bool = True
+) -> dict[str, Any]:
     """Runs a script, or the code cells of a notebook, as ``python script.py ARGUMENTS...`` does.
 
     ``__name__`` is ``"__main__"``, ``__file__`` the script, ``sys.argv`` has its arguments and the front of `sys.path`
@@ -34,6 +36,7 @@ def run_script(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> d
     Args:
         path: Python file, or notebook (``.ipynb`` of Jupyter) whose cells run in order.
         arguments: Arguments of the script.
+        old_names: Whether it sees the names of 2021; else it is run as it is.
 
     Returns:
         The script's globals.
@@ -44,9 +47,12 @@ def run_script(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> d
     source = Path(path)
     pieces = list(_pieces(source))
     module = ModuleType("__main__")
-    vars(module).update(__file__=str(source.absolute()), __builtins__=script_builtins(), __cached__=None)
+    vars(module).update(__file__=str(source.absolute()), __cached__=None)
+    if old_names:
+        vars(module)["__builtins__"] = script_builtins()
     with _as_main(module, str(path), arguments):
-        show_names_in(source.parent, first=False)
+        if old_names:
+            show_names_in(source.parent, first=False)
         for text, name in pieces:
             exec(_compiled(text, name), vars(module))
     return vars(module)
@@ -107,7 +113,7 @@ def _as_main(module: ModuleType, name: str, arguments: Sequence[str]) -> Iterato
         sys.argv, sys.path[:], sys.modules["__main__"] = before
 
 
-def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int | str | None:
+def run(path: str | os.PathLike[str], arguments: Sequence[str] = (), old_names: bool = True) -> int | str | None:
     """Runs a script as a program and returns what it exits with, as `sys.exit` takes it.
 
     What it raises is printed from the script's first line on: 1, or the code of a `RookeryError`; 130 after Ctrl-C.
@@ -115,9 +121,10 @@ def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int | st
     Args:
         path: The script.
         arguments: Arguments of the script.
+        old_names: As in `run_script`.
     """
     try:
-        run_script(path, arguments)
+        run_script(path, arguments, old_names)
     except SystemExit as ended:
         code: int | str | None = ended.code
         return code

@@ -24,33 +24,10 @@ from rookery.envs.clocked.arrival import Answer, Arrival, Asking, CopyBehavior, 
 from rookery.envs.clocked.env import ClockedEnv
 from rookery.envs.unity.layouts import CHOICES, NUMBERS, BehaviorLayout, layout_of
 from rookery.envs.unity.messages import ActionSpecProto, AgentInfoProto, BrainParametersProto, ObservationProto
-
-METHODS = ("get_steps", "set_actions", "step", "reset")
-"""What such an environment can do, beside its attribute `behavior_specs`."""
+from rookery.envs.unity.recognized import METHODS, WORKER, is_base_env
 
 CLOSE_SECONDS = 5.0
 """How long a copy that is in the middle of a step may take to end it before it is left alone."""
-
-WORKER = "worker_id"
-"""A function with an argument of this name is given the number of the copy, from 0."""
-
-
-def is_base_env(found: Any) -> bool:
-    """Says whether something is such an environment, or a class of them."""
-    return all(callable(getattr(found, method, None)) for method in METHODS)
-
-
-def makes_base_envs(found: Any) -> bool:
-    """Says whether a callable makes such environments, as far as can be told without calling it: it is a class of
-    them, or a function that says it returns one.
-    """
-    if inspect.isclass(found):
-        return is_base_env(found)
-    try:
-        said = inspect.signature(found, eval_str=True).return_annotation
-    except (TypeError, ValueError, NameError, AttributeError, SyntaxError):
-        return False
-    return inspect.isclass(said) and is_base_env(said)
 
 
 # --- what they say, as ours -------------------------------------------------------------------------------------------
@@ -295,6 +272,7 @@ class BaseEnvCopies:
         self.parameters: Mapping[str, Any] = {}
         self.counters: dict[str, int] = {}
         self._copies = [BaseEnvCopy(env, lane, name) for lane, env in enumerate(envs)]
+        _in_use.extend(envs)
         self._begun = [0] * len(envs)
         self._said: SimpleQueue[Said] = SimpleQueue()
         self._orders: list[SimpleQueue[tuple[int, Callable[[], Arrival]] | None]] = [SimpleQueue() for _ in envs]
@@ -403,6 +381,7 @@ class BaseEnvCopies:
         for thread in self._threads:
             thread.join(max(until - monotonic(), 0.0))
         for copy in self._copies:
+            _in_use[:] = [env for env in _in_use if env is not copy.env]
             copy.close()
 
 
@@ -421,13 +400,7 @@ def base_env(env: Any, config: Mapping[str, Any], num_lanes: int, name: str, fir
         EnvError: If one object is to be several copies, an environment cannot be made, or it cannot be used.
     """
     if is_base_env(env) and not inspect.isclass(env):
-        if num_lanes != 1 or config:
-            problem = f"takes no env.config {dict(config)}" if config else f"cannot be {num_lanes} copies"
-            raise EnvError(
-                f"{name}: one environment that is made already {problem}: "
-                f"{'leave it out' if config else 'set sampling.num_envs=1'}, or give a function that makes one a call "
-                f"(with an argument {WORKER}, the number of the copy, if each needs a port of its own)"
-            )
+        _check_alone(env, config, num_lanes, name)
         return ClockedEnv(BaseEnvCopies([env], name), 1)
     made: list[Any] = [] if first is None else [first]
     try:
@@ -438,6 +411,28 @@ def base_env(env: Any, config: Mapping[str, Any], num_lanes: int, name: str, fir
             one.close()
         raise
     return ClockedEnv(BaseEnvCopies(made, name), num_lanes)
+
+
+def _check_alone(env: Any, config: Mapping[str, Any], num_lanes: int, name: str) -> None:
+    """Refuses to make of one object what one object cannot be."""
+    function = (
+        f"a function that makes one a call (with an argument {WORKER}, the number of the copy, if each needs a port of "
+        "its own)"
+    )
+    if any(env is other for other in _in_use):
+        raise EnvError(
+            f"{name}: this one environment is being played already, and what is to be played beside it (evaluation, "
+            f"say) needs one of its own: give {function}"
+        )
+    if config:
+        raise EnvError(f"{name}: an environment that is made already takes no env.config {dict(config)}: leave it out")
+    if num_lanes != 1:
+        told = f"one environment that is made already cannot be {num_lanes} copies"
+        raise EnvError(f"{name}: {told}: set sampling.num_envs=1, or give {function}")
+
+
+_in_use: list[Any] = []
+"""Environments that are being played."""
 
 
 def _made(make: Any, config: Mapping[str, Any], lane: int, name: str) -> Any:

@@ -10,8 +10,8 @@ from rookery.compat.mlagents.environment.exceptions import UnityEnvironmentExcep
 WHY = (
     "the registry downloads players that were built for ML-Agents; nothing is downloaded here. Build or download a "
     "player and open it by its path, UnityEnvironment(file_name=PATH), or take one of the environments that come with "
-    "Rookery (rookery envs), some of which are ML-Agents' examples made anew: Basic, BallPlate for 3DBall, GoalGrid for "
-    "GridWorld, PushBlock, Match3, FoodCollector"
+    "Rookery (rookery envs), some of which are ML-Agents' examples made anew: Basic, BallPlate for 3DBall, GoalGrid "
+    "for GridWorld, PushBlock, Match3, FoodCollector"
 )
 """What is said to whoever asks it for a player."""
 

@@ -1,4 +1,4 @@
-"""What agents of a behaviour see and do, as ML-Agents' low-level API says it: `BehaviorSpec` and what it consists of."""
+"""What agents of a behaviour see and do, as ML-Agents' low-level API says it: `BehaviorSpec` and its parts."""
 
 from __future__ import annotations
 

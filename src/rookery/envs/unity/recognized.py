@@ -1,0 +1,49 @@
+"""Which objects are environments of ML-Agents' low-level API (`BaseEnv`), told by what they can do."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from rookery.core.errors import EnvError
+
+METHODS = ("get_steps", "set_actions", "step", "reset")
+"""What such an environment can do, beside its attribute `behavior_specs`."""
+
+
+WORKER = "worker_id"
+"""A function with an argument of this name is given the number of the copy, from 0."""
+
+
+class MadeBaseEnv(EnvError):
+    """A function that was called for one copy has made such an environment.
+
+    Args:
+        name: What runs, for messages.
+        env: What it made, which is for the caller to use or to close.
+    """
+
+    def __init__(self, name: str, env: Any) -> None:
+        super().__init__(f"{name} makes {type(env).__name__}, which keeps its own clock: there is no single copy")
+        self.env = env
+
+
+def is_base_env(found: Any) -> bool:
+    """Says whether something is such an environment, or a class of them."""
+    return all(callable(getattr(found, method, None)) for method in METHODS)
+
+
+def makes_base_envs(found: Any) -> bool:
+    """Says whether something is such an environment or makes them, as far as can be told without calling it: a class
+    of them, or a function that says it returns one, or has to be told its `WORKER`.
+    """
+    if is_base_env(found):
+        return True
+    if not inspect.isfunction(found):
+        return False
+    try:
+        signature = inspect.signature(found, eval_str=True)
+    except (TypeError, ValueError, NameError, AttributeError, SyntaxError):
+        return False
+    worker, said = signature.parameters.get(WORKER), signature.return_annotation
+    return (inspect.isclass(said) and is_base_env(said)) or (worker is not None and worker.default is worker.empty)
