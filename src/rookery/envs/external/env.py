@@ -6,6 +6,7 @@ not step.
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import threading
@@ -145,9 +146,7 @@ _OPEN: dict[tuple[str, int], tuple[Reception, int]] = {}
 """By address, who listens there, and for how many environments."""
 
 
-def enter(
-    spaces: ExternalSpaces, host: str, port: int, token: str, limits: ConnectionLimits
-) -> tuple[Reception, bool]:
+def enter(spaces: ExternalSpaces, host: str, port: int, token: str, limits: ConnectionLimits) -> tuple[Reception, bool]:
     """Gives who listens at an address, and whether nobody did before.
 
     Raises:
@@ -179,6 +178,13 @@ def leave(reception: Reception, desk: Desk) -> None:
             del _OPEN[place]
     reception.close(desk)
     if not users:
+        reception.listener.close("the training is over")
+
+
+@atexit.register
+def _say_goodbye() -> None:
+    """Tells clients when this process ends, whoever forgot to close what."""
+    for reception, _ in list(_OPEN.values()):
         reception.listener.close("the training is over")
 
 
