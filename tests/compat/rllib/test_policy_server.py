@@ -13,8 +13,8 @@ from typing import Any
 import gymnasium
 import pytest
 
-from rookery.compat.rllib.trainers import DQNTrainer, PPOTrainer
 from rookery.compat.rllib.policy_server import PolicyClient, PolicyServerInput, token_file
+from rookery.compat.rllib.trainers import DQNTrainer, PPOTrainer
 from rookery.core.errors import ConfigError
 from rookery.envs.external.client import EpisodeLost, TrainingOver
 

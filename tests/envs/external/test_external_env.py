@@ -140,8 +140,8 @@ def test_what_a_client_says_wrong_is_told_and_its_episode_goes_on():
             player._ask({"op": "dance", "episode": name})
         with pytest.raises(ExternalError, match="expected a name"):
             player._ask({"op": "start_episode", "episode": "x" * 300})
+        player.get_action(name, [0, 0])
         with pytest.raises(ExternalError, match="needs what was seen last"):
-            player.get_action(name, [0, 0])
             player.end_episode(name, None, truncated=True)
         player.log_returns(name, 2.0)
         player.end_episode(name, [1, 1], truncated=True)
@@ -319,7 +319,7 @@ def test_a_false_training_is_not_told_anything():
     thread = threading.Thread(target=answer)
     thread.start()
     with pytest.raises(TrainingOver, match="does not know the token"):
-        Client("127.0.0.1:{}".format(false.getsockname()[1]), TOKEN)
+        Client(f"127.0.0.1:{false.getsockname()[1]}", TOKEN)
     thread.join()
     false.close()
     assert TOKEN not in repr(heard)

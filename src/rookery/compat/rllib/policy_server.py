@@ -1,4 +1,4 @@
-"""Policies that are asked from outside: `PolicyServerInput` in a trainer's configuration, `PolicyClient` in a simulator.
+"""Policies asked from outside: `PolicyServerInput` in a trainer's configuration, `PolicyClient` in a simulator.
 
 Both stand on Rookery's own external environments. Bytes on the wire are Rookery's, and a token is needed; a server that
 is not told one keeps a new one in a file of its user, where clients of that user find it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,7 @@ def token_file(port: int) -> Path:
 
 
 class PolicyServerInput:
-    """Says in a configuration that clients play: ``"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 9900)``.
+    """Says that clients play: ``"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 9900)`` in a config.
 
     The trainer listens at that port; nobody calls anything of this object.
 
@@ -172,10 +173,8 @@ class PolicyClient:
 
     def end_episode(self, episode_id: str, observation: Any) -> None:
         """Ends an episode."""
-        try:
+        with suppress(EpisodeLost):  # what was learned from it was cut off before
             self._client.end_episode(self._played(episode_id), observation)
-        except EpisodeLost:
-            pass  # what it had learned from was cut off before
         del self._now[episode_id]
 
     def update_policy_weights(self) -> None:
