@@ -1,6 +1,6 @@
 """External environments: a link that is cut, a crowd of clients and strangers, and what is learned through clients.
 
-``python benchmarks/external.py`` writes benchmarks/results/external.md. Clients and strangers are processes of their own.
+``python benchmarks/external.py`` writes benchmarks/results/external.md. Clients and strangers are other processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import gymnasium
 import numpy as np
 
 from rookery import DQNConfig, PPOConfig, Trainer
-from rookery.envs.external.client import Client, EpisodeLost, ExternalError, TrainingOver, pack
+from rookery.envs.external.client import Client, EpisodeLost, TrainingOver, pack
 
 ROOT = Path(__file__).parents[1]
 TOKEN = "a token for measurements"
