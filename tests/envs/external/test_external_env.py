@@ -399,6 +399,7 @@ def test_an_evaluation_borrows_the_clients_of_a_training_and_gives_them_back():
     while training.episode.max() < 3 or not step.rows[0].waiting.any():
         step = training.step([answers_of(step.rows[0])])
     beside = ExternalEnv(3, port, ONE, token=TOKEN)
+    beside.in_turn = True
     shown = beside.reset(lambda lane, number: 2)
     while beside.episode.min() < 1:
         shown = beside.step([answers_of(shown.rows[0])])

@@ -62,6 +62,7 @@ from rookery.compat.rllib.viewing_models import ViewingNetwork, looks_back
 from rookery.compat.rllib.workers import WorkerSet
 from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.layers import Layer
+from rookery.envs.base import is_only_one
 from rookery.report.results import IterationResult
 from rookery.rollout.hooks import EpisodeResult
 from rookery.training.checkpoint import read_checkpoint
@@ -487,10 +488,11 @@ class Trainer(Trainable):
         maker = None if self._known is not None else self.env_maker.another(env_config)
         config = with_settings(run.config, maker, env_config)
         noted = NotedMapping.apart(self._mapping)
+        lanes = min(count, config.evaluation.num_envs)
         try:
             with (
                 apart(run.policies),
-                closing(make_copies(config, min(count, config.evaluation.num_envs))) as env,
+                run.copies(lanes) if is_only_one(run.env) else closing(make_copies(config, lanes)) as env,
             ):
                 self._stage = maker or self.env_maker, env
                 played = bounded(run, env, count, deterministic, listeners=book.listeners())

@@ -92,7 +92,7 @@ class Desk:
     """
 
     num_lanes: int
-    evenly: bool
+    evenly: bool = False
     counters: dict[str, int] = field(default_factory=dict)
     lanes: dict[int, DeskLane] = field(default_factory=dict)
     plan: SeedPlan | None = None
