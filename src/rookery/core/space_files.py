@@ -1,4 +1,4 @@
-"""Spaces as JSON, so that a policy can be used where its environment is not installed; and spaces as people write them."""
+"""Spaces as JSON, so that a policy can be used where its environment is not; and spaces as people write them."""
 
 from __future__ import annotations
 

@@ -38,6 +38,7 @@ from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.observing import rewriting
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
+from rookery.compat.rllib.policy_server import PolicyServerInput, served
 from rookery.compat.rllib.policy_templates import class_for
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.recording import Recorder, writer_of
@@ -144,10 +145,13 @@ class Trainer(Trainable):
         self.raw_user_config = config
         own = differing(self._default_config, DEFAULT_CONFIGS[self.algorithm])
         given = {**own, **config}
+        clients = served(given)  # who play, where the configuration says so
         env, env_config = given.get("env"), given.get("env_config") or {}
+        if env is None and clients is not None:
+            env = PolicyServerInput
         if env is None:
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
-        self._known = todays_of(env)
+        self._known = clients or todays_of(env)
         observe = (given.get("multiagent") or {}).get("observation_fn")
         self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0), observe is not None)
         if self.algorithm in TEAM_KIND:
