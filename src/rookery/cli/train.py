@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rookery.cli.apart import report_rows, rows_apart
+from rookery.cli.external import space_values, token_layers
 from rookery.cli.runs import in_runs
 from rookery.core.errors import ConfigError
 from rookery.core.interrupt import Interrupted
@@ -59,6 +60,9 @@ def train(
         list[str] | None,
         typer.Option(metavar="PATH[:POLICY][*PART]", help="Start from another run's replay; *0.5: half of each batch."),
     ] = None,
+    spaces: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What clients of external:PORT see and do, in YAML or JSON.")
+    ] = None,
     memory: Annotated[list[str] | None, typer.Option(hidden=True)] = None,  # what --replay was called before
 ) -> None:
     """Train policies in an environment.
@@ -75,6 +79,7 @@ def train(
         "logging.console": console_style(quiet=quiet, plain=plain, json=json_rows),
         **stop_values(stop or []),
         **replay_values([in_runs(source) for source in [*(replay or []), *(memory or [])]]),
+        **space_values(spaces),
     }
     default = Layer("default of the command line", {"logging.console": "auto"})
     layers = [default, *layers_of_arguments(what or [], env, options)]
@@ -82,7 +87,8 @@ def train(
         run_name, seeded = identify(layers)
     with rows_apart(layers) as rows:
         with claimed(run_dir, run_id, run_name, force) as folder:
-            trainer = Trainer(config=[*layers, *seeded], preset=preset, run_dir=folder, force=force)
+            layers = [*layers, *seeded, *token_layers(layers, folder)]
+            trainer = Trainer(config=layers, preset=preset, run_dir=folder, force=force)
         with trainer:
             report_rows(trainer, rows)
             finish(trainer, {}, evaluate)

@@ -1,15 +1,17 @@
-"""Spaces as JSON, so that a policy can be used where its environment is not installed."""
+"""Spaces as JSON, so that a policy can be used where its environment is not installed; and spaces as people write them.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from rookery.core.entity_set import EntitySet
-from rookery.core.errors import SpaceError
+from rookery.core.errors import SpaceError, nearest
 
 
 def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
@@ -66,3 +68,80 @@ def space_from_json(text: dict[str, Any]) -> spaces.Space[Any]:
     if kind == "Text":
         return spaces.Text(text["max_length"])
     raise SpaceError(f"a space of unknown kind {kind!r}")
+
+
+WRITTEN = {
+    "box": ("low", "high", "dtype"),
+    "discrete": ("start",),
+    "multi_discrete": (),
+    "multi_binary": (),
+    "dict": (),
+    "tuple": (),
+}
+"""Words that a written space begins with, and what may stand beside them."""
+
+
+def written_space(text: Any, place: str) -> spaces.Space[Any]:
+    """The space that somebody has written: ``{box: [4], low: -1, high: 1}``, ``{discrete: 2}``, ``{dict: {...}}``.
+
+    What `space_to_json` gives will do, too.
+
+    Args:
+        text: The description; ``low`` and ``high`` are a number for all elements or a list of one for each.
+        place: Where it stands, for messages.
+
+    Raises:
+        SpaceError: If it describes no space; says where, and what is meant.
+    """
+    forms = ", ".join(WRITTEN)
+    if not isinstance(text, Mapping):
+        raise SpaceError(f"{place}: {text!r} is no space; write one of {forms}, as in {{box: [4], low: -1, high: 1}}")
+    if "kind" in text:
+        try:
+            return space_from_json(dict(text))
+        except (KeyError, TypeError, ValueError, AssertionError) as error:
+            raise SpaceError(f"{place}: {type(error).__name__}: {error}, in a space of kind {text['kind']}") from None
+    words = [word for word in text if word in WRITTEN]
+    if len(words) != 1:
+        hint = nearest(str(next(iter(text), "")), [*WRITTEN])
+        raise SpaceError(f"{place}: {dict(text)} is no space{hint}; write one of {forms}")
+    (word,) = words
+    for key in text:
+        if key != word and key not in WRITTEN[word]:
+            allowed = ", ".join(WRITTEN[word]) or "nothing"
+            raise SpaceError(f"{place}.{key}: not known{nearest(key, [*WRITTEN[word]])}; {word} takes {allowed} besides")
+    value = text[word]
+    if word == "dict":
+        if not isinstance(value, Mapping) or not value:
+            raise SpaceError(f"{place}.dict: {value!r}: expected spaces by name")
+        return spaces.Dict(OrderedDict((str(key), written_space(part, f"{place}.{key}")) for key, part in value.items()))
+    if word == "tuple":
+        if not isinstance(value, list | tuple) or not value:
+            raise SpaceError(f"{place}.tuple: {value!r}: expected a list of spaces")
+        return spaces.Tuple([written_space(part, f"{place}.{number}") for number, part in enumerate(value)])
+    try:
+        return _written_leaf(word, value, text)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise SpaceError(f"{place}: {dict(text)} is no space: {error}") from None
+
+
+def _written_leaf(word: str, value: Any, text: Mapping[str, Any]) -> spaces.Space[Any]:
+    """A written space that has no others in it; raises a ValueError or the like if it is none."""
+    sizes = np.asarray(value)
+    if sizes.dtype.kind not in "iu" or sizes.size == 0 or (sizes < 1).any():
+        raise ValueError(f"{word}: {value!r}: expected whole numbers from 1 on")
+    if word == "discrete":
+        return spaces.Discrete(int(value), start=int(text.get("start", 0)))
+    if word == "multi_discrete":
+        return spaces.MultiDiscrete(sizes)
+    if word == "multi_binary":
+        return spaces.MultiBinary(int(value) if sizes.ndim == 0 else [int(size) for size in value])
+    shape = tuple(int(size) for size in sizes.ravel())
+    dtype = np.dtype(text.get("dtype", "float32"))
+    whole = dtype.kind in "iu"
+    ends = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (-np.inf, np.inf)
+    bounds = (text.get("low", ends[0]), text.get("high", ends[1]))
+    low, high = (np.broadcast_to(np.asarray(bound, dtype=np.float64), shape).astype(dtype) for bound in bounds)
+    if not (low <= high).all():
+        raise ValueError("low is greater than high")
+    return spaces.Box(low, high, shape, dtype.type)

@@ -25,6 +25,7 @@ from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.base import SeedPlan, Step, VectorEnv
 from rookery.envs.classic import TWINS
 from rookery.envs.dict_env import DictLane, is_dict_style
+from rookery.envs.external.env import SCHEME, ExternalEnv
 from rookery.envs.gym_env import GymLane
 from rookery.envs.lane import Lane
 from rookery.envs.parameters import hook_of
@@ -114,7 +115,7 @@ def make_env(
         env: Name or maker of the environment: a Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or
             dict-style multi-agent environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's
             `VectorEnv`s, or a callable with an argument `num_envs` that makes one; the import path of one of these,
-            ``my.module:MyEnv``; or a task of EnvPool, ``envpool:Pong-v5``.
+            ``my.module:MyEnv``; a task of EnvPool, ``envpool:Pong-v5``; or ``external:9900``, clients at a port.
         config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).
         wrappers: Callables or their import paths, applied in order to each copy.
         num_lanes: Number of copies.
@@ -248,6 +249,8 @@ def env_name(env: Any) -> str:
         return env_name(env.func)
     if isinstance(env, ModuleType):
         return env.__name__.rpartition(".")[2]
+    if isinstance(env, str) and env.startswith(SCHEME):
+        return SCHEME.removesuffix(":")
     if isinstance(env, str):
         module, _, attribute = env.rpartition(":")
         if not module:
@@ -264,7 +267,7 @@ def code_of(name: str) -> str:
     Rookery's, for registered ids, and for tasks of packages that Rookery itself imports.
     """
     module, colon, attribute = name.partition(":")
-    if name in OURS or name in gymnasium.registry or (colon and module == "envpool"):
+    if name in OURS or name in gymnasium.registry or (colon and module == "envpool") or name.startswith(SCHEME):
         return ""
     if not colon:
         return name if re.fullmatch(MODULE_NAME, name) else ""
@@ -379,6 +382,8 @@ def _find(env: Any) -> Any:
 
 def _find_name(name: str) -> Any:
     name = OURS.get(name, name)
+    if name.startswith(SCHEME):
+        return _external(name)
     module, colon, attribute = name.partition(":")
     if module == "envpool" and colon:
         _import_provider(name, "envpool", "envpool")
@@ -400,6 +405,14 @@ def _find_name(name: str) -> Any:
         return gymnasium.spec(name)
     hint = nearest(name, [*OURS, *gymnasium.registry])
     raise EnvError(f"env {name!r} is not a Gymnasium id{hint}; an own environment is named 'my.module:MyEnv'")
+
+
+def _external(name: str) -> Any:
+    """What listens for clients at the port that a name gives."""
+    port = name.removeprefix(SCHEME)
+    if not port.isdecimal() or int(port) > 65535:
+        raise EnvError(f"env {name!r}: {port!r} is no port; write external:9900, or external:0 for any that is free")
+    return functools.partial(ExternalEnv, port=int(port))
 
 
 def _is_module(name: str) -> bool:
@@ -461,7 +474,9 @@ def _plays_many(found: Any) -> bool:
 
 
 def _is_vector_class(found: Any) -> bool:
-    """Says whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`."""
+    """Says whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`; some arguments may be given."""
+    if isinstance(found, functools.partial):
+        found = found.func
     return inspect.isclass(found) and hasattr(found, "step") and "num_lanes" in _parameters(found)
 
 

@@ -6,6 +6,7 @@ runs/<run-id>/
   command.txt       the command that started it          versions.json   what it was made with
   metrics.jsonl     one line an iteration                timers.json     where the time went
   checkpoints/      000012/ ... and best.json            run.lock        who writes here
+  token             what clients must know (external:PORT)
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ from rookery.report.metrics_file import append_row, cut_rows
 from rookery.report.results import IterationResult
 from rookery.report.tensorboard import TensorBoard
 from rookery.training.settings import RunConfig
+
+TOKEN_FILE = "token"
+"""The file with what clients of the environment have to know; a run that replaces another keeps it."""
 
 PACKAGES = ("rookery", "torch", "numpy", "gymnasium", "pettingzoo")
 
@@ -98,7 +102,7 @@ class RunDir:
             for old in self.path.iterdir():
                 if old.is_dir() and not old.is_symlink():
                     shutil.rmtree(old)
-                elif old.name != "run.lock":
+                elif old.name not in ("run.lock", TOKEN_FILE):
                     old.unlink()
             self.checkpoints.mkdir()
         self.write_settings(resolved)

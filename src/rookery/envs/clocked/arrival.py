@@ -26,11 +26,14 @@ class CopyBehavior:
         action: Their actions.
         seats: For each of them that a copy is known to have, the number of its group, -1 for none; others may come.
             Groups of a copy are counted through all behaviours, as `seats_of` does.
+        names: Of agents that are always the same, their ids, in the order of `seats`: each has its own seat, and is
+            called so; empty where ids say nothing.
     """
 
     obs: ObsSpec
     action: ActionSpec
     seats: tuple[int, ...] = (-1,)
+    names: tuple[str, ...] = ()
 
 
 @dataclass

@@ -30,7 +30,8 @@ TEAM_MARK = "?"
 class ClockedEnv(VectorBase):
     """Copies that keep their own clock. Nothing repeats bit for bit here, and no episode can be taken up again.
 
-    An agent is called after its behaviour and its seat, ``Striker#2``, or ``Striker#2?team=1``.
+    An agent is called after its behaviour and its seat, ``Striker#2``, or ``Striker#2?team=1``, if its behaviour does
+    not name its agents.
     """
 
     def __init__(self, copies: Copies, num_lanes: int) -> None:
@@ -66,8 +67,8 @@ class ClockedEnv(VectorBase):
         """A behaviour that nobody had until now becomes a kind of its own."""
         self._numbers[name] = len(self._rows)
         self._behaviors[name] = behavior
-        self._seats.append(Seats(self.num_lanes, behavior.seats))
-        kind = Kind(_names(name, len(behavior.seats)), behavior.obs, behavior.action)
+        self._seats.append(Seats(self.num_lanes, behavior.seats, behavior.names))
+        kind = Kind(behavior.names or _names(name, len(behavior.seats)), behavior.obs, behavior.action)
         self._rows.append(Rows.allocate(kind, self.num_lanes))
         self._lay_out((*self.kinds, kind))
 

@@ -17,13 +17,15 @@ class Seats:
     Args:
         num_lanes: Copies.
         columns: For each seat of a copy, the number of the group that it is kept for, or -1.
+        names: Ids of agents that have a seat of their own each, in the order of `columns`.
 
     Attributes:
         columns: The same; may grow.
     """
 
-    def __init__(self, num_lanes: int, columns: Sequence[int]) -> None:
+    def __init__(self, num_lanes: int, columns: Sequence[int], names: Sequence[Hashable] = ()) -> None:
         self.columns = list(columns)
+        self._own = {name: seat for seat, name in enumerate(names)}
         self._seat_of: list[dict[Hashable, int]] = [{} for _ in range(num_lanes)]
         self._taken: list[set[int]] = [set() for _ in range(num_lanes)]
         self._latest: list[tuple[Sequence[Hashable], np.ndarray]] = [((), NO_SEATS)] * num_lanes
@@ -54,7 +56,7 @@ class Seats:
             for place in np.flatnonzero(new).tolist():
                 group = groups[place] if len(groups) else -1
                 free = (seat for seat, kept_for in enumerate(self.columns) if kept_for == group and seat not in taken)
-                seat = next(free, len(self.columns))
+                seat = self._own[ids[place]] if ids[place] in self._own else next(free, len(self.columns))
                 if seat == len(self.columns):
                     self.columns.append(group)
                 taken.add(seat)

@@ -12,6 +12,7 @@ sends are described in docs/how-to/external.md, for clients in other languages.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -206,7 +207,7 @@ class Client:
             url: ``host:port``; a scheme before it, as in ``http://host:port``, says nothing.
             token: What the training has told or stored; None = that of the environment variable ``ROOKERY_TOKEN``.
             timeout: Seconds for which a training that does not answer is tried again, before a call raises.
-            quiet: Do not say on standard error that an episode waits for its turn.
+            quiet: Do not say on standard error when an episode waits for its turn, which is said once.
 
         Raises:
             ValueError: If `url` has no host and port, or there is no token.
@@ -228,6 +229,8 @@ class Client:
         self._running: dict[str, _Running] = {}
         self.reconnected = 0
         """How often a lost connection was made anew."""
+        self.queued = 0
+        """How many episodes had to wait for their turn; it is said once."""
         self.welcome: dict[str, Any] = {}
         """What the training said of itself: ``name``, ``agents`` with their spaces, ``max_message_bytes``."""
         with self._lock:
@@ -307,22 +310,15 @@ class Client:
             observation: What was seen last; needed where it was truncated.
             truncated: Whether it was cut off, so that it would have had a future.
         """
-        try:
-            self._tell(episode_id, {"op": "end_episode", "obs": observation, "truncated": bool(truncated)})
-        except EpisodeLost:
-            raise
-        except ExternalError:
-            raise  # it was refused, and may be ended again with what fits
+        self._tell(episode_id, {"op": "end_episode", "obs": observation, "truncated": bool(truncated)})
         self._running.pop(episode_id, None)
 
     def close(self) -> None:
         """Leaves; the training gives up episodes that have not ended."""
         with self._lock:
             if self._socket is not None:
-                try:
+                with contextlib.suppress(OSError):
                     self._socket.sendall(pack({"op": "leave", "seq": self._number + 1}))
-                except OSError:
-                    pass
             self._drop()
 
     def __enter__(self) -> Client:
@@ -374,8 +370,9 @@ class Client:
                         continue  # of a request that was given up
                     if "queued" not in answer:
                         return answer
-                    if not self._quiet:
-                        print(f"rookery: an episode waits for its turn: {answer['queued']}", file=sys.stderr)
+                    self.queued += 1
+                    if self.queued == 1 and not self._quiet:
+                        sys.stderr.write(f"rookery: an episode waits for its turn: {answer['queued']}\n")
 
             try:
                 answer = self._retry(attempt)

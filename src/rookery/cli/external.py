@@ -1,0 +1,62 @@
+"""What ``rookery train external:PORT`` needs besides: the spaces from a file, and a place for the token."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import ConfigError
+from rookery.core.layers import Layer, yaml_layer
+
+
+def space_values(file: Path | None) -> dict[str, Any]:
+    """What a file says of observations and actions, as a setting by its path; nothing without a file.
+
+    Args:
+        file: YAML or JSON: ``obs`` and ``action``, or ``agents`` with these two by name.
+
+    Raises:
+        ConfigError: If it cannot be read, or describes no spaces; says which file, line and what.
+    """
+    if file is None:
+        return {}
+    from rookery.core.errors import EnvError
+    from rookery.envs.external.spaces import read_spaces
+
+    layer = yaml_layer(file)  # JSON is YAML
+    try:
+        read_spaces(layer.values)
+    except EnvError as error:
+        place = str(error).partition(":")[0].removeprefix("spaces.")
+        raise ConfigError(f"{_line(layer, place, file)}: {error}") from None
+    return {"env.config.spaces": dict(layer.values)}
+
+
+def _line(layer: Layer, place: str, file: Path) -> str:
+    """The line of what stands at a path in a file, or of what it stands in."""
+    while place:
+        if place in layer.lines:
+            return layer.lines[place]
+        place = place.rpartition(".")[0]
+    return file.name
+
+
+def token_layers(layers: Sequence[Layer], folder: Path) -> list[Layer]:
+    """A layer that keeps the token in the folder of a run, where clients are trained with and nobody says the token.
+
+    Args:
+        layers: The layers of the command.
+        folder: The folder of the run.
+    """
+    from rookery.algorithms.names import ALGORITHMS
+    from rookery.core.config import resolve
+    from rookery.envs.external.env import SCHEME, TOKEN
+    from rookery.training.run_dir import TOKEN_FILE
+    from rookery.training.settings import RunConfig
+
+    env = resolve(RunConfig, layers, ALGORITHMS).config.env
+    if not str(env.name).startswith(SCHEME) or os.environ.get(TOKEN) or {"token", "token_file"} & env.config.keys():
+        return []
+    return [Layer("run directory", {"env.config.token_file": str((folder / TOKEN_FILE).absolute())})]

@@ -1,0 +1,219 @@
+"""`ExternalEnv`: programs of any language that connect, play episodes when they like, and ask for actions.
+
+A lane is a running episode. Clients come and go; episodes for which there is no lane wait; lanes without an episode do
+not step.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import EnvError
+from rookery.envs.base import SeedPlan, Step
+from rookery.envs.clocked.arrival import Answer, Arrival
+from rookery.envs.clocked.env import ClockedEnv
+from rookery.envs.external.listener import ConnectionLimits
+from rookery.envs.external.reception import Desk, Reception
+from rookery.envs.external.spaces import ExternalSpaces, read_spaces
+
+TOKEN = "ROOKERY_TOKEN"
+"""The environment variable that holds the token."""
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+SCHEME = "external:"
+"""What the name of such an environment begins with; its port follows."""
+
+
+class ExternalCopies:
+    """The lanes of one `ExternalEnv`, see `Copies`.
+
+    Args:
+        reception: Where clients come in.
+        desk: The lanes.
+        notes: Lines a user should read once.
+        release: Called when they are closed.
+    """
+
+    own_episodes = False
+
+    def __init__(self, reception: Reception, desk: Desk, notes: tuple[str, ...]) -> None:
+        self._reception, self.desk, self.notes = reception, desk, notes
+        self.name = reception.name
+        self.behaviors = reception.spaces.behaviors
+        self.parameters = reception.spaces.parameters
+        self.counters = desk.counters
+        self.began: list[int] = []
+        """Lanes in which an episode began with the last arrivals."""
+
+    def begin(self, lane: int, episode: int, plan: SeedPlan) -> None:
+        """Lets a lane begin anew; see `Copies.begin`."""
+        self._reception.begin(self.desk, lane, episode, plan)
+
+    def replan(self, plan: SeedPlan) -> None:
+        """Lets episodes to come have other seeds and parameters."""
+        self._reception.replan(self.desk, plan)
+
+    def arrivals(self, seconds: float) -> list[Arrival]:
+        """Waits for clients; see `Copies.arrivals`."""
+        found, self.began = self._reception.arrivals(self.desk, seconds)
+        return found
+
+    def answer(self, lane: int, episode: int, answers: Mapping[str, Answer]) -> None:
+        """Sends actions to the client whose episode plays in a lane."""
+        self._reception.answer(self.desk, lane, answers)
+
+    def close(self) -> None:
+        """Gives up what is played, and stops to listen if nobody else plays there."""
+        leave(self._reception, self.desk)
+
+
+class ExternalEnv(ClockedEnv):
+    """Episodes that clients play (`Client`). It listens from the moment it is made.
+
+    Attributes:
+        address: Host and port at which it listens.
+        token: What clients have to know.
+    """
+
+    def __init__(
+        self,
+        num_lanes: int,
+        port: int,
+        spaces: Mapping[str, Any],
+        token: str | None = None,
+        token_file: str | None = None,
+        host: str = "127.0.0.1",
+        patience: float = ConnectionLimits.patience,
+        silence: float = ConnectionLimits.silence,
+        max_message_bytes: int = ConnectionLimits.max_message_bytes,
+        max_connections: int = ConnectionLimits.max_connections,
+    ) -> None:
+        """Listens for clients.
+
+        Args:
+            num_lanes: Episodes that may run at a time; others wait.
+            port: Where to listen; 0 = any port that is free. Environments of one process that name the same port share
+                its clients: an evaluation borrows those of the training.
+            spaces: What agents see and do, as `read_spaces` reads it.
+            token: What clients have to know; None = that of the environment variable ``ROOKERY_TOKEN``, or that of
+                `token_file`; a new one where there is none.
+            token_file: File to read the token from, or to write a new one to.
+            host: Address to listen at; others than loopback are reached from the network.
+            patience: Seconds after which the episode of a client that has lost its connection is given up.
+            silence: Seconds after which that of a client is given up that is connected and says nothing.
+            max_message_bytes: The longest message.
+            max_connections: The most clients at a time.
+
+        Raises:
+            EnvError: If the port is taken, or the spaces cannot be used.
+        """
+        limits = ConnectionLimits(max_message_bytes, max_connections, patience=patience, silence=silence)
+        read = read_spaces(spaces)
+        secret, where = find_token(token, token_file)
+        reception, is_first = enter(read, host, port, secret, limits)
+        self.address, self.token = reception.listener.address, reception.token
+        at = f"{self.address[0]}:{self.address[1]}"
+        notes = [f"external: waiting for clients at {at}, token in {where}"]
+        if host not in LOOPBACK:
+            notes.append(f"external: {at} is reached from the network, and what is sent there is not encrypted")
+        self._external = ExternalCopies(reception, Desk(num_lanes, evenly=not is_first), tuple(notes))
+        super().__init__(self._external, num_lanes)
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Answers clients that have asked, and waits for others; see `ClockedEnv.step`."""
+        step = super().step(actions)
+        if self._external.began and step.stepped is not None:
+            step.stepped[self._external.began] = False  # they have shown what they begin with
+        if self.keep_infos != "none":
+            told = self._external.desk.infos
+            self.infos = {lane: infos for lane, infos in told.items() if self.keep_infos == "all" or step.ended[lane]}
+        return step
+
+
+# -- who shares a port ---------------------------------------------------------------------------------------------
+
+_LOCK = threading.Lock()
+_OPEN: dict[tuple[str, int], tuple[Reception, int]] = {}
+"""By address, who listens there, and for how many environments."""
+
+
+def enter(
+    spaces: ExternalSpaces, host: str, port: int, token: str, limits: ConnectionLimits
+) -> tuple[Reception, bool]:
+    """Gives who listens at an address, and whether nobody did before.
+
+    Raises:
+        EnvError: If the port is taken, or other agents play there.
+    """
+    with _LOCK:
+        for (there, number), (reception, users) in _OPEN.items():
+            if there == host and number == port:
+                if repr(reception.spaces) != repr(spaces):
+                    raise EnvError(f"{SCHEME}{port}: another environment of this process, with other spaces, is there")
+                _OPEN[there, number] = reception, users + 1
+                return reception, False
+        reception = Reception(f"{SCHEME}{port}", spaces, host, port, token, limits)
+        _OPEN[host, reception.listener.address[1]] = reception, 1
+        return reception, True
+
+
+def leave(reception: Reception, desk: Desk) -> None:
+    """Closes a desk, and the reception if it was the last."""
+    with _LOCK:
+        if desk.closed:
+            return
+        desk.closed = True
+        place = next(place for place, (one, _) in _OPEN.items() if one is reception)
+        users = _OPEN[place][1] - 1
+        if users:
+            _OPEN[place] = reception, users
+        else:
+            del _OPEN[place]
+    reception.close(desk)
+    if not users:
+        reception.listener.close("the training is over")
+
+
+def find_token(token: str | None, file: str | None) -> tuple[str, str]:
+    """Gives the token and says where it is; makes one where there is none.
+
+    Args:
+        token: The token, if somebody has said it.
+        file: Where it is, or is to be, if nobody has.
+
+    Raises:
+        EnvError: If the file cannot be read or written, or holds no token.
+    """
+    if token is None and file is None and not os.environ.get(TOKEN):
+        made = secrets.token_urlsafe(24)
+        return made, f"{TOKEN}={made}"
+    if token is not None:
+        return _long_enough(token, "token"), "token of the environment"
+    if os.environ.get(TOKEN):
+        return _long_enough(os.environ[TOKEN], TOKEN), f"${TOKEN}"
+    path = Path(str(file))
+    try:
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+        except FileExistsError:
+            return _long_enough(path.read_text(encoding="utf-8").strip(), str(path)), str(path)
+        made = secrets.token_urlsafe(24)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(made + "\n")
+    except OSError as error:
+        raise EnvError(f"{SCHEME} token_file {path}: {error.strerror}; set {TOKEN} instead") from error
+    return made, str(path)
+
+
+def _long_enough(token: str, what: str) -> str:
+    if len(token) < 8:
+        raise EnvError(f"{SCHEME} {what}: a token has 8 characters at least; make one: openssl rand -base64 24")
+    return token

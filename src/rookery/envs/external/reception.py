@@ -1,0 +1,483 @@
+"""`Reception`: the episodes of all clients at one port, each in a lane of whoever plays there now."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import EnvError, RookeryError, SpaceError
+from rookery.core.space_files import space_to_json
+from rookery.core.spaces import Tree
+from rookery.envs.base import SeedPlan
+from rookery.envs.clocked.arrival import Answer, Arrival, Asking, Ended
+from rookery.envs.external.listener import ConnectionLimits, Listener
+from rookery.envs.external.spaces import ExternalSpaces
+from rookery.envs.external.wire import WireError
+from rookery.envs.parameters import lessons_of, parameters_of
+
+ENDS = ("terminated", "truncated")
+
+
+@dataclass(eq=False)
+class ClientEpisode:
+    """A running episode.
+
+    Attributes:
+        name: What the client calls it.
+        session: The client.
+        desk: Whose lanes it plays in.
+        lane: The lane.
+        waiting: Number of the request that waits for actions; 0 if none does.
+        rewards: By agent, what it got since it asked last.
+        seen: By agent that plays, what it saw last.
+        ended: By agent that has ended since the last arrival: whether it was truncated, and what it saw then.
+        info: What the client said besides, by agent.
+    """
+
+    name: str
+    session: str
+    desk: Desk
+    lane: int
+    waiting: int = 0
+    rewards: dict[str, float] = field(default_factory=dict)
+    seen: dict[str, Tree] = field(default_factory=dict)
+    ended: dict[str, tuple[bool, Tree]] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class DeskLane:
+    """A lane, as its desk sees it.
+
+    Attributes:
+        number: Of the episode that it plays, or plays next.
+        episode: What runs in it.
+        arrival: What is to be said next.
+        taken: Whether the last arrival was taken and is not answered yet.
+        shown: Whether an arrival of the episode was taken.
+        closing: Whether the last arrival ends the episode.
+    """
+
+    number: int = 0
+    episode: ClientEpisode | None = None
+    arrival: Arrival | None = None
+    taken: bool = False
+    shown: bool = False
+    closing: bool = False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether an episode may begin here."""
+        return self.episode is None and self.arrival is None and not self.taken
+
+
+@dataclass(eq=False)
+class Desk:
+    """The lanes of one environment at a reception.
+
+    Attributes:
+        num_lanes: How many there are.
+        evenly: Whether an episode begins in the lane that has played fewest, instead of the first that is free.
+        counters: What was borne.
+        lanes: Those that have begun, by number.
+        plan: Seeds and parameters of its episodes.
+        ready: Lanes with something to say, in the order in which they had.
+        infos: By lane, what clients said besides since the last arrivals.
+        closed: Whether its environment is closed.
+    """
+
+    num_lanes: int
+    evenly: bool
+    counters: dict[str, int] = field(default_factory=dict)
+    lanes: dict[int, DeskLane] = field(default_factory=dict)
+    plan: SeedPlan | None = None
+    ready: dict[int, None] = field(default_factory=dict)
+    infos: dict[int, dict[str, Any]] = field(default_factory=dict)
+    closed: bool = False
+
+    def free_lane(self) -> int | None:
+        """Gives the lane that the next episode begins in; None if all play."""
+        free = [number for number, lane in self.lanes.items() if lane.is_free]
+        return min(free, key=lambda number: (self.lanes[number].number if self.evenly else 0, number), default=None)
+
+    def count(self, what: str) -> None:
+        """Counts something that was borne."""
+        self.counters[what] = self.counters.get(what, 0) + 1
+
+
+class Reception:
+    """Takes the requests of clients at one port. All environments of a process that name the port share it.
+
+    Whoever was begun or stepped last plays: an evaluation takes over the clients of a training, and the training takes
+    them back. Episodes that run at that moment are given up, and their clients are told to begin others.
+    """
+
+    def __init__(
+        self, name: str, spaces: ExternalSpaces, host: str, port: int, token: str, limits: ConnectionLimits
+    ) -> None:
+        """Begins to listen; see `Listener`.
+
+        Args:
+            name: What runs here, for messages.
+            spaces: What agents see and do.
+            host: Address to listen at.
+            port: Port to listen at.
+            token: What clients have to know.
+            limits: What is borne.
+        """
+        self.name, self.spaces, self.token, self.limits = name, spaces, token, limits
+        self.changed = threading.Condition()
+        self.error: Exception | None = None
+        self._desks: list[Desk] = []
+        """Those at which somebody has played; the last is who plays now."""
+        self._queue: deque[tuple[str, int, str]] = deque()
+        """Episodes that wait for a lane: their client, its request, their name."""
+        self._episodes: dict[str, ClientEpisode] = {}
+        agents = {
+            agent: {part: space_to_json(getattr(behavior, part).space) for part in ("obs", "action")}
+            for agent, behavior in spaces.described.items()
+        }
+        welcome = {"name": name, "agents": agents, "several": spaces.several}
+        with self.changed:  # a client may be there before this is made
+            self.listener = Listener(self, host, port, token, limits, welcome)
+
+    # -- for environments ----------------------------------------------------------------------------------------------
+
+    def begin(self, desk: Desk, number: int, episode: int, plan: SeedPlan) -> None:
+        """Lets a lane begin anew, see `Copies.begin`."""
+        with self.changed:
+            self._take_over(desk)
+            lane = desk.lanes.setdefault(number, DeskLane())
+            if lane.episode is not None:
+                self._leave(lane.episode, "the training begins anew", "episodes_interrupted")
+            desk.lanes[number] = DeskLane(episode)
+            desk.ready.pop(number, None)
+            desk.plan = plan
+            self._seat()
+
+    def arrivals(self, desk: Desk, seconds: float) -> tuple[list[Arrival], list[int]]:
+        """Waits for what lanes have to say, see `Copies.arrivals`.
+
+        Returns:
+            What they say; and the lanes in which an episode begins with it.
+
+        Raises:
+            EnvError: If nobody listens any more.
+        """
+        with self.changed:
+            self._take_over(desk)
+            self._seat()
+            self.changed.wait_for(lambda: desk.ready or self.error, seconds)
+            if self.error is not None:
+                raise self.error if isinstance(self.error, RookeryError) else EnvError(
+                    f"{self.name}: the listener failed: {type(self.error).__name__}: {self.error}"
+                ) from self.error
+            found, began = [], []
+            desk.infos = {}
+            for number in desk.ready:
+                lane = desk.lanes[number]
+                assert lane.arrival is not None
+                found.append(lane.arrival)
+                if not lane.shown:
+                    began.append(number)
+                if lane.episode is not None and lane.episode.info:
+                    desk.infos[number], lane.episode.info = lane.episode.info, {}
+                lane.arrival, lane.taken, lane.shown = None, True, True
+            desk.ready = {}
+            if self.listener.refused:
+                desk.counters["connections_refused"] = self.listener.refused
+            return found, began
+
+    def answer(self, desk: Desk, number: int, answers: Mapping[str, Answer]) -> None:
+        """Gives the actions that a lane has asked for, see `Copies.answer`."""
+        with self.changed:
+            lane = desk.lanes[number]
+            lane.taken = False
+            if lane.closing:
+                desk.lanes[number] = DeskLane(lane.number + 1)
+                self._seat()
+            elif lane.episode is None:  # given up since it asked
+                self._say(desk, Arrival(number, lost=True), closing=True)
+            else:
+                given = [(one.ids, one.actions) for one in answers.values()]
+                actions = {agent: _own(action) for ids, row in given for agent, action in zip(ids, row, strict=True)}
+                request, lane.episode.waiting = lane.episode.waiting, 0
+                said = actions if self.spaces.several else actions[self.spaces.only]
+                self.listener.answer(lane.episode.session, request, {"ok": {"action": said}})
+
+    def replan(self, desk: Desk, plan: SeedPlan) -> None:
+        """Lets episodes to come have other seeds and parameters, see `Copies.replan`."""
+        with self.changed:
+            desk.plan = plan
+
+    def close(self, desk: Desk) -> None:
+        """Lets a desk go; its episodes are given up."""
+        with self.changed:
+            if desk in self._desks:
+                self._interrupt(desk, "what this episode was played for is over")
+                self._desks.remove(desk)
+                self._seat()
+
+    # -- desks and lanes -----------------------------------------------------------------------------------------------
+
+    def _take_over(self, desk: Desk) -> None:
+        """Lets the clients play at a desk from now on."""
+        if self._desks and self._desks[-1] is desk:
+            return
+        if self._desks:
+            self._interrupt(self._desks[-1], "the training plays other episodes now, an evaluation or the next ones")
+        if desk in self._desks:
+            self._desks.remove(desk)
+        self._desks.append(desk)
+
+    def _interrupt(self, desk: Desk, reason: str) -> None:
+        for lane in list(desk.lanes.values()):
+            if lane.episode is not None:
+                self._leave(lane.episode, reason, "episodes_interrupted")
+
+    def _say(self, desk: Desk, arrival: Arrival, closing: bool) -> None:
+        """A lane has something to say."""
+        lane = desk.lanes[arrival.lane]
+        lane.arrival, lane.closing = arrival, closing
+        if closing:
+            lane.episode = None
+        desk.ready[arrival.lane] = None
+        self.changed.notify_all()
+
+    def _leave(self, episode: ClientEpisode, reason: str, counter: str) -> None:
+        """Gives up an episode; its client is told if it asks."""
+        desk, lane = episode.desk, episode.desk.lanes[episode.lane]
+        self._episodes.pop(episode.name, None)
+        desk.count(counter)
+        if episode.waiting:
+            self.listener.answer(episode.session, episode.waiting, {"lost": f"episode {episode.name}: {reason}"})
+        lane.episode = None
+        if lane.taken:
+            return  # said when it is answered
+        if lane.shown:
+            self._say(desk, Arrival(episode.lane, lost=True), closing=True)
+        else:  # nobody has heard of it
+            desk.ready.pop(episode.lane, None)
+            desk.lanes[episode.lane] = DeskLane(lane.number)
+
+    def _seat(self) -> None:
+        """Episodes that wait begin in lanes that are free."""
+        while self._queue and self._desks:
+            desk = self._desks[-1]
+            number = desk.free_lane()
+            if number is None or desk.plan is None:
+                return
+            session, request, name = self._queue.popleft()
+            lane = desk.lanes[number]
+            try:
+                seed = int(desk.plan(number, lane.number))
+                drawn = dict(parameters_of(desk.plan, number, lane.number))
+                plan = {"seed": seed, "parameters": drawn, "lessons": lessons_of(desk.plan, number, lane.number)}
+            except Exception as error:  # a sampler of one's own raises
+                self.failed(error)
+                return
+            lane.episode = self._episodes[name] = ClientEpisode(name, session, desk, number)
+            self.listener.answer(session, request, {"ok": plan})
+
+    # -- for the listener ----------------------------------------------------------------------------------------------
+
+    def requested(self, session: str, number: int, request: Mapping[str, Any]) -> None:
+        """Takes a request; see `Requests.requested`."""
+        ops = {"get_action": self._get_action, "log_action": self._log_action, "end_episode": self._end_episode}
+        op, name = request.get("op"), request.get("episode")
+        if not isinstance(name, str) or not 0 < len(name) <= 200:
+            raise WireError("episode: expected a name of 1 to 200 characters")
+        with self.changed:
+            if op == "start_episode":
+                self._start(session, number, name)
+                return
+            if op not in ops:
+                raise WireError(f"op {str(op)[:40]!r} is unknown; use start_episode, {', '.join(ops)}")
+            episode = self._episodes.get(name)
+            if episode is None or episode.session != session:
+                lost = f"episode {name} is not running here: it was given up, or is over"
+                self.listener.answer(session, number, {"lost": lost})
+                return
+            if episode.waiting:  # its client has not waited for the action
+                self._leave(episode, "its client went on without the action that it had asked for", "episodes_lost")
+                self.listener.answer(session, number, {"lost": f"episode {name} was given up: it waited for an action"})
+                return
+            try:
+                ops[op](episode, number, request)
+            except (SpaceError, ValueError, TypeError, OverflowError) as error:
+                raise WireError(f"episode {name}: {error}") from None
+
+    def gone(self, session: str) -> None:
+        """Gives up what a client that does not come back was playing."""
+        with self.changed:
+            self._queue = deque(entry for entry in self._queue if entry[0] != session)
+            for episode in [one for one in self._episodes.values() if one.session == session]:
+                episode.waiting = 0
+                self._leave(episode, "its client did not come back", "episodes_lost")
+            self._seat()
+
+    def failed(self, error: Exception) -> None:
+        """Lets whoever waits for clients raise an error."""
+        with self.changed:
+            self.error = error
+            self.changed.notify_all()
+
+    def _start(self, session: str, number: int, name: str) -> None:
+        if name in self._episodes or any(name == waiting for _, _, waiting in self._queue):
+            raise WireError(f"episode {name} is running; give each episode a name of its own, or none")
+        self._queue.append((session, number, name))
+        self._seat()
+        if name not in self._episodes:
+            lanes, before = self._desks[-1].num_lanes if self._desks else 0, len(self._queue) - 1
+            why = f"all {lanes} lanes (num_envs) play" if lanes else "the training has not begun"
+            self.listener.notify(session, number, {"queued": f"{why}, and {before} others wait before it"})
+
+    def _get_action(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
+        seen = self._observed(request.get("obs"))
+        rewards, ended = self._earned(request), self._ended(episode, request, seen)
+        if not seen:
+            raise WireError("get_action: nobody asks for an action")
+        for agent in ended & seen.keys():
+            raise WireError(f"agent {agent} has ended and asks for an action")
+        self._pay(episode, rewards, request)
+        asking = {behavior: Asking(agents, self._stacked(behavior, [seen[agent] for agent in agents]),
+                                   _taken(episode.rewards, agents))
+                  for behavior, agents in self._by_behavior(seen).items()}  # fmt: skip
+        arrival = Arrival(episode.lane, asking, self._leaving(episode))
+        episode.seen |= seen
+        episode.waiting = number
+        self._say(episode.desk, arrival, closing=False)
+
+    def _log_action(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
+        """Actions that the policy did not choose: what it did before is cut off with what is seen now."""
+        seen = self._observed(request.get("obs"))
+        actions = request.get("action")
+        if self.spaces.several and not (isinstance(actions, Mapping) and actions.keys() == seen.keys()):
+            raise WireError("log_action: expected an action for each agent that sees something")
+        for agent in seen:
+            spec = self.spaces.behavior_of(agent)[1].action
+            action = actions[agent] if self.spaces.several else actions
+            spec.from_env(np.asarray(action)[None] if spec.kind != "composite" else [action])
+        rewards = self._earned(request)
+        self._ended(episode, request, seen)
+        self._pay(episode, rewards, request)
+        for agent, tree in seen.items():
+            if episode.seen.pop(agent, None) is not None:
+                episode.ended[agent] = True, tree
+        episode.desk.count("actions_not_learned")
+        self.listener.answer(episode.session, number, {"ok": {}})
+
+    def _end_episode(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
+        cut, obs = bool(request.get("truncated")), request.get("obs")
+        seen = self._observed(obs) if cut and obs is not None else {}
+        missing = episode.seen.keys() - seen.keys()
+        if cut and obs is None and missing:
+            raise WireError("end_episode(truncated=True) needs what was seen last: pass the observation")
+        rewards = self._earned(request)
+        self._ended(episode, request, seen)
+        self._pay(episode, rewards, request)
+        for agent, last in list(episode.seen.items()):
+            episode.ended[agent] = cut, seen.get(agent, last)
+        episode.seen.clear()
+        desk, lane = episode.desk, episode.desk.lanes[episode.lane]
+        self._episodes.pop(episode.name)
+        if lane.shown:
+            self._say(desk, Arrival(episode.lane, {}, self._leaving(episode), over=True), closing=True)
+        else:
+            desk.count("episodes_without_decisions")
+            desk.lanes[episode.lane] = DeskLane(lane.number)
+            self._seat()
+        self.listener.answer(episode.session, number, {"ok": {}})
+
+    # -- what requests say ---------------------------------------------------------------------------------------------
+
+    def _observed(self, obs: Any) -> dict[str, Tree]:
+        """What agents see, checked; one row each."""
+        if not self.spaces.several:
+            obs = {self.spaces.only: obs}
+        elif not isinstance(obs, Mapping):
+            raise WireError("obs: expected an object by agent")
+        found = {}
+        for agent, value in obs.items():
+            spec = self.spaces.behavior_of(agent)[1].obs
+            tree = spec.allocate(1)
+            try:
+                spec.write(value, tree, 0)
+            except (SpaceError, KeyError, ValueError, TypeError) as error:
+                raise WireError(f"agent {agent}, observation: {error}") from None
+            if problem := spec.check(tree, slice(None)):
+                raise WireError(f"agent {agent}, observation: {problem}")
+            found[agent] = tree
+        return found
+
+    def _earned(self, request: Mapping[str, Any]) -> dict[str, float]:
+        """What agents got, checked."""
+        rewards = request.get("reward") or {}
+        if not isinstance(rewards, Mapping):
+            rewards = {"": rewards}
+        found = {}
+        for agent, value in rewards.items():
+            if self.spaces.several == (not agent):
+                raise WireError("reward: expected an object by agent" if not agent else "reward: expected a number")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(float(value)):
+                raise WireError(f"reward {str(value)[:40]}{f' of agent {agent}' * bool(agent)}: expected a finite number")
+            if agent:
+                self.spaces.behavior_of(agent)
+            found[agent or self.spaces.only] = float(value)
+        return found
+
+    def _ended(self, episode: ClientEpisode, request: Mapping[str, Any], seen: Mapping[str, Tree]) -> set[str]:
+        """Who has ended, checked; those who played are noted."""
+        said = request.get("ended") or {}
+        if not isinstance(said, Mapping) or not all(end in ENDS for end in said.values()):
+            raise WireError("ended: expected an object by agent of terminated or truncated")
+        if said and not self.spaces.several:
+            raise WireError("ended: there is one agent; end_episode ends what it plays")
+        return {*said}
+
+    def _pay(self, episode: ClientEpisode, rewards: Mapping[str, float], request: Mapping[str, Any]) -> None:
+        """Notes what a request that is in order says beside its purpose: what was earned, who has ended, infos."""
+        for agent, value in rewards.items():
+            episode.rewards[agent] = episode.rewards.get(agent, 0.0) + value
+        for agent, end in (request.get("ended") or {}).items():
+            last = episode.seen.pop(agent, None)
+            if last is not None:
+                episode.ended[agent] = end == "truncated", last
+        info = request.get("info")
+        if isinstance(info, Mapping):
+            episode.info |= info if self.spaces.several else {self.spaces.only: info}
+
+    def _leaving(self, episode: ClientEpisode) -> dict[str, Ended]:
+        """Those who have ended since the last arrival; they are forgotten."""
+        gone = {}
+        for behavior, agents in self._by_behavior(episode.ended).items():
+            trees = [episode.ended[agent][1] for agent in agents]
+            cut = np.array([episode.ended[agent][0] for agent in agents])
+            rewards = _taken(episode.rewards, agents)
+            gone[behavior] = Ended(agents, self._stacked(behavior, trees), rewards, truncated=cut)
+        episode.ended.clear()
+        return gone
+
+    def _by_behavior(self, agents: Mapping[str, Any]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for agent in agents:
+            found.setdefault(self.spaces.behavior_of(agent)[0], []).append(agent)
+        return found
+
+    def _stacked(self, behavior: str, trees: list[Tree]) -> Tree:
+        return {path: np.concatenate([tree[path] for tree in trees]) for path in trees[0]}
+
+
+def _taken(rewards: dict[str, float], agents: list[str]) -> np.ndarray:
+    """``[N]`` what agents got, which is paid herewith."""
+    return np.array([rewards.pop(agent, 0.0) for agent in agents])
+
+
+def _own(action: Any) -> Any:
+    """An action that nobody writes over."""
+    return np.array(action) if isinstance(action, np.ndarray) else action

@@ -1,0 +1,138 @@
+"""What agents of an external environment see and do: `ExternalSpaces`, as it is written in a file.
+
+One agent:
+
+    obs: {box: [4], low: -1, high: 1}
+    action: {discrete: 2}
+
+Several, by name; ``walker#`` stands for any number of agents ``walker#1``, ``walker#left``:
+
+    agents:
+      goalie:   {obs: {box: [8]}, action: {discrete: 3}}
+      walker#:  {obs: {box: [6]}, action: {box: [2], low: -1, high: 1}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rookery.core.errors import EnvError, SpaceError, nearest
+from rookery.core.space_files import written_space
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.envs.clocked.arrival import CopyBehavior
+from rookery.envs.external.wire import WireError
+from rookery.envs.gym_env import AGENT
+from rookery.envs.parameters import Parameter, read_declared
+
+ANY = "#"
+"""What ends the name of agents of whom there may be any number, and stands in the name of each of them."""
+
+
+@dataclass(frozen=True)
+class ExternalSpaces:
+    """Who plays, and what each sees and does.
+
+    Attributes:
+        behaviors: By name; agents with names of their own and equal spaces have one together.
+        names: By agent with a name of its own, its behaviour.
+        several: Whether observations, actions and rewards are told by agent.
+        parameters: Parameters that episodes can be given.
+    """
+
+    behaviors: Mapping[str, CopyBehavior]
+    names: Mapping[str, str]
+    several: bool
+    parameters: Mapping[str, Parameter]
+
+    @property
+    def only(self) -> str:
+        """The agent, where there is one."""
+        return AGENT
+
+    @property
+    def described(self) -> dict[str, CopyBehavior]:
+        """What each agent sees and does, by the names under which they were written."""
+        own = {agent: self.behaviors[behavior] for agent, behavior in self.names.items()}
+        return own | {name + ANY: self.behaviors[name] for name in self.behaviors if not self.behaviors[name].names}
+
+    def behavior_of(self, agent: str) -> tuple[str, CopyBehavior]:
+        """Gives the behaviour of an agent, and its name.
+
+        Raises:
+            WireError: If there is no such agent; names the nearest.
+        """
+        name = self.names.get(agent)
+        if name is None:
+            before, mark, own = agent.partition(ANY)
+            if not (mark and own and before in self.behaviors and not self.behaviors[before].names) or len(own) > 60:
+                known = list(self.described)
+                raise WireError(f"agent {agent[:60]!r} is unknown{nearest(agent[:60], known)}; use {', '.join(known)}")
+            name = before
+        return name, self.behaviors[name]
+
+
+def read_spaces(said: Any) -> ExternalSpaces:
+    """Reads what a file says, or `ExternalEnv` was given.
+
+    Args:
+        said: ``obs`` and ``action`` of one agent, or ``agents``, these two by agent; besides, ``parameters``. Spaces
+            are written ones (`written_space`) or Gymnasium's.
+
+    Raises:
+        EnvError: If something is missing or cannot be used; says where.
+    """
+    if not isinstance(said, Mapping) or not said:
+        raise EnvError(
+            "external: what agents see and do is missing: --spaces FILE with obs: {box: [4]} and action: {discrete: 2}"
+        )
+    several = "agents" in said
+    known = ("agents", "parameters") if several else ("obs", "action", "parameters")
+    for key in said:
+        if key not in known:
+            both = "; obs and action stand under each agent" if several and key in ("obs", "action") else ""
+            raise EnvError(f"spaces.{key}: not known{nearest(str(key), list(known))}; use {', '.join(known)}{both}")
+    agents = said["agents"] if several else {AGENT: {key: said[key] for key in ("obs", "action") if key in said}}
+    if not isinstance(agents, Mapping) or not agents:
+        raise EnvError("spaces.agents: expected obs and action by the names of agents")
+    behaviors: dict[str, CopyBehavior] = {}
+    names: dict[str, str] = {}
+    for agent, entry in agents.items():
+        place = f"spaces.agents.{agent}" if several else "spaces"
+        behavior = _behavior(str(agent), entry, place)
+        if str(agent).endswith(ANY):
+            behaviors[str(agent)[:-1]] = behavior
+            continue
+        like = [name for name, one in behaviors.items() if one.names and (one.obs, one.action) == _pair(behavior)]
+        name = like[0] if like else str(agent)
+        members = (*behaviors[name].names, str(agent)) if like else (str(agent),)
+        behaviors[name] = CopyBehavior(behavior.obs, behavior.action, (-1,) * len(members), members)
+        names[str(agent)] = name
+    return ExternalSpaces(behaviors, names, several, read_declared(said.get("parameters") or {}, "spaces.parameters"))
+
+
+def _pair(behavior: CopyBehavior) -> tuple[Any, Any]:
+    return behavior.obs, behavior.action
+
+
+def _behavior(agent: str, entry: Any, place: str) -> CopyBehavior:
+    name = agent.removesuffix(ANY)
+    if not name or ANY in name or "?" in name or len(agent) > 60:
+        raise EnvError(f"{place}: names of agents have 1 to 60 characters, no ?, and # at the end alone")
+    if not isinstance(entry, Mapping):
+        raise EnvError(f"{place}: expected obs and action")
+    for key in ("obs", "action"):
+        if key not in entry:
+            raise EnvError(f"{place}.{key} is missing, as in {key}: {{discrete: 2}}")
+    for key in entry:
+        if key not in ("obs", "action"):
+            raise EnvError(f"{place}.{key}: not known{nearest(str(key), ['obs', 'action'])}; use obs, action")
+    try:
+        found = [
+            written_space(entry[key], f"{place}.{key}") if isinstance(entry[key], Mapping) else entry[key]
+            for key in ("obs", "action")
+        ]
+        return CopyBehavior(obs_spec(*found), action_spec(found[1]))
+    except SpaceError as error:
+        raise EnvError(str(error) if str(error).startswith(place) else f"{place}: {error}") from None
