@@ -118,6 +118,7 @@ def _told(value: Any) -> str:
         return "a list whose parts differ in length or kind"
     if array.dtype.kind not in "fiub":
         return f"values that are no numbers, of shape {array.shape}"
-    bad = array[~np.isfinite(array)] if array.dtype.kind == "f" else array[:0]
-    what = f"{array}" if array.ndim == 0 else f"numbers of type {array.dtype} and shape {array.shape}"
-    return f"{what}, among them {bad[0]}" if bad.size and array.ndim else what
+    if array.ndim == 0:
+        return f"{array}"
+    bad = array[~np.isfinite(array)] if array.dtype.kind == "f" else ()
+    return f"numbers of type {array.dtype} and shape {array.shape}{f', among them {bad[0]}' if len(bad) else ''}"

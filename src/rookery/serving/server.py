@@ -124,6 +124,7 @@ class PolicyServer:
                     options.socket_port,
                     options.token,
                     limits,
+                    say,
                 )
                 self.socket_address = self._clients.address
             if run is not None and options.seconds:
@@ -258,6 +259,8 @@ def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uv
             log_level="error",
             access_log=False,
             server_header=False,
+            date_header=False,
+            proxy_headers=False,
             http="h11",
             ws="none",
             timeout_keep_alive=75,

@@ -28,6 +28,7 @@ class SocketClients:
         port: Port; 0 = any that is free.
         token: What clients have to know.
         limits: What is borne.
+        say: Takes a line about what went wrong.
 
     Attributes:
         address: Host and port.
@@ -45,7 +46,9 @@ class SocketClients:
         port: int,
         token: str,
         limits: ConnectionLimits,
+        say: Callable[[str], None],
     ) -> None:
+        self._failed = say
         self._batcher, self._default, self._deterministic = batcher, default, deterministic
         self._episodes: dict[str, set[str]] = {}
         version = batcher.version
@@ -90,6 +93,10 @@ class SocketClients:
         """Forgets a client, and what was remembered of its episodes."""
         for episode in self._episodes.pop(session, ()):
             self._forget(session, episode)
+
+    def failed(self, error: BaseException) -> None:
+        """Is told that the listener's thread has ended by an error: clients on the socket are not answered any more."""
+        self._failed(f"the socket is closed, because of an error: {type(error).__name__}: {error}")
 
     # -- answers -------------------------------------------------------------------------------------------------------
 

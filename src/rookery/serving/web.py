@@ -107,6 +107,8 @@ class PolicyApp:
             status, body = 200, await self._answer(scope, receive)
         except Refused as refused:
             status, body = refused.status, refused.body
+        except Exception as error:  # a mistake of ours is told to who has met it, and the server goes on
+            status, body = 500, {"error": f"{type(error).__name__}: {error}"}
         encoded = json.dumps(body, separators=(",", ":")).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(encoded)).encode())]
         if status == 401:
