@@ -93,7 +93,9 @@ def load(kind: str, port: int, clients: int, seconds: float, out: Path) -> None:
                 return unpack(stream.read(int.from_bytes(stream.read(8), "little")))
 
             shown = proof(TOKEN, "client", message()["challenge"])
-            link.sendall(pack({"protocol": 1, "client": f"client-{number:04d}", "proof": shown, "challenge": "a-challenge"}))
+            link.sendall(
+                pack({"protocol": 1, "client": f"client-{number:04d}", "proof": shown, "challenge": "a-challenge"})
+            )
             message()
             link.sendall(pack({"op": "start_episode", "episode": "e", "seq": 1}))
             message()
@@ -287,7 +289,10 @@ def report(args: argparse.Namespace, folder: Path) -> None:
 
 def table(found: dict[tuple[str, str], list[Measured]]) -> str:
     """The figures as a table."""
-    lines = ["| | answers/s | times | batch | p50 ms | p99 ms | worst ms | wrong of all |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| | answers/s | times | batch | p50 ms | p99 ms | worst ms | wrong of all |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for (kind, way), runs in found.items():
         times = middle(runs, "rate") / middle(found[kind, "one at a time"], "rate")
         wrong, answers = sum(one.wrong for one in runs), sum(one.answers for one in runs)

@@ -34,16 +34,16 @@ def policy(obs=PLAIN, action=None, name="main", seed=0, info_mask=False, **model
     action = action or spaces.Box(-1, 1, (2,), np.float32)
     settings = ModelConfig(**{"hidden": [16], **model})
     generator = torch.Generator().manual_seed(seed)
-    made = Policy(
-        obs_spec(obs, action, info_mask=info_mask), action_spec(action), settings, name, generator=generator
-    )
+    made = Policy(obs_spec(obs, action, info_mask=info_mask), action_spec(action), settings, name, generator=generator)
     with torch.no_grad():
         for weight in made.parameters():
             weight.copy_(0.15 * torch.randn(weight.shape, generator=generator))
         if made.normalizer is not None:
             rows = made.obs_spec.allocate(50)
             rng = np.random.default_rng(seed)
-            tree = {path: torch.from_numpy(rng.normal(3, 2, rows[path].shape)).float() for path in made.normalizer.paths}
+            tree = {
+                path: torch.from_numpy(rng.normal(3, 2, rows[path].shape)).float() for path in made.normalizer.paths
+            }
             made.normalizer.update(tree)
     return made
 
