@@ -31,6 +31,7 @@ from rookery.cli.record import record
 from rookery.cli.replay import app as replay_app
 from rookery.cli.resume import resume
 from rookery.cli.rllib import app as rllib_app
+from rookery.cli.serve import serve
 from rookery.cli.timers import timers
 from rookery.cli.train import train
 from rookery.cli.tune import app as tune_app
@@ -51,6 +52,7 @@ for verb in (
     timers,
     explain,
     export,
+    serve,
     check_onnx,
     bench,
 ):

@@ -153,7 +153,7 @@ class ObsSpec:
             SpaceError: If a part is missing or has another shape or a type that does not fit; names the part.
         """
         for leaf in self.leaves:
-            value = mask if leaf.kind == "mask" and mask is not None else _at(obs, leaf.path)
+            value = mask if leaf.kind == "mask" and mask is not None else part_of(obs, leaf.path)
             if leaf.kind == "mask" and isinstance(value, tuple | list):
                 value = np.concatenate([np.asarray(part).ravel() for part in value])
             if leaf.entities is not None:
@@ -186,7 +186,7 @@ class ObsSpec:
             return tree, False
         tree = self.allocate(num)
         for leaf in self.leaves:
-            value = mask if leaf.kind == "mask" and mask is not None else _at(obs, leaf.path)
+            value = mask if leaf.kind == "mask" and mask is not None else part_of(obs, leaf.path)
             if leaf.kind == "mask" and isinstance(value, tuple | list):
                 value = np.concatenate([np.asarray(part).reshape(num, -1) for part in value], axis=1)
             if leaf.entities is not None:
@@ -204,7 +204,7 @@ class ObsSpec:
     def _batch_size(self, obs: Any) -> int | None:
         """How many observations `obs` is a batch of; None if it is one. Raises a SpaceError if it is neither."""
         first = next((leaf for leaf in self.leaves if leaf.kind not in ("entities", "mask")), self.leaves[0])
-        value = _at(obs, first.path)
+        value = part_of(obs, first.path)
         if first.entities is not None:  # nothing but sets: a set is what can be read as one
             try:
                 first.entities.write(value, self.allocate(1)[first.path][0])
@@ -279,7 +279,7 @@ def _pruned(space: spaces.Space[Any], path: str, left_out: Collection[str]) -> s
     )
 
 
-def _at(obs: Any, path: str) -> Any:
+def part_of(obs: Any, path: str) -> Any:
     """The part of an observation that a leaf path names."""
     if path == "obs" and not (isinstance(obs, Mapping) and "obs" in obs):
         return obs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -63,18 +63,57 @@ def read_policy(
     """
     place, given = split_name(path)
     name = name or given
+    checkpoint, described, manifest = _described(place)
+    if name is None and len(described) == 1:
+        name = next(iter(described))
+    return _chosen(checkpoint, described, manifest, [name], place, trust_code, way_out)[str(name)]
+
+
+def read_policies(
+    path: Path, names: Collection[str] = (), trust_code: TrustCode = False, way_out: str = WAY_OUT
+) -> tuple[dict[str, Policy], dict[str, Any]]:
+    """Reads policies of one checkpoint at once; arguments and errors as of `read_policy`.
+
+    Args:
+        path: A run (its last checkpoint) or a checkpoint.
+        names: Which policies; none = all.
+        trust_code: As of `read_policy`.
+        way_out: As of `read_policy`.
+
+    Returns:
+        The policies by name, in the order of `names`, and the manifest of the checkpoint.
+    """
+    checkpoint, described, manifest = _described(path)
+    return _chosen(checkpoint, described, manifest, names or list(described), path, trust_code, way_out), manifest
+
+
+def _described(place: Path) -> tuple[Path, dict[str, Any], dict[str, Any]]:
+    """A checkpoint, what it says of each policy, and its manifest."""
     checkpoint, files, manifest = read_checkpoint_files(place)
     if FILE not in files or ARRAYS not in files:
         raise FileError(f"{checkpoint}: holds no policies: it is not a checkpoint of Rookery")
-    described: dict[str, Any] = decode(json.loads(files[FILE]), files[ARRAYS])
-    if name is None and len(described) == 1:
-        name = next(iter(described))
-    if name is None or name not in described:
-        hint = nearest(name, list(described)) if name else f"; say which, as in {place}:{next(iter(described))}"
-        raise ConfigError(f"{checkpoint}: policy {name!r} is not one of {', '.join(described)}{hint}")
-    code = _named_code(name, described[name])
-    Trust.of(is_own(manifest), trust_code).check(checkpoint / FILE, code, way_out)
-    return _build(name, described[name])
+    return checkpoint, decode(json.loads(files[FILE]), files[ARRAYS]), manifest
+
+
+def _chosen(
+    checkpoint: Path,
+    described: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    names: Collection[str | None],
+    place: Path,
+    trust_code: TrustCode,
+    way_out: str,
+) -> dict[str, Policy]:
+    """Builds policies, if there are such and their code is trusted."""
+    chosen: dict[str, Policy] = {}
+    for name in names:
+        if name is None or name not in described:
+            hint = nearest(name, list(described)) if name else f"; say which, as in {place}:{next(iter(described))}"
+            raise ConfigError(f"{checkpoint}: policy {name!r} is not one of {', '.join(described)}{hint}")
+        code = _named_code(name, described[name])
+        Trust.of(is_own(manifest), trust_code).check(checkpoint / FILE, code, way_out)
+        chosen[name] = _build(name, described[name])
+    return chosen
 
 
 def policy_names(path: str | Path) -> list[str]:

@@ -284,18 +284,32 @@ class Policy(nn.Module):
         problem = self.own_spec.check(tree, np.arange(num_rows))
         if problem:
             raise SpaceError(f"policy {self.name!r}: {problem}")
-        noise = None if deterministic else torch.from_numpy(_draw(self.noise, num_rows, rng))
         memory = self._remembered(num_rows, memory, reward, first)
         kept = memory
-        if self.exploration_size and noise is not None:
+        if self.exploration_size and not deterministic:
             carried = torch.zeros(num_rows, self.exploration_size, device=device_of(self))
             kept = carried if memory is None else torch.cat((memory, carried), 1)
-        actions = self.action_spec.to_env(self._answer(tree, noise, kept))
+        actions = self.env_actions(tree, kept, deterministic, rng)
         answer = actions if is_batch else actions[0]
         if memory is None:
             return answer
         assert kept is not None
         return answer, kept[:, : self.memory_size]
+
+    def env_actions(
+        self, obs: Tree, memory: Tensor | None, deterministic: bool, rng: np.random.Generator | None = None
+    ) -> np.ndarray:
+        """Actions ``[N, ...]`` that the environment takes, for observations as they are stored.
+
+        Args:
+            obs: Raw observations ``[N, ...]`` by leaf path, types as stored, checked by the caller.
+            memory: As of `act`; changes in place.
+            deterministic: Take the most probable action instead of drawing one.
+            rng: Where randomness comes from if not `deterministic`; None for fresh randomness.
+        """
+        num_rows = len(next(iter(obs.values())))
+        noise = None if deterministic else torch.from_numpy(_draw(self.noise, num_rows, rng))
+        return self.action_spec.to_env(self._answer(obs, noise, memory))
 
     def _remembered(self, num_rows: int, memory: Any, reward: Any, first: Any) -> Tensor | None:
         """What is remembered before a call of `predict`, as a tensor of its own."""

@@ -1,0 +1,142 @@
+"""Questions and answers as they travel: the fields of a request, whether it comes as JSON or over the socket."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import nearest
+from rookery.core.space_files import space_to_json
+from rookery.policies.policy import Policy
+from rookery.serving.batcher import Decision, Question, Reply, UnfitQuestion
+from rookery.serving.reading import read_observation, takes_mask
+from rookery.serving.versions import ServedVersion, memory_width
+
+FIELDS = ("obs", "policy", "session", "deterministic", "first", "reward", "action_mask")
+"""What a request may say."""
+
+MAX_SESSION = 200
+"""The longest name of a session, in characters."""
+
+
+def known_policy(version: ServedVersion, name: Any, default: str | None) -> str:
+    """Gives the policy that is asked.
+
+    Raises:
+        UnfitQuestion: If there is none of the name, or none was named and there are several.
+    """
+    if name is None and default is not None:
+        return default
+    names = list(version.policies)
+    if not isinstance(name, str) or name not in version.policies:
+        told = "several are served, say which" if name is None else f"there is no policy {str(name)[:50]!r}"
+        raise UnfitQuestion(f"policy: {told}; there are {', '.join(names)}{nearest(str(name), names)}")
+    return name
+
+
+def read_question(
+    request: Mapping[str, Any], policy: Policy, deterministic: bool, session: Hashable | None, reply: Reply
+) -> tuple[Question, bool]:
+    """Reads what is asked of a policy; and says whether it was a batch of observations.
+
+    Args:
+        request: The fields: ``obs``, and maybe ``deterministic``, ``first``, ``reward`` and ``action_mask``.
+        policy: Who is asked.
+        deterministic: Whether the likeliest actions are given where the request does not say.
+        session: Whose memory is used and kept.
+        reply: Takes the answer.
+
+    Raises:
+        WrongObservation: If observations do not fit the space.
+        UnfitQuestion: If another field cannot be what it is.
+    """
+    if "obs" not in request:
+        raise UnfitQuestion("obs: missing; send what the policy sees, as GET /policies describes it")
+    given = request.get("deterministic")
+    if given is not None and not isinstance(given, bool):
+        raise UnfitQuestion(f"deterministic: {str(given)[:50]!r}, expected true or false")
+    mask = request.get("action_mask")
+    if mask is not None and not takes_mask(policy):
+        raise UnfitQuestion("action_mask: this policy takes none beside its observations; leave it out")
+    first = _first(request.get("first", False))
+    if policy.memory_size and session is None and first is not True:
+        raise UnfitQuestion(
+            f"session: policy {policy.name!r} remembers what it saw: name a session, a text of your own for each "
+            "episode"
+        )
+    reward = _numbers("reward", request.get("reward"))
+    if reward is not None and policy.reward_column is None:
+        reward = None  # it sees none, and who earns need not know
+    obs, is_batch = read_observation(policy, request["obs"], mask)
+    wanted = deterministic if given is None else given
+    return Question(policy.name, obs, wanted, reply, session, first, reward), is_batch
+
+
+def session_of(request: Mapping[str, Any]) -> str | None:
+    """Gives the session that a request names, if it names one; refuses what is no name."""
+    name = request.get("session")
+    if name is None:
+        return None
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_SESSION:
+        raise UnfitQuestion(f"session: expected a text of 1 to {MAX_SESSION} characters")
+    return name
+
+
+def answered(decision: Decision, question: Question, is_batch: bool) -> dict[str, Any]:
+    """Gives the fields of an answer, with arrays as they are."""
+    answer: dict[str, Any] = {
+        "action": decision.actions if is_batch else decision.actions[0],
+        "policy": question.policy,
+        "version": decision.version,
+    }
+    if question.session is not None:
+        answer["started"] = decision.started
+    return answer
+
+
+def plain(value: Any) -> Any:
+    """Gives actions as JSON holds them: lists, numbers and objects in place of arrays."""
+    if isinstance(value, np.ndarray):
+        return value.tolist() if value.dtype != object else [plain(one) for one in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(inner) for inner in value]
+    return value
+
+
+def description(policy: Policy) -> dict[str, Any]:
+    """Says of a policy what those who ask it have to know, for JSON."""
+    return {
+        "observation_space": space_to_json(policy.own_spec.space),
+        "action_space": space_to_json(policy.action_spec.space),
+        "action_mask": "beside" if takes_mask(policy) else "inside" if policy.own_spec.has_mask else None,
+        "remembers": bool(policy.memory_size),
+        "sees_reward": policy.reward_column is not None,
+        "keeps": memory_width(policy),
+    }
+
+
+def _first(value: Any) -> np.ndarray | bool:
+    if isinstance(value, bool):
+        return value
+    array = _numbers("first", value)
+    if array is None or array.ndim != 1 or not len(array):
+        raise UnfitQuestion("first: expected true or false, or a list of them, one for each observation")
+    return True if array.all() else array != 0
+
+
+def _numbers(name: str, value: Any) -> np.ndarray | None:
+    if value is None:
+        return None
+    try:
+        array = np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError):
+        raise UnfitQuestion(f"{name}: expected a number, or a list of them, one for each observation") from None
+    if not np.isfinite(array).all():
+        raise UnfitQuestion(f"{name}: expected finite numbers")
+    return array

@@ -1,0 +1,270 @@
+"""`PolicyServer`: the policies of a run, for whoever asks over a network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rookery.core.errors import ConfigError
+from rookery.core.interrupt import Interrupt
+from rookery.core.trust import TrustCode
+from rookery.envs.external.listener import ConnectionLimits
+from rookery.serving.batcher import Batcher
+from rookery.serving.socket_clients import SocketClients
+from rookery.serving.tokens import is_loopback
+from rookery.serving.versions import load_version
+from rookery.serving.watch import CheckpointWatch
+from rookery.serving.web import PolicyApp
+
+if TYPE_CHECKING:
+    import uvicorn
+
+
+@dataclass(frozen=True)
+class ServingOptions:
+    """How policies are served.
+
+    Attributes:
+        host: Address to listen at; ``127.0.0.1`` is reached from this machine alone.
+        port: Port of HTTP; 0 = any that is free.
+        socket_port: Port of the socket; 0 = any that is free; None = there is no socket.
+        token: What has to be shown; None = nothing, and no socket.
+        likeliest: Whether the most probable actions are given where a request does not say; else drawn ones.
+        max_batch: Observations in a forward pass at most, and in a request.
+        max_sessions: Rows of memory that are kept at most.
+        max_waiting: Requests that may wait for a forward pass.
+        max_connections: Connections at a time, of each kind.
+        max_bytes: The largest request.
+        seconds: Time between two looks for a newer checkpoint; 0 = never.
+        num_threads: Threads that torch computes a forward pass with.
+        draws: What draws of actions begin with; None = each server draws its own.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    socket_port: int | None = None
+    token: str | None = None
+    likeliest: bool = True
+    max_batch: int = 256
+    max_sessions: int = 10_000
+    max_waiting: int = 10_000
+    max_connections: int = 2048
+    max_bytes: int = 8 << 20
+    seconds: float = 1.0
+    num_threads: int = 1
+    draws: int | None = None
+
+
+class PolicyServer:
+    """Serves the policies of a checkpoint, and of those that come after it.
+
+    Args:
+        checkpoint: What is served first.
+        options: How.
+        run: The run whose newer checkpoints are served when they are there; None = it stays with this one.
+        name: The only policy that is served; None = all.
+        newest: Gives the checkpoint of the run to be served; None = the last.
+        trust_code: As of `policies/export.py:read_policy`.
+        say: Takes a line about what happens.
+
+    Attributes:
+        address: Host and port of HTTP.
+        socket_address: Host and port of the socket, if there is one.
+
+    Raises:
+        ConfigError: If a port is taken, or there is no token where others can reach it.
+        FileError: If the checkpoint is broken.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        options: ServingOptions,
+        run: Path | None = None,
+        name: str | None = None,
+        newest: Callable[[], Path | None] | None = None,
+        trust_code: TrustCode = False,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        check(options)
+        self._options, self._said, self._started = options, say, time.time()
+        torch.set_num_threads(options.num_threads)
+        version = load_version(checkpoint, [name] if name else (), trust_code)
+        names = list(version.policies)
+        self._default = names[0] if len(names) == 1 else None
+        self._listening = listening(options.host, options.port)
+        self.address: tuple[str, int] = self._listening.getsockname()[:2]
+        self.socket_address: tuple[str, int] | None = None
+        self._batcher = Batcher(
+            version,
+            max_rows=options.max_batch,
+            max_waiting=options.max_waiting,
+            max_remembered=options.max_sessions,
+            seed=options.draws,
+        )
+        self._clients: SocketClients | None = None
+        self._watch: CheckpointWatch | None = None
+        try:
+            if options.socket_port is not None and options.token is not None:
+                limits = ConnectionLimits(options.max_bytes, options.max_connections)
+                self._clients = SocketClients(
+                    self._batcher,
+                    self._default,
+                    options.likeliest,
+                    options.host,
+                    options.socket_port,
+                    options.token,
+                    limits,
+                    say,
+                )
+                self.socket_address = self._clients.address
+            if run is not None and options.seconds:
+                self._watch = CheckpointWatch(
+                    run, version, names, trust_code, self._batcher.swap, say, options.seconds, newest
+                )
+        except BaseException:
+            self._listening.close()
+            self._batcher.close()
+            raise
+        self._server: uvicorn.Server | None = None
+
+    def run(self) -> None:
+        """Answers until `stop`, or until SIGINT, SIGTERM or SIGHUP; then answers those who have asked, and returns."""
+        interrupt = Interrupt()
+        server = self._server = _server(self._app(), self._options, interrupt)
+        try:
+            with interrupt.watching("stopping: those who have asked are answered (again to stop at once)"):
+                asyncio.run(server.serve(sockets=[self._listening]))
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        """Lets `run` return; from any thread."""
+        if self._server is not None:
+            self._server.should_exit = True
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[PolicyServer]:
+        """Answers in a thread of its own while this lasts."""
+        thread = threading.Thread(target=self.run, name="server", daemon=True)
+        thread.start()
+        while thread.is_alive() and not (self._server is not None and self._server.started):
+            time.sleep(0.002)
+        try:
+            yield self
+        finally:
+            self.stop()
+            thread.join()
+
+    def health(self) -> dict[str, Any]:
+        """Says what is served and what was done, for JSON."""
+        version, sessions, watch = self._batcher.version, self._batcher.sessions, self._watch
+        return {
+            "version": version.name,
+            "digest": version.digest,
+            "policies": list(version.policies),
+            "seconds": round(time.time() - self._started, 3),
+            "version_seconds": round(time.time() - version.loaded, 3),
+            "sessions": {"kept": len(sessions), "rows": sessions.rows, "evicted": sessions.evicted},
+            "answered": asdict(self._batcher.counts),
+            "checkpoints": {"swapped": watch.swapped if watch else 0, "refused": watch.refused if watch else 0},
+        }
+
+    def _app(self) -> PolicyApp:
+        options = self._options
+        return PolicyApp(self._batcher, self._default, options.likeliest, options.token, options.max_bytes, self.health)
+
+    def close(self) -> None:
+        """Answers those who wait for a policy, and frees ports and threads; the end of `run` does it too."""
+        if self._watch is not None:
+            self._watch.close()
+        self._batcher.close()
+        if self._clients is not None:
+            self._clients.close("the policy server has stopped")
+        self._listening.close()
+
+
+def check(options: ServingOptions) -> None:
+    """Refuses options that do not go together, and a missing uvicorn.
+
+    Raises:
+        ConfigError: Says what is wrong and what to do.
+    """
+    require_uvicorn()
+    if options.token is None and not is_loopback(options.host):
+        raise ConfigError(
+            f"--no-token: host {options.host} is reached from other machines, so a token has to be shown there; leave "
+            "--no-token out, or serve at 127.0.0.1"
+        )
+    if options.token is None and options.socket_port is not None:
+        raise ConfigError("--socket: its clients prove that they know the token; leave --no-token out")
+
+
+def require_uvicorn() -> None:
+    """Sees that there is what answers HTTP; raises a ConfigError that says how to get it."""
+    try:
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise ConfigError("rookery serve needs the package uvicorn: pip install 'rookery[serve]'") from None
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Makes a socket that listens.
+
+    Raises:
+        ConfigError: If the port is taken, or there is no such address.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host.strip("[]"), port))
+        made.listen(1024)
+    except (OSError, OverflowError) as error:
+        made.close()
+        raise ConfigError(
+            f"--port {port}: cannot listen at {host}:{port} ({error}); give another port, or 0 for any that is free"
+        ) from None
+    made.setblocking(False)
+    return made
+
+
+def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uvicorn.Server:
+    """What answers HTTP, which leaves signals to `interrupt`."""
+    import uvicorn
+
+    class Serving(uvicorn.Server):
+        """Stops when a signal has come."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+        async def on_tick(self, counter: int) -> bool:
+            return await super().on_tick(counter) or interrupt.number is not None
+
+    return Serving(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            http="h11",
+            ws="none",
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=10,
+            limit_concurrency=options.max_connections,
+        )
+    )

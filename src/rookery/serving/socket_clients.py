@@ -1,0 +1,194 @@
+"""The policy server over the socket of external environments: their client's episodes are sessions here.
+
+`envs/external/client.py:Client` asks a policy server as it asks a training: what it earns is told to policies that see
+it, and nothing is learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rookery.core.errors import RookeryError
+from rookery.core.space_files import space_to_json
+from rookery.envs.external.listener import ConnectionLimits, Listener
+from rookery.envs.external.wire import WireError
+from rookery.serving.asking import known_policy, read_question
+from rookery.serving.batcher import Batcher, Decision, Question, UnfitQuestion
+
+
+class SocketClients:
+    """Takes the requests of clients on a socket.
+
+    Args:
+        batcher: Who answers.
+        default: The policy that is asked; None = there are several, and each observation is a dict by policy.
+        deterministic: Whether the likeliest actions are given.
+        host: Address to listen at.
+        port: Port; 0 = any that is free.
+        token: What clients have to know.
+        limits: What is borne.
+        say: Takes a line about what went wrong.
+
+    Attributes:
+        address: Host and port.
+
+    Raises:
+        EnvError: If the port is taken.
+    """
+
+    def __init__(
+        self,
+        batcher: Batcher,
+        default: str | None,
+        deterministic: bool,
+        host: str,
+        port: int,
+        token: str,
+        limits: ConnectionLimits,
+        say: Callable[[str], None],
+    ) -> None:
+        self._failed = say
+        self._batcher, self._default, self._deterministic = batcher, default, deterministic
+        self._episodes: dict[str, set[str]] = {}
+        version = batcher.version
+        agents = {
+            name: [space_to_json(policy.own_spec.space), space_to_json(policy.action_spec.space)]
+            for name, policy in version.policies.items()
+        }
+        self._listener: Listener | None = None
+        self._listener = Listener(self, host, port, token, limits, {"name": "policy server", "agents": agents})
+        self.address = self._listener.address
+
+    def close(self, reason: str) -> None:
+        """Tells all clients a reason, and stops."""
+        if self._listener is not None:
+            self._listener.close(reason)
+
+    def requested(self, session: str, number: int, request: Mapping[str, Any]) -> None:
+        """Takes a request of a client; in the listener's thread."""
+        operation, episode = request.get("op"), request.get("episode")
+        if not isinstance(episode, str) or not 0 < len(episode) <= 200:
+            raise WireError("episode: expected a text of 1 to 200 characters")
+        running = self._episodes.setdefault(session, set())
+        if operation == "start_episode":
+            if episode in running:
+                raise WireError(f"episode {episode} is running already")
+            running.add(episode)
+            self._say(session, number, {"ok": {}})
+        elif operation == "get_action":
+            if episode not in running:
+                raise WireError(f"episode {episode} was not started, or is over")
+            self._ask(session, number, episode, request)
+        elif operation == "end_episode":
+            running.discard(episode)
+            self._forget(session, episode)
+            self._say(session, number, {"ok": {}})
+        elif operation == "log_action":
+            raise WireError("log_action: a policy server learns nothing, so it takes no actions of others")
+        else:
+            raise WireError(f"op {str(operation)[:30]!r}: a policy server knows start_episode, get_action, end_episode")
+
+    def gone(self, session: str) -> None:
+        """Forgets a client, and what was remembered of its episodes."""
+        for episode in self._episodes.pop(session, ()):
+            self._forget(session, episode)
+
+    def failed(self, error: BaseException) -> None:
+        """Is told that the listener's thread has ended by an error: clients on the socket are not answered any more."""
+        self._failed(f"the socket is closed, because of an error: {type(error).__name__}: {error}")
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def _ask(self, session: str, number: int, episode: str, request: Mapping[str, Any]) -> None:
+        """Asks one policy, or of a client that shows several what each sees, each of them."""
+        version, obs, named = self._batcher.version, request.get("obs"), request.get("policy")
+        several = named is None and self._default is None
+        if several:
+            if not (isinstance(obs, Mapping) and obs and set(obs) <= set(version.policies)):
+                raise WireError(
+                    f"obs: several policies are served, so send a dict by policy, of {', '.join(version.policies)}"
+                )
+            shown = dict(obs)
+        else:
+            try:
+                shown = {known_policy(version, named, self._default): obs}
+            except UnfitQuestion as error:
+                raise WireError(str(error)) from None
+        together = _Together(
+            list(shown),
+            lambda answers: self._answered(session, number, answers, None if several else next(iter(shown))),
+        )
+        earned = request.get("reward")
+        questions: list[Question] = []
+        for name, seen in shown.items():
+            fields = {"obs": seen, "reward": _earned(earned, name)}
+            for field in ("deterministic", "first", "action_mask"):
+                if field in request:
+                    fields[field] = request[field]
+            try:
+                question, is_batch = read_question(
+                    fields, version.policies[name], self._deterministic, (name, session, episode), together.part(name)
+                )
+            except RookeryError as error:
+                raise WireError(f"{name}: {error}" if several else str(error)) from None
+            together.batches[name] = is_batch
+            questions.append(question)
+        for question in questions:
+            try:
+                self._batcher.ask(question)
+            except RookeryError as error:
+                question.reply(error)
+
+    def _answered(self, session: str, number: int, answers: Mapping[str, Any], only: str | None) -> None:
+        """Sends what policies have decided."""
+        for name, (answer, _) in answers.items():
+            if isinstance(answer, RookeryError):
+                self._say(session, number, {"error": str(answer) if only else f"{name}: {answer}"})
+                return
+        actions, version = {}, ""
+        for name, (answer, is_batch) in answers.items():
+            assert isinstance(answer, Decision)
+            actions[name] = list(answer.actions) if answer.actions.dtype == object else answer.actions
+            actions[name] = actions[name] if is_batch else actions[name][0]
+            version = answer.version
+        self._say(session, number, {"ok": {"action": actions[only] if only else actions, "version": version}})
+
+    def _forget(self, session: str, episode: str) -> None:
+        for name in self._batcher.version.policies:
+            try:
+                self._batcher.forget((name, session, episode), lambda was: None)
+            except RookeryError:
+                return  # the server is about to stop, or has its hands full; the oldest are forgotten in time
+
+    def _say(self, session: str, number: int, answer: Mapping[str, Any]) -> None:
+        if self._listener is not None:
+            self._listener.answer(session, number, answer)
+
+
+class _Together:
+    """Waits until all parts of a request are answered."""
+
+    def __init__(self, names: list[str], whole: Callable[[Mapping[str, Any]], None]) -> None:
+        self.batches: dict[str, bool] = {}
+        self._missing, self._whole = set(names), whole
+        self._answers: dict[str, Any] = {}
+
+    def part(self, name: str) -> Callable[[Decision | RookeryError], None]:
+        """What takes the answer of one policy; those of one request come in one thread, or were refused in another."""
+
+        def reply(answer: Decision | RookeryError) -> None:
+            self._answers[name] = (answer, self.batches[name])
+            self._missing.discard(name)
+            if not self._missing:
+                self._whole(self._answers)
+
+        return reply
+
+
+def _earned(reward: Any, name: str) -> float | None:
+    """What the client's last action earned, as `Client.log_returns` sends it: a dict by agent, ``""`` for the only."""
+    if not isinstance(reward, Mapping):
+        return 0.0
+    earned = reward.get(name, reward.get("", 0.0))
+    return float(earned) if isinstance(earned, int | float) else None

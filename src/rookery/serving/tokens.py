@@ -1,0 +1,74 @@
+"""The token of a policy server: who knows it may ask."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+
+from rookery.core.errors import ConfigError
+from rookery.core.files import FileError
+
+FILE = "serve.token"
+"""File of a run with the token of the server that serves it."""
+
+
+def new_token() -> str:
+    """Makes a token that nobody guesses."""
+    return secrets.token_urlsafe(24)
+
+
+def write_token(path: Path, token: str) -> None:
+    """Writes a token to a file that its owner alone can read.
+
+    Raises:
+        FileError: If it cannot be written.
+    """
+    try:
+        with suppress(FileNotFoundError):
+            path.unlink()  # one that others can read would stay so
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{token}\n")
+    except OSError as error:
+        raise FileError(
+            f"{path}: the token cannot be written ({error.strerror or error}); give one: --token, or the environment "
+            "variable ROOKERY_TOKEN"
+        ) from None
+
+
+def remove_token(path: Path, token: str) -> None:
+    """Removes the file of a token, unless another is in it by now."""
+    with suppress(OSError):
+        if path.read_text(encoding="utf-8").strip() == token:
+            path.unlink()
+
+
+def check_token(token: str) -> None:
+    """Refuses a token that cannot stand in a header, or is easily guessed.
+
+    Raises:
+        ConfigError: Says what a token is like.
+    """
+    if len(token) < 8 or not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError("--token: expected at least 8 printable ASCII characters without blanks")
+
+
+def is_loopback(host: str) -> bool:
+    """Says whether an address is reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def shows(headers: Mapping[bytes, bytes], token: str) -> bool:
+    """Says whether the headers of a request show the token: ``Authorization: Bearer TOKEN``."""
+    kind, _, shown = headers.get(b"authorization", b"").partition(b" ")
+    return kind.lower() == b"bearer" and hmac.compare_digest(shown.strip(), token.encode())

@@ -1,0 +1,247 @@
+"""The policy server over HTTP: what it answers at which address, with which status."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
+from typing import Any
+
+from rookery.core.errors import RookeryError, nearest
+from rookery.serving.asking import FIELDS, answered, description, known_policy, plain, read_question, session_of
+from rookery.serving.batcher import Batcher, Decision, Stopping, TooMuch, UnfitQuestion
+from rookery.serving.reading import WrongObservation
+from rookery.serving.sessions import SessionGone
+from rookery.serving.tokens import is_loopback, shows
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+BODY_SECONDS = 30.0
+"""How long a request may take to arrive."""
+
+STATUS: tuple[tuple[type[RookeryError], int], ...] = (
+    (WrongObservation, 422),
+    (UnfitQuestion, 422),
+    (SessionGone, 410),
+    (TooMuch, 429),
+    (Stopping, 503),
+    (RookeryError, 500),
+)
+"""What an error is called over HTTP; the first that fits counts."""
+
+
+class Refused(Exception):
+    """A request that is answered with an error.
+
+    Attributes:
+        status: Status of the answer.
+        body: What it says.
+    """
+
+    def __init__(self, status: int, problem: str, **more: Any) -> None:
+        self.status, self.body = status, {"error": problem, **more}
+        super().__init__(problem)
+
+
+class Outbox:
+    """Brings answers from the policies' thread to those who wait in an event loop, all of a batch at once.
+
+    Args:
+        loop: The loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._answers: deque[tuple[asyncio.Future[Any], Any]] = deque()
+        self._called = False
+
+    def put(self, waiting: asyncio.Future[Any], answer: Any) -> None:
+        """Gives an answer to somebody who waits; from any thread."""
+        self._answers.append((waiting, answer))
+        if not self._called:
+            self._called = True
+            self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._called = False
+        while self._answers:
+            waiting, answer = self._answers.popleft()
+            if not waiting.cancelled():  # whoever has asked may have gone
+                waiting.set_result(answer)
+
+
+class PolicyApp:
+    """The ASGI application.
+
+    Args:
+        batcher: Who answers.
+        default: The policy that is asked where a request names none; None = requests have to.
+        deterministic: Whether the likeliest actions are given where a request does not say.
+        token: What has to be shown; None = nothing.
+        max_bytes: The largest body of a request.
+        health: Gives what there is to say of the server beside what the batcher counts.
+    """
+
+    def __init__(
+        self,
+        batcher: Batcher,
+        default: str | None,
+        deterministic: bool,
+        token: str | None,
+        max_bytes: int,
+        health: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._batcher, self._default, self._deterministic = batcher, default, deterministic
+        self._token, self._max_bytes, self._health = token, max_bytes, health
+        self._outbox: Outbox | None = None
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            return
+        try:
+            status, body = 200, await self._answer(scope, receive)
+        except Refused as refused:
+            status, body = refused.status, refused.body
+        except Exception as error:  # a mistake of ours is told to who has met it, and the server goes on
+            status, body = 500, {"error": f"{type(error).__name__}: {error}"}
+        encoded = json.dumps(body, separators=(",", ":")).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(encoded)).encode())]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if status in (408, 413):
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": encoded})
+
+    async def _answer(self, scope: MutableMapping[str, Any], receive: Receive) -> Any:
+        """Gives what a request is answered with; raises `Refused`."""
+        path, method, headers = scope["path"], scope["method"], dict(scope["headers"])
+        known = self._check(path, headers)
+        if path == "/act":
+            _only(method, "POST", path)
+            request = _fields(await self._body(headers, receive))
+            return await self._act(request)
+        if path == "/health":
+            _only(method, "GET", path)
+            return {"status": "ok", **(self._health() if known else {})}
+        if path == "/policies":
+            _only(method, "GET", path)
+            policies = self._batcher.version.policies
+            return {
+                "default": self._default,
+                "version": self._batcher.version.name,
+                "policies": {name: description(policy) for name, policy in policies.items()},
+            }
+        if path.startswith("/sessions/"):
+            _only(method, "DELETE", path)
+            return await self._forget(path.removeprefix("/sessions/"))
+        raise Refused(404, f"{path}: there are /act, /policies, /health and /sessions/ID")
+
+    def _check(self, path: str, headers: dict[bytes, bytes]) -> bool:
+        """Says whether somebody may know everything; refuses those who may know nothing."""
+        if self._token is not None:
+            if shows(headers, self._token):
+                return True
+            if path == "/health":
+                return False
+            raise Refused(401, "the token is missing or wrong; send the header Authorization: Bearer TOKEN")
+        # Nobody has to show anything here, so pages of a browser on this machine must not get in.
+        host = headers.get(b"host", b"").decode("latin-1")
+        name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
+        if b"origin" in headers or not is_loopback(name):
+            raise Refused(403, "without a token, this server answers programs on its own machine alone")
+        return True
+
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        """Reads the body of a request, as far as it may go."""
+        too_large = f"a request has at most {self._max_bytes:,} bytes; send less at a time"
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > self._max_bytes:
+            raise Refused(413, too_large)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise Refused(400, "the request was cut off")
+                    body += message.get("body", b"")
+                    if len(body) > self._max_bytes:
+                        raise Refused(413, too_large)
+                    if not message.get("more_body"):
+                        return bytes(body)
+        except TimeoutError:
+            raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} seconds") from None
+
+    async def _act(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Asks a policy."""
+        outbox, waiting = self._waiting()
+        try:
+            name = known_policy(self._batcher.version, request.get("policy"), self._default)
+            session = session_of(request)
+            question, is_batch = read_question(
+                request,
+                self._batcher.version.policies[name],
+                self._deterministic,
+                None if session is None else (name, session),
+                partial(outbox.put, waiting),
+            )
+            self._batcher.ask(question)
+            answer = await waiting
+            if isinstance(answer, RookeryError):
+                raise answer
+        except RookeryError as error:
+            raise _refused(error) from None
+        assert isinstance(answer, Decision)
+        fields: dict[str, Any] = plain(answered(answer, question, is_batch))
+        return fields
+
+    async def _forget(self, session: str) -> dict[str, Any]:
+        """Forgets a session."""
+        found = []
+        for name in self._batcher.version.policies:
+            outbox, waiting = self._waiting()
+            try:
+                self._batcher.forget((name, session), partial(outbox.put, waiting))
+            except RookeryError as error:
+                raise _refused(error) from None
+            found.append(await waiting)
+        return {"session": session, "forgotten": any(found)}
+
+    def _waiting(self) -> tuple[Outbox, asyncio.Future[Any]]:
+        loop = asyncio.get_running_loop()
+        if self._outbox is None:
+            self._outbox = Outbox(loop)
+        return self._outbox, loop.create_future()
+
+
+def _only(method: str, allowed: str, path: str) -> None:
+    if method != allowed:
+        raise Refused(405, f"{path}: {method} is not answered; use {allowed}")
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    """The fields of a request to act."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"the body is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise Refused(400, f"the body is a {type(fields).__name__} of JSON, expected an object with obs")
+    for name in fields:
+        if name not in FIELDS:
+            raise Refused(422, f"{name}: unknown field; there are {', '.join(FIELDS)}{nearest(name, FIELDS)}")
+    return fields
+
+
+def _refused(error: RookeryError) -> Refused:
+    """What an error is over HTTP."""
+    status = next(status for kind, status in STATUS if isinstance(error, kind))
+    if isinstance(error, WrongObservation):
+        return Refused(status, str(error), path=error.path, expected=error.expected, got=error.got)
+    return Refused(status, str(error))

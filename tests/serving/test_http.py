@@ -1,0 +1,251 @@
+"""What a policy server answers over HTTP: the policy's own actions, or what was wrong with the question."""
+
+import json
+import socket
+import stat
+import threading
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+pytest.importorskip("uvicorn")
+
+from served import HYBRID, MANY_SORTS, TOKEN, Web, checkpoint, policy, serving
+
+from rookery.core.errors import ConfigError
+from rookery.serving.server import PolicyServer, ServingOptions
+from rookery.serving.tokens import check_token, write_token
+
+
+def listed(obs):
+    if isinstance(obs, dict):
+        return {key: listed(value) for key, value in obs.items()}
+    return np.asarray(obs).tolist()
+
+
+def test_one_and_a_batch_get_the_actions_of_the_policy(tmp_path):
+    made = policy(normalize_obs=True)
+    path = checkpoint(tmp_path, 1, made)
+    obs = np.random.default_rng(0).uniform(-1, 1, (5, 4)).astype(np.float32)
+    with serving(path) as server:
+        web = Web(server)
+        status, answer = web.act(obs[0].tolist())
+        assert (status, answer["policy"], answer["version"]) == (200, "main", "000001")
+        np.testing.assert_allclose(answer["action"], made.predict(obs[0]), rtol=1e-4, atol=1e-6)
+        status, answer = web.act(obs.tolist())
+        np.testing.assert_allclose(answer["action"], made.predict(obs), rtol=1e-4, atol=1e-6)
+        drawn = {tuple(web.act(obs[0].tolist(), deterministic=False)[1]["action"]) for _ in range(4)}
+        assert len(drawn) > 1
+    with serving(path, likeliest=False) as server:
+        assert Web(server).act(obs[0].tolist())[1] != Web(server).act(obs[0].tolist())[1]
+        answer = Web(server).act(obs[0].tolist(), deterministic=True)[1]
+        np.testing.assert_allclose(answer["action"], made.predict(obs[0]), rtol=1e-4, atol=1e-6)
+
+
+def test_nested_observations_masks_inside_them_and_several_sorts_of_actions(tmp_path):
+    made = policy(MANY_SORTS, spaces.Discrete(3))
+    MANY_SORTS.seed(0)
+    with serving(checkpoint(tmp_path, 1, made)) as server:
+        web = Web(server)
+        for only in range(3):
+            obs = {**MANY_SORTS.sample(), "action_mask": np.arange(3) == only}
+            status, answer = web.act(listed(obs))
+            assert (status, answer["action"]) == (200, only)
+            assert web.act(listed(obs), deterministic=False)[1]["action"] == only
+    made = policy(action=HYBRID)
+    with serving(checkpoint(tmp_path, 2, made)) as server:
+        obs = np.linspace(-1, 1, 4).astype(np.float32)
+        status, answer = Web(server).act(obs.tolist())
+        expected = made.predict(obs)
+        assert answer["action"]["move"] == expected["move"]
+        np.testing.assert_allclose(answer["action"]["aim"], expected["aim"], rtol=1e-4, atol=1e-6)
+        status, answer = Web(server).act([obs.tolist()] * 2)
+        assert [one["move"] for one in answer["action"]] == [expected["move"]] * 2
+
+
+def test_masks_beside_observations(tmp_path):
+    with serving(checkpoint(tmp_path, 1, policy(action=spaces.Discrete(3), info_mask=True))) as server:
+        web = Web(server)
+        assert web.act([0.0] * 4, action_mask=[False, True, False])[1]["action"] == 1
+        status, answer = web.act([0.0] * 4)
+        assert (status, answer["path"], answer["got"]) == (422, "action_mask", "nothing")
+        assert web.act([0.0] * 4, action_mask=[False] * 3)[0] == 422
+        assert web.act([[0.0] * 4] * 2, action_mask=[[False, True, False], [1, 0, 0]])[1]["action"] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("obs", "path", "got"),
+    [
+        ([0.0] * 3, "obs", "shape (3,)"),
+        ([0.0, 0.0, 0.0, float("nan")], "obs", "nan"),
+        ([0.0, 0.0, [0.0], 0.0], "obs", "differ in length"),
+        ("left", "obs", "text"),
+        (None, "obs", "nothing"),
+        ([], "obs", "shape (0,)"),
+        ([[]], "obs", "shape (1, 0)"),
+        ({"position": 1}, "obs", "position"),
+        ([0.0, 0.0, 0.0, None], "obs", "no numbers"),
+    ],
+)
+def test_a_wrong_observation_is_refused_with_its_path_what_was_expected_and_what_came(tmp_path, obs, path, got):
+    with serving(checkpoint(tmp_path, 1, policy())) as server:
+        status, answer = Web(server).act(obs)
+        assert (status, answer["path"]) == (422, path)
+        assert got in answer["got"] + answer["error"]
+        assert "(4,)" in answer["expected"]
+
+
+def test_a_wrong_part_of_an_observation_is_named(tmp_path):
+    MANY_SORTS.seed(1)
+    good = listed({**MANY_SORTS.sample(), "action_mask": [1, 1, 1]})
+    wrong = {
+        "camera": (good | {"camera": [0, 256, 0]}, "0 to 256"),
+        "place": (good | {"place": 6}, "6"),
+        "body/angles": (good | {"body": {**good["body"], "angles": [[0, 0]]}}, "(1, 2)"),
+        "body/flags": ({key: value for key, value in good.items() if key != "body"} | {"body": {"angles": [[0, 0], [0, 0]]}}, "nothing"),
+        "action_mask": (good | {"action_mask": [0, 0, 0]}, "(3,)"),
+    }  # fmt: skip
+    with serving(checkpoint(tmp_path, 1, policy(MANY_SORTS, spaces.Discrete(3)))) as server:
+        for path, (obs, got) in wrong.items():
+            status, answer = Web(server).act(obs)
+            assert (status, answer["path"]) == (422, path), answer
+            assert got in answer["got"]
+            assert answer["expected"]
+        assert Web(server).act(good)[0] == 200
+
+
+def test_what_is_no_question_is_refused(tmp_path):
+    with serving(checkpoint(tmp_path, 1, policy()), max_bytes=2000, max_batch=8) as server:
+        web = Web(server)
+        assert web.call("POST", "/act", b"{")[0] == 400
+        assert web.call("POST", "/act", b"[" * 1500)[0] == 400
+        assert web.call("POST", "/act", [])[0] == 400
+        assert web.call("POST", "/act", {})[0] == 422
+        status, answer = web.act([0.0] * 4, polcy="main")
+        assert status == 422 and "did you mean 'policy'" in answer["error"]
+        assert web.act([0.0] * 4, deterministic="yes")[0] == 422
+        assert web.act([0.0] * 4, session=3)[0] == 422
+        assert web.act([0.0] * 4, policy="other")[0] == 422
+        assert web.act([0.0] * 4, action_mask=[1, 1])[0] == 422
+        assert web.act([[0.0] * 4] * 9)[0] == 429
+        assert web.call("GET", "/act")[0] == 405
+        assert web.call("GET", "/actions")[0] == 404
+        assert Web(server).act([0.0] * 1000)[0] == 413
+        assert web.act([0.0] * 4)[0] == 200
+        with socket.create_connection(server.address) as link:  # no length is said, and it goes on and on
+            head = (
+                f"POST /act HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
+            link.sendall(head.encode() + b"400\r\n" + b" " * 1024 + b"\r\n400\r\n" + b" " * 1024 + b"\r\n")
+            assert link.recv(100).startswith(b"HTTP/1.1 413")
+
+
+def test_the_token_has_to_be_shown(tmp_path):
+    with serving(checkpoint(tmp_path, 1, policy())) as server:
+        for token in (None, "open-sesame-", "\xe9"):
+            assert Web(server, token).call("POST", "/act", {"obs": [0.0] * 4})[0] == 401
+            assert Web(server, token).call("GET", "/policies")[0] == 401
+            assert Web(server, token).call("GET", "/health") == (200, {"status": "ok"})
+        assert Web(server).call("GET", "/health")[1]["version"] == "000001"
+
+
+def test_without_a_token_programs_of_this_machine_are_answered_and_pages_are_not(tmp_path):
+    path = checkpoint(tmp_path, 1, policy())
+    with serving(path, token=None) as server:
+        web = Web(server, None)
+        assert web.act([0.0] * 4)[0] == 200
+        assert web.call("POST", "/act", {"obs": [0.0] * 4}, Origin="http://127.0.0.1")[0] == 403
+        assert web.call("GET", "/policies", Host="elsewhere.example")[0] == 403
+    with pytest.raises(ConfigError, match="--no-token: host 0.0.0.0"):
+        PolicyServer(path, ServingOptions(host="0.0.0.0"))
+
+
+def test_tokens_are_for_their_owner_alone(tmp_path):
+    file = tmp_path / "serve.token"
+    file.write_text("old")
+    write_token(file, "a" * 20)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.read_text() == "a" * 20 + "\n"
+    for bad in ("short", "with a blank", "ümlautümlaut"):
+        with pytest.raises(ConfigError):
+            check_token(bad)
+
+
+def test_a_port_that_is_taken_is_said(tmp_path):
+    path = checkpoint(tmp_path, 1, policy())
+    with serving(path) as server, pytest.raises(ConfigError, match=f"--port {server.address[1]}: cannot listen"):
+        PolicyServer(path, ServingOptions(port=server.address[1]))
+
+
+def test_several_policies_and_their_spaces(tmp_path):
+    blue, red = policy(name="blue", seed=1), policy(spaces.Discrete(3), spaces.Discrete(2), name="red")
+    path = checkpoint(tmp_path, 1, blue, red)
+    with serving(path) as server:
+        web = Web(server)
+        status, answer = web.act([0.5] * 4)
+        assert status == 422 and "blue, red" in answer["error"]
+        np.testing.assert_allclose(
+            web.act([0.5] * 4, policy="blue")[1]["action"],
+            blue.predict(np.full(4, 0.5, np.float32)),
+            rtol=1e-4,
+            atol=1e-6,
+        )
+        assert web.act(2, policy="red")[1]["action"] == red.predict(2)
+        told = web.call("GET", "/policies")[1]
+        assert told["policies"]["red"]["observation_space"] == {
+            "kind": "Discrete",
+            "n": 3,
+            "start": 0,
+            "dtype": "int64",
+        }
+        assert told["policies"]["blue"]["action_space"]["shape"] == [2]
+        assert told["default"] is None
+    with serving(path, name="red") as server:
+        assert Web(server).act(1)[0] == 200
+        assert Web(server).act([0.0] * 4, policy="blue")[0] == 422
+
+
+def test_many_clients_at_once_each_get_their_own_answer(tmp_path):
+    made = policy(hidden=[64])
+    wrong = []
+
+    def client(number):
+        rng, web = np.random.default_rng(number), Web(server)
+        for _ in range(10):
+            obs = rng.uniform(-1, 1, 4).astype(np.float32)
+            status, answer = web.act(obs.tolist())
+            if status != 200 or not np.allclose(answer["action"], made.predict(obs), atol=1e-5):
+                wrong.append(answer)
+
+    with serving(checkpoint(tmp_path, 1, made)) as server:
+        threads = [threading.Thread(target=client, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        counts = Web(server).call("GET", "/health")[1]["answered"]
+    assert not wrong
+    assert counts["questions"] == counts["rows"] == 160
+    assert counts["batches"] < 160
+
+
+def test_a_network_that_fails_is_told_to_those_who_asked_and_the_server_goes_on(tmp_path, monkeypatch):
+    with serving(checkpoint(tmp_path, 1, policy())) as server:
+        served = server._batcher.version.policies["main"]
+        monkeypatch.setattr(served, "env_actions", lambda *_: 1 / 0)
+        status, answer = Web(server).act([0.0] * 4)
+        assert status == 500 and "ZeroDivisionError" in answer["error"]
+        monkeypatch.undo()
+        assert Web(server).act([0.0] * 4)[0] == 200
+
+
+def test_clients_that_leave_before_the_answer_do_no_harm(tmp_path):
+    with serving(checkpoint(tmp_path, 1, policy())) as server:
+        body = json.dumps({"obs": [0.0] * 4}).encode()
+        head = f"POST /act HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {len(body)}\r\n\r\n"
+        for cut in (10, len(head), len(head) + 5, len(head) + len(body)):
+            link = socket.create_connection(server.address)
+            link.sendall((head.encode() + body)[:cut])
+            link.close()
+        assert Web(server).act([0.0] * 4)[0] == 200

@@ -1,0 +1,92 @@
+"""`rookery serve`: what it prints, writes and refuses, and how it stops."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("uvicorn")
+
+from served import checkpoint, policy
+from typer.testing import CliRunner
+
+from rookery.cli.main import app
+from rookery.core.errors import ConfigError
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "config.yaml").touch()
+    checkpoint(tmp_path, 1, policy(name="blue", hidden=[8]), policy(name="red", hidden=[8]))
+    return tmp_path
+
+
+def test_a_server_is_started_asked_and_stopped(run):
+    environment = {key: value for key, value in os.environ.items() if key != "ROOKERY_TOKEN"}
+    command = [sys.executable, "-m", "rookery", "serve", str(run), "--policy", "red", "--socket", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        lines = dict(server.stdout.readline().strip().split(None, 1) for _ in range(4))
+        file = run / "serve.token"
+        assert lines["token"] == f"in {file}"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        host, port = lines["http"].removeprefix("http://").split(":")
+        web = http.client.HTTPConnection(host, int(port), timeout=10)
+        headers = {"Authorization": f"Bearer {file.read_text().strip()}"}
+        for _ in range(50):  # it may not listen yet
+            try:
+                web.request("POST", "/act", json.dumps({"obs": [0, 0, 0, 0]}), headers)
+                break
+            except ConnectionError:
+                time.sleep(0.1)
+        answer = json.loads(web.getresponse().read())
+        assert (answer["policy"], answer["version"]) == ("red", "000001")
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 0
+        assert "stopped" in server.stdout.read()
+        assert not file.exists()
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+        server.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--policy", "re"], "did you mean 'red'"),
+        (["--token", "long-enough", "--no-token"], "say one of them"),
+        (["--token", "short"], "at least 8"),
+        (["--no-token", "--host", "0.0.0.0"], "reached from other machines"),
+        (["--no-token", "--socket", "0"], "leave --no-token out"),
+        (["--checkpoint", "7"], "there are 000001"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(run, options, message):
+    result = CliRunner(env={"ROOKERY_TOKEN": None}).invoke(app, ["serve", str(run), *options])
+    assert isinstance(result.exception, ConfigError)
+    assert message in str(result.exception)
+
+
+def test_a_port_that_is_taken_leaves_nothing_behind(run):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(app, ["serve", str(run), "--port", str(port)])
+    assert f"--port {port}: cannot listen" in str(result.exception)
+    assert not (run / "serve.token").exists()
+
+
+def test_without_uvicorn_it_says_what_to_install(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    result = CliRunner().invoke(app, ["serve", str(run)])
+    assert "pip install 'rookery[serve]'" in str(result.exception)
