@@ -25,9 +25,7 @@ AFTER_CTRL_C = 130
 HERE = str(Path(__file__).parent)
 
 
-def run_script(
-    path: str | os.PathLike[str], arguments: Sequence[str] = (), old_names: bool = True
-) -> dict[str, Any]:
+def run_script(path: str | os.PathLike[str], arguments: Sequence[str] = (), old_names: bool = True) -> dict[str, Any]:
     """Runs a script, or the code cells of a notebook, as ``python script.py ARGUMENTS...`` does.
 
     ``__name__`` is ``"__main__"``, ``__file__`` the script, ``sys.argv`` has its arguments and the front of `sys.path`

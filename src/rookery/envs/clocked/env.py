@@ -58,6 +58,10 @@ class ClockedEnv(VectorBase):
         """Lanes whose last arrival has been shown and not answered."""
         self._told: set[tuple[int, int]] = set()
         """Kinds and lanes of which the last step showed rewards and ends."""
+        self._got: dict[int, float] = {}
+        """Of the arrival that is being shown: what each group got, who was told so, and who has just come."""
+        self._paid: set[tuple[int, int]] = set()
+        self._new: set[tuple[int, int]] = set()
         super().__init__((), num_lanes, copies.name, exact=False)
         self.own_episodes, self.parameters, self.counters = copies.own_episodes, copies.parameters, copies.counters
         self.notes = copies.notes
@@ -198,6 +202,8 @@ class ClockedEnv(VectorBase):
         any_end = False
         for arrival in arrivals:
             lane = arrival.lane
+            if self.groups:
+                self._got, self._paid, self._new = {}, set(), set()
             stepped[lane] = self._owing[lane] = True
             for name in (*arrival.ended, *arrival.asking):
                 if name not in self._numbers:
@@ -216,7 +222,7 @@ class ClockedEnv(VectorBase):
                     seats.clear(lane)
             for name, asking in arrival.asking.items():
                 self._ask(lane, self._numbers[name], asking)
-            if self.groups:
+            if self._got:
                 self._share(lane)
             if arrival.over or arrival.lost or (self.own_episodes and arrival.ended):
                 self.episode[lane] += 1
@@ -242,6 +248,8 @@ class ClockedEnv(VectorBase):
             rows.obs[path][place] = array
         rows.waiting[place] = True
         self._pay(number, lane, columns, asking, ~new)
+        if self.groups:
+            self._new |= {(number, column) for column in columns[new].tolist()}
         in_order = bool((columns[1:] > columns[:-1]).all())
         order = [] if in_order else np.argsort(columns).tolist()
         self._asked[lane][number] = list(ids) if in_order else [ids[at] for at in order]
@@ -301,25 +309,25 @@ class ClockedEnv(VectorBase):
         rows.reward[place] += told.reward[which]
         if told.group_reward is not None and rows.group_reward is not None:
             rows.group_reward[place] += told.group_reward[which]
+            kept_for = self._seats[number].columns
+            for column, got in zip(columns[which].tolist(), told.group_reward[which].tolist(), strict=True):
+                self._got.setdefault(kept_for[column], got)
+                self._paid.add((number, column))
         self._told.add((number, lane))
 
     def _share(self, lane: int) -> None:
-        """Members of a group that the copy said nothing of are told what another member's group got."""
-        got: dict[int, float] = {}
-        unsaid: list[tuple[Rows, int, int]] = []
-        for kind, seats, rows in zip(self.kinds, self._seats, self._rows, strict=True):
+        """Tells members of groups of whom the copy said nothing what their group got: those who ended before it, also
+        where somebody has taken the seat in this moment.
+        """
+        for number, (seats, rows) in enumerate(zip(self._seats, self._rows, strict=True)):
             assert rows.group_reward is not None
-            first, held = lane * len(kind.agents), seats.held(lane)
+            held, first = seats.held(lane), lane * len(seats.columns)
             for column, group in enumerate(seats.columns):
-                row = first + column
-                if group >= 0:
-                    if rows.waiting[row] or rows.terminated[row] or rows.truncated[row]:
-                        got.setdefault(group, float(rows.group_reward[row]))
-                    elif column not in held:
-                        unsaid.append((rows, row, group))
-        for rows, row, group in unsaid:
-            if got.get(group) and rows.group_reward is not None:
-                rows.group_reward[row] = got[group]
+                got = self._got.get(group) if group >= 0 else None
+                silent = column not in held or (number, column) in self._new
+                if got and silent and (number, column) not in self._paid:
+                    rows.group_reward[first + column] = got
+                    self._told.add((number, lane))
 
     def _grouped(self, lane: int, groups: Sequence[Hashable | None]) -> list[int]:
         """The numbers of groups of a copy; -1 for none. A group nobody has heard of takes the lowest number that no
