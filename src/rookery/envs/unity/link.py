@@ -264,7 +264,7 @@ class PlayerLink:
         self._lock = threading.Condition()
         self._peer = ""  # the player's own end, once it has greeted
         self._heard = 0.0  # when it last spoke
-        self._parts_at = 0.0  # until when it may, once it is to quit
+        self._parts_at = 0.0  # when it was to quit
         self._call: OpenCall | None = None
         self._is_ready = self._is_closing = False
         self._said, self._told = proto(UnityMessageProto, SAID), proto(UnityMessageProto, TOLD)
@@ -503,21 +503,24 @@ class PlayerLink:
         """Tells the player to quit, at once if it waits for an answer, else as soon as it says something."""
         with self._lock:
             if not self._is_closing:
-                self._is_closing, self._parts_at = True, time.monotonic() + PARTING
+                self._is_closing, self._parts_at = True, time.monotonic()
             call, self._call = self._call, None
             if call is not None:
                 self._peer = ""
                 call.replies.put(None)
             self._lock.notify_all()
 
-    def close(self) -> None:
+    def close(self, patience: float = PARTING) -> None:
         """Tells the player to quit, and frees the port; what still comes is refused.
 
-        A player that does not wait for an answer has a second, from `quit` on, to ask for one and be told.
+        Args:
+            patience: Seconds that a player that waits for no answer has, from `quit` on, to ask for one and be told; 0 for
+                one that is known to be gone.
         """
         self.quit()
         with self._lock:
-            self._lock.wait_for(lambda: not self._peer, self._parts_at - time.monotonic())
+            left = self._parts_at + patience - time.monotonic()
+            self._lock.wait_for(lambda: not self._peer, max(left, 0.0))
         self._server.stop(0.5).wait()
         self._threads.close()
 
