@@ -514,8 +514,8 @@ class PlayerLink:
         """Tells the player to quit, and frees the port; what still comes is refused.
 
         Args:
-            patience: Seconds that a player that waits for no answer has, from `quit` on, to ask for one and be told; 0 for
-                one that is known to be gone.
+            patience: Seconds that a player that waits for no answer has, from `quit` on, to ask for one and be told; 0
+                for one that is known to be gone.
         """
         self.quit()
         with self._lock:
