@@ -150,7 +150,9 @@ def test_a_behaviour_may_be_told_before_it_has_agents(line):
     for infos, new in (({"A": agents([0]), "B": ()}, []), ({"A": agents([0]), "B": agents([8])}, ["B"])):
         call = client.begin(output(infos, [] if new else [brain("B", 1)]))
         assert list(line.take().new) == new
-        line.link.answer({name: numbers([info.id for info in some], [0.0] * len(some)) for name, some in infos.items() if some})
+        line.link.answer(
+            {name: numbers([info.id for info in some], [0.0] * len(some)) for name, some in infos.items() if some}
+        )
         told(call)
 
 

@@ -23,11 +23,11 @@ from rookery.envs.unity.messages import (
     QUIT,
     RESET,
     AgentInfoProto,
-    UnityRLCapabilitiesProto,
     FloatData,
     HeaderProto,
     UnityMessageProto,
     UnityOutputProto,
+    UnityRLCapabilitiesProto,
     UnityRLInitializationInputProto,
     UnityRLInitializationOutputProto,
 )

@@ -1,0 +1,55 @@
+"""Pretended players in threads of the test, and the environment that they play with."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rookery.envs.unity.env import UnityEnv
+from rookery.envs.unity.testing.options import parse
+from rookery.envs.unity.testing.player import FakePlayer
+
+
+def free_port() -> int:
+    """A port that nobody has at the moment."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Pretended:
+    """A player in a thread.
+
+    Attributes:
+        status: Its exit status, once it has ended.
+    """
+
+    def __init__(self, port: int, log: str, *arguments: str) -> None:
+        self.status: int | None = None
+        options = parse([*arguments, "--mlagents-port", str(port), "-logFile", log])
+        self._thread = threading.Thread(target=lambda: self._run(FakePlayer(options)), daemon=True)
+
+    def _run(self, player: FakePlayer) -> None:
+        self.status = player.run()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join(10)
+        assert not self._thread.is_alive(), "the player does not end"
+
+
+@contextmanager
+def played(log: str, *arguments: str, **config: object) -> Iterator[tuple[UnityEnv, Pretended]]:
+    """An environment that plays with a player, which it takes for the Editor."""
+    port = free_port()
+    player = Pretended(port, log, *arguments)
+    threading.Timer(0.02, player.start).start()
+    env = UnityEnv(1, None, base_port=port, timeout_wait=20, **config)
+    try:
+        yield env, player
+    finally:
+        env.close()
