@@ -15,6 +15,7 @@ from gymnasium import Space
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.seeding import LastWord, Role, Streams
 from rookery.core.state import Stateful
+from rookery.envs.clocked.env import behaviors_of
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,11 @@ class PolicyMapping:
     """Asked once for each agent when it first appears in an episode.
 
     Args:
-        rule: A dict from agent to policy, a function ``(agent, episode) -> policy`` or ``(agent) -> policy``, or None:
-            the only policy plays everyone, or, where agents and policies have the same names, each agent its own. A
-            function may have an attribute `spaces`, observation and action space by policy: it says what policies are
-            made for whose agents may all appear later.
+        rule: A dict from agent to policy (agents that come and go, as ``Striker#2?team=1``, may be named all at once by
+            their behaviour, ``Striker?team=1`` or ``Striker``), a function ``(agent, episode) -> policy`` or
+            ``(agent) -> policy``, or None: the only policy plays everyone, or, where agents and policies have the same
+            names, each agent its own. A function may have an attribute `spaces`, observation and action space by
+            policy: it says what policies are made for whose agents may all appear later.
         policies: Names of the policies there are.
 
     Raises:
@@ -94,15 +96,16 @@ class PolicyMapping:
                 )
             return policy
         if self.rule is not None:
-            found = self.rule.get(agent)
+            found = next((self.rule[name] for name in (agent, *behaviors_of(agent)) if name in self.rule), None)
             if found is None:
                 raise ConfigError(
                     f"policy_mapping: agent {agent!r} has no policy; mapped agents are {', '.join(self.rule)}"
                     f"{nearest(agent, list(self.rule))}; add {agent!r} to policy_mapping"
                 )
             return found
-        if agent in self.policies:
-            return agent
+        for name in (agent, *behaviors_of(agent)):
+            if name in self.policies:
+                return name
         if len(self.policies) == 1:
             return self.policies[0]
         raise ConfigError(
