@@ -161,6 +161,7 @@ class GroupEnv(VectorBase):
         super().__init__(self._find_groups(), env.num_lanes, env.name, env.exact)
         if isinstance(env, VectorBase):
             self.render_fps, self.parameters, self.last_pictures = env.render_fps, env.parameters, env.last_pictures
+            self.reported = env.reported
         alone = f"{self.name} names no groups, so all {len(self._group_of)} agents of a copy are one"
         self.notes = (
             (*env.notes, alone) if len(self._members) == 1 < len(self._group_of) and not self.groups else env.notes

@@ -83,7 +83,7 @@ def find_player(file_name: str | Path) -> Path:
     there = [path.name for path in folder.iterdir() if not path.name.endswith("_Data")]
     hint = nearest(given.name, there) or nearest(given.name, [Path(name).stem for name in there])
     raise EnvError(
-        f"player {str(file_name)!r}: there is no such file in {folder.resolve()}{hint}; name the program that Unity "
+        f"player {str(file_name)!r}: there is no such file in {folder.absolute()}{hint}; name the program that Unity "
         "has built, with or without .x86_64, .exe or .app"
     )
 
@@ -124,7 +124,7 @@ def _checked(path: Path) -> Path:
         raise EnvError(f"player {str(path)!r}: {problem}")
     if not _may_run(path):
         raise EnvError(f"player {str(path)!r}: it may not be run: chmod +x {path}")
-    return path.resolve()
+    return path.absolute()
 
 
 def _wrong_for_here(head: bytes) -> str:
