@@ -112,7 +112,8 @@ class ClockedEnv(VectorBase):
         """More agents of a kind are there than it had seats; rows keep what stands in them."""
         kind, old = self.kinds[number], self._rows[number]
         width = len(self._seats[number].columns)
-        wider = Kind(_names(self._seats[number].columns), kind.obs, kind.action)
+        seats = self._seats[number]
+        wider = Kind(seats.names or _names(seats.columns), kind.obs, kind.action)
         rows = self._rows[number] = Rows.allocate(wider, self.num_lanes)
         lane, column = np.divmod(np.arange(len(old.reward)), max(len(kind.agents), 1))
         place = lane * width + column

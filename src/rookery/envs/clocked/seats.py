@@ -22,10 +22,12 @@ class Seats:
 
     Attributes:
         columns: The same; may grow.
+        names: What agents with seats of their own are called.
     """
 
     def __init__(self, num_lanes: int, columns: Sequence[tuple[str, int]], names: Sequence[Hashable] = ()) -> None:
         self.columns = list(columns)
+        self.names = tuple(map(str, names))
         self._own = {name: seat for seat, name in enumerate(names)}
         self._seat_of: list[dict[Hashable, int]] = [{} for _ in range(num_lanes)]
         self._taken: list[set[int]] = [set() for _ in range(num_lanes)]
