@@ -23,11 +23,11 @@ from rookery.envs.unity.messages import (
     QUIT,
     RESET,
     AgentInfoProto,
-    CapabilitiesProto,
     FloatData,
     HeaderProto,
     UnityMessageProto,
     UnityOutputProto,
+    UnityRLCapabilitiesProto,
     UnityRLInitializationInputProto,
     UnityRLInitializationOutputProto,
 )
@@ -144,7 +144,7 @@ class PlayerSession:
         self._announced: set[str] = set()
         self._parameters: dict[str, float | Sampler] = {}
         self._outbox: list[side_channels.Message] = []
-        self._trainer = CapabilitiesProto()
+        self._trainer = UnityRLCapabilitiesProto()
         self._scene: Scene | None = None
         self._due: list[SceneMoment] = []
         self._reset = False
@@ -176,7 +176,7 @@ class PlayerSession:
         """Says what it is; gives the number of areas and the seed that the trainer wants."""
         options = self._options
         major, minor = options.api_number
-        can = CapabilitiesProto(
+        can = UnityRLCapabilitiesProto(
             True, *((major, minor) >= since for since in ((1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 5)))
         )
         said = UnityRLInitializationOutputProto(
@@ -193,7 +193,7 @@ class PlayerSession:
             self._say("the trainer has refused the connection")
             raise PlayerEnded(1)
         self._check_versions(heard)
-        self._trainer = heard.capabilities or CapabilitiesProto()
+        self._trainer = heard.capabilities or UnityRLCapabilitiesProto()
         areas = options.areas * max(heard.num_areas, 1)
         self._say(f"connected; seed {heard.seed}, {areas} areas, trainer {heard.package_version}")
         return areas, heard.seed
