@@ -44,7 +44,7 @@ def of_class(cls):
     names = [name for name in members if not name.startswith("_") and name not in told.get("fields", ())]
     told["methods"] = {name: parameters(getattr(cls, name)) for name in names if inspect.isfunction(getattr(cls, name))}
     told["properties"] = sorted(name for name in names if isinstance(members[name], property))
-    told["constants"] = {name: members[name] for name in names if isinstance(members[name], (str, int))}
+    told["constants"] = {name: members[name] for name in names if name.isupper() and len(str(members[name])) < 10}
     return told
 
 

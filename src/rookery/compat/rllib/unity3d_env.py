@@ -79,7 +79,12 @@ class Unity3DEnv(MultiAgentEnv):
         episode_horizon: int = 1000,
     ) -> None:
         if isinstance(file_name, Mapping):
-            given: dict[str, Any] = {"port": port, "seed": seed, "no_graphics": no_graphics, "timeout_wait": timeout_wait}
+            given: dict[str, Any] = {
+                "port": port,
+                "seed": seed,
+                "no_graphics": no_graphics,
+                "timeout_wait": timeout_wait,
+            }
             given |= {"file_name": None, "episode_horizon": episode_horizon, **file_name}
             if unknown := sorted(set(given) - set(ARGUMENTS)):
                 raise ConfigError(f"env_config: {unknown[0]}: Unity3DEnv has none{nearest(unknown[0], ARGUMENTS)}")
