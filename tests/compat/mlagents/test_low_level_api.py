@@ -109,6 +109,8 @@ def test_decision_steps_are_a_mapping_from_agent_to_step():
     one = steps[9]
     assert one.obs[0].tolist() == [4.0, 5.0] and one.obs[1].shape == (4, 4, 1) and one.reward == 1.5
     assert one.agent_id == 9 and one.group_id == 2 and one.action_mask[0].tolist() == [False, True]
+    assert steps == DecisionSteps(obs, reward, ids, mask, np.array([0, 2, 2]), np.zeros(3, np.float32))
+    assert steps != DecisionSteps(obs, reward, ids, None, np.array([0, 2, 2]), np.zeros(3, np.float32))
     with pytest.raises(KeyError, match="agent 4 is not in these DecisionSteps; there are: 7, 3, 9"):
         steps[4]
 
