@@ -15,6 +15,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+from rookery.compat.mlagents.environment.importing import install
 from rookery.compat.rllib import finder
 from rookery.compat.rllib.finder import script_builtins, show_names_in
 from rookery.core.errors import ConfigError, RookeryError
@@ -48,6 +49,7 @@ def run_script(path: str | os.PathLike[str], arguments: Sequence[str] = (), old_
     vars(module).update(__file__=str(source.absolute()), __cached__=None)
     if old_names:
         vars(module)["__builtins__"] = script_builtins()
+    install()  # of mlagents_envs, where it is missing
     with _as_main(module, str(path), arguments):
         if old_names:
             show_names_in(source.parent, first=False)

@@ -112,6 +112,8 @@ def install(over: bool = False) -> None:
     if over and (loaded := [top for top in TOPS if _is_foreign(sys.modules.get(top))]):
         raise ImportError(f"{loaded[0]} is imported already; install() before it")
     if _finder in sys.meta_path:
+        if not over:
+            return
         sys.meta_path.remove(_finder)
     sys.meta_path.insert(0 if over else len(sys.meta_path), _finder)
 

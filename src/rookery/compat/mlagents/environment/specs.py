@@ -131,10 +131,9 @@ class ActionSpec(NamedTuple):
                 f"behaviour {name}: actions are {type(actions).__name__}, expected an ActionTuple (continuous "
                 f"[{n_agents}, {self.continuous_size}], discrete [{n_agents}, {self.discrete_size}])"
             )
-        for kind, given, width in (
-            ("continuous", actions.continuous, self.continuous_size),
-            ("discrete", actions.discrete, self.discrete_size),
-        ):
+        numbers = "continuous", actions.continuous, self.continuous_size
+        choices = "discrete", actions.discrete, self.discrete_size
+        for kind, given, width in (numbers, choices) if self.continuous_size else (choices, numbers):
             shape = np.shape(given) if given is not None else (n_agents, 0)
             if shape != (n_agents, width):
                 raise UnityActionException(

@@ -79,6 +79,18 @@ class _Steps(Mapping[int, OneStep], Generic[OneStep]):
     def __len__(self) -> int:
         return len(self.agent_id)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Steps) or type(other) is not type(self):
+            return NotImplemented
+        mine, theirs = self._arrays(), other._arrays()
+        return len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _arrays(self) -> list[np.ndarray]:
+        """All arrays, in a fixed order."""
+        return [*self.obs, self.reward, self.agent_id, self.group_id, self.group_reward]
+
     def __iter__(self) -> Iterator[int]:
         return iter(self.agent_id)
 
@@ -109,6 +121,9 @@ class DecisionSteps(_Steps[DecisionStep]):
     ) -> None:
         self.obs, self.reward, self.agent_id, self.action_mask = obs, reward, agent_id, action_mask
         self.group_id, self.group_reward = group_id, group_reward
+
+    def _arrays(self) -> list[np.ndarray]:
+        return [*super()._arrays(), *(self.action_mask or ())]
 
     def __getitem__(self, agent_id: int) -> DecisionStep:
         row = self._row(agent_id)
@@ -146,6 +161,9 @@ class TerminalSteps(_Steps[TerminalStep]):
     ) -> None:
         self.obs, self.reward, self.interrupted, self.agent_id = obs, reward, interrupted, agent_id
         self.group_id, self.group_reward = group_id, group_reward
+
+    def _arrays(self) -> list[np.ndarray]:
+        return [*super()._arrays(), self.interrupted]
 
     def __getitem__(self, agent_id: int) -> TerminalStep:
         row = self._row(agent_id)

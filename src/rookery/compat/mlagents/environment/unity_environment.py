@@ -173,11 +173,7 @@ class UnityEnvironment(BaseEnv):
         """
         while True:
             left = until - time.monotonic()
-            try:
-                taken = self._mailbox.take(max(min(left, LOOK), 0.0))
-            except EnvError as error:
-                raise UnityEnvironmentException(f"{self._name()}: {error}") from error
-            for _, message in taken:
+            for _, message in self._mailbox.take(max(min(left, LOOK), 0.0)):
                 if not isinstance(message, Closed):
                     return message
                 if message.refused:

@@ -16,6 +16,7 @@ _BASE = {
     "ASYNC_RESET_RETURN": "base_env:ASYNC_RESET_RETURN",
     "_DUMMY_AGENT_ID": "base_env:DUMMY_AGENT_ID",
 }
+_UNITY = {"Unity3DEnv": "unity3d_env:Unity3DEnv"}
 _TASKS = {"TaskSettableEnv": "envs:TaskSettableEnv", "TaskType": "envs:TaskType"}
 _ATARI = {
     name: f"atari_wrappers:{name}"
@@ -60,6 +61,7 @@ NAMES: dict[str, dict[str, str]] = {
         "ParallelPettingZooEnv": "envs:ParallelPettingZooEnv",
         "PolicyClient": "policy_server:PolicyClient",
         "PolicyServerInput": "policy_server:PolicyServerInput",
+        "Unity3DEnv": "unity3d_env:Unity3DEnv",
         "VectorEnv": "envs:VectorEnv",
     },
     "ray.rllib.env.apis.task_settable_env": _TASKS,
@@ -76,11 +78,13 @@ NAMES: dict[str, dict[str, str]] = {
     "ray.rllib.env.pettingzoo_env": _ZOO,
     "ray.rllib.env.policy_client": {"PolicyClient": "policy_server:PolicyClient"},
     "ray.rllib.env.policy_server_input": {"PolicyServerInput": "policy_server:PolicyServerInput"},
+    "ray.rllib.env.unity3d_env": _UNITY,
     "ray.rllib.env.utils": {"gym_env_creator": "envs:gym_env_creator"},
     "ray.rllib.env.vector_env": {"VectorEnv": "envs:VectorEnv", "_VectorizedGymEnv": "envs:VectorOfOldEnvs"},
     "ray.rllib.env.wrappers.atari_wrappers": _ATARI,
     "ray.rllib.env.wrappers.group_agents_wrapper": _GROUPS,
     "ray.rllib.env.wrappers.pettingzoo_env": _ZOO,
+    "ray.rllib.env.wrappers.unity3d_env": _UNITY,
     "ray.rllib.env.wrappers.uncertainty_wrappers": {
         "add_RewardUncertaintyEnvClassWrapper": "envs:add_reward_uncertainty",
     },
@@ -107,7 +111,6 @@ NAMES: dict[str, dict[str, str]] = {
 }
 
 _DM = "dm_control's environments for the old Gym; use shimmy's, gymnasium.make('dm_control/...'), by register_env"
-_UNITY = "Unity's environments; use ml-agents' own wrapper for Gymnasium or PettingZoo, by register_env"
 _REMOTE = "copies as Ray actors; copies are stepped by helper processes here (num_workers)"
 _MODELS = "environments that are a learned model (MB-MPO, Dreamer); those algorithms are not here"
 _RECSIM = "RecSim's environments for SlateQ, which is not here; wrap them as a Gymnasium environment"
@@ -122,9 +125,6 @@ GONE: dict[str, str] = {
     "ray.rllib.env.wrappers.dm_env_wrapper": _DM,
     "ray.rllib.env.RemoteVectorEnv": _REMOTE,
     "ray.rllib.env.remote_vector_env": _REMOTE,
-    "ray.rllib.env.Unity3DEnv": _UNITY,
-    "ray.rllib.env.unity3d_env": _UNITY,
-    "ray.rllib.env.wrappers.unity3d_env": _UNITY,
     "ray.rllib.env.model_vector_env": _MODELS,
     "ray.rllib.env.wrappers.model_vector_env": _MODELS,
     "ray.rllib.env.wrappers.recsim_wrapper": _RECSIM,

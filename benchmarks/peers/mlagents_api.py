@@ -1,8 +1,8 @@
-"""Lists the public names of ``mlagents_envs`` with their signatures, for tests/data/mlagents_envs_api.json.
+"""Lists the public names of ``mlagents_envs`` with their signatures: tests/compat/mlagents/mlagents_envs_api.json.
 
 It runs in an environment of its own that has ``mlagents_envs`` 1.1.0, by nothing but the standard library:
 
-    PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python PYTHON scripts/list_mlagents_api.py > tests/data/mlagents_envs_api.json
+    PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python PYTHON benchmarks/peers/mlagents_api.py > FILE
 """
 
 import enum
@@ -44,7 +44,7 @@ def of_class(cls):
     names = [name for name in members if not name.startswith("_") and name not in told.get("fields", ())]
     told["methods"] = {name: parameters(getattr(cls, name)) for name in names if inspect.isfunction(getattr(cls, name))}
     told["properties"] = sorted(name for name in names if isinstance(members[name], property))
-    told["constants"] = {name: members[name] for name in names if isinstance(members[name], (str, int))}
+    told["constants"] = {name: members[name] for name in names if name.isupper() and len(str(members[name])) < 10}
     return told
 
 
@@ -63,8 +63,8 @@ def main():
             elif inspect.isfunction(value) and home == module.__name__:
                 functions[key] = parameters(value)
         found[name] = {"classes": classes, "functions": functions}
-    json.dump(found, sys.stdout, indent=1, sort_keys=True)
-    sys.stdout.write("\n")
+    lines = [f" {json.dumps(name)}: {json.dumps(told, sort_keys=True)}" for name, told in sorted(found.items())]
+    sys.stdout.write("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 main()

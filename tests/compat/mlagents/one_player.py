@@ -1,0 +1,52 @@
+"""A pretended player in a thread of the test, which the environment takes for the Editor."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rookery.compat.mlagents.environment import UnityEnvironment
+from rookery.envs.unity.testing.options import parse
+from rookery.envs.unity.testing.player import FakePlayer
+
+
+def free_port() -> int:
+    """A port that nobody has at the moment."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def start_player(port: int, log: Any, *arguments: str) -> threading.Thread:
+    """Lets a player come as soon as somebody listens."""
+    options = parse([*arguments, "--mlagents-port", str(port), "-logFile", str(log)])
+
+    def play() -> None:
+        for _ in range(500):
+            with socket.socket() as one:
+                if one.connect_ex(("127.0.0.1", port)) == 0:
+                    FakePlayer(options).run()
+                    return
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=play, daemon=True)
+    thread.start()
+    return thread
+
+
+@contextmanager
+def opened(tmp_path: Any, *arguments: str, **kwargs: Any) -> Iterator[UnityEnvironment]:
+    """An environment with a player, both of which end with it."""
+    port = free_port()
+    player = start_player(port, tmp_path / "player.log", *arguments)
+    env = UnityEnvironment(base_port=port, **{"timeout_wait": 10, **kwargs})
+    try:
+        yield env
+    finally:
+        env.close()
+        player.join(10)
+        assert not player.is_alive(), "the player does not end"
