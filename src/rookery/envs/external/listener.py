@@ -385,6 +385,7 @@ class Listener:
         self._strangers.pop(connection, None)
         self._selector.unregister(connection.socket)
         connection.socket.close()
+        connection.reader, connection.unsent = MessageReader(0), bytearray()  # its timer may keep it for a while
         session = connection.session
         if session is not None and session.connection is connection:
             session.connection, session.heard = None, time.monotonic()
