@@ -118,7 +118,14 @@ class Reception:
     """
 
     def __init__(
-        self, name: str, spaces: ExternalSpaces, host: str, port: int, token: str, limits: ConnectionLimits
+        self,
+        name: str,
+        spaces: ExternalSpaces,
+        host: str,
+        port: int,
+        token: str,
+        limits: ConnectionLimits,
+        said: str = "",
     ) -> None:
         """Begins to listen; see `Listener`.
 
@@ -129,7 +136,9 @@ class Reception:
             port: Port to listen at.
             token: What clients have to know.
             limits: What is borne.
+            said: What somebody has said of the token; environments that were told the same may share a port of 0.
         """
+        self.host, self.port, self.said = host, port, said
         self.name, self.spaces, self.token, self.limits = name, spaces, token, limits
         self.changed = threading.Condition()
         self.error: Exception | None = None
