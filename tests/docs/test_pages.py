@@ -31,7 +31,6 @@ QUICK = [
     in (
         "from-mlagents",
         "demonstrations",
-        "external",
         "own-callback",
         "replay-memory",
         "stop-and-resume",

@@ -130,13 +130,14 @@ class ExternalEnv(ClockedEnv):
         self._external = ExternalCopies(reception, Desk(num_lanes), tuple(notes))
         super().__init__(self._external, num_lanes)
 
-    @property  # type: ignore[override]
+    @property
     def in_turn(self) -> bool:
         """Whether an episode begins in the lane that has played fewest, instead of the first that is free."""
         return self._external.desk.evenly
 
     @in_turn.setter
     def in_turn(self, evenly: bool) -> None:
+        """Says so."""
         self._external.desk.evenly = evenly
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
