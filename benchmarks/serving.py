@@ -59,7 +59,7 @@ def http_questions() -> list[bytes]:
     found = []
     for row in observations():
         body = json.dumps({"obs": [round(float(x), 6) for x in row]}, separators=(",", ":")).encode()
-        head = f"POST /act HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+        head = f"POST /act HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
         found.append(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     return found
 
