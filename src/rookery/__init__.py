@@ -63,6 +63,9 @@ _HOME = {
     "CheckpointConfig": "rookery.training.settings",
     "ConfigError": "rookery.core.errors",
     "EnvError": "rookery.core.errors",
+    "Client": "rookery.envs.external.client",
+    "EpisodeLost": "rookery.envs.external.client",
+    "TrainingOver": "rookery.envs.external.client",
 }
 
 __all__ = ["__version__", *_HOME]
@@ -105,6 +108,9 @@ if TYPE_CHECKING:
     from rookery.core.schedules import Exponential as Exponential
     from rookery.core.schedules import Linear as Linear
     from rookery.core.schedules import Piecewise as Piecewise
+    from rookery.envs.external.client import Client as Client
+    from rookery.envs.external.client import EpisodeLost as EpisodeLost
+    from rookery.envs.external.client import TrainingOver as TrainingOver
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.native.actor import load_policy as load_policy
     from rookery.onnx.generic import write_generic as write_generic

@@ -7,7 +7,6 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,7 +67,6 @@ def elo(
     rookery elo runs/TicTacToe-ppo-s0 --players perfect=rookery.tasks.players:tic_tac_toe_perfect
     """
     from rookery.training.matches import Matches, remarks, standings_of
-    from rookery.training.prepare import make_copies
     from rookery.training.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
@@ -76,7 +74,7 @@ def elo(
     with Trainer.load(saved, trust_code=trust_code, console="quiet") as trainer:
         rated = rated_players(trainer, snapshots, str(saved.parent.parent))
         others = others_of(trainer, given)
-        with closing(make_copies(trainer.config, trainer.config.sampling.num_envs)) as env:
+        with trainer.copies(trainer.config.sampling.num_envs) as env:
             entrants = entrants_of(trainer, env, rated, others, seed)
             names = [entrant.name for entrant in entrants]
             start = trainer.self_play.ratings.initial

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,7 +47,6 @@ def match(
     rookery match runs/TicTacToe-ppo-s0 runs/TicTacToe-dqn-s0 --games 200
     """
     from rookery.training.matches import Matches, entrant_of_run, remarks, standings_of
-    from rookery.training.prepare import make_copies
     from rookery.training.trainer import Trainer
 
     saved = find_saved(first, checkpoint)
@@ -57,7 +56,7 @@ def match(
     other = None if function else find_saved(Path(second), checkpoint)
     with ExitStack() as stack:
         a = stack.enter_context(Trainer.load(saved, trust_code=trust_code, console="quiet"))
-        env = stack.enter_context(closing(make_copies(a.config, a.config.sampling.num_envs)))
+        env = stack.enter_context(a.copies(a.config.sampling.num_envs))
         names = names_of(saved, other or second, policy_a, policy_b)
         mine = entrant_of_run(a, env, policy_a, names[0])
         if other is None:

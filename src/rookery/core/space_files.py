@@ -1,5 +1,4 @@
-"""Spaces as JSON, so that a policy can be used where its environment is not installed; and spaces as people write them.
-"""
+"""Spaces as JSON, so that a policy can be used where its environment is not; and spaces as people write them."""
 
 from __future__ import annotations
 
@@ -109,12 +108,16 @@ def written_space(text: Any, place: str) -> spaces.Space[Any]:
     for key in text:
         if key != word and key not in WRITTEN[word]:
             allowed = ", ".join(WRITTEN[word]) or "nothing"
-            raise SpaceError(f"{place}.{key}: not known{nearest(key, [*WRITTEN[word]])}; {word} takes {allowed} besides")
+            raise SpaceError(
+                f"{place}.{key}: not known{nearest(key, [*WRITTEN[word]])}; {word} takes {allowed} besides"
+            )
     value = text[word]
     if word == "dict":
         if not isinstance(value, Mapping) or not value:
             raise SpaceError(f"{place}.dict: {value!r}: expected spaces by name")
-        return spaces.Dict(OrderedDict((str(key), written_space(part, f"{place}.{key}")) for key, part in value.items()))
+        return spaces.Dict(
+            OrderedDict((str(key), written_space(part, f"{place}.{key}")) for key, part in value.items())
+        )
     if word == "tuple":
         if not isinstance(value, list | tuple) or not value:
             raise SpaceError(f"{place}.tuple: {value!r}: expected a list of spaces")

@@ -30,6 +30,8 @@ class AbsentEnv(VectorBase):
         described: What `describe` said of the other; or, where there never was one, `description`.
     """
 
+    throwaway = False
+
     def __init__(self, described: Mapping[str, Any]) -> None:
         kinds = tuple(_kind(kind) for kind in described["kinds"])
         super().__init__(kinds, described["num_lanes"], described["name"], described["exact"])

@@ -126,6 +126,11 @@ class VectorBase:
         groups: Agents that win and lose together, by the name of their group; an agent is in one group at most.
         own_episodes: Whether episodes are those of agents, or of their groups, in lanes that never end: `episode` then
             counts the steps of a lane in which episodes ended.
+        only_one: Whether these copies are all that there can be at a time, as where they are an editor, or programs
+            that dial one port: who wants to play beside a training has to borrow them (`RolloutWorker.lent`).
+        in_turn: Whether episodes are to be dealt to the lanes in turn, as in an evaluation, where each lane has its share;
+            of meaning where there are not always episodes for all lanes.
+        throwaway: Whether a few other copies may be made to be played at random for a moment and thrown away.
     """
 
     render_fps: float | None = None
@@ -133,6 +138,9 @@ class VectorBase:
     parameters: Mapping[str, Any] = MappingProxyType({})
     groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     own_episodes: bool = False
+    only_one: bool = False
+    throwaway: bool = True
+    in_turn: bool = False
 
     def __init__(self, kinds: tuple[Kind, ...], num_lanes: int, name: str, exact: bool) -> None:
         self.kinds, self.num_lanes, self.name, self.exact = kinds, num_lanes, name, exact
@@ -249,6 +257,16 @@ class VectorEnv(Protocol):
 
     def close(self) -> None:
         """Frees what the environment holds."""
+
+
+def is_only_one(env: VectorEnv) -> bool:
+    """Whether an environment's copies are all that there can be at a time."""
+    return isinstance(env, VectorBase) and env.only_one
+
+
+def has_throwaways(env: VectorEnv) -> bool:
+    """Whether other copies of an environment may be made to be played at random and thrown away."""
+    return not isinstance(env, VectorBase) or (env.throwaway and not env.only_one)
 
 
 def keep_last(env: VectorBase, lane: int) -> None:

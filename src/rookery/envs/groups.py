@@ -175,6 +175,7 @@ class GroupEnv(VectorBase):
         self.groups = named
         if isinstance(env, VectorBase):
             self.render_fps, self.parameters, self.last_pictures = env.render_fps, env.parameters, env.last_pictures
+            self.own_episodes, self.only_one, self.throwaway = env.own_episodes, env.only_one, env.throwaway
         alone = f"{self.name} names no groups, so all {len(agents)} agents of a copy are one"
         self.notes = env.notes if named or rivals or len(agents) == 1 else (*env.notes, alone)
         self._rows = tuple(Rows.allocate(kind, lanes) for kind in kinds)

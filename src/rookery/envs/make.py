@@ -474,7 +474,7 @@ def _plays_many(found: Any) -> bool:
 
 
 def _is_vector_class(found: Any) -> bool:
-    """Says whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`; some arguments may be given."""
+    """Says whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`, or one with arguments."""
     if isinstance(found, functools.partial):
         found = found.func
     return inspect.isclass(found) and hasattr(found, "step") and "num_lanes" in _parameters(found)

@@ -88,6 +88,14 @@ class TeamEnv(VectorBase):
         self.notes = env.notes
         self.render_fps = getattr(env, "render_fps", None)
         self.parameters = getattr(env, "parameters", {})
+        if isinstance(env, VectorBase):
+            self.only_one, self.throwaway = env.only_one, env.throwaway
+            if env.own_episodes:
+                raise ConfigError(
+                    f"teams.{next(iter(teams))}: in {env.name} episodes are those of agents, which begin and end at "
+                    "different times, so several cannot be seen as one; leave teams out and let poca or mappo learn "
+                    "them as groups"
+                )
         self.groups = _groups(getattr(env, "groups", {}), self._agents)
         self._slabs: list[TeamSlab] = []
         self._now: Step | None = None

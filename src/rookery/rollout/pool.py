@@ -7,7 +7,8 @@ rollouts, in a thread, while the trainer learns from the last (docs/how-to/overl
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, fields, replace
 from threading import Thread
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ from rookery.core.interrupt import Interrupt
 from rookery.core.runtime import torch_threads
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.envs.base import Kind
+from rookery.envs.base import Kind, VectorEnv
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.worker import RolloutWorker, Sample
@@ -66,6 +67,10 @@ class WorkerPool(Protocol):
         """Takes up the environments of a state; returns policies that must be added before `load_state_dict`, with the
         kind of agents that each plays.
         """
+        ...
+
+    def lent(self) -> AbstractContextManager[VectorEnv]:
+        """Lends the copies of the environment to somebody who plays in them meanwhile; see `RolloutWorker.lent`."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -207,6 +212,13 @@ class LocalPool(Stateful):
             self.lineup = lineup
         elif lineup is not None:
             self.worker.change_opponents(lineup)
+
+    @contextmanager
+    def lent(self) -> Iterator[VectorEnv]:
+        """Lends the copies, once what is played ahead is ready; see `RolloutWorker.lent`."""
+        self.settle()
+        with self.worker.lent() as env:
+            yield env
 
     def stale_fraction(self, name: str, rollout: Rollout) -> float:
         """Share of a rollout's decisions that other weights made than those its policy has now.

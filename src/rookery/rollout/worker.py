@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -235,6 +236,24 @@ class RolloutWorker(Stateful):
         if self.listeners is not None:
             for lane in range(self.env.num_lanes):
                 self.listeners.begin(lane, self.now)
+
+    @contextmanager
+    def lent(self) -> Iterator[VectorEnv]:
+        """Lends the copies to somebody who resets them and plays on their own; nothing is sampled meanwhile.
+
+        Afterwards playing goes on as from a checkpoint: where the environment cannot take up its episodes again, their
+        open decisions are cut off where they stood, and the next ones begin.
+        """
+        state = None if self.now is None else deepcopy(self.env.state_dict())
+        try:
+            yield self.env
+        finally:
+            if state is not None:
+                self.now, lost = self.env.load_state_dict(state, self.seeds)
+                for lane in np.flatnonzero(lost).tolist():
+                    self._abandon(lane, [rows["obs"] for rows in state["rows"]])
+                    if self.listeners is not None:
+                        self.listeners.begin(lane, self.now)
 
     # --- policies -----------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.settings import Fixed, object_name
 from rookery.core.trust import OBJECT
 from rookery.envs.absent import AbsentEnv
+from rookery.envs.base import VectorEnv
 from rookery.training.settings import RunConfig
 
 FORMAT = 1
@@ -255,7 +256,7 @@ def forget_later(place: Path) -> None:
         remove_directory(path)
 
 
-def values_to_load(saved: Saved, given: Collection[str], play: bool) -> dict[str, Any]:
+def values_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) -> dict[str, Any]:
     """Gives the saved settings by path, with classes and functions in place of their names.
 
     Args:
@@ -284,17 +285,20 @@ def values_to_load(saved: Saved, given: Collection[str], play: bool) -> dict[str
     return values
 
 
-def absent_env(saved: Saved, play: bool, layers: Iterable[Layer]) -> AbsentEnv | None:
-    """Gives what stands for the environment of a checkpoint where nothing is played; None where there is one.
+def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -> VectorEnv | None:
+    """Gives what stands for the environment of a checkpoint where nothing is played, or copies that are there already;
+    None where they are to be made.
 
     Args:
         saved: The checkpoint.
-        play: Whether whoever loads it wants to play.
+        play: Whether whoever loads it wants to play, or the copies to play in.
         layers: What they say.
 
     Raises:
         ConfigError: If the checkpoint does not say what the environment is like.
     """
+    if not isinstance(play, bool):
+        return play
     said = [nested(layer.values).get("env", {}) for layer in layers]
     named = [values.get("name") if isinstance(values, Mapping) else values.name for values in said]
     if play and any(name is not None for name in [saved.values.get("env.name"), *named]):

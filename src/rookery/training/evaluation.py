@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rookery.core.errors import EnvError
 from rookery.core.interrupt import Interrupt
-from rookery.envs.base import VectorBase, VectorEnv
+from rookery.envs.base import VectorBase, VectorEnv, is_only_one
 from rookery.report.films import Film, Progress, check_suffix
 from rookery.report.results import EvaluationResult, interval
 from rookery.rollout.hooks import EpisodeListener
@@ -28,7 +28,10 @@ MOST_FPS = 50.0
 
 
 class Measure:
-    """Measures a run's policies in copies of the environment that are made when first needed, and then kept."""
+    """Measures a run's policies in copies of the environment that are made when first needed, and then kept.
+
+    Where the run has the only ones there are, these are played in, and the run's own episodes are given up.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -37,6 +40,11 @@ class Measure:
     def __call__(self, episodes: int, deterministic: bool) -> EvaluationResult:
         """Plays so many episodes; what was played before changes nothing."""
         run = self._run
+        if is_only_one(run.env):
+            with run.copies(run.env.num_lanes) as env:
+                played = bounded(run, env, episodes, deterministic, run.interrupt)
+                played.play()
+            return summarize(run, played)
         lanes = min(episodes, run.config.evaluation.num_envs)
         if self._env is None or self._env.num_lanes != lanes:
             self.close()
@@ -146,11 +154,10 @@ def record(
         FileError: If the file cannot be written.
     """
     check_suffix(path)
-    env = make_copies(run.config, 1, render=True)
-    if isinstance(env, VectorBase):
-        env.keep_last_pictures = True
     film = Film(episodes, max_frames)
-    try:
+    with run.copies(1, render=True) as env:
+        if isinstance(env, VectorBase):
+            env.keep_last_pictures = True
         played = bounded(run, env, episodes, deterministic)
         while not played.over:
             played.begin_round()
@@ -159,8 +166,6 @@ def record(
             played.play(vector_steps=1)
             if len(played.finished) > before:
                 show_end(played, film, labels)
-    finally:
-        env.close()
     film.save(path, film_speed(env) if frames_per_second is None else frames_per_second, progress)
     if film.is_cut:
         run.note(f"{path} shows the first {max_frames:,} pictures only")

@@ -21,7 +21,7 @@ from rookery.core.settings import Settings, object_name
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.core.trust import texts_in
 from rookery.envs.absent import DATA, AbsentEnv
-from rookery.envs.base import Kind, VectorEnv
+from rookery.envs.base import Kind, VectorBase, VectorEnv, has_throwaways
 from rookery.envs.choice import HelperChoice, choose
 from rookery.envs.groups import GroupEnv
 from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows, twin_without
@@ -157,7 +157,7 @@ def callbacks_of(callbacks: Any) -> list[EpisodeListener]:
 
 
 def prepare(
-    user_layers: list[Layer], preset: str, stand_in: AbsentEnv | None
+    user_layers: list[Layer], preset: str, stand_in: VectorEnv | None
 ) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[str]]:
     """Resolves the settings and makes the environments, which presets depend on, unless something stands for them."""
     first = resolve(RunConfig, user_layers, ALGORITHMS)
@@ -181,7 +181,7 @@ def prepare(
         check_compiler()
     env: VectorEnv
     if stand_in is not None:
-        env = stand_in
+        env = _given_copies(stand_in, second.config)
     else:
         choice = _choice(second)
         if choice.measured:
@@ -197,7 +197,7 @@ def prepare(
     check_named(user_layers, [agent for kind in env.kinds for agent in kind.agents], second.config.policy_mapping)
     mapping = PolicyMapping(second.config.policy_mapping, names)
     decisions, kinds = second.config.sampling.warmup_steps, kinds_of(env, mapping)
-    if decisions and stand_in is None:
+    if decisions and has_throwaways(env):
         observed = {name: kinds.get(name, env.kinds[0]).obs.own for name in names}
         decided, told = code_layers(second.config, observed, lambda: _throwaway_copies(second.config, env))
         layers += decided
@@ -206,8 +206,8 @@ def prepare(
     space_layers = _space_layers(second, env, mapping, [*names, *exploiters])
     resolved = resolve(RunConfig, [*space_layers, *layers], ALGORITHMS)
     check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
-    notes += unused_settings(resolved, kinds)
-    notes.extend([*resolved.notes, *_precision_notes(resolved, env, mapping), *_sequence_notes(resolved)])
+    notes += [*unused_settings(resolved, kinds), *_notes_of_copies(resolved, env, stand_in), *resolved.notes]
+    notes += [*_precision_notes(resolved, env, mapping), *_sequence_notes(resolved)]
     return resolved, env, mapping, notes
 
 
@@ -245,6 +245,18 @@ def make_copies(
         render=render,
         parameters=parameter_names(config),
     )
+    if choice is None and isinstance(env, VectorBase):
+        env.in_turn = True
+    return as_played(env, config)
+
+
+def as_played(env: VectorEnv, config: RunConfig) -> VectorEnv:
+    """Copies of a run's environment as its policies see them: with its teams, and groups where an algorithm wants them.
+
+    Args:
+        env: The copies as the environment itself shows them.
+        config: The settings of the run.
+    """
     if config.teams:
         env = TeamEnv(env, config.teams)
     learning = [entry.algorithm for entry in config.policies.values()] or [config.algorithm]
@@ -252,6 +264,29 @@ def make_copies(
         moments, ids = (any(asked) for asked in zip(*((s.sees_moment, s.tells_member) for s in learning), strict=True))
         return GroupEnv(env, moments, ids, rivals=bool(config.self_play))
     return env
+
+
+def _given_copies(env: VectorEnv, config: RunConfig) -> VectorEnv:
+    """Copies that are there already, as policies see them."""
+    if isinstance(env, AbsentEnv):
+        return env
+    lanes = config.sampling.num_envs
+    if env.num_lanes != lanes:
+        raise ConfigError(f"sampling.num_envs = {lanes}: {env.name} is there already, with {env.num_lanes} copies")
+    return as_played(env, config)
+
+
+def _notes_of_copies(resolved: Resolved[RunConfig], env: VectorEnv, stand_in: VectorEnv | None) -> list[str]:
+    """What copies that are there already say, and that a warm-up is not played where somebody asked for one."""
+    decisions = resolved.config.sampling.warmup_steps
+    notes = [] if stand_in is None else list(env.notes)
+    asked = decisions and resolved.given("sampling.warmup_steps") and not isinstance(env, AbsentEnv)
+    if asked and not has_throwaways(env):
+        notes.append(
+            f"sampling.warmup_steps = {decisions:,}: {env.name} is not played at random beforehand, because no copies "
+            "of it are made to be thrown away: observation statistics begin with what is played first"
+        )
+    return notes
 
 
 def _throwaway_copies(config: RunConfig, env: VectorEnv) -> VectorEnv:
@@ -434,7 +469,7 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
         same = {*texts_in([cfg.model.module]), object_name(type(cfg.head))}  # it has to be the same network in any case
         way_out = f"if you trust whoever wrote it, give policy {name!r} the same model"
         start_from(policy, read_policy(entry.init_from, trust_code=same, way_out=way_out), entry.init_from)
-    elif policy.normalizer is not None and decisions and not cfg.from_data and not isinstance(env, AbsentEnv):
+    elif policy.normalizer is not None and decisions and not cfg.from_data and has_throwaways(env):
         warm_up(policy, kind, _throwaway_copies(config, env), streams, decisions)
     return attach_actor(policy)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from rookery.core.seeding import Role, Streams
+from rookery.envs.base import VectorEnv
 from rookery.envs.parameters import Draws
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.endless import BoundedEpisodes
-from rookery.training.prepare import make_copies
 from rookery.training.ratings import score_of
 from rookery.training.self_play import Scores, returns_of, sides_of
 from rookery.training.settings import RunConfig
@@ -27,15 +28,23 @@ class RatingGames:
         draws: What is drawn for environment parameters; their last lessons hold.
         streams: Streams of the run.
         mapping: The policy of each agent.
+        copies: Gives so many copies of the environment to play in (`Run.copies`).
     """
 
-    def __init__(self, config: RunConfig, draws: Draws, streams: Streams, mapping: PolicyMapping) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        draws: Draws,
+        streams: Streams,
+        mapping: PolicyMapping,
+        copies: Callable[[int], AbstractContextManager[VectorEnv]],
+    ) -> None:
         self._config, self._draws, self._streams, self._mapping = config, draws, streams, mapping
+        self._copies = copies
 
     def __call__(self, name: str, policy: Policy, others: Mapping[str, Policy], games: int, key: str) -> Scores:
         """Gives the scores of a policy in games; see `training/self_play.py:Match`."""
-        env = make_copies(self._config, min(games, self._config.evaluation.num_envs))
-        try:
+        with self._copies(min(games, self._config.evaluation.num_envs)) as env:
             sides = sides_of(env)
             owner = [self._mapping(side[0], EpisodeInfo(0, 0, Streams(0))) for side in sides.values()]
             own = [number for number, one in enumerate(owner) if one == name]
@@ -60,8 +69,6 @@ class RatingGames:
                 lessons=self._draws.last(),
             )
             played.play()
-        finally:
-            env.close()
         return [score for episode in played.finished for score in _scores(returns_of(sides, episode), name)]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from secrets import randbits
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from rookery.core.seeding import Streams
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.core.trust import CodeKind
-from rookery.envs.base import Kind, VectorEnv
+from rookery.envs.base import Kind, VectorEnv, is_only_one
 from rookery.envs.samplers import is_number
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
@@ -32,7 +33,7 @@ from rookery.training.clock import Clock
 from rookery.training.compute import acting_threads, learning_threads
 from rookery.training.curriculum import Curriculum
 from rookery.training.parameters import check_parameters, training_plan
-from rookery.training.prepare import check_learner, kinds_of, make_policy
+from rookery.training.prepare import check_learner, kinds_of, make_copies, make_policy
 from rookery.training.rating_games import RatingGames
 from rookery.training.replays import load_sources
 from rookery.training.self_play import SelfPlay
@@ -219,7 +220,7 @@ class Run(Stateful):
         self.curriculum = Curriculum(self.config.curriculum)
         seeds = training_plan(self.draws, self.streams)
         self.self_play = SelfPlay(resolved, env, mapping, self.streams)
-        self.match = RatingGames(self.config, self.draws, self.streams, mapping)
+        self.match = RatingGames(self.config, self.draws, self.streams, mapping, self.copies)
         worker = RolloutWorker(env, self.self_play.mapping, self.streams, seeds, self.timers, interrupt=self.interrupt)
         if any(map(moments_of, listeners)):
             worker.listeners = EpisodeListeners(env, listeners, seeds)
@@ -261,6 +262,23 @@ class Run(Stateful):
             self.pool.add_policy(name, learner.behaviour, learner.demand)
             self.self_play.introduce(name, learner, self.pool)
         self.pool.threads = acting_threads(self.learners, self.threads)
+
+    @contextmanager
+    def copies(self, lanes: int, *, render: bool = False) -> Iterator[VectorEnv]:
+        """Gives copies of the environment to play in beside the training, until this ends.
+
+        Where the run has the only ones, it lends them: its running episodes are given up, and the next ones begin.
+
+        Args:
+            lanes: How many; of the only ones there are as many as there are.
+            render: Whether they can be asked for pictures.
+        """
+        if is_only_one(self.env):
+            with self.pool.lent() as env:
+                yield env
+        else:
+            with closing(make_copies(self.config, lanes, render=render)) as env:
+                yield env
 
     def begin_iteration(self) -> Progress:
         """An iteration that begins now."""

@@ -21,6 +21,7 @@ from rookery.core.runtime import keep_large_blocks, torch_threads
 from rookery.core.settings import Settings
 from rookery.core.trust import TrustCode
 from rookery.envs.absent import AbsentEnv, describe
+from rookery.envs.base import VectorEnv
 from rookery.policies.export import policy_files
 from rookery.report.console import Reporter, reporter
 from rookery.report.films import Progress as FilmProgress
@@ -65,7 +66,7 @@ class Trainer(Run):
         run_dir: Directory for checkpoints, `metrics.jsonl` and the rest (docs/reference/run-directory.md); None writes
             nothing.
         force: Replace the run that is in `run_dir`.
-        stand_in: What stands for the environment of a trainer that only learns; see `load`.
+        stand_in: Copies that are there already; or what stands for them in a trainer that only learns, see `load`.
         overrides: Shorthands such as ``num_envs=16``, or whole sections such as
             ``evaluation=EvaluationConfig(every=5)``.
 
@@ -90,7 +91,7 @@ class Trainer(Run):
         seed: int | None = None,
         run_dir: str | Path | None = None,
         force: bool = False,
-        stand_in: AbsentEnv | None = None,
+        stand_in: VectorEnv | None = None,
         **overrides: Any,
     ) -> None:
         keep_large_blocks()
@@ -535,7 +536,7 @@ class Trainer(Run):
         path: str | Path,
         *,
         resume: bool = False,
-        play: bool = True,
+        play: bool | VectorEnv = True,
         env: Any = None,
         policy_mapping: Mapping[str, str] | MappingFunction | None = None,
         callbacks: Sequence[EpisodeListener] = (),
@@ -548,8 +549,8 @@ class Trainer(Run):
         Args:
             path: A run (its last checkpoint) or a checkpoint.
             resume: Go on writing in the run's directory: later rows and checkpoints of it are forgotten.
-            play: Make the environment. False: it is not looked for, and the trainer can only `learn`, from replay
-                memories; what it saves goes on playing exactly where this checkpoint stands.
+            play: Make the environment, or the copies to play in. False: it is not looked for, and the trainer can only
+                `learn`, from replay memories; what it saves goes on playing exactly where this checkpoint stands.
             env: The environment, if it was made in code that cannot be found by name (in a script or notebook).
             policy_mapping: The mapping function, likewise.
             callbacks: Your code in the loop; objects are not part of a checkpoint, what they keep can be.
@@ -569,7 +570,7 @@ class Trainer(Run):
             layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
             saved = without_foreign_code(checkpoint.read_checkpoint(Path(path)), layers, trust_code)
             values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values}, play)
-            stand_in = checkpoint.absent_env(saved, play, layers)
+            stand_in = checkpoint.stand_in_of(saved, play, layers)
             trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
             fresh, stop = trainer.resolved, trainer.config.stop
             criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))

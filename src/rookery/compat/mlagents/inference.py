@@ -13,6 +13,7 @@ from rookery.compat.mlagents.learn import (
     MLAGENTS,
     Request,
     check_folder,
+    closed_on_error,
     environment_of,
     options_of,
     plan_of,
@@ -26,7 +27,6 @@ from rookery.core.layers import Layer
 from rookery.report.live import write_line
 from rookery.rollout.hooks import EpisodeResult
 from rookery.training.evaluation import bounded
-from rookery.training.prepare import make_copies
 from rookery.training.trainer import Trainer
 
 LOOK_EVERY = 100
@@ -90,8 +90,8 @@ def play(request: Request, seconds: Callable[[], float]) -> dict[str, Earned]:
     else:
         plan = plan_of(request)
         options = plan.options
-        with TemporaryDirectory() as demonstrations:
-            trainer = Trainer(config=plan.layers(request, Path(demonstrations)))
+        with closed_on_error(plan.copies), TemporaryDirectory() as demonstrations:
+            trainer = Trainer(config=plan.layers(request, Path(demonstrations)), stand_in=plan.copies)
         plan.begin(trainer, request.trust_pickle)
     with trainer:
         return _play(trainer, options, request, seconds)
@@ -135,10 +135,9 @@ def _play(trainer: Trainer, options: RunOptions, request: Request, seconds: Call
     freq = {name: _summary_freq(options, name) for name in trainer.policies}
     earned = {name: Earned([], 0, 0, 0.0, 0.0, every) for name, every in freq.items()}
     count = _copies(options, request) or trainer.config.sampling.num_envs
-    copies, began = make_copies(trainer.config, count), seconds()
     episodes = request.episodes or ENDLESS
-    try:
-        played = bounded(trainer, copies, episodes, likeliest, trainer.interrupt)
+    with trainer.copies(count) as copies:
+        played, began = bounded(trainer, copies, episodes, likeliest, trainer.interrupt), seconds()
         with trainer.interrupt.watching():
             try:
                 while not played.over:
@@ -148,8 +147,6 @@ def _play(trainer: Trainer, options: RunOptions, request: Request, seconds: Call
                         _tell(earned, freq, seconds() - began)
             except Interrupted:
                 _take(played.finished, earned)
-    finally:
-        copies.close()
     return earned
 
 

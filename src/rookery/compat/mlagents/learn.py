@@ -23,6 +23,7 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER, TEMPORARY, list_checkpoints, read_checkpoint_files
 from rookery.core.layers import Layer, override_layer, yaml_layer
 from rookery.core.trust import TrustCode
+from rookery.envs.base import VectorEnv, is_only_one
 from rookery.envs.groups import groups_of
 from rookery.envs.make import make_env
 from rookery.policies.export import FILE
@@ -231,26 +232,32 @@ def with_copies(options: RunOptions) -> RunOptions:
     return replace(options, env_settings=settings, places={**options.places, key: OUR_DEFAULT})
 
 
-def spaces_in(options: RunOptions, env: Layer) -> dict[str, BehaviorSpaces]:
+def spaces_in(options: RunOptions, env: Layer) -> tuple[dict[str, BehaviorSpaces], VectorEnv | None]:
     """Makes the environment once, to see which behaviours it has.
+
+    Returns:
+        What each behaviour sees and does; and what was made, where it is the only one and so what is to be trained in.
 
     Raises:
         ConfigError: If its agents do not belong to the behaviours of the file, or a behaviour's folder would be one of
             the run's own.
     """
     name = env.values["env.name"]
-    seen = make_env(name, env.values.get("env.config"), (), 1, "auto")
+    seen, kept = make_env(name, env.values.get("env.config"), (), 1, "auto"), False
     try:
         called = str(name).rpartition(":")[2].rpartition(".")[2].partition("-v")[0]
         found = match_behaviors(options, seen.kinds, groups_of(seen), called)
+        kept = is_only_one(seen) and options.env_settings.num_envs * options.env_settings.num_areas == 1
     finally:
-        seen.close()
+        if not kept:
+            seen.close()
     if not options.behaviors and [len(kind.agents) for kind in seen.kinds] == [1]:  # whose agent is called agent
         found = {re.sub(r"[^\w-]+", "-", name.rpartition(":")[2]): spaces for spaces in found.values()}
     for name in found:
         if folder_name(name) in RESERVED:
+            seen.close()
             raise ConfigError(f"behaviors.{name}: a run has a folder of that name; call the behaviour otherwise")
-    return found
+    return found, seen if kept else None
 
 
 # --- weights to begin with --------------------------------------------------------------------------------------------
@@ -355,13 +362,16 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     folder, options = plan.folder, plan.options
     files = run_files(with_absolute_paths(options), request.console == MLAGENTS)
     is_resumed, is_continued = options.checkpoint_settings.resume, goes_on(options.checkpoint_settings)
-    with put_aside(folder, is_replaced=not is_continued, stays=DEMONSTRATIONS if is_resumed else None):
+    stays, play = DEMONSTRATIONS if is_resumed else None, plan.copies or True
+    with closed_on_error(plan.copies), put_aside(folder, is_replaced=not is_continued, stays=stays):
         layers = plan.layers(request, folder / DEMONSTRATIONS)
         if is_continued:
             layer, trust_code = changes(folder, layers, request), request.trust_code
-            trainer = Trainer.load(folder, resume=True, callbacks=[files], config=[layer], trust_code=trust_code)
+            trainer = Trainer.load(
+                folder, resume=True, play=play, callbacks=[files], config=[layer], trust_code=trust_code
+            )
         else:
-            trainer = Trainer(config=layers, callbacks=[files], run_dir=folder)
+            trainer = Trainer(config=layers, callbacks=[files], run_dir=folder, stand_in=plan.copies)
             plan.begin(trainer, request.trust_pickle)
     with trainer:
         told = [*trainer.notes, *notes_of(options, plan.behaviors)]
@@ -414,6 +424,7 @@ class Plan:
         env: Its environment, as settings.
         behaviors: What each behaviour sees and does.
         starts: What behaviours begin with.
+        copies: The copies to train in, where they are there already.
     """
 
     options: RunOptions
@@ -421,6 +432,7 @@ class Plan:
     env: Layer
     behaviors: Mapping[str, BehaviorSpaces]
     starts: Starts
+    copies: VectorEnv | None
 
     def demonstrations(self, request: Request, folder: Path) -> dict[tuple[str, str], str]:
         """Reads demonstrations of ML-Agents into a folder, where they stay as they are if they are there; gives the
@@ -470,9 +482,21 @@ def plan_of(request: Request) -> Plan:
     options = options_of(request)
     folder, env = check_folder(options), environment_of(options)
     options = with_copies(options)
-    behaviors = spaces_in(options, env)
-    options = options.with_behaviors(behaviors)
-    return Plan(options, folder, env, behaviors, starts_of(options, behaviors, request.trust_pickle))
+    behaviors, copies = spaces_in(options, env)
+    with closed_on_error(copies):
+        options = options.with_behaviors(behaviors)
+        return Plan(options, folder, env, behaviors, starts_of(options, behaviors, request.trust_pickle), copies)
+
+
+@contextmanager
+def closed_on_error(copies: VectorEnv | None) -> Iterator[None]:
+    """Closes the copies of an environment, if there are any, where what is to be done with them fails."""
+    try:
+        yield
+    except BaseException:
+        if copies is not None:
+            copies.close()
+        raise
 
 
 def is_asked_for(note: str) -> bool:

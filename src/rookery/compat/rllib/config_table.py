@@ -179,7 +179,8 @@ REPORTING = [
              "placement_strategy", NO_RAY),
     *refused("extra_python_environs_for_driver extra_python_environs_for_worker",
              "there are no other processes to start: set the variables before this one starts"),
-    *refused("input", "experience is played here; rookery learn RUN learns from a replay that was recorded"),
+    *refused("input", "experience is played here, or by clients of a PolicyServerInput, which a function gives; "
+             "rookery learn RUN learns from a replay that was recorded"),
     kept("output", "A directory, or 'logdir', that what is played is written to, in lines of JSON; or a function of an "
          "IOContext that gives an OutputWriter."),
     kept("output_compress_columns", "Columns that are packed there."),

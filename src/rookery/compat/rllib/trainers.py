@@ -38,6 +38,7 @@ from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.observing import rewriting
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
+from rookery.compat.rllib.policy_server import PolicyServerInput, served
 from rookery.compat.rllib.policy_templates import class_for
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.recording import Recorder, writer_of
@@ -61,6 +62,7 @@ from rookery.compat.rllib.viewing_models import ViewingNetwork, looks_back
 from rookery.compat.rllib.workers import WorkerSet
 from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.layers import Layer
+from rookery.envs.base import is_only_one
 from rookery.report.results import IterationResult
 from rookery.rollout.hooks import EpisodeResult
 from rookery.training.checkpoint import read_checkpoint
@@ -143,10 +145,13 @@ class Trainer(Trainable):
         self.raw_user_config = config
         own = differing(self._default_config, DEFAULT_CONFIGS[self.algorithm])
         given = {**own, **config}
+        clients = served(given)  # who play, where the configuration says so
         env, env_config = given.get("env"), given.get("env_config") or {}
+        if env is None and clients is not None:
+            env = PolicyServerInput
         if env is None:
             raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
-        self._known = todays_of(env)
+        self._known = clients or todays_of(env)
         observe = (given.get("multiagent") or {}).get("observation_fn")
         self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0), observe is not None)
         if self.algorithm in TEAM_KIND:
@@ -483,10 +488,11 @@ class Trainer(Trainable):
         maker = None if self._known is not None else self.env_maker.another(env_config)
         config = with_settings(run.config, maker, env_config)
         noted = NotedMapping.apart(self._mapping)
+        lanes = min(count, config.evaluation.num_envs)
         try:
             with (
                 apart(run.policies),
-                closing(make_copies(config, min(count, config.evaluation.num_envs))) as env,
+                run.copies(lanes) if is_only_one(run.env) else closing(make_copies(config, lanes)) as env,
             ):
                 self._stage = maker or self.env_maker, env
                 played = bounded(run, env, count, deterministic, listeners=book.listeners())

@@ -31,8 +31,11 @@ class ClockedEnv(VectorBase):
     """Copies that keep their own clock. Nothing repeats bit for bit here, and no episode can be taken up again.
 
     An agent is called after its behaviour and its seat, ``Striker#2``, or ``Striker#2?team=1``, if its behaviour does
-    not name its agents.
+    not name its agents. No copies are made to be thrown away, since they take long to start; who has the only ones
+    sets `only_one`.
     """
+
+    throwaway = False
 
     def __init__(self, copies: Copies, num_lanes: int) -> None:
         """Shows copies as rows.

@@ -6,6 +6,7 @@ not step.
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import threading
@@ -118,14 +119,23 @@ class ExternalEnv(ClockedEnv):
         limits = ConnectionLimits(max_message_bytes, max_connections, patience=patience, silence=silence)
         read = read_spaces(spaces)
         secret, where = find_token(token, token_file)
-        reception, is_first = enter(read, host, port, secret, limits)
+        reception = enter(read, host, port, secret, limits)
         self.address, self.token = reception.listener.address, reception.token
         at = f"{self.address[0]}:{self.address[1]}"
         notes = [f"external: waiting for clients at {at}, token in {where}"]
         if host not in LOOPBACK:
             notes.append(f"external: {at} is reached from the network, and what is sent there is not encrypted")
-        self._external = ExternalCopies(reception, Desk(num_lanes, evenly=not is_first), tuple(notes))
+        self._external = ExternalCopies(reception, Desk(num_lanes), tuple(notes))
         super().__init__(self._external, num_lanes)
+
+    @property  # type: ignore[override]
+    def in_turn(self) -> bool:
+        """Whether an episode begins in the lane that has played fewest, instead of the first that is free."""
+        return self._external.desk.evenly
+
+    @in_turn.setter
+    def in_turn(self, evenly: bool) -> None:
+        self._external.desk.evenly = evenly
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Answers clients that have asked, and waits for others; see `ClockedEnv.step`."""
@@ -145,10 +155,8 @@ _OPEN: dict[tuple[str, int], tuple[Reception, int]] = {}
 """By address, who listens there, and for how many environments."""
 
 
-def enter(
-    spaces: ExternalSpaces, host: str, port: int, token: str, limits: ConnectionLimits
-) -> tuple[Reception, bool]:
-    """Gives who listens at an address, and whether nobody did before.
+def enter(spaces: ExternalSpaces, host: str, port: int, token: str, limits: ConnectionLimits) -> Reception:
+    """Gives who listens at an address.
 
     Raises:
         EnvError: If the port is taken, or other agents play there.
@@ -159,10 +167,10 @@ def enter(
                 if repr(reception.spaces) != repr(spaces):
                     raise EnvError(f"{SCHEME}{port}: another environment of this process, with other spaces, is there")
                 _OPEN[there, number] = reception, users + 1
-                return reception, False
+                return reception
         reception = Reception(f"{SCHEME}{port}", spaces, host, port, token, limits)
         _OPEN[host, reception.listener.address[1]] = reception, 1
-        return reception, True
+        return reception
 
 
 def leave(reception: Reception, desk: Desk) -> None:
@@ -179,6 +187,13 @@ def leave(reception: Reception, desk: Desk) -> None:
             del _OPEN[place]
     reception.close(desk)
     if not users:
+        reception.listener.close("the training is over")
+
+
+@atexit.register
+def _say_goodbye() -> None:
+    """Tells clients when this process ends, whoever forgot to close what."""
+    for reception, _ in list(_OPEN.values()):
         reception.listener.close("the training is over")
 
 

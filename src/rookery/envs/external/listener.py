@@ -284,7 +284,9 @@ class Listener:
             self._strangers[connection] = None
             self._selector.register(sock, selectors.EVENT_READ, connection)
             self._set_deadline(connection)
-            self._queue(connection, pack({"rookery": "external", "protocol": PROTOCOL, "challenge": connection.challenge}))
+            self._queue(
+                connection, pack({"rookery": "external", "protocol": PROTOCOL, "challenge": connection.challenge})
+            )
 
     def _give_way(self) -> bool:
         """Drops the oldest connection that has not shown the token; says whether there was one."""
@@ -383,6 +385,7 @@ class Listener:
         self._strangers.pop(connection, None)
         self._selector.unregister(connection.socket)
         connection.socket.close()
+        connection.reader, connection.unsent = MessageReader(0), bytearray()  # its timer may keep it for a while
         session = connection.session
         if session is not None and session.connection is connection:
             session.connection, session.heard = None, time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +35,7 @@ class ClientEpisode:
         waiting: Number of the request that waits for actions; 0 if none does.
         rewards: By agent, what it got since it asked last.
         seen: By agent that plays, what it saw last.
-        ended: By agent that has ended since the last arrival: whether it was truncated, and what it saw then.
+        ended: By agent that has ended since the last arrival: whether it was truncated, what it saw then, what it got.
         info: What the client said besides, by agent.
     """
 
@@ -46,7 +46,7 @@ class ClientEpisode:
     waiting: int = 0
     rewards: dict[str, float] = field(default_factory=dict)
     seen: dict[str, Tree] = field(default_factory=dict)
-    ended: dict[str, tuple[bool, Tree]] = field(default_factory=dict)
+    ended: dict[str, tuple[bool, Tree, float]] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
 
 
@@ -92,7 +92,7 @@ class Desk:
     """
 
     num_lanes: int
-    evenly: bool
+    evenly: bool = False
     counters: dict[str, int] = field(default_factory=dict)
     lanes: dict[int, DeskLane] = field(default_factory=dict)
     plan: SeedPlan | None = None
@@ -174,8 +174,10 @@ class Reception:
             self._seat()
             self.changed.wait_for(lambda: desk.ready or self.error, seconds)
             if self.error is not None:
-                raise self.error if isinstance(self.error, RookeryError) else EnvError(
-                    f"{self.name}: the listener failed: {type(self.error).__name__}: {self.error}"
+                raise (
+                    self.error
+                    if isinstance(self.error, RookeryError)
+                    else EnvError(f"{self.name}: the listener failed: {type(self.error).__name__}: {self.error}")
                 ) from self.error
             found, began = [], []
             desk.infos = {}
@@ -345,7 +347,7 @@ class Reception:
         for agent in ended & seen.keys():
             raise WireError(f"agent {agent} has ended and asks for an action")
         self._pay(episode, rewards, request)
-        asking = {behavior: Asking(agents, self._stacked(behavior, [seen[agent] for agent in agents]),
+        asking = {behavior: Asking(agents, _stacked([seen[agent] for agent in agents]),
                                    _taken(episode.rewards, agents))
                   for behavior, agents in self._by_behavior(seen).items()}  # fmt: skip
         arrival = Arrival(episode.lane, asking, self._leaving(episode))
@@ -367,8 +369,8 @@ class Reception:
         self._ended(episode, request, seen)
         self._pay(episode, rewards, request)
         for agent, tree in seen.items():
-            if episode.seen.pop(agent, None) is not None:
-                episode.ended[agent] = True, tree
+            if agent in episode.seen:
+                self._end(episode, agent, True, tree)
         episode.desk.count("actions_not_learned")
         self.listener.answer(episode.session, number, {"ok": {}})
 
@@ -382,8 +384,7 @@ class Reception:
         self._ended(episode, request, seen)
         self._pay(episode, rewards, request)
         for agent, last in list(episode.seen.items()):
-            episode.ended[agent] = cut, seen.get(agent, last)
-        episode.seen.clear()
+            self._end(episode, agent, cut, seen.get(agent, last))
         desk, lane = episode.desk, episode.desk.lanes[episode.lane]
         self._episodes.pop(episode.name)
         if lane.shown:
@@ -425,7 +426,9 @@ class Reception:
             if self.spaces.several == (not agent):
                 raise WireError("reward: expected an object by agent" if not agent else "reward: expected a number")
             if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(float(value)):
-                raise WireError(f"reward {str(value)[:40]}{f' of agent {agent}' * bool(agent)}: expected a finite number")
+                raise WireError(
+                    f"reward {str(value)[:40]}{f' of agent {agent}' * bool(agent)}: expected a finite number"
+                )
             if agent:
                 self.spaces.behavior_of(agent)
             found[agent or self.spaces.only] = float(value)
@@ -445,21 +448,23 @@ class Reception:
         for agent, value in rewards.items():
             episode.rewards[agent] = episode.rewards.get(agent, 0.0) + value
         for agent, end in (request.get("ended") or {}).items():
-            last = episode.seen.pop(agent, None)
-            if last is not None:
-                episode.ended[agent] = end == "truncated", last
+            if agent in episode.seen:
+                self._end(episode, agent, end == "truncated", episode.seen[agent])
         info = request.get("info")
         if isinstance(info, Mapping):
             episode.info |= info if self.spaces.several else {self.spaces.only: info}
+
+    def _end(self, episode: ClientEpisode, agent: str, cut: bool, last: Tree) -> None:
+        """What an agent did that plays is over, with what it has got until now."""
+        del episode.seen[agent]
+        episode.ended[agent] = cut, last, episode.rewards.pop(agent, 0.0)
 
     def _leaving(self, episode: ClientEpisode) -> dict[str, Ended]:
         """Those who have ended since the last arrival; they are forgotten."""
         gone = {}
         for behavior, agents in self._by_behavior(episode.ended).items():
-            trees = [episode.ended[agent][1] for agent in agents]
-            cut = np.array([episode.ended[agent][0] for agent in agents])
-            rewards = _taken(episode.rewards, agents)
-            gone[behavior] = Ended(agents, self._stacked(behavior, trees), rewards, truncated=cut)
+            cut, trees, rewards = zip(*(episode.ended[agent] for agent in agents), strict=True)
+            gone[behavior] = Ended(agents, _stacked(trees), np.array(rewards), truncated=np.array(cut))
         episode.ended.clear()
         return gone
 
@@ -469,13 +474,15 @@ class Reception:
             found.setdefault(self.spaces.behavior_of(agent)[0], []).append(agent)
         return found
 
-    def _stacked(self, behavior: str, trees: list[Tree]) -> Tree:
-        return {path: np.concatenate([tree[path] for tree in trees]) for path in trees[0]}
-
 
 def _taken(rewards: dict[str, float], agents: list[str]) -> np.ndarray:
     """``[N]`` what agents got, which is paid herewith."""
     return np.array([rewards.pop(agent, 0.0) for agent in agents])
+
+
+def _stacked(trees: Sequence[Tree]) -> Tree:
+    """Rows of one behaviour's agents, one below the other."""
+    return {path: np.concatenate([tree[path] for tree in trees]) for path in trees[0]}
 
 
 def _own(action: Any) -> Any:

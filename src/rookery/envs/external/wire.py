@@ -1,4 +1,4 @@
-"""Messages as they arrive in pieces: `MessageReader`, with limits. The format itself is in `client`, which stands alone.
+"""Messages as they arrive in pieces: `MessageReader`, with limits. The format is in `client`, which stands alone.
 
 A message is 8 bytes, the length of what follows (little-endian, unsigned); 4 bytes, the length of a JSON text in UTF-8;
 that text, an object; and the bytes of the arrays that its entry ``arrays`` describes, in that order, without gaps.

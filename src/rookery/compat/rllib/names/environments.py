@@ -58,6 +58,8 @@ NAMES: dict[str, dict[str, str]] = {
         "MultiAgentEnv": "envs:MultiAgentEnv",
         "PettingZooEnv": "envs:PettingZooEnv",
         "ParallelPettingZooEnv": "envs:ParallelPettingZooEnv",
+        "PolicyClient": "policy_server:PolicyClient",
+        "PolicyServerInput": "policy_server:PolicyServerInput",
         "VectorEnv": "envs:VectorEnv",
     },
     "ray.rllib.env.apis.task_settable_env": _TASKS,
@@ -72,6 +74,8 @@ NAMES: dict[str, dict[str, str]] = {
     "ray.rllib.env.multi_agent_env": _MULTI,
     "ray.rllib.env.normalize_actions": {"NormalizeActionWrapper": "envs:NormalizeActionWrapper"},
     "ray.rllib.env.pettingzoo_env": _ZOO,
+    "ray.rllib.env.policy_client": {"PolicyClient": "policy_server:PolicyClient"},
+    "ray.rllib.env.policy_server_input": {"PolicyServerInput": "policy_server:PolicyServerInput"},
     "ray.rllib.env.utils": {"gym_env_creator": "envs:gym_env_creator"},
     "ray.rllib.env.vector_env": {"VectorEnv": "envs:VectorEnv", "_VectorizedGymEnv": "envs:VectorOfOldEnvs"},
     "ray.rllib.env.wrappers.atari_wrappers": _ATARI,
@@ -102,7 +106,6 @@ NAMES: dict[str, dict[str, str]] = {
     "ray.rllib.policy.view_requirement": {"ViewRequirement": "view_requirement:ViewRequirement"},
 }
 
-_SERVED = "a policy served over HTTP; play with Trainer.compute_action in the process that asks, or export the policy"
 _DM = "dm_control's environments for the old Gym; use shimmy's, gymnasium.make('dm_control/...'), by register_env"
 _UNITY = "Unity's environments; use ml-agents' own wrapper for Gymnasium or PettingZoo, by register_env"
 _REMOTE = "copies as Ray actors; copies are stepped by helper processes here (num_workers)"
@@ -117,10 +120,6 @@ GONE: dict[str, str] = {
     "ray.rllib.env.dm_env_wrapper": _DM,
     "ray.rllib.env.wrappers.dm_control_wrapper": _DM,
     "ray.rllib.env.wrappers.dm_env_wrapper": _DM,
-    "ray.rllib.env.PolicyClient": _SERVED,
-    "ray.rllib.env.PolicyServerInput": _SERVED,
-    "ray.rllib.env.policy_client": _SERVED,
-    "ray.rllib.env.policy_server_input": _SERVED,
     "ray.rllib.env.RemoteVectorEnv": _REMOTE,
     "ray.rllib.env.remote_vector_env": _REMOTE,
     "ray.rllib.env.Unity3DEnv": _UNITY,
