@@ -10,7 +10,7 @@ import numpy as np
 from rookery.core.errors import nearest
 from rookery.core.space_files import space_to_json
 from rookery.policies.policy import Policy
-from rookery.serving.batcher import ServedActions, Question, Reply, UnfitQuestion
+from rookery.serving.batcher import Question, Reply, ServedActions, UnfitQuestion
 from rookery.serving.reading import read_observation, takes_mask
 from rookery.serving.versions import ServedVersion, memory_width
 

@@ -14,7 +14,7 @@ from rookery.core.space_files import space_to_json
 from rookery.envs.external.listener import ConnectionLimits, Listener
 from rookery.envs.external.wire import WireError
 from rookery.serving.asking import known_policy, read_question
-from rookery.serving.batcher import Batcher, ServedActions, Question, UnfitQuestion
+from rookery.serving.batcher import Batcher, Question, ServedActions, UnfitQuestion
 
 
 class SocketClients:
