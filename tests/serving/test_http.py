@@ -4,6 +4,7 @@ import json
 import socket
 import stat
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -250,3 +251,19 @@ def test_clients_that_leave_before_the_answer_do_no_harm(tmp_path):
             link.sendall((head.encode() + body)[:cut])
             link.close()
         assert Web(server).act([0.0] * 4)[0] == 200
+
+
+def test_somebody_who_sends_slowly_is_not_waited_for(tmp_path):
+    with serving(checkpoint(tmp_path, 1, policy()), head_seconds=0.2) as server:
+        silent, slow = (socket.create_connection(server.address, timeout=10) for _ in range(2))
+        slow.sendall(b"POST /act HTTP/1.1\r\nHost: x\r\nAuth")
+        with silent, slow:
+            assert silent.recv(10) == slow.recv(10) == b""
+        web = Web(server)  # a connection that is kept is not closed between two requests
+        assert web.act([0.0] * 4)[0] == 200
+        held = web.link.sock
+        time.sleep(0.4)
+        assert web.act([0.0] * 4)[0] == 200
+        assert web.link.sock is held
+        held.sendall(b"POST /act HT")
+        assert held.recv(10) == b""
