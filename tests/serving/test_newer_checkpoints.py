@@ -125,3 +125,17 @@ def test_policies_that_cannot_take_anothers_place_are_refused(tmp_path):
         refuse_other(load_version(checkpoint(tmp_path, 2, policy(memory={"kind": "lstm", "size": 8}))), first)
     with pytest.raises(RookeryError, match="acts in"):
         refuse_other(load_version(checkpoint(tmp_path, 3, policy(PLAIN, spaces.Discrete(2)))), first)
+
+
+def test_a_policy_is_copied_where_weights_alone_differ_and_built_where_more_does(tmp_path):
+    first = load_version(checkpoint(tmp_path, 1, policy(seed=1, normalize_obs=True)))
+    new = {2: policy(seed=2, normalize_obs=True), 3: policy(seed=3), 4: policy(seed=4, hidden=[16, 16])}
+    for number, made in new.items():
+        served = load_version(checkpoint(tmp_path, number, made), before=first).policies["main"]
+        expected = made.state_dict()
+        assert served.state_dict().keys() == expected.keys()
+        for name, value in served.state_dict().items():
+            assert value.equal(expected[name])
+            assert number != 2 or value.data_ptr() != first.policies["main"].state_dict()[name].data_ptr()
+        obs = np.linspace(-1, 1, 4).astype(np.float32)
+        np.testing.assert_allclose(served.predict(obs), made.predict(obs), rtol=1e-4, atol=1e-6)

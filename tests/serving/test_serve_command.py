@@ -28,6 +28,7 @@ def run(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_server_is_started_asked_and_stopped(run):
     environment = {key: value for key, value in os.environ.items() if key != "ROOKERY_TOKEN"}
     command = [sys.executable, "-m", "rookery", "serve", str(run), "--policy", "red", "--socket", "0"]

@@ -1,4 +1,4 @@
-"""What policies remember of each client: nothing at the start, their own past after it, and what happens without room."""
+"""What policies remember of each client: nothing at the start, then its own past; and what happens without room."""
 
 import threading
 

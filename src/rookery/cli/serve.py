@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,30 +12,34 @@ from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER
 
+SocketPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port of the socket of rookery.Client; 0 = any that is free.",
+        show_default="no socket",
+    ),
+]
+
+Token = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ROOKERY_TOKEN",
+        help="What has to be shown to be answered.",
+        show_default="a new one, in RUN/serve.token",
+        show_envvar=True,
+    ),
+]
+
 
 def serve(
     run: SavedRun,
     policy: Annotated[str | None, typer.Option(help="Which policy.", metavar="NAME", show_default="all")] = None,
     host: Annotated[str, typer.Option(help="Address to listen at; this one is reached from here alone.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of HTTP; 0 = any that is free.")] = 0,
-    socket: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            help="Port of the socket of rookery.Client; 0 = any that is free.",
-            show_default="no socket",
-        ),
-    ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="ROOKERY_TOKEN",
-            help="What has to be shown to be answered.",
-            show_default="a new one, in RUN/serve.token",
-            show_envvar=True,
-        ),
-    ] = None,
+    socket: SocketPort = None,
+    token: Token = None,
     no_token: Annotated[bool, typer.Option("--no-token", help="Answer everybody on this machine.")] = False,
     deterministic: Annotated[
         bool, typer.Option("--deterministic/--sampled", help="The likeliest actions, or drawn ones.")
@@ -60,8 +65,7 @@ def serve(
     saved = find_saved(run, checkpoint)
     from rookery.policies.export import policy_names
     from rookery.serving.server import PolicyServer, ServingOptions, check
-    from rookery.serving.tokens import FILE, check_token, new_token, remove_token, write_token
-    from rookery.training.checkpoint import best_name
+    from rookery.serving.tokens import FILE, check_token, kept_in, new_token
 
     names = policy_names(saved)
     if policy is not None and policy not in names:
@@ -69,42 +73,37 @@ def serve(
     if token is not None:
         check_token(token)
     shown = None if no_token else token or new_token()
-    options = ServingOptions(
-        host, port, socket, shown, deterministic, max_batch, max_sessions, max_bytes=max_bytes, seconds=reload,
-        num_threads=threads,
-    )  # fmt: skip
+    limits = {"max_batch": max_batch, "max_sessions": max_sessions, "max_bytes": max_bytes, "num_threads": threads}
+    options = ServingOptions(host, port, socket, shown, deterministic, seconds=reload, **limits)
     check(options)
-    named = saved in (run, run.resolve()) or checkpoint not in ("last", "best")
     folder = saved.parent.parent if saved.parent.name == FOLDER else saved
-
-    def best() -> Path | None:
-        name = best_name(folder / FOLDER)
-        return None if name is None else folder / FOLDER / name
-
-    server = PolicyServer(
-        saved,
-        options,
-        None if named else folder,
-        policy,
-        best if checkpoint == "best" else None,
-        trust_code,
-        lambda line: typer.echo(line, err=True),
-    )
+    follows = bool(reload) and saved not in (run, run.resolve()) and checkpoint in ("last", "best")
+    newest = partial(best_of, folder) if checkpoint == "best" else None
+    say = partial(typer.echo, err=True)
+    server = PolicyServer(saved, options, folder if follows else None, policy, newest, trust_code, say)
     file = folder / FILE if shown is not None and token is None else None
     try:
-        if file is not None and shown is not None:
-            write_token(file, shown)
-        address = f"[{server.address[0]}]" if ":" in server.address[0] else server.address[0]
-        typer.echo(
-            f"serving   {policy or ', '.join(names)} of {saved}{'' if named or not reload else ', and newer ones'}"
-        )
-        typer.echo(f"http      http://{address}:{server.address[1]}")
-        if server.socket_address is not None:
-            typer.echo(f"socket    {address}:{server.socket_address[1]}")
-        typer.echo(f"token     {'none' if no_token else 'as given' if file is None else f'in {file}'}")
-        server.run()
+        with kept_in(file, shown or ""):
+            typer.echo(f"serving   {policy or ', '.join(names)} of {saved}{', and newer ones' if follows else ''}")
+            typer.echo(f"http      http://{written(server.address)}")
+            if server.socket_address is not None:
+                typer.echo(f"socket    {written(server.socket_address)}")
+            typer.echo(f"token     {'none' if no_token else 'as given' if file is None else f'in {file}'}")
+            server.run()
     finally:
         server.close()
-        if file is not None and shown is not None:
-            remove_token(file, shown)
     typer.echo("stopped")
+
+
+def written(address: tuple[str, int]) -> str:
+    """Writes an address as it stands in a URL."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def best_of(folder: Path) -> Path | None:
+    """Gives the checkpoint of a run that is called the best by now."""
+    from rookery.training.checkpoint import best_name
+
+    name = best_name(folder / FOLDER)
+    return None if name is None else folder / FOLDER / name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -33,16 +34,20 @@ def policy_files(policies: Mapping[str, Policy], models: Mapping[str, ModelConfi
     """Files that `read_policy` reads: spaces, network settings, weights and normalizer of each policy."""
     described = {}
     for name, policy in policies.items():
-        described[name] = {
-            "obs_space": space_to_json(policy.obs_spec.space),
-            "action_space": space_to_json(policy.action_spec.space),
-            "info_mask": _masks_in_info(policy),
-            "model": _model_to_json(models[name]),
-            "head": head_to_json(policy.head_spec),
-            "state": dict(policy.state_dict()),
-        }
+        described[name] = {**_description(policy, models[name]), "state": dict(policy.state_dict())}
     structure, arrays = encode(described)
     return {FILE: json.dumps(structure).encode(), ARRAYS: arrays}
+
+
+def _description(policy: Policy, model: ModelConfig) -> dict[str, Any]:
+    """What a policy is, but for its weights."""
+    return {
+        "obs_space": space_to_json(policy.obs_spec.space),
+        "action_space": space_to_json(policy.action_spec.space),
+        "info_mask": _masks_in_info(policy),
+        "model": _model_to_json(model),
+        "head": head_to_json(policy.head_spec),
+    }
 
 
 def read_policy(
@@ -66,11 +71,15 @@ def read_policy(
     checkpoint, described, manifest = _described(place)
     if name is None and len(described) == 1:
         name = next(iter(described))
-    return _chosen(checkpoint, described, manifest, [name], place, trust_code, way_out)[str(name)]
+    return _chosen(checkpoint, described, manifest, [name], place, trust_code, way_out, {})[str(name)]
 
 
 def read_policies(
-    path: Path, names: Collection[str] = (), trust_code: TrustCode = False, way_out: str = WAY_OUT
+    path: Path,
+    names: Collection[str] = (),
+    trust_code: TrustCode = False,
+    way_out: str = WAY_OUT,
+    like: Mapping[str, Policy] | None = None,
 ) -> tuple[dict[str, Policy], dict[str, Any]]:
     """Reads policies of one checkpoint at once; arguments and errors as of `read_policy`.
 
@@ -79,12 +88,15 @@ def read_policies(
         names: Which policies; none = all.
         trust_code: As of `read_policy`.
         way_out: As of `read_policy`.
+        like: Policies of the same names, of which copies are made where only weights differ: that takes a fraction of
+            the time, because no first weights are drawn.
 
     Returns:
         The policies by name, in the order of `names`, and the manifest of the checkpoint.
     """
     checkpoint, described, manifest = _described(path)
-    return _chosen(checkpoint, described, manifest, names or list(described), path, trust_code, way_out), manifest
+    chosen = _chosen(checkpoint, described, manifest, names or list(described), path, trust_code, way_out, like or {})
+    return chosen, manifest
 
 
 def _described(place: Path) -> tuple[Path, dict[str, Any], dict[str, Any]]:
@@ -103,6 +115,7 @@ def _chosen(
     place: Path,
     trust_code: TrustCode,
     way_out: str,
+    like: Mapping[str, Policy],
 ) -> dict[str, Policy]:
     """Builds policies, if there are such and their code is trusted."""
     chosen: dict[str, Policy] = {}
@@ -112,7 +125,8 @@ def _chosen(
             raise ConfigError(f"{checkpoint}: policy {name!r} is not one of {', '.join(described)}{hint}")
         code = _named_code(name, described[name])
         Trust.of(is_own(manifest), trust_code).check(checkpoint / FILE, code, way_out)
-        chosen[name] = _build(name, described[name])
+        other = like.get(name)
+        chosen[name] = _build(name, described[name]) if other is None else _build_like(other, name, described[name])
     return chosen
 
 
@@ -188,6 +202,17 @@ def _build(name: str, described: dict[str, Any]) -> Policy:
     policy.load_state_dict(described["state"])
     policy.requires_grad_(False)
     return policy.eval()
+
+
+def _build_like(other: Policy, name: str, described: dict[str, Any]) -> Policy:
+    """Builds a policy as a copy of one that differs in its weights alone; anew if more differs."""
+    own, _ = encode(_description(other, other.model))
+    wanted, _ = encode({key: value for key, value in described.items() if key != "state"})
+    if own != wanted or other.model.module is not None:
+        return _build(name, described)
+    policy = deepcopy(other)
+    policy.load_state_dict(described["state"])
+    return policy
 
 
 def _masks_in_info(policy: Policy) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from rookery.core.errors import nearest
 from rookery.core.space_files import space_to_json
 from rookery.policies.policy import Policy
-from rookery.serving.batcher import Decision, Question, Reply, UnfitQuestion
+from rookery.serving.batcher import Question, Reply, ServedActions, UnfitQuestion
 from rookery.serving.reading import read_observation, takes_mask
 from rookery.serving.versions import ServedVersion, memory_width
 
@@ -84,7 +84,7 @@ def session_of(request: Mapping[str, Any]) -> str | None:
     return name
 
 
-def answered(decision: Decision, question: Question, is_batch: bool) -> dict[str, Any]:
+def answered(decision: ServedActions, question: Question, is_batch: bool) -> dict[str, Any]:
     """Gives the fields of an answer, with arrays as they are."""
     answer: dict[str, Any] = {
         "action": decision.actions if is_batch else decision.actions[0],

@@ -35,7 +35,7 @@ class UnfitQuestion(RookeryError):
 
 
 @dataclass(frozen=True)
-class Decision:
+class ServedActions:
     """What a policy answers.
 
     Attributes:
@@ -49,7 +49,7 @@ class Decision:
     started: bool = False
 
 
-Reply = Callable[[Decision | RookeryError], None]
+Reply = Callable[[ServedActions | RookeryError], None]
 """Takes the answer, or why there is none; called in the batcher's thread, and must neither wait nor raise."""
 
 
@@ -260,7 +260,7 @@ class Batcher:
             end = begin + question.rows
             if memory is not None and question.session is not None:
                 self.sessions.keep(question.session, memory[begin:end].clone())
-            question.reply(Decision(actions[begin:end], version.name, started))
+            question.reply(ServedActions(actions[begin:end], version.name, started))
             begin = end
 
     def _acted(self, policy: Policy, obs: Tree, memory: torch.Tensor | None, deterministic: bool) -> np.ndarray:

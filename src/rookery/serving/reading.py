@@ -120,5 +120,5 @@ def _told(value: Any) -> str:
         return f"values that are no numbers, of shape {array.shape}"
     if array.ndim == 0:
         return f"{array}"
-    bad = array[~np.isfinite(array)] if array.dtype.kind == "f" else ()
+    bad = array[~np.isfinite(array)].tolist() if array.dtype.kind == "f" else []
     return f"numbers of type {array.dtype} and shape {array.shape}{f', among them {bad[0]}' if len(bad) else ''}"

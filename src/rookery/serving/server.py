@@ -44,6 +44,7 @@ class ServingOptions:
         max_waiting: Requests that may wait for a forward pass.
         max_connections: Connections at a time, of each kind.
         max_bytes: The largest request.
+        head_seconds: How long the head of a request may take to arrive.
         seconds: Time between two looks for a newer checkpoint; 0 = never.
         num_threads: Threads that torch computes a forward pass with.
         draws: What draws of actions begin with; None = each server draws its own.
@@ -59,6 +60,7 @@ class ServingOptions:
     max_waiting: int = 10_000
     max_connections: int = 2048
     max_bytes: int = 8 << 20
+    head_seconds: float = 20.0
     seconds: float = 1.0
     num_threads: int = 1
     draws: int | None = None
@@ -239,8 +241,37 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uvicorn.Server:
-    """What answers HTTP, which leaves signals to `interrupt`."""
+    """Makes what answers HTTP, which leaves signals to `interrupt`."""
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Punctual(H11Protocol):
+        """Closes a connection on which the head of a request takes too long; bodies are timed by the application."""
+
+        late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.late = self.loop.call_later(options.head_seconds, transport.close)
+
+        def data_received(self, data: bytes) -> None:
+            before = self.cycle
+            super().data_received(data)
+            waits = self.cycle is None or (self.cycle is before and before.response_complete)
+            if waits and self.late is None:
+                self.late = self.loop.call_later(options.head_seconds, self.transport.close)
+            elif not waits:
+                self.in_time()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.in_time()
+            super().connection_lost(exc)
+
+        def in_time(self) -> None:
+            """Stops the clock."""
+            if self.late is not None:
+                self.late.cancel()
+                self.late = None
 
     class Serving(uvicorn.Server):
         """Stops when a signal has come."""
@@ -261,7 +292,7 @@ def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uv
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            http="h11",
+            http=Punctual,
             ws="none",
             timeout_keep_alive=75,
             timeout_graceful_shutdown=10,

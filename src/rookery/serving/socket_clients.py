@@ -14,7 +14,7 @@ from rookery.core.space_files import space_to_json
 from rookery.envs.external.listener import ConnectionLimits, Listener
 from rookery.envs.external.wire import WireError
 from rookery.serving.asking import known_policy, read_question
-from rookery.serving.batcher import Batcher, Decision, Question, UnfitQuestion
+from rookery.serving.batcher import Batcher, Question, ServedActions, UnfitQuestion
 
 
 class SocketClients:
@@ -148,7 +148,7 @@ class SocketClients:
                 return
         actions, version = {}, ""
         for name, (answer, is_batch) in answers.items():
-            assert isinstance(answer, Decision)
+            assert isinstance(answer, ServedActions)
             actions[name] = list(answer.actions) if answer.actions.dtype == object else answer.actions
             actions[name] = actions[name] if is_batch else actions[name][0]
             version = answer.version
@@ -174,10 +174,10 @@ class _Together:
         self._missing, self._whole = set(names), whole
         self._answers: dict[str, Any] = {}
 
-    def part(self, name: str) -> Callable[[Decision | RookeryError], None]:
+    def part(self, name: str) -> Callable[[ServedActions | RookeryError], None]:
         """What takes the answer of one policy; those of one request come in one thread, or were refused in another."""
 
-        def reply(answer: Decision | RookeryError) -> None:
+        def reply(answer: ServedActions | RookeryError) -> None:
             self._answers[name] = (answer, self.batches[name])
             self._missing.discard(name)
             if not self._missing:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -41,11 +41,23 @@ def write_token(path: Path, token: str) -> None:
         ) from None
 
 
-def remove_token(path: Path, token: str) -> None:
-    """Removes the file of a token, unless another is in it by now."""
-    with suppress(OSError):
-        if path.read_text(encoding="utf-8").strip() == token:
-            path.unlink()
+@contextmanager
+def kept_in(path: Path | None, token: str) -> Iterator[None]:
+    """Keeps a token in a file while this lasts; None = in no file. A file in which another is by then stays.
+
+    Raises:
+        FileError: If it cannot be written.
+    """
+    if path is None:
+        yield
+        return
+    write_token(path, token)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if path.read_text(encoding="utf-8").strip() == token:
+                path.unlink()
 
 
 def check_token(token: str) -> None:

@@ -38,19 +38,23 @@ class ServedVersion:
     loaded: float
 
 
-def load_version(path: Path, names: Collection[str] = (), trust_code: TrustCode = False) -> ServedVersion:
+def load_version(
+    path: Path, names: Collection[str] = (), trust_code: TrustCode = False, before: ServedVersion | None = None
+) -> ServedVersion:
     """Reads policies of a checkpoint, and tries each.
 
     Args:
         path: The checkpoint.
         names: Which policies; none = all.
         trust_code: As of `policies/export.py:read_policy`.
+        before: What is served now, which the new policies probably are like.
 
     Raises:
         FileError: If the checkpoint is broken, or weights in it are no finite numbers.
         ConfigError: If there is no policy of a name, or it is made of code that is not trusted.
     """
-    policies, manifest = read_policies(path, names, trust_code)
+    like = {} if before is None else before.policies
+    policies, manifest = read_policies(path, names, trust_code, like=like)
     for name, policy in policies.items():
         for parameter, value in policy.state_dict().items():
             if value.is_floating_point() and not bool(torch.isfinite(value).all()):

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from pathlib import Path
 
 from rookery.core.errors import RookeryError
 from rookery.core.files import DIGEST, FOLDER, MANIFEST, FileError, list_checkpoints, read_manifest
 from rookery.core.trust import TrustCode
 from rookery.serving.versions import ServedVersion, load_version
-
-NICENESS = 10
-"""How much a checkpoint that is read gives way to those who are answered meanwhile, where threads can give way."""
 
 
 class CheckpointWatch:
@@ -69,7 +63,7 @@ class CheckpointWatch:
             try:
                 if str(read_manifest(path).get(DIGEST, "")) == self._version.digest:
                     return False
-                version = load_version(path, self._names, self._trust)
+                version = load_version(path, self._names, self._trust, self._version)
                 self._swap(version)
             except (RookeryError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
                 if _mark(path) != mark:
@@ -95,9 +89,6 @@ class CheckpointWatch:
         return list_checkpoints(self._run / FOLDER)[::-1]
 
     def _watch(self) -> None:
-        if sys.platform == "linux":
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         while not self._stop.wait(self._seconds):
             try:
                 self.look()

@@ -11,7 +11,7 @@ from typing import Any
 
 from rookery.core.errors import RookeryError, nearest
 from rookery.serving.asking import FIELDS, answered, description, known_policy, plain, read_question, session_of
-from rookery.serving.batcher import Batcher, Decision, Stopping, TooMuch, UnfitQuestion
+from rookery.serving.batcher import Batcher, ServedActions, Stopping, TooMuch, UnfitQuestion
 from rookery.serving.reading import WrongObservation
 from rookery.serving.sessions import SessionGone
 from rookery.serving.tokens import is_loopback, shows
@@ -197,7 +197,7 @@ class PolicyApp:
                 raise answer
         except RookeryError as error:
             raise _refused(error) from None
-        assert isinstance(answer, Decision)
+        assert isinstance(answer, ServedActions)
         fields: dict[str, Any] = plain(answered(answer, question, is_batch))
         return fields
 
