@@ -19,7 +19,7 @@ from rookery.core.seeding import Streams
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv, has_own_episodes
 from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
 from rookery.policies.policy import Policy
@@ -107,7 +107,7 @@ class RolloutWorker(Stateful):
         self.finished: list[EpisodeResult] = []
         self.groups = tuple(groups_of(env))
         """Names of the groups of agents that the environment names."""
-        self.own_episodes = isinstance(env, VectorBase) and env.own_episodes
+        self.own_episodes = has_own_episodes(env)
         """Whether episodes are those of agents, or of their groups, in lanes that never end."""
         self._firsts: list[list[tuple[int, int]]] = []  # of each kind, the groups whose first member it has: its column
         self.group_returns = np.zeros((env.num_lanes, len(self.groups)))
