@@ -372,9 +372,15 @@ class RolloutWorker(Stateful):
             ):
                 break
         finished, self.finished = self.finished, []
-        length = int(self.lengths.sum()) / len(self.lengths)
-        at = self.env_steps, self.lane_steps, self.resting
-        return Sample(rollouts, newcomers, finished, *at, length, self.counters())
+        at = self.env_steps, self.lane_steps, self.resting, self._running_length()
+        return Sample(rollouts, newcomers, finished, *at, self.counters())
+
+    def _running_length(self) -> float:
+        """Mean length of the episodes that are running: of lanes, or of agents where these have their own."""
+        lengths = [self.lengths]
+        if self.own_episodes:
+            lengths = [table.decisions[table.joined] for table in self.tables]
+        return sum(int(some.sum()) for some in lengths) / max(1, sum(map(len, lengths)))
 
     def _have_played(self, episodes: int) -> bool:
         """Whether every lane is past its share of the first episodes, counted over the lanes in turn."""
@@ -618,6 +624,7 @@ class RolloutWorker(Stateful):
                 result = self.listeners.end(result, step, self.tables)
                 self.listeners.begin(lane, step)
             self.finished.append(result)
+            self.lengths[lane] = 0  # steps since an episode last ended in the lane
         for unit in units:
             for _, table, row in unit.members:
                 waits = bool(step.rows[self.tables.index(table)].waiting[row])
