@@ -28,7 +28,14 @@ QUICK = [
     page
     for page in PAGES
     if page.stem
-    in ("from-mlagents", "demonstrations", "external", "own-callback", "replay-memory", "stop-and-resume", "vector-envs")
+    in (
+        "from-mlagents",
+        "demonstrations",
+        "own-callback",
+        "replay-memory",
+        "stop-and-resume",
+        "vector-envs",
+    )
 ]
 """Pages that run in half a second."""
 

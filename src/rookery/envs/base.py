@@ -128,8 +128,8 @@ class VectorBase:
             counts the steps of a lane in which episodes ended.
         only_one: Whether these copies are all that there can be at a time, as where they are an editor, or programs
             that dial one port: who wants to play beside a training has to borrow them (`RolloutWorker.lent`).
-        in_turn: Whether episodes are to be dealt to the lanes in turn, as in an evaluation, where each lane has its share;
-            of meaning where there are not always episodes for all lanes.
+        in_turn: Whether episodes are to be dealt to the lanes in turn, as in an evaluation, where each lane has its
+            share; of meaning where there are not always episodes for all lanes.
         throwaway: Whether a few other copies may be made to be played at random for a moment and thrown away.
     """
 

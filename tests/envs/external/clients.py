@@ -26,7 +26,7 @@ class Played:
 
     def __init__(self, env, seeds=lambda lane, episode: 1000 * lane + episode):
         self.env, self.seeds = env, seeds
-        self.ends = self.steps = self.lost = self.idle = 0
+        self.ends = self.steps = self.lost = 0
         self.reward = 0.0
         self.error = None
         self.over = threading.Event()
@@ -41,7 +41,6 @@ class Played:
                 self.lost += 0 if step.lost is None else int(step.lost.sum())
                 self.steps += int(step.stepped.sum())
                 self.reward += sum(float(rows.reward.sum()) for rows in step.rows)
-                self.idle += step.waited > 0.45
         except Exception as error:
             self.error = error
 
@@ -59,6 +58,8 @@ class Played:
 
 
 def answers(rows):
+    if rows.obs["obs"].ndim != 2 or rows.obs["obs"].shape[1] == 1:  # of others than `ONE`
+        return np.zeros((int(rows.waiting.sum()), *((2,) if rows.obs["obs"].ndim == 2 else ())), np.int64)
     return np.round(rows.obs["obs"][rows.waiting].sum(axis=1)).astype(np.int64) % 3
 
 

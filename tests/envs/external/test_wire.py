@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rookery.envs.external.client import DTYPES, WireError, pack, unpack
+from rookery.envs.external.client import DTYPES, MessageError, pack, unpack
 from rookery.envs.external.wire import MAX_TEXT, MessageReader
 
 VALUES = st.recursive(
@@ -43,7 +43,7 @@ def test_numbers_of_numpy_are_numbers_and_other_things_are_refused():
         "c": True,
     }
     for wrong in (object(), b"bytes", {1, 2}, np.array(["text"]), np.array([None])):
-        with pytest.raises(WireError):
+        with pytest.raises(MessageError):
             pack({"value": wrong})
 
 
@@ -86,7 +86,7 @@ def test_what_is_no_message_is_refused_in_words(packed, wanted):
     if not wanted:
         MessageReader(1 << 20).feed(packed)
         return
-    with pytest.raises(WireError, match=wanted) as caught:
+    with pytest.raises(MessageError, match=wanted) as caught:
         MessageReader(1 << 20).feed(packed)
     assert len(str(caught.value)) < 300
 
@@ -98,5 +98,5 @@ def test_garbage_ends_in_an_error_of_ours_or_in_waiting(garbage, place, byte):
     for message in (garbage, bytes(packed), bytes(packed) + garbage):
         try:
             MessageReader(1 << 16).feed(message)
-        except WireError:
+        except MessageError:
             pass

@@ -48,7 +48,7 @@ DTYPES = (
 MOST_AXES = 8
 
 
-class WireError(ValueError):
+class MessageError(ValueError):
     """Bytes that are no message of the protocol, or a value that no message can hold."""
 
 
@@ -74,7 +74,7 @@ def pack(message: Mapping[str, Any]) -> bytes:
         message: Values that JSON knows, tuples, numpy's numbers, and arrays of a type of `DTYPES`, nested.
 
     Raises:
-        WireError: If a value is of another type.
+        MessageError: If a value is of another type.
     """
     arrays: list[np.ndarray] = []
     body = _plain(message, arrays)
@@ -98,55 +98,57 @@ def _plain(value: Any, arrays: list[np.ndarray]) -> Any:
         return _plain(value.item(), arrays)
     if isinstance(value, np.ndarray):
         if value.dtype.name not in DTYPES:
-            raise WireError(f"an array of type {value.dtype} cannot be sent; use one of {', '.join(DTYPES)}")
+            raise MessageError(f"an array of type {value.dtype} cannot be sent; use one of {', '.join(DTYPES)}")
         arrays.append(value)
         return {ARRAY: len(arrays) - 1}
-    raise WireError(f"a value of type {type(value).__name__} cannot be sent; use numbers, texts, lists, dicts, arrays")
+    raise MessageError(
+        f"a value of type {type(value).__name__} cannot be sent; use numbers, texts, lists, dicts, arrays"
+    )
 
 
 def unpack(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
     """Reads a message, everything after its first eight bytes; arrays are copies.
 
     Raises:
-        WireError: If it is none: says what is wrong.
+        MessageError: If it is none: says what is wrong.
     """
     view = memoryview(payload)
     if len(view) < 4:
-        raise WireError(f"a message of {len(view)} bytes has no length of its text")
+        raise MessageError(f"a message of {len(view)} bytes has no length of its text")
     (size,) = struct.unpack_from("<I", view)
     if size > len(view) - 4:
-        raise WireError(f"a text of {size:,} bytes in a message of {len(view):,}")
+        raise MessageError(f"a text of {size:,} bytes in a message of {len(view):,}")
     try:
         body = json.loads(bytes(view[4 : 4 + size]))
     except (ValueError, RecursionError) as error:
-        raise WireError(f"the text of a message is no JSON: {error}") from None
+        raise MessageError(f"the text of a message is no JSON: {error}") from None
     if not isinstance(body, dict):
-        raise WireError(f"the text of a message is a {type(body).__name__}, expected an object")
+        raise MessageError(f"the text of a message is a {type(body).__name__}, expected an object")
     arrays = _arrays(body.pop("arrays", []), view[4 + size :])
     try:
         return {key: _restored(value, arrays) for key, value in body.items()}
     except RecursionError:
-        raise WireError("the text of a message is nested too deeply") from None
+        raise MessageError("the text of a message is nested too deeply") from None
 
 
 def _arrays(described: Any, raw: memoryview) -> list[np.ndarray]:
     """The arrays of a message, whose bytes must be used up by them."""
     found, at = [], 0
     if not isinstance(described, list):
-        raise WireError("arrays of a message: expected a list of [type, shape]")
+        raise MessageError("arrays of a message: expected a list of [type, shape]")
     for entry in described:
         fits = isinstance(entry, list) and len(entry) == 2 and entry[0] in DTYPES and isinstance(entry[1], list)
         if not fits or len(entry[1]) > MOST_AXES or not all(type(n) is int and 0 <= n < 2**48 for n in entry[1]):
-            raise WireError(f"an array is described as {str(entry)[:80]}, expected [type, shape]")
+            raise MessageError(f"an array is described as {str(entry)[:80]}, expected [type, shape]")
         dtype = np.dtype(entry[0]).newbyteorder("<")
         size = math.prod(entry[1]) * dtype.itemsize
         if size > len(raw) - at:
-            raise WireError(f"an array of {size:,} bytes where {len(raw) - at:,} are left in the message")
+            raise MessageError(f"an array of {size:,} bytes where {len(raw) - at:,} are left in the message")
         array = np.frombuffer(raw[at : at + size], dtype).reshape(entry[1])
         found.append(array.astype(dtype.newbyteorder("=")))
         at += size
     if at != len(raw):
-        raise WireError(f"{len(raw) - at:,} bytes after the last array of a message")
+        raise MessageError(f"{len(raw) - at:,} bytes after the last array of a message")
     return found
 
 
@@ -159,7 +161,7 @@ def _restored(value: Any, arrays: list[np.ndarray]) -> Any:
     if len(value) == 1 and ARRAY in value:
         number = value[ARRAY]
         if type(number) is not int or not 0 <= number < len(arrays):
-            raise WireError(f"array {str(number)[:20]} of a message that has {len(arrays)}")
+            raise MessageError(f"array {str(number)[:20]} of a message that has {len(arrays)}")
         return arrays[number]
     if len(value) == 1 and isinstance(value.get(TUPLE), list):
         return tuple(_restored(inner, arrays) for inner in value[TUPLE])
@@ -394,7 +396,7 @@ class Client:
                 if self._socket is None:
                     self._connect()
                 return attempt()
-            except (OSError, WireError, struct.error) as error:
+            except (OSError, MessageError, struct.error) as error:
                 if self._socket is not None:
                     self._drop()
                     self.reconnected += 1
@@ -439,7 +441,7 @@ class Client:
         assert sock is not None
         (size,) = struct.unpack("<Q", _exactly(sock, 8))
         if size > 1 << 32:
-            raise WireError(f"a message of {size:,} bytes")
+            raise MessageError(f"a message of {size:,} bytes")
         message = unpack(_exactly(sock, size))
         if "closed" in message:
             self._drop()

@@ -102,7 +102,8 @@ class ExternalEnv(ClockedEnv):
         Args:
             num_lanes: Episodes that may run at a time; others wait.
             port: Where to listen; 0 = any port that is free. Environments of one process that name the same port share
-                its clients: an evaluation borrows those of the training.
+                its clients: an evaluation borrows those of the training. Those of port 0 share them if they have the
+                same spaces and were told the same token.
             spaces: What agents see and do, as `read_spaces` reads it.
             token: What clients have to know; None = that of the environment variable ``ROOKERY_TOKEN``, or that of
                 `token_file`; a new one where there is none.
@@ -119,22 +120,24 @@ class ExternalEnv(ClockedEnv):
         limits = ConnectionLimits(max_message_bytes, max_connections, patience=patience, silence=silence)
         read = read_spaces(spaces)
         secret, where = find_token(token, token_file)
-        reception = enter(read, host, port, secret, limits)
+        said = token or os.environ.get(TOKEN) or token_file or ""
+        reception, is_first = enter(read, host, port, secret, said, limits)
         self.address, self.token = reception.listener.address, reception.token
         at = f"{self.address[0]}:{self.address[1]}"
-        notes = [f"external: waiting for clients at {at}, token in {where}"]
-        if host not in LOOPBACK:
+        notes = [f"external: waiting for clients at {at}, token in {where}"] if is_first else []
+        if is_first and host not in LOOPBACK:
             notes.append(f"external: {at} is reached from the network, and what is sent there is not encrypted")
         self._external = ExternalCopies(reception, Desk(num_lanes), tuple(notes))
         super().__init__(self._external, num_lanes)
 
-    @property  # type: ignore[override]
+    @property
     def in_turn(self) -> bool:
         """Whether an episode begins in the lane that has played fewest, instead of the first that is free."""
         return self._external.desk.evenly
 
     @in_turn.setter
     def in_turn(self, evenly: bool) -> None:
+        """Says so."""
         self._external.desk.evenly = evenly
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
@@ -151,26 +154,38 @@ class ExternalEnv(ClockedEnv):
 # -- who shares a port ---------------------------------------------------------------------------------------------
 
 _LOCK = threading.Lock()
-_OPEN: dict[tuple[str, int], tuple[Reception, int]] = {}
-"""By address, who listens there, and for how many environments."""
+_OPEN: dict[Reception, int] = {}
+"""Who listens in this process, and for how many environments."""
 
 
-def enter(spaces: ExternalSpaces, host: str, port: int, token: str, limits: ConnectionLimits) -> Reception:
-    """Gives who listens at an address.
+def enter(
+    spaces: ExternalSpaces, host: str, port: int, token: str, said: str, limits: ConnectionLimits
+) -> tuple[Reception, bool]:
+    """Gives who listens at an address, and whether nobody did before.
+
+    Args:
+        spaces: What agents see and do.
+        host: Address to listen at.
+        port: Port, or 0.
+        token: What clients have to know, if nobody listens there yet.
+        said: What somebody has said of the token; empty if nobody has.
+        limits: What is borne, likewise.
 
     Raises:
         EnvError: If the port is taken, or other agents play there.
     """
     with _LOCK:
-        for (there, number), (reception, users) in _OPEN.items():
-            if there == host and number == port:
-                if repr(reception.spaces) != repr(spaces):
-                    raise EnvError(f"{SCHEME}{port}: another environment of this process, with other spaces, is there")
-                _OPEN[there, number] = reception, users + 1
-                return reception
-        reception = Reception(f"{SCHEME}{port}", spaces, host, port, token, limits)
-        _OPEN[host, reception.listener.address[1]] = reception, 1
-        return reception
+        for reception in _OPEN:
+            alike = repr(reception.spaces) == repr(spaces)
+            same_port = bool(port) and (reception.host, reception.listener.address[1]) == (host, port)
+            if same_port and not alike:
+                raise EnvError(f"{SCHEME}{port}: another environment of this process, with other spaces, is there")
+            if same_port or ((reception.host, reception.port, reception.said) == (host, port, said) and alike):
+                _OPEN[reception] += 1
+                return reception, False
+        reception = Reception(f"{SCHEME}{port}", spaces, host, port, token, limits, said)
+        _OPEN[reception] = 1
+        return reception, True
 
 
 def leave(reception: Reception, desk: Desk) -> None:
@@ -179,12 +194,10 @@ def leave(reception: Reception, desk: Desk) -> None:
         if desk.closed:
             return
         desk.closed = True
-        place = next(place for place, (one, _) in _OPEN.items() if one is reception)
-        users = _OPEN[place][1] - 1
-        if users:
-            _OPEN[place] = reception, users
-        else:
-            del _OPEN[place]
+        users = _OPEN[reception] - 1
+        _OPEN[reception] = users
+        if not users:
+            del _OPEN[reception]
     reception.close(desk)
     if not users:
         reception.listener.close("the training is over")
@@ -193,7 +206,7 @@ def leave(reception: Reception, desk: Desk) -> None:
 @atexit.register
 def _say_goodbye() -> None:
     """Tells clients when this process ends, whoever forgot to close what."""
-    for reception, _ in list(_OPEN.values()):
+    for reception in list(_OPEN):
         reception.listener.close("the training is over")
 
 

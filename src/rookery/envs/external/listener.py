@@ -1,4 +1,4 @@
-"""`Listener`: lets clients in who know the token, and takes their requests, each once; in one thread of its own.
+"""`ClientListener`: lets clients in who know the token, and takes their requests, each once; in one thread of its own.
 
 A client has a *session*, which outlives its connections. It sends one request at a time, with a number that grows, and
 waits for the answer; what it sends again after a lost connection is answered again and not taken again. Nothing here
@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from rookery.core.errors import EnvError
 from rookery.envs.external.client import PROTOCOL, keep_alive, proof
-from rookery.envs.external.wire import FIRST_BYTES, MessageReader, WireError, pack
+from rookery.envs.external.wire import FIRST_BYTES, MessageError, MessageReader, pack
 
 MOST_UNREAD = 1 << 20
 """Bytes that a client may leave unread before it is dropped."""
@@ -52,10 +52,10 @@ class Requests(Protocol):
     """Who understands requests; called in the listener's thread."""
 
     def requested(self, session: str, number: int, request: Mapping[str, Any]) -> None:
-        """Takes a request; it is answered by `Listener.answer`, at once or later.
+        """Takes a request; it is answered by `ClientListener.answer`, at once or later.
 
         Raises:
-            WireError: If it is none: the client is told.
+            MessageError: If it is none: the client is told.
         """
 
     def gone(self, session: str) -> None:
@@ -92,7 +92,7 @@ class _Session:
     timed: float | None = None  # when it is to be looked at
 
 
-class Listener:
+class ClientListener:
     """Listens on a port, from now until `close`.
 
     Attributes:
@@ -324,21 +324,21 @@ class Listener:
                     connection.deadline = None
             elif began and connection.session is not None:
                 self._set_deadline(connection)
-        except WireError as error:
+        except MessageError as error:
             self._refuse(connection, str(error))
 
     def _let_in(self, connection: _Connection, message: Mapping[str, Any]) -> None:
         """Looks at what somebody shows to prove that it knows the token."""
         shown, name, challenge = (message.get(key) for key in ("proof", "client", "challenge"))
         if not (isinstance(shown, str) and isinstance(name, str) and isinstance(challenge, str)):
-            raise WireError("expected proof, client and challenge")
+            raise MessageError("expected proof, client and challenge")
         if message.get("protocol") != PROTOCOL:
-            raise WireError(f"protocol {str(message.get('protocol'))[:20]}, expected {PROTOCOL}")
+            raise MessageError(f"protocol {str(message.get('protocol'))[:20]}, expected {PROTOCOL}")
         wanted = proof(self._token, "client", connection.challenge)
         if not hmac.compare_digest(wanted.encode(), shown.encode(errors="replace")):
-            raise WireError("wrong token; it is what the training has printed or stored")
+            raise MessageError("wrong token; it is what the training has printed or stored")
         if not 8 <= len(name) <= 64 or not 8 <= len(challenge) <= 200 or not (name + challenge).isascii():
-            raise WireError("expected a name of 8 to 64 and a challenge of 8 to 200 letters and digits")
+            raise MessageError("expected a name of 8 to 64 and a challenge of 8 to 200 letters and digits")
         session = self._sessions.get(name)
         if session is None:
             session = self._sessions[name] = _Session(name)
@@ -356,7 +356,7 @@ class Listener:
         """Takes a request, if it was not taken before."""
         number = message.get("seq")
         if type(number) is not int or not 0 < number < 2**62:
-            raise WireError("a request has no number seq")
+            raise MessageError("a request has no number seq")
         if message.get("op") == "leave":
             self._forget(session)
             return
@@ -367,7 +367,7 @@ class Listener:
         session.number, session.waiting, session.answer = number, True, b""
         try:
             self._requests.requested(session.name, number, message)
-        except WireError as error:
+        except MessageError as error:
             self.answer(session.name, number, {"error": str(error)})
 
     def _refuse(self, connection: _Connection, reason: str) -> None:

@@ -15,9 +15,9 @@ from rookery.core.space_files import space_to_json
 from rookery.core.spaces import Tree
 from rookery.envs.base import SeedPlan
 from rookery.envs.clocked.arrival import Answer, Arrival, Asking, Ended
-from rookery.envs.external.listener import ConnectionLimits, Listener
+from rookery.envs.external.listener import ClientListener, ConnectionLimits
 from rookery.envs.external.spaces import ExternalSpaces
-from rookery.envs.external.wire import WireError
+from rookery.envs.external.wire import MessageError
 from rookery.envs.parameters import lessons_of, parameters_of
 
 ENDS = ("terminated", "truncated")
@@ -118,9 +118,16 @@ class Reception:
     """
 
     def __init__(
-        self, name: str, spaces: ExternalSpaces, host: str, port: int, token: str, limits: ConnectionLimits
+        self,
+        name: str,
+        spaces: ExternalSpaces,
+        host: str,
+        port: int,
+        token: str,
+        limits: ConnectionLimits,
+        said: str = "",
     ) -> None:
-        """Begins to listen; see `Listener`.
+        """Begins to listen; see `ClientListener`.
 
         Args:
             name: What runs here, for messages.
@@ -129,7 +136,9 @@ class Reception:
             port: Port to listen at.
             token: What clients have to know.
             limits: What is borne.
+            said: What somebody has said of the token; environments that were told the same may share a port of 0.
         """
+        self.host, self.port, self.said = host, port, said
         self.name, self.spaces, self.token, self.limits = name, spaces, token, limits
         self.changed = threading.Condition()
         self.error: Exception | None = None
@@ -144,7 +153,7 @@ class Reception:
         }
         welcome = {"name": name, "agents": agents, "several": spaces.several}
         with self.changed:  # a client may be there before this is made
-            self.listener = Listener(self, host, port, token, limits, welcome)
+            self.listener = ClientListener(self, host, port, token, limits, welcome)
 
     # -- for environments ----------------------------------------------------------------------------------------------
 
@@ -293,13 +302,13 @@ class Reception:
         ops = {"get_action": self._get_action, "log_action": self._log_action, "end_episode": self._end_episode}
         op, name = request.get("op"), request.get("episode")
         if not isinstance(name, str) or not 0 < len(name) <= 200:
-            raise WireError("episode: expected a name of 1 to 200 characters")
+            raise MessageError("episode: expected a name of 1 to 200 characters")
         with self.changed:
             if op == "start_episode":
                 self._start(session, number, name)
                 return
             if op not in ops:
-                raise WireError(f"op {str(op)[:40]!r} is unknown; use start_episode, {', '.join(ops)}")
+                raise MessageError(f"op {str(op)[:40]!r} is unknown; use start_episode, {', '.join(ops)}")
             episode = self._episodes.get(name)
             if episode is None or episode.session != session:
                 lost = f"episode {name} is not running here: it was given up, or is over"
@@ -311,8 +320,8 @@ class Reception:
                 return
             try:
                 ops[op](episode, number, request)
-            except (SpaceError, ValueError, TypeError, OverflowError) as error:
-                raise WireError(f"episode {name}: {error}") from None
+            except (SpaceError, ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
+                raise MessageError(f"episode {name}: {error}") from None
 
     def gone(self, session: str) -> None:
         """Gives up what a client that does not come back was playing."""
@@ -331,7 +340,7 @@ class Reception:
 
     def _start(self, session: str, number: int, name: str) -> None:
         if name in self._episodes or any(name == waiting for _, _, waiting in self._queue):
-            raise WireError(f"episode {name} is running; give each episode a name of its own, or none")
+            raise MessageError(f"episode {name} is running; give each episode a name of its own, or none")
         self._queue.append((session, number, name))
         self._seat()
         if name not in self._episodes:
@@ -341,11 +350,11 @@ class Reception:
 
     def _get_action(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
         seen = self._observed(request.get("obs"))
-        rewards, ended = self._earned(request), self._ended(episode, request, seen)
+        rewards, ended = self._earned(request), self._ended(request)
         if not seen:
-            raise WireError("get_action: nobody asks for an action")
+            raise MessageError("get_action: nobody asks for an action")
         for agent in ended & seen.keys():
-            raise WireError(f"agent {agent} has ended and asks for an action")
+            raise MessageError(f"agent {agent} has ended and asks for an action")
         self._pay(episode, rewards, request)
         asking = {behavior: Asking(agents, _stacked([seen[agent] for agent in agents]),
                                    _taken(episode.rewards, agents))
@@ -358,15 +367,15 @@ class Reception:
     def _log_action(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
         """Actions that the policy did not choose: what it did before is cut off with what is seen now."""
         seen = self._observed(request.get("obs"))
-        actions = request.get("action")
+        actions: Any = request.get("action")
         if self.spaces.several and not (isinstance(actions, Mapping) and actions.keys() == seen.keys()):
-            raise WireError("log_action: expected an action for each agent that sees something")
+            raise MessageError("log_action: expected an action for each agent that sees something")
         for agent in seen:
             spec = self.spaces.behavior_of(agent)[1].action
             action = actions[agent] if self.spaces.several else actions
             spec.from_env(np.asarray(action)[None] if spec.kind != "composite" else [action])
         rewards = self._earned(request)
-        self._ended(episode, request, seen)
+        self._ended(request)
         self._pay(episode, rewards, request)
         for agent, tree in seen.items():
             if agent in episode.seen:
@@ -379,9 +388,9 @@ class Reception:
         seen = self._observed(obs) if cut and obs is not None else {}
         missing = episode.seen.keys() - seen.keys()
         if cut and obs is None and missing:
-            raise WireError("end_episode(truncated=True) needs what was seen last: pass the observation")
+            raise MessageError("end_episode(truncated=True) needs what was seen last: pass the observation")
         rewards = self._earned(request)
-        self._ended(episode, request, seen)
+        self._ended(request)
         self._pay(episode, rewards, request)
         for agent, last in list(episode.seen.items()):
             self._end(episode, agent, cut, seen.get(agent, last))
@@ -402,17 +411,17 @@ class Reception:
         if not self.spaces.several:
             obs = {self.spaces.only: obs}
         elif not isinstance(obs, Mapping):
-            raise WireError("obs: expected an object by agent")
+            raise MessageError("obs: expected an object by agent")
         found = {}
         for agent, value in obs.items():
             spec = self.spaces.behavior_of(agent)[1].obs
             tree = spec.allocate(1)
             try:
                 spec.write(value, tree, 0)
-            except (SpaceError, KeyError, ValueError, TypeError) as error:
-                raise WireError(f"agent {agent}, observation: {error}") from None
+            except (SpaceError, ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
+                raise MessageError(f"agent {agent}, observation: {error}") from None
             if problem := spec.check(tree, slice(None)):
-                raise WireError(f"agent {agent}, observation: {problem}")
+                raise MessageError(f"agent {agent}, observation: {problem}")
             found[agent] = tree
         return found
 
@@ -424,9 +433,9 @@ class Reception:
         found = {}
         for agent, value in rewards.items():
             if self.spaces.several == (not agent):
-                raise WireError("reward: expected an object by agent" if not agent else "reward: expected a number")
+                raise MessageError("reward: expected an object by agent" if not agent else "reward: expected a number")
             if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(float(value)):
-                raise WireError(
+                raise MessageError(
                     f"reward {str(value)[:40]}{f' of agent {agent}' * bool(agent)}: expected a finite number"
                 )
             if agent:
@@ -434,13 +443,13 @@ class Reception:
             found[agent or self.spaces.only] = float(value)
         return found
 
-    def _ended(self, episode: ClientEpisode, request: Mapping[str, Any], seen: Mapping[str, Tree]) -> set[str]:
-        """Who has ended, checked; those who played are noted."""
+    def _ended(self, request: Mapping[str, Any]) -> set[str]:
+        """Who has ended, checked."""
         said = request.get("ended") or {}
         if not isinstance(said, Mapping) or not all(end in ENDS for end in said.values()):
-            raise WireError("ended: expected an object by agent of terminated or truncated")
+            raise MessageError("ended: expected an object by agent of terminated or truncated")
         if said and not self.spaces.several:
-            raise WireError("ended: there is one agent; end_episode ends what it plays")
+            raise MessageError("ended: there is one agent; end_episode ends what it plays")
         return {*said}
 
     def _pay(self, episode: ClientEpisode, rewards: Mapping[str, float], request: Mapping[str, Any]) -> None:

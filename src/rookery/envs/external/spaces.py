@@ -22,7 +22,7 @@ from rookery.core.errors import EnvError, SpaceError, nearest
 from rookery.core.space_files import written_space
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.clocked.arrival import CopyBehavior
-from rookery.envs.external.wire import WireError
+from rookery.envs.external.wire import MessageError
 from rookery.envs.gym_env import AGENT
 from rookery.envs.parameters import Parameter, read_declared
 
@@ -61,14 +61,16 @@ class ExternalSpaces:
         """Gives the behaviour of an agent, and its name.
 
         Raises:
-            WireError: If there is no such agent; names the nearest.
+            MessageError: If there is no such agent; names the nearest.
         """
         name = self.names.get(agent)
         if name is None:
             before, mark, own = agent.partition(ANY)
             if not (mark and own and before in self.behaviors and not self.behaviors[before].names) or len(own) > 60:
                 known = list(self.described)
-                raise WireError(f"agent {agent[:60]!r} is unknown{nearest(agent[:60], known)}; use {', '.join(known)}")
+                raise MessageError(
+                    f"agent {agent[:60]!r} is unknown{nearest(agent[:60], known)}; use {', '.join(known)}"
+                )
             name = before
         return name, self.behaviors[name]
 

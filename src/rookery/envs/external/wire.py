@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.envs.external.client import LENGTHS, WireError, pack, unpack
+from rookery.envs.external.client import LENGTHS, MessageError, pack, unpack
 
-__all__ = ["FIRST_BYTES", "MAX_TEXT", "MessageReader", "WireError", "pack", "unpack"]
+__all__ = ["FIRST_BYTES", "MAX_TEXT", "MessageError", "MessageReader", "pack", "unpack"]
 
 FIRST_BYTES = 4096
 """The longest message that is read of somebody who has not shown the token."""
@@ -39,16 +39,18 @@ class MessageReader:
         """Takes a piece; gives the messages that are whole now.
 
         Raises:
-            WireError: If a length is beyond the limit, or a message is none.
+            MessageError: If a length is beyond the limit, or a message is none.
         """
         self._bytes += piece
         found = []
         while len(self._bytes) >= 8:
             size = int.from_bytes(self._bytes[:8], "little")
             if size > self.limit:
-                raise WireError(f"a message of {size:,} bytes, where {self.limit:,} are the most")
+                raise MessageError(f"a message of {size:,} bytes, where {self.limit:,} are the most")
             if len(self._bytes) >= LENGTHS.size and LENGTHS.unpack_from(self._bytes)[1] > MAX_TEXT:
-                raise WireError(f"a text of a message is longer than {MAX_TEXT:,} bytes; send large things as arrays")
+                raise MessageError(
+                    f"a text of a message is longer than {MAX_TEXT:,} bytes; send large things as arrays"
+                )
             if len(self._bytes) < 8 + size:
                 break
             found.append(unpack(bytes(self._bytes[8 : 8 + size])))

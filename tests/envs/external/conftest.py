@@ -1,0 +1,7 @@
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    """Steps in which nobody says anything return soon, so that tests end soon."""
+    monkeypatch.setattr("rookery.envs.clocked.env.PATIENCE", 0.05)
