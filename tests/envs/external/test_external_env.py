@@ -156,8 +156,8 @@ def test_what_a_client_says_wrong_is_told_and_its_episode_goes_on():
 def test_no_message_of_a_client_stops_the_training():
     rng = random.Random(0)
     values = [None, True, -1, 3, 10**30, 1e999, float("nan"), "x", "\ud800", [], [[]], [0, 0], [1, "a"], {},
-              {"left": 1}, {"left": [0, 0], "right": [1, 1]}, {"bird#": 1}, {"bird#z": 1}, {"left": {"a": []}}, {"": 1.0},
-              {"left": "terminated"}, {"left": 10**400}, np.zeros((2, 2)), (1, 2), [[[[0]]]],
+              {"left": 1}, {"left": [0, 0], "right": [1, 1]}, {"bird#": 1}, {"bird#z": 1}, {"left": {"a": []}},
+              {"": 1.0}, {"left": "terminated"}, {"left": 10**400}, np.zeros((2, 2)), (1, 2), [[[[0]]]],
               {"ball": [0.5]}]  # fmt: skip
     keys = ["obs", "action", "reward", "ended", "info", "truncated", "episode"]
     for spaces in (ONE, TWO):
