@@ -72,7 +72,7 @@ def line():
     yield made
     for client in made.clients:
         client.close()
-    made.link.close()
+    made.link.close(patience=0.0)
 
 
 def told(call) -> UnityMessageProto:
