@@ -195,3 +195,83 @@ class Squads:
 
     def close(self):
         pass
+
+
+class Duels:
+    """Copies in which two teams play several games at once, each with a clock of its own and both players in it.
+
+    A game lasts for some decisions; who has chosen the larger numbers wins, +1 to -1. New players come with each game;
+    `late` is the arrival from which on there is one game more.
+    """
+
+    own_episodes, parameters, notes, name = True, {}, (), "duels"
+    teams = "Striker?team=0", "Striker?team=1"
+
+    def __init__(self, lanes, seed=0, games=2, late=10**9):
+        self.rng, self.games, self.late, self.told = np.random.default_rng(seed), games, late, 0
+        self.behaviors = {team: CopyBehavior(OBS, ACTION, (-1,) * games) for team in self.teams}
+        self.counters, self.next_id, self.results = {}, 0, []
+        self.running = [[] for _ in range(lanes)]  # of each game: [ids by team, decisions, sums, length]
+        self.pending, self.ready = [{} for _ in range(lanes)], [True] * lanes
+
+    def begin(self, lane, episode, plan):
+        self.running[lane] = [self.fresh() for _ in range(self.games)]
+        self.pending[lane], self.ready[lane] = {}, True
+
+    def fresh(self):
+        self.next_id += 2
+        return [(self.next_id - 1, self.next_id), 0, [0, 0], int(self.rng.integers(1, 5))]
+
+    def replan(self, plan):
+        pass
+
+    def arrivals(self, seconds):
+        found = []
+        for lane, ready in enumerate(self.ready):
+            if not ready or self.rng.random() < 0.2:
+                continue
+            self.told += 1
+            if self.told == self.late:
+                self.running[lane].append(self.fresh())
+            asks, left = ([], []), ([], [])
+            for place, game in enumerate(self.running[lane]):
+                ids, count, sums, length = game
+                acted = ids[0] in self.pending[lane]
+                if (count or acted) and (not acted or self.rng.random() < 0.3):
+                    continue
+                if acted:
+                    for team in (0, 1):
+                        sums[team] += self.pending[lane].pop(ids[team])
+                    game[1] += 1
+                    if game[1] == length:
+                        won = float(np.sign(sums[0] - sums[1]))
+                        for team in (0, 1):
+                            left[team].append((ids[team], length, won if team == 0 else -won))
+                        self.results.append((lane, won, length))
+                        game = self.running[lane][place] = self.fresh()
+                for team in (0, 1):
+                    asks[team].append((game[0][team], game[1], 0.0))
+            asking = {name: Asking(*told(*zip(*who))) for name, who in zip(self.teams, asks, strict=True) if who}
+            gone = {}
+            for name, who in zip(self.teams, left, strict=True):
+                if who:
+                    gone[name] = Ended(*told(*zip(*who)), truncated=np.zeros(len(who), dtype=bool))
+            found.append(Arrival(lane, asking, gone))
+            self.ready[lane] = False
+        return found
+
+    def answer(self, lane, episode, answers):
+        for one in answers.values():
+            self.pending[lane] |= dict(zip(one.ids, np.asarray(one.actions).tolist(), strict=True))
+        self.ready[lane] = True
+
+    def close(self):
+        pass
+
+
+class DuelsEnv(ClockedEnv):
+    """Duels as an environment that can be named."""
+
+    def __init__(self, num_lanes, seed=0, late=10**9):
+        self.copies = Duels(num_lanes, seed, late=late)
+        super().__init__(self.copies, num_lanes)

@@ -468,6 +468,11 @@ def behaviors_of(agent: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((f"{base}{mark}{team}", base)))
 
 
+def team_of(agent: str) -> str:
+    """The team that an agent's name says, ``team=1`` of ``Striker#2?team=1``; none of one not called after its seat."""
+    return agent.partition(TEAM_MARK)[2] if behaviors_of(agent) else ""
+
+
 def _masked_beside(behavior: Kind) -> bool:
     """Whether masks are no part of the space of observations, but come beside it."""
     return behavior.obs.has_mask and obs_spec(behavior.obs.space, behavior.action.space) != behavior.obs
