@@ -72,7 +72,7 @@ def line():
     yield made
     for client in made.clients:
         client.close()
-    made.link.close()
+    made.link.close(patience=0.0)
 
 
 def told(call) -> UnityMessageProto:
@@ -480,13 +480,36 @@ def test_who_speaks_after_quit_is_told_goodbye(line):
     assert client.send(output({"A": agents([0])})).header.status == GOODBYE
 
 
+def test_a_player_that_is_not_waiting_is_told_to_quit_when_it_asks_next(line):
+    client = line.client()
+    call = line.play(client)
+    line.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})
+    told(call)
+    closing = threading.Thread(target=line.link.close)
+    closing.start()
+    time.sleep(0.1)
+    assert client.send(output({"A": agents([0])})).header.status == GOODBYE
+    closing.join(0.7)
+    assert not closing.is_alive()
+
+
+FORGETFUL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from unity_client import EMPTY, Client
+from rookery.envs.unity.link import Hello, Mailbox, Output, PlayerLink
+mailbox = Mailbox()
+link = PlayerLink(0, mailbox, 0, Hello())
+client = Client(link.port)
+client.greet()
+call = client.begin(EMPTY)
+while not any(isinstance(said, Output) for _, said in mailbox.take(9)):
+    pass
+"""
+
+
 def test_a_link_that_is_never_closed_does_not_hold_up_a_program():
-    program = (
-        "from rookery.envs.unity.link import *; from unity_client import *; import threading; m = Mailbox(); "
-        "link = PlayerLink(0, m, 0, Hello()); c = Client(link.port); c.greet(); call = c.begin(EMPTY)\nwhile not any(getattr(said, 'first', False) for _, said in m.take(9)): pass"
-    )
-    here = __file__.rpartition("/")[0]
-    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {here!r}); {program}"], timeout=60)
+    done = subprocess.run([sys.executable, "-c", FORGETFUL, __file__.rpartition("/")[0]], timeout=60)
     assert done.returncode == 0
 
 

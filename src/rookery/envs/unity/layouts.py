@@ -21,6 +21,7 @@ The convention, which ONNX files for Unity (`onnx/unity.py`) and demonstrations 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
@@ -55,6 +56,9 @@ VARIABLE_SIZE = 4
 
 GOAL_SIGNAL = 1
 """Type of an observation: a goal."""
+
+LARGEST, LARGEST_SENSOR = 2**20, 2**26
+"""Numbers or choices of an action, and numbers of a sensor, beyond which a message is not believed."""
 
 OWN_NUMBER = re.compile(r"obs_\d+")
 
@@ -146,10 +150,16 @@ def with_presence(values: np.ndarray) -> np.ndarray:
 
 
 def sensor_layouts(observations: Sequence[ObservationProto]) -> tuple[SensorLayout, ...]:
-    """Lays out the sensors of an agent by what they say."""
+    """Lays out the sensors of an agent by what they say.
+
+    Raises:
+        SpaceError: If one gives nothing.
+    """
     found = []
     for path, obs in zip(paths_of([obs.name for obs in observations]), observations, strict=True):
         shape, properties = tuple(obs.shape), tuple(obs.dimension_properties)
+        if not shape or min(shape) < 1 or math.prod(shape) > LARGEST_SENSOR:
+            raise SpaceError(f"sensor {path!r} has the shape {shape}: give it 1 to {LARGEST_SENSOR:,} numbers in Unity")
         is_packed = obs.compression_type == PNG
         turned = False
         if _is_picture(shape, properties, is_packed):
@@ -200,6 +210,8 @@ def decided_space(brain: BrainParametersProto) -> spaces.Space[Any]:
         sizes = tuple(brain.vector_action_size_deprecated)
         is_numbers = brain.vector_action_space_type_deprecated == CONTINUOUS
         numbers, branches = (sizes[0] if sizes else 0, ()) if is_numbers else (0, sizes)
+    if numbers not in range(LARGEST) or any(size not in range(1, LARGEST) for size in branches):
+        raise SpaceError(f"behaviour {brain.brain_name!r} decides {numbers} numbers and branches of {branches}")
     box = spaces.Box(-1.0, 1.0, (numbers,), np.float32)
     if numbers and branches:
         return spaces.Dict({NUMBERS: box, CHOICES: spaces.MultiDiscrete(list(branches))})
@@ -351,6 +363,7 @@ class BehaviorReader:
         Raises:
             WireError: If one cannot be read, or shows something else than agents of the behaviour do.
         """
+        infos = list(infos)  # objects that are kept need not be made anew for each field
         gone = np.array([info.ended for info in infos], dtype=bool)
         if not gone.any():
             return self._asking(infos), None

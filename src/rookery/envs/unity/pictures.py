@@ -43,7 +43,7 @@ def decoded(obs: ObservationProto) -> np.ndarray:
     try:
         parts = [np.asarray(Image.open(io.BytesIO(one)).convert("RGB")) for one in _pictures(obs.compressed_data)]
         found = np.concatenate(parts, axis=2)
-    except (OSError, ValueError, SyntaxError) as error:
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise WireError(f"observation {obs.name!r}: its PNG cannot be read ({error})") from None
     mapping = np.array(obs.compressed_channel_mapping or _usual_mapping(channels, found.shape[2]))
     if len(mapping) != found.shape[2]:
