@@ -51,7 +51,7 @@ CASES: dict[str, tuple[str, tuple[str, ...], int]] = {
     "periods": ("a decision in 5 steps, staggered, new ids", ("rookery.tasks:BallPlate", "--num-areas", "12",
                                                               "--decision-period", "5", "--stagger", "--ids",
                                                               "new"), 500),
-    "API 1.3.0": ("no names, no groups", (*GRID, "--num-areas", "4", "--api", "1.3.0"), 300),
+    "API 1.3.0": ("no names, no groups", (*GRID, "--num-areas", "4", "--api", "1.3.0", "--package", "2.0.0"), 300),
     "API 1.0.0": ("deprecated fields alone", (*GRID, "--num-areas", "4", "--api", "1.0.0", "--package", "2.0.0"), 300),
     "statistics": ("statistics, and a parameter told", ("rookery.tasks:BallPlate", "--stats"), 300),
 }  # fmt: skip

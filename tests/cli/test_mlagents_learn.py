@@ -13,13 +13,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import rookery as package
 from recorded import poles
 from rookery.cli.mlagents import GONE
-from rookery.compat.mlagents import inference
 from rookery.compat.mlagents.options import FLAGS
 from rookery.core.layers import yaml_layer
 from rookery.policies.export import read_policy
 from rookery.replay.formats.unity_demo import write_unity
 from rookery.replay.recording import recording_of
 from rookery.replay.segments import find_replay
+from rookery.training import run
 
 FILE = """\
 behaviors:
@@ -443,8 +443,8 @@ def test_inference_plays_and_says_what_was_earned(cart, learn):
 
 def test_inference_plays_what_is_given_now_or_refuses_it_by_name(cart, learn, monkeypatch):
     counts = []
-    made = inference.make_copies
-    monkeypatch.setattr(inference, "make_copies", lambda config, count: counts.append(count) or made(config, count))
+    made = run.make_copies
+    monkeypatch.setattr(run, "make_copies", lambda config, count, **how: counts.append(count) or made(config, count))
     words = ("--run-id", "cart", "--resume", "--inference", "--episodes", 4)
     plain = learn(*words, file=None, env=None)[1].splitlines()[-1]
     assert learn(*words)[1].splitlines()[-1] == plain  # the file and the environment that it was trained with

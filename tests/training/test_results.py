@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from rookery.report.results import WINDOW
+from rookery.envs.reported import ReportedNumbers
+from rookery.report.results import WINDOW, together
 from rookery.rollout.hooks import EpisodeResult
 from rookery.training.results import mean, mean_rows
 from rookery.training.run import Windows
@@ -56,3 +59,25 @@ def test_updates_of_an_iteration_are_averaged_and_counts_keep_the_last():
     ]
     assert mean_rows(rows) == {"kl": pytest.approx(0.2), "updates": 3, "ev": 0.5}
     assert mean_rows([]) == {}
+
+
+def test_what_an_environment_reports_is_of_the_iteration_in_which_it_came():
+    env = SimpleNamespace(reported=ReportedNumbers())
+    for number in (1.0, 3.0, float("nan")):
+        env.reported.add("Game/Speed", number, "average")
+        env.reported.add("Game/Kills", number, "sum")
+        env.reported.add("Game/Level", number, "most_recent")
+    windows = Windows()
+    windows.add([], env)
+    assert windows.reported == {
+        "Game/Speed": ("average", [1.0, 3.0]),
+        "Game/Kills": ("sum", [1.0, 3.0]),
+        "Game/Level": ("most_recent", [3.0]),
+    }
+    assert {name: together(how, told) for name, (how, told) in windows.reported.items()} == {
+        "Game/Speed": 2.0,
+        "Game/Kills": 4.0,
+        "Game/Level": 3.0,
+    }
+    windows.add([], env)
+    assert not windows.reported

@@ -37,7 +37,8 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="ENV|FILE.yaml|PATH=VALUE",
-            help="A Gymnasium id or my.module:MyEnv; files of settings; single settings, as in algorithm.lr=3e-4.",
+            help="A Gymnasium id, my.module:MyEnv, a Unity player or unity:editor; files of settings; single settings, "
+            "as in algorithm.lr=3e-4.",
             show_default=False,
         ),
     ] = None,

@@ -180,7 +180,8 @@ class IterationResult:
         exact: Whether the run would repeat bit for bit.
         counters: Events of the whole run that could not be learned from as they should: ``finals_stale`` (truncated
             agents whose final observation is an older one, because they were not on turn),
-            ``rewards_without_decision`` (rewards before an agent's first decision).
+            ``rewards_without_decision`` (rewards before an agent's first decision); of Unity players, how many ended,
+            said goodbye or hung, and were replaced: ``players_exited``, ``players_closed``, ``players_hung``.
         metrics: Minimum, mean and maximum of each number that callbacks measured in the window.
         histograms: Values that callbacks collected in the episodes that ended in this iteration.
         sampling: Whether the environment was stepped in this iteration.

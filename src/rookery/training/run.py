@@ -100,7 +100,7 @@ class Windows(Stateful):
         self.reported: dict[str, tuple[str, list[float]]] = {}
         """What the environment reported in the latest iteration."""
 
-    def add(self, finished: Iterable[EpisodeResult], env: VectorEnv) -> None:
+    def add(self, finished: Iterable[EpisodeResult], env: VectorEnv | None = None) -> None:
         """Takes the finished episodes of an iteration in the order they ended, and what the environment reported."""
         self.histograms = {}
         reported = getattr(env, "reported", None)

@@ -361,6 +361,21 @@ def test_a_lesson_reaches_players_with_the_next_answer(started):
 
 
 @pytest.mark.slow
+def test_a_class_of_ones_own_is_an_environment(game, tmp_path):
+    path = str(game())
+
+    class MyGame(UnityEnv):
+        def __init__(self, num_lanes, **config):
+            super().__init__(num_lanes, path, channels=[PlayerChannel(UUID(int=7))], **config)
+
+    env = make_env(MyGame, {"base_port": 25150, "log_folder": tmp_path / "logs"}, (), 1, "auto")
+    try:
+        assert env.kinds[0].agents == ("Basic#0",)
+    finally:
+        env.close()
+
+
+@pytest.mark.slow
 def test_numbers_that_games_report_are_kept_until_they_are_taken(started):
     env = started("--stats")
     play(env, 200)

@@ -251,7 +251,7 @@ class ClockedEnv(VectorBase):
             raise self._breach(lane, number, f"{problem}, in an observation")
         self._check_rewards(lane, number, asking)
         seats, ids = self._seats[number], asking.ids
-        columns, new = seats.take(lane, name, ids, self._grouped(lane, asking.groups))
+        columns, new = seats.take(lane, name, ids, self._grouped(lane, name, seats, asking.groups))
         if len(seats.columns) > len(self.kinds[number].agents):
             self._widen(number)
         rows = self._rows[number]
@@ -346,9 +346,9 @@ class ClockedEnv(VectorBase):
                     rows.group_reward[first + column] = got
                     self._told.add((number, lane))
 
-    def _grouped(self, lane: int, groups: Sequence[Hashable | None]) -> list[int]:
+    def _grouped(self, lane: int, name: str, seats: Seats, groups: Sequence[Hashable | None]) -> list[int]:
         """The numbers of groups of a copy; -1 for none. A group nobody has heard of takes the lowest number that no
-        other has, or whose group has no member left.
+        other has, or whose group has no member left; one that seats of this behaviour are kept for, if there is one.
         """
         numbers = self._group_numbers[lane]
         for group in dict.fromkeys(groups):
@@ -358,7 +358,10 @@ class ClockedEnv(VectorBase):
                 fresh = next(number for number in range(len(numbers) + 1) if number not in {*numbers.values()})
                 idle = [number for number in sorted(numbers.values()) if number not in here]
                 known = len(self.groups)
+                kept = {kept_for for behavior, kept_for in seats.columns if behavior == name and kept_for >= 0} - here
                 number = fresh if fresh < known or not idle else idle[0]
+                if kept:
+                    number = min(kept, key=lambda one: (one in numbers.values(), one))
                 self._group_numbers[lane] = numbers = {key: at for key, at in numbers.items() if at != number}
                 numbers[group] = number
         return [-1 if group is None else numbers[group] for group in groups]

@@ -105,5 +105,5 @@ class UnityEnv(ClockedEnv):
         )
         self.players = UnityPlayers(num_lanes, settings, tuple(channels), log_folder)
         super().__init__(self.players, num_lanes)
-        self.only_one = self.players.is_editor
+        self.only_one = True  # others would be games started beside, for every evaluation
         self.reported = self.players.reported

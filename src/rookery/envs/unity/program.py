@@ -42,7 +42,7 @@ def names_player(name: str) -> bool:
     """
     if name.startswith(PREFIX):
         return True
-    if ":" in name or not name:
+    if ":" in name or not Path(name).name:
         return False
     written_as_path = name.startswith(("/", "./", "../", "~")) or name.endswith(SUFFIXES)
     return written_as_path or any(one.is_file() and _may_run(one) for one in _candidates(Path(name)))
@@ -70,6 +70,8 @@ def find_player(file_name: str | Path) -> Path:
         EnvError: If there is none, or it is none that runs here; says which is nearest, or why not.
     """
     given = Path(file_name).expanduser()
+    if not given.name:
+        raise EnvError(f"player {str(file_name)!r}: names no program")
     for path in _candidates(given):
         if path.is_file():
             return _checked(path)
