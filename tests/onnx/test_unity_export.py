@@ -10,12 +10,22 @@ from gymnasium import spaces
 
 from rookery.core.entity_set import EntitySet
 from rookery.core.errors import ConfigError
+from rookery.envs.unity.layouts import layout_of
+from rookery.envs.unity.messages import (
+    ActionSpecProto,
+    AgentInfoProto,
+    BrainParametersProto,
+    FloatData,
+    ObservationProto,
+)
+from rookery.envs.unity.pictures import encoded
 from rookery.models.memory import MemoryConfig
 from rookery.models.q_head import QValues
 from rookery.models.squashed import Deterministic, Squashed
 from rookery.onnx import ExportError, check_file, write_unity
 from rookery.onnx.graph import Graph
 from rookery.onnx.heads import parameters_of
+from rookery.onnx.unity import senses_of
 
 NUMBERS = spaces.Box(-1, 1, (5,))
 CHOICE = spaces.Discrete(4)
@@ -306,6 +316,47 @@ def test_sensors_that_are_numbered_keep_their_numbers(tmp_path):
     with torch.no_grad():
         action, _ = policy.act(rows, None, True)
     assert (given["deterministic_discrete_actions"][:, 0] == action.numpy()).all()
+
+
+def test_what_a_player_shows_goes_into_the_file_sensor_by_sensor(tmp_path):
+    """A policy for a player's behaviour: its sensors, as Unity would give them, in their order and channels first."""
+    rng = np.random.default_rng(0)
+    rows, png = 8, rng.integers(0, 256, (8, 8, 4, 3)).astype(np.uint8)  # channels last; its columns are no channels
+    things = rng.normal(size=(rows, 4, 3)) * (np.arange(4) < rng.integers(0, 5, (rows, 1)))[:, :, None]
+    shown = [
+        ("z rays", rng.normal(size=(rows, 5)), (1,)),
+        ("b view", rng.uniform(size=(rows, 3, 8, 6)), (1, 2, 2)),
+        ("y narrow", rng.uniform(size=(rows, 3, 8, 3)), (1, 2, 2)),
+        ("a things", things, (4, 1)),
+        ("obs_0", rng.normal(size=(rows, 2)), (1,)),
+    ]
+    infos = []
+    for row in range(rows):
+        sensors = [
+            ObservationProto(
+                values.shape[1:], 0, float_data=FloatData(tuple(np.float32(values[row]).ravel().tolist())),
+                dimension_properties=properties, name=name,
+            )
+            for name, values, properties in shown
+        ]  # fmt: skip
+        infos.append(AgentInfoProto(observations=(*sensors, encoded(png[row], "png"))))
+    brain = BrainParametersProto(brain_name="A", action_spec=ActionSpecProto(2, 2, (2, 3)))
+    layout = layout_of(brain, infos[0])
+    tree = {}
+    for number, sensor in enumerate(layout.sensors):
+        tree[sensor.path] = sensor.stored(np.stack([sensor.value(info.observations[number]) for info in infos]))
+    policy = policy_of(layout.obs.space, layout.action.space, info_mask=True, goals=("z rays",))
+    assert [sense.leaf.path for sense in senses_of(policy.own_spec)] == [sensor.path for sensor in layout.sensors]
+    path = write_unity(policy, tmp_path / "x.onnx").path
+    feeds = {f"obs_{number}": np.float32(values) for number, (_, values, _) in enumerate(shown)}
+    feeds["obs_5"] = np.float32(png.transpose(0, 3, 1, 2) / 255.0)
+    given = outputs(path, **feeds, action_masks=np.ones((rows, 5), np.float32))
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in tree.items()}
+    with torch.no_grad():
+        action, _ = policy.act({**tensors, "action_mask": torch.ones(rows, 5, dtype=torch.bool)}, None, True)
+    assert (given["deterministic_discrete_actions"] == action[:, :2].numpy()).all()
+    numbers = np.clip(action[:, 2:].numpy(), -1, 1)
+    np.testing.assert_allclose(given["deterministic_continuous_actions"], numbers, atol=2e-5)
 
 
 @pytest.mark.parametrize("action", [BRANCHES, MOVES], ids=["choices", "numbers"])

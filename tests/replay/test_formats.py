@@ -12,6 +12,7 @@ import pytest
 from gymnasium import spaces
 from recordings import CHOICE, CHOICES, HYBRID, PARTS, POINT, THROTTLE, UNIT, assert_same, recording
 
+from rookery.core.entity_set import EntitySet
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError
 from rookery.envs.unity.demo_file import read_demo, write_demo
@@ -170,6 +171,25 @@ def demo_of(path, rows, brain):
         pairs.append(AgentInfoActionPairProto(info, action))
     write_demo(path, "made", brain, pairs)
     return path
+
+
+def test_sets_go_to_unity_and_back_and_tables_stay_tables(tmp_path):
+    things = EntitySet(spaces.Box(-1, 1, (3,), np.float32), 4)
+    made = spaces.Dict({"a table": spaces.Box(-1, 1, (2, 3), np.float32), "things": things})
+    one = recording(made, UNIT)
+    for episode in one.episodes:
+        for seen in (episode.obs, episode.last_obs or {}):
+            if seen:
+                seen["things"][:, 2:] = 0.0
+                seen["things"][:, :2, 0] = 1.0
+    path = exported(tmp_path, one, "unity", policy="Walker")
+    (table, shown) = read_demo(path).pairs[0].agent_info.observations
+    assert (table.shape, table.dimension_properties) == ((2, 3), (1, 1))
+    assert (shown.shape, shown.dimension_properties) == ((4, 3), (4, 1)) and len(shown.float_data.data) == 12
+    assert_same(read(path, one, "Walker"), one, ends=False)
+    alone = read(path, policy="Walker")
+    assert isinstance(alone.spaces.obs.space["things"], EntitySet)
+    assert_same(alone, one, ends=False)
 
 
 def test_agents_that_take_turns_in_a_demonstration_have_episodes_of_their_own(tmp_path):

@@ -159,6 +159,7 @@ def test_actions_are_those_that_new_and_old_players_say(told, kind, sizes, numbe
         (BrainParametersProto(brain_name="A"), seen([1]), "behaviour 'A' has no actions"),
         (brain("A", 1), ObservationProto(), r"'obs' has the shape \(\)"),
         (brain("A", 1), ObservationProto((3, 0)), r"'obs' has the shape \(3, 0\)"),
+        (brain("A", 1), ObservationProto((2**31 - 1, 2**31 - 1)), r"'obs' has the shape \(2147483647, 2147483647\)"),
         (brain("A", -1), seen([1]), "decides -1 numbers"),
         (brain("A", 0, (2, 0)), seen([1]), r"branches of \(2, 0\)"),
         (brain("A", 0, (2**31 - 1,)), seen([1]), "branches of"),

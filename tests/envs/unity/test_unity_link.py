@@ -72,7 +72,7 @@ def line():
     yield made
     for client in made.clients:
         client.close()
-    made.link.close()
+    made.link.close(patience=0.0)
 
 
 def told(call) -> UnityMessageProto:
@@ -478,6 +478,19 @@ def test_who_speaks_after_quit_is_told_goodbye(line):
     told(call)
     line.link.quit()
     assert client.send(output({"A": agents([0])})).header.status == GOODBYE
+
+
+def test_a_player_that_is_not_waiting_is_told_to_quit_when_it_asks_next(line):
+    client = line.client()
+    call = line.play(client)
+    line.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})
+    told(call)
+    closing = threading.Thread(target=line.link.close)
+    closing.start()
+    time.sleep(0.1)
+    assert client.send(output({"A": agents([0])})).header.status == GOODBYE
+    closing.join(0.7)
+    assert not closing.is_alive()
 
 
 FORGETFUL = """

@@ -21,6 +21,7 @@ The convention, which ONNX files for Unity (`onnx/unity.py`) and demonstrations 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
@@ -56,8 +57,8 @@ VARIABLE_SIZE = 4
 GOAL_SIGNAL = 1
 """Type of an observation: a goal."""
 
-LARGEST = 2**20
-"""Numbers or choices beyond which a message is not believed."""
+LARGEST, LARGEST_SENSOR = 2**20, 2**26
+"""Numbers or choices of an action, and numbers of a sensor, beyond which a message is not believed."""
 
 OWN_NUMBER = re.compile(r"obs_\d+")
 
@@ -157,8 +158,8 @@ def sensor_layouts(observations: Sequence[ObservationProto]) -> tuple[SensorLayo
     found = []
     for path, obs in zip(paths_of([obs.name for obs in observations]), observations, strict=True):
         shape, properties = tuple(obs.shape), tuple(obs.dimension_properties)
-        if not shape or min(shape) < 1:
-            raise SpaceError(f"sensor {path!r} has the shape {shape}: give it a size of at least 1 in Unity")
+        if not shape or min(shape) < 1 or math.prod(shape) > LARGEST_SENSOR:
+            raise SpaceError(f"sensor {path!r} has the shape {shape}: give it 1 to {LARGEST_SENSOR:,} numbers in Unity")
         is_packed = obs.compression_type == PNG
         turned = False
         if _is_picture(shape, properties, is_packed):
@@ -362,6 +363,7 @@ class BehaviorReader:
         Raises:
             WireError: If one cannot be read, or shows something else than agents of the behaviour do.
         """
+        infos = list(infos)  # objects that are kept need not be made anew for each field
         gone = np.array([info.ended for info in infos], dtype=bool)
         if not gone.any():
             return self._asking(infos), None

@@ -71,6 +71,9 @@ OUR_CAPABILITIES = UnityRLCapabilitiesProto(True, True, True, True, False, True,
 SILENCE = 5.0
 """Seconds without a word after which a player counts as gone, if another one greets."""
 
+PARTING = 1.0
+"""Seconds that a player has to ask once more, after it is to quit, so that it can be told."""
+
 THREADS = 4
 """Calls that are served at a time: one waits for its answer, others are refused meanwhile."""
 
@@ -261,6 +264,7 @@ class PlayerLink:
         self._lock = threading.Condition()
         self._peer = ""  # the player's own end, once it has greeted
         self._heard = 0.0  # when it last spoke
+        self._parts_at = 0.0  # when it was to quit
         self._call: OpenCall | None = None
         self._is_ready = self._is_closing = False
         self._said, self._told = proto(UnityMessageProto, SAID), proto(UnityMessageProto, TOLD)
@@ -275,9 +279,12 @@ class PlayerLink:
             said = self._said.FromString(content)
         except Exception:  # protobuf's DecodeError, which has moved between its versions
             said = None
-        if self._is_closing:
-            return _goodbye()
         peer = context.peer()
+        if self._is_closing:
+            with self._lock:
+                self._peer = "" if peer == self._peer else self._peer
+                self._lock.notify_all()
+            return _goodbye()
         if said is None or not said.HasField("header"):
             return self._not_understood(peer, context)
         if said.header.status != OK:
@@ -495,16 +502,25 @@ class PlayerLink:
     def quit(self) -> None:
         """Tells the player to quit, at once if it waits for an answer, else as soon as it says something."""
         with self._lock:
-            self._is_closing = True
+            if not self._is_closing:
+                self._is_closing, self._parts_at = True, time.monotonic()
             call, self._call = self._call, None
             if call is not None:
                 self._peer = ""
                 call.replies.put(None)
             self._lock.notify_all()
 
-    def close(self) -> None:
-        """Tells the player to quit, and frees the port; what still comes is refused."""
+    def close(self, patience: float = PARTING) -> None:
+        """Tells the player to quit, and frees the port; what still comes is refused.
+
+        Args:
+            patience: Seconds that a player that waits for no answer has, from `quit` on, to ask for one and be told; 0
+                for one that is known to be gone.
+        """
         self.quit()
+        with self._lock:
+            left = self._parts_at + patience - time.monotonic()
+            self._lock.wait_for(lambda: not self._peer, max(left, 0.0))
         self._server.stop(0.5).wait()
         self._threads.close()
 
