@@ -37,6 +37,8 @@ from rookery.core.settings import (
 from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.core.state import Stateful
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
+from rookery.envs.unity.channels import PlayerChannel
+from rookery.envs.unity.env import UnityEnv
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Distribution
 from rookery.models.heads import Head, HeadSpec, Outputs
@@ -83,6 +85,7 @@ __all__ = [
     "ObsSpec",
     "Optimizer",
     "Outputs",
+    "PlayerChannel",
     "Policy",
     "PositiveFloat",
     "PositiveInt",
@@ -110,6 +113,7 @@ __all__ = [
     "Structure",
     "Tower",
     "Transitions",
+    "UnityEnv",
     "ValueColumn",
     "VectorEnv",
     "add_signals",

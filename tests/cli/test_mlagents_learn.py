@@ -369,7 +369,7 @@ def test_weights_of_ml_agents_itself(cart, learn):
     same = learn("--run-id", "cart", "--resume", "--inference", "--deterministic", "--episodes", 3)
     assert code == same[0] == 0
     assert not Path("results/play").exists()  # playing writes nothing
-    code, _, error = learn("--run-id", "other", "--initialize-from", "theirs", file=None, env=None)
+    code, _, error = learn("--run-id", "other", "--initialize-from", "theirs", file=None)
     assert code == 2
 
 
@@ -474,17 +474,22 @@ def test_inference_without_a_run_plays_first_weights(learn):
 # --- mistakes ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_player_is_not_connected_to_yet(learn, tmp_path):
+def test_a_program_is_a_unity_player_and_nothing_the_editor(learn, tmp_path):
+    pytest.importorskip("grpc")
     player = tmp_path / "Game.x86_64"
-    player.write_text("#!/bin/sh\n")
+    player.write_text("#!/bin/sh\necho no game\nexit 3\n")
     player.chmod(0o755)
     for name in ("Game.x86_64", "Game"):
-        error = refused(learn(env=str(tmp_path / name)))
-        assert "a Unity player" in error
-        assert "cannot be connected to yet" in error
+        code, _, error = learn(env=str(tmp_path / name))
+        assert code == 1
+        assert "ended by itself with exit code 3" in error
+        assert "no game" in error
     (tmp_path / "notes.txt").write_text("x")
     assert "no program" in refused(learn(env="notes.txt"))
-    assert "no environment is named" in refused(learn(env=None))
+    code, _, error = learn("--timeout-wait", 1, "--base-port", 25004, env=None)
+    assert code == 1
+    assert "press Play" in error
+    assert not Path("results").exists()
 
 
 def test_an_unknown_behaviour(learn, tmp_path):

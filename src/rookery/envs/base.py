@@ -264,6 +264,11 @@ def is_only_one(env: VectorEnv) -> bool:
     return isinstance(env, VectorBase) and env.only_one
 
 
+def has_own_episodes(env: VectorEnv) -> bool:
+    """Whether episodes are those of agents, in lanes that never end."""
+    return isinstance(env, VectorBase) and env.own_episodes
+
+
 def has_throwaways(env: VectorEnv) -> bool:
     """Whether other copies of an environment may be made to be played at random and thrown away."""
     return not isinstance(env, VectorBase) or (env.throwaway and not env.only_one)

@@ -429,6 +429,8 @@ def _player_class(unity_env: Any, file_name: str | None) -> Any:
     """Returns a class of vector environments that play a file's Unity player."""
 
     class UnityPlayer(unity_env):  # type: ignore[misc]
+        """Players of one file."""
+
         def __init__(self, num_lanes: int, **config: Any) -> None:
             super().__init__(num_lanes, file_name, **config)
 

@@ -181,10 +181,7 @@ def prepare(
         check_compiler()
     env: VectorEnv
     if stand_in is not None:
-        env = stand_in if isinstance(stand_in, AbsentEnv) else as_played(stand_in, second.config)
-        if env.num_lanes != (lanes := second.config.sampling.num_envs) and not isinstance(env, AbsentEnv):
-            raise ConfigError(f"sampling.num_envs = {lanes}: {env.name} is there already, with {env.num_lanes} copies")
-        notes.extend(env.notes)
+        env = _given_copies(stand_in, second.config)
     else:
         choice = _choice(second)
         if choice.measured:
@@ -209,14 +206,8 @@ def prepare(
     space_layers = _space_layers(second, env, mapping, [*names, *exploiters])
     resolved = resolve(RunConfig, [*space_layers, *layers], ALGORITHMS)
     check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
-    notes += unused_settings(resolved, kinds)
-    asked = decisions and resolved.given("sampling.warmup_steps")
-    if asked and not has_throwaways(env) and not isinstance(env, AbsentEnv):
-        notes.append(
-            f"sampling.warmup_steps = {decisions:,}: {env.name} is not played at random beforehand, because no copies "
-            "of it are made to be thrown away: observation statistics begin with what is played first"
-        )
-    notes.extend([*resolved.notes, *_precision_notes(resolved, env, mapping), *_sequence_notes(resolved)])
+    notes += [*unused_settings(resolved, kinds), *_notes_of_copies(resolved, env, stand_in), *resolved.notes]
+    notes += [*_precision_notes(resolved, env, mapping), *_sequence_notes(resolved)]
     return resolved, env, mapping, notes
 
 
@@ -271,6 +262,29 @@ def as_played(env: VectorEnv, config: RunConfig) -> VectorEnv:
         moments, ids = (any(asked) for asked in zip(*((s.sees_moment, s.tells_member) for s in learning), strict=True))
         return GroupEnv(env, moments, ids, rivals=bool(config.self_play))
     return env
+
+
+def _given_copies(env: VectorEnv, config: RunConfig) -> VectorEnv:
+    """Copies that are there already, as policies see them."""
+    if isinstance(env, AbsentEnv):
+        return env
+    lanes = config.sampling.num_envs
+    if env.num_lanes != lanes:
+        raise ConfigError(f"sampling.num_envs = {lanes}: {env.name} is there already, with {env.num_lanes} copies")
+    return as_played(env, config)
+
+
+def _notes_of_copies(resolved: Resolved[RunConfig], env: VectorEnv, stand_in: VectorEnv | None) -> list[str]:
+    """What copies that are there already say, and that a warm-up is not played where somebody asked for one."""
+    decisions = resolved.config.sampling.warmup_steps
+    notes = [] if stand_in is None else list(env.notes)
+    asked = decisions and resolved.given("sampling.warmup_steps") and not isinstance(env, AbsentEnv)
+    if asked and not has_throwaways(env):
+        notes.append(
+            f"sampling.warmup_steps = {decisions:,}: {env.name} is not played at random beforehand, because no copies "
+            "of it are made to be thrown away: observation statistics begin with what is played first"
+        )
+    return notes
 
 
 def _throwaway_copies(config: RunConfig, env: VectorEnv) -> VectorEnv:

@@ -210,7 +210,8 @@ EFFECTS = [
         )
     ],
     ("env_settings.num_envs", run("env_settings: {env_path: x, num_envs: 3}"), {"sampling.num_envs": 3}),
-    ("env_settings.num_areas", run("env_settings: {num_areas: 4}"), {"sampling.num_envs": 4}),
+    ("env_settings.num_areas", run("env_settings: {num_areas: 4, env_path: Cart}"), {"sampling.num_envs": 4}),
+    ("env_settings.num_areas", run("env_settings: {num_areas: 4}"), {"sampling.num_envs": 1}),
     ("env_settings.seed", run("env_settings: {seed: 7}"), {"seed": 7}),
     ("env_settings.timeout_wait", run("env_settings: {timeout_wait: 9}"), {"sampling.step_timeout_seconds": 9.0}),
     ("env_settings.max_lifetime_restarts", run("env_settings: {max_lifetime_restarts: 2}"), {
@@ -603,5 +604,6 @@ def test_agents_without_a_behaviour_are_refused(match):
 def test_behaviours_that_the_environment_lacks_are_told_of(tmp_path):
     path = tmp_path / "ball.yaml"
     path.write_text("behaviors:\n  B: {}\n  Bee: {}")
-    told = notes_of(read_options(path, {}), {"B": behaviour()})
+    told = notes_of(read_options(path, {"env": "CartPole-v1"}), {"B": behaviour()})
     assert told == ["ball.yaml:3: behaviors.Bee: the environment has no such behaviour: it has B"]
+    assert notes_of(read_options(path, {}), {"B": behaviour()}) == [f"{told[0]}; should it appear, it is trained"]

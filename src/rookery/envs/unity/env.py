@@ -27,7 +27,7 @@ class UnityEnv(ClockedEnv):
         args: More arguments of the program.
         no_graphics: Whether players draw nothing: no pictures are observed then.
         no_graphics_monitor: Whether all players but the first draw nothing.
-        seed: Seed of the first player; others count on from it.
+        seed: Seed of the first player, None = 0; others count on from it.
         base_port: Port that the first player dials; others dial those that follow, and taken ones are passed over;
             None = 5005, of the Editor 5004.
         timeout_wait: Seconds that a player may take to connect, to ask for a first decision, and for a step.
@@ -62,7 +62,7 @@ class UnityEnv(ClockedEnv):
         args: Sequence[str] = (),
         no_graphics: bool = False,
         no_graphics_monitor: bool = False,
-        seed: int = 0,
+        seed: int | None = None,
         base_port: int | None = None,
         timeout_wait: float = 60.0,
         log_folder: str | Path | None = None,
@@ -86,7 +86,7 @@ class UnityEnv(ClockedEnv):
                 "args": args,
                 "no_graphics": no_graphics,
                 "no_graphics_monitor": no_graphics_monitor,
-                "seed": seed,
+                "seed": seed or 0,
                 "base_port": base_port,
                 "timeout_wait": timeout_wait,
                 "width": width,
@@ -105,5 +105,5 @@ class UnityEnv(ClockedEnv):
         )
         self.players = UnityPlayers(num_lanes, settings, tuple(channels), log_folder)
         super().__init__(self.players, num_lanes)
-        self.only_one = self.players.is_editor
+        self.only_one = True  # others would be games started beside, for every evaluation
         self.reported = self.players.reported

@@ -484,7 +484,7 @@ class UnityPlayers:
             return
         self.counters[CAUSES["closed"]] = self.counters.get(CAUSES["closed"], 0) + 1
         one.is_lost = True
-        one.life = _Life(life.link, life.number, None)
+        one.life, one.is_due = _Life(life.link, life.number, None), True
         self._say(f"{self._player(lane)} {why}; press Play to go on")
 
     def _count_restart(self, one: _Lane, what: str, tail: str) -> None:
@@ -601,11 +601,13 @@ class UnityPlayers:
         self._is_closed = True
         living = [one.life for one in self._lanes if one.life.stage != "gone"]
         for life in living:
-            life.link.close()
+            life.link.quit()
         until = time.monotonic() + FAREWELL
         for life in living:
             if life.process is not None:
                 life.process.close(max(0.0, until - time.monotonic()))
+        for life in living:
+            life.link.close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 

@@ -42,7 +42,7 @@ def names_player(name: str) -> bool:
     """
     if name.startswith(PREFIX):
         return True
-    if ":" in name or not name:
+    if ":" in name or not Path(name).name:
         return False
     written_as_path = name.startswith(("/", "./", "../", "~")) or name.endswith(SUFFIXES)
     return written_as_path or any(one.is_file() and _may_run(one) for one in _candidates(Path(name)))
@@ -70,6 +70,8 @@ def find_player(file_name: str | Path) -> Path:
         EnvError: If there is none, or it is none that runs here; says which is nearest, or why not.
     """
     given = Path(file_name).expanduser()
+    if not given.name:
+        raise EnvError(f"player {str(file_name)!r}: names no program")
     for path in _candidates(given):
         if path.is_file():
             return _checked(path)
@@ -83,7 +85,7 @@ def find_player(file_name: str | Path) -> Path:
     there = [path.name for path in folder.iterdir() if not path.name.endswith("_Data")]
     hint = nearest(given.name, there) or nearest(given.name, [Path(name).stem for name in there])
     raise EnvError(
-        f"player {str(file_name)!r}: there is no such file in {folder.resolve()}{hint}; name the program that Unity "
+        f"player {str(file_name)!r}: there is no such file in {folder.absolute()}{hint}; name the program that Unity "
         "has built, with or without .x86_64, .exe or .app"
     )
 
@@ -124,7 +126,7 @@ def _checked(path: Path) -> Path:
         raise EnvError(f"player {str(path)!r}: {problem}")
     if not _may_run(path):
         raise EnvError(f"player {str(path)!r}: it may not be run: chmod +x {path}")
-    return path.resolve()
+    return path.absolute()
 
 
 def _wrong_for_here(head: bytes) -> str:
