@@ -39,6 +39,8 @@ from rookery.core.state import Stateful
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
 from rookery.envs.unity.channels import PlayerChannel
 from rookery.envs.unity.env import UnityEnv
+from rookery.envs.unity.testing.script import write_player
+from rookery.envs.unity.testing.session_file import read_session
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Distribution
 from rookery.models.heads import Head, HeadSpec, Outputs
@@ -127,6 +129,8 @@ __all__ = [
     "gae",
     "gradient_step",
     "ppo_loss",
+    "read_session",
     "track",
     "vtrace",
+    "write_player",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -28,18 +29,22 @@ class Line:
     Args:
         port: Where the trainer listens on this machine.
         record: What all messages are written to, if anything.
+        patience: Seconds to wait for a trainer that does not listen yet; players of Unity have none.
 
     Raises:
         ConfigError: If grpcio is not installed.
     """
 
-    def __init__(self, port: int, record: SessionWriter | None = None) -> None:
+    def __init__(self, port: int, record: SessionWriter | None = None, patience: float = 0.0) -> None:
         try:
             import grpc
         except ImportError as error:
             raise missing("a pretended player", error) from None
         self._lost, self._record = grpc.RpcError, record
         self._channel = grpc.insecure_channel(f"localhost:{port}", UNLIMITED)
+        if patience:
+            with suppress(grpc.FutureTimeoutError):  # the first message will say that nobody is there
+                grpc.channel_ready_future(self._channel).result(timeout=patience)
         call: Any = self._channel.unary_unary(f"/{SERVICE}/{METHOD}")  # bytes out, bytes in
         self._call: Callable[[bytes], bytes] = call
 

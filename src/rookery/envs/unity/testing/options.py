@@ -54,6 +54,7 @@ class PlayerOptions:
         nan_at: Environment step at which there is a number in an observation that is none.
         nan_sensor: Sensor that gives it; empty for the first, ``reward`` for the reward.
         is_silent: Whether no agent ever asks for a decision.
+        patience: Seconds to wait for a trainer that does not listen yet; players of Unity have none.
         sessions: How often the player plays: it connects again after it has said goodbye, as an Editor does whose Play
             is pressed again.
         pause: Seconds between two of these.
@@ -89,6 +90,7 @@ class PlayerOptions:
     nan_at: int = 0
     nan_sensor: str = ""
     is_silent: bool = False
+    patience: float = 0.0
     sessions: int = 1
     pause: float = 0.0
     count_file: str = ""
@@ -149,8 +151,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def unity_flags(found: argparse.ArgumentParser) -> None:
-    """Adds the flags that trainers launch a player with; others are passed over, as Unity does."""
+    """Adds the flags that trainers launch a player with, and how long it waits for one."""
     found.add_argument("--mlagents-port", type=int, default=5004, metavar="P", help="where the trainer listens")
+    found.add_argument("--wait", type=float, default=0.0, metavar="SECONDS", help="for a trainer that is not there yet")
     found.add_argument("-logFile", default=None, metavar="F", help="the player's log; - for standard output")
     found.add_argument("-batchmode", action="store_true", help="no window; there is none here")
     found.add_argument("-nographics", action="store_true", help="nothing is drawn; pictures are sent all the same")
@@ -199,6 +202,7 @@ def parse(arguments: Sequence[str]) -> PlayerOptions:
         nan_at=given.nan_at,
         nan_sensor=given.nan_sensor,
         is_silent=given.silent,
+        patience=given.wait,
         sessions=given.sessions,
         pause=given.pause,
         count_file=given.count_file,

@@ -159,7 +159,7 @@ class PlayerSession:
         """
         if -1 in (self._options.crash_at, self._options.hang_at):
             self._fault(-1)
-        with Line(self._options.port, self._record) as line:
+        with Line(self._options.port, self._record, self._options.patience) as line:
             try:
                 areas, seed = self._greet(line)
                 self._begin(line, areas, seed)

@@ -137,13 +137,13 @@ def replay(arguments: Sequence[str]) -> int:
     said = sum(message.speaker == "player" for message in messages)
     log.say(f"Rookery's pretended Unity player repeats {said:,} messages of {given.file}, port {given.mlagents_port}")
     try:
-        return _repeat(messages, given.mlagents_port, given.real_time, log)
+        return _repeat(messages, given.mlagents_port, given.wait, given.real_time, log)
     except LineLost as error:
         log.say(f"the trainer is gone: {error}")
         return 0
 
 
-def _repeat(messages: list[SessionMessage], port: int, real_time: bool, log: PlayerLog) -> int:
+def _repeat(messages: list[SessionMessage], port: int, patience: float, real_time: bool, log: PlayerLog) -> int:
     """Says again what a player said."""
     read = proto(UnityMessageProto, CLOSED)
     said = [
@@ -152,7 +152,7 @@ def _repeat(messages: list[SessionMessage], port: int, real_time: bool, log: Pla
         if one.speaker == "player"
     ]
     spoken = [one for one in messages if one.speaker == "player"]
-    line = Line(port)
+    line = Line(port, patience=patience)
     heard_at = time.perf_counter()
     over = False
     for number, (message, (head, then)) in enumerate(zip(spoken, said, strict=True)):

@@ -14,13 +14,13 @@ import rookery
 MODULE = "rookery.envs.unity.testing"
 
 
-def write_player(path: str | Path, env: str, arguments: Sequence[str] = ()) -> Path:
+def write_player(path: str | Path, env: str, options: Sequence[str] = ()) -> Path:
     """Writes a program that is a pretended player; trainers launch it with Unity's own flags.
 
     Args:
         path: Where; ends in ``.x86_64``, as players for Linux do. A file that is there is replaced.
         env: The environment that it hosts; ``replay`` and a file for a player that repeats a session.
-        arguments: More arguments, see ``python -m rookery.envs.unity.testing --help``.
+        options: More of the command line, see ``python -m rookery.envs.unity.testing --help``.
 
     Returns:
         The path.
@@ -29,7 +29,7 @@ def write_player(path: str | Path, env: str, arguments: Sequence[str] = ()) -> P
     path.parent.mkdir(parents=True, exist_ok=True)
     source = str(Path(rookery.__file__).parent.parent)
     search = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH", "")])])
-    words = [sys.executable, "-m", MODULE, env, *arguments]
+    words = [sys.executable, "-m", MODULE, env, *options]
     lines = [
         "#!/bin/sh",
         f'PYTHONPATH={shlex.quote(search)} OMP_NUM_THREADS=1 exec {shlex.join(words)} "$@"',
