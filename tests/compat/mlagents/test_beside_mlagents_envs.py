@@ -1,4 +1,4 @@
-"""The low-level API beside mlagents_envs 1.1.0 itself, where `benchmarks/peers/install.sh mlagents` has installed it."""
+"""The low-level API beside mlagents_envs 1.1.0, where `benchmarks/peers/install.sh mlagents` has installed it."""
 
 import importlib.util
 import os
