@@ -51,6 +51,8 @@ LATE = {
     "pyarrow": "optional (the extra offline)",
     "minari": "optional (the extra offline)",
     "onnx": "optional (the extra onnx)",
+    "grpc": "optional (the extra unity)",
+    "google": "likewise: protobuf",
     "onnxruntime": "likewise",
     "lz4": "optional; needed for columns that others have packed with it",
     "pygame": "optional; needed by those who play in a window",

@@ -50,7 +50,7 @@ def drawn(mapping, episodes, lane=0):
 
 
 def mapping(first, lanes=4):
-    return OpponentMapping({"x": "main", "o": "main"}, [("x",), ("o",)], Streams(7), lanes, first)
+    return OpponentMapping({"x": "main", "o": "main"}, [("x",), ("o",)], Streams(7), lanes, first, False)
 
 
 # --- what is drawn ----------------------------------------------------------------------------------------------------

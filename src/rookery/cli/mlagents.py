@@ -63,7 +63,9 @@ def learn(
     file: Annotated[
         str | None, typer.Argument(metavar="[FILE.yaml]", help="ML-Agents' configuration file.", show_default=False)
     ] = None,
-    env: Annotated[str | None, typer.Option(help="A Gymnasium id, my.module:MyEnv or rookery.tasks:Name.")] = None,
+    env: Annotated[
+        str | None, typer.Option(help="A Unity player, or an environment as rookery train takes it; none = the Editor.")
+    ] = None,
     run_id: Annotated[str | None, typer.Option(help="Name of the run's folder in results/ (ppo).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of that name.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
+from rookery.envs.reported import ReportedNumbers
 
 SeedPlan = Callable[[int, int], int]
 """The seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``. A plan that also knows
@@ -126,6 +127,7 @@ class VectorBase:
         groups: Agents that win and lose together, by the name of their group; an agent is in one group at most.
         own_episodes: Whether episodes are those of agents, or of their groups, in lanes that never end: `episode` then
             counts the steps of a lane in which episodes ended.
+        reported: Numbers that copies report beside; None where they report none.
         only_one: Whether these copies are all that there can be at a time, as where they are an editor, or programs
             that dial one port: who wants to play beside a training has to borrow them (`RolloutWorker.lent`).
         in_turn: Whether episodes are to be dealt to the lanes in turn, as in an evaluation, where each lane has its
@@ -138,6 +140,7 @@ class VectorBase:
     parameters: Mapping[str, Any] = MappingProxyType({})
     groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     own_episodes: bool = False
+    reported: ReportedNumbers | None = None
     only_one: bool = False
     throwaway: bool = True
     in_turn: bool = False
@@ -262,6 +265,11 @@ class VectorEnv(Protocol):
 def is_only_one(env: VectorEnv) -> bool:
     """Whether an environment's copies are all that there can be at a time."""
     return isinstance(env, VectorBase) and env.only_one
+
+
+def has_own_episodes(env: VectorEnv) -> bool:
+    """Whether episodes are those of agents, in lanes that never end."""
+    return isinstance(env, VectorBase) and env.own_episodes
 
 
 def has_throwaways(env: VectorEnv) -> bool:

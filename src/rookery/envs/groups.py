@@ -136,7 +136,9 @@ class GroupEnv(VectorBase):
     ``central/<number of the kind>/members/<leaf>``. Of a mate that is not on turn they hold what it saw last.
 
     Where no groups are named, all agents of a lane are one, or are rivals, each with a group of its own; an agent in
-    none of those that are named has one of its own, too.
+    none of those that are named has one of its own, too. Where episodes are those of agents, a group's begins when the
+    first of its members must act, ends when none of those that are there is left, and no other is waited for; agents
+    that no group is named for are alone. Agents and groups may come later, if no group is larger than those before.
     """
 
     def __init__(self, env: VectorEnv, moments: bool = False, ids: bool = False, rivals: bool = False) -> None:
@@ -152,13 +154,39 @@ class GroupEnv(VectorBase):
             EnvError: If its observations hold something else under the names that are needed here.
         """
         self.env = env
-        lanes = env.num_lanes
+        self._moments, self._ids, self._rivals = moments, ids, rivals
+        if isinstance(env, VectorBase):
+            self.own_episodes, self.only_one, self.throwaway = env.own_episodes, env.only_one, env.throwaway
+        super().__init__(self._find_groups(), env.num_lanes, env.name, env.exact)
+        if isinstance(env, VectorBase):
+            self.render_fps, self.parameters, self.last_pictures = env.render_fps, env.parameters, env.last_pictures
+            self.reported = env.reported
+        alone = f"{self.name} names no groups, so all {len(self._group_of)} agents of a copy are one"
+        self.notes = (
+            (*env.notes, alone) if len(self._members) == 1 < len(self._group_of) and not self.groups else env.notes
+        )
+        self._rows = tuple(Rows.allocate(kind, env.num_lanes) for kind in self.kinds)
+        self._step = Step(self._rows, np.zeros(env.num_lanes, dtype=bool))
+        self._living, self._fallen, self._met = (self._flags() for _ in range(3))
+        self._given: list[np.ndarray | None] = [None] * len(
+            self.kinds
+        )  # which of the waiting rows have actions to give
+        self._clock = 0
+        self._mirror()
+
+    def _flags(self) -> list[np.ndarray]:
+        """A flag for each row of each kind."""
+        return [np.zeros(self.env.num_lanes * len(kind.agents), dtype=bool) for kind in self.env.kinds]
+
+    def _find_groups(self) -> tuple[Kind, ...]:
+        """Finds out who is in which group; gives the kinds with what their rows see of their groups."""
+        env = self.env
         agents = [agent for kind in env.kinds for agent in kind.agents]
         self._kind_of = np.repeat(np.arange(len(env.kinds)), [len(kind.agents) for kind in env.kinds])
         self._column_of = np.concatenate([np.arange(len(kind.agents)) for kind in env.kinds])
-        named = groups_of(env)
+        self.groups = named = groups_of(env)
         members = [[agents.index(agent) for agent in group] for group in named.values()]
-        if not members and not rivals:
+        if not members and not self._rivals and not self.own_episodes:
             members = [list(range(len(agents)))]
         members += [[agent] for agent in range(len(agents)) if not any(agent in group for group in members)]
         self._members = members
@@ -167,25 +195,43 @@ class GroupEnv(VectorBase):
             self._group_of[group] = number
         self._by_group = np.concatenate([np.array(group) for group in members])
         self._starts = np.cumsum([0, *(len(group) for group in members[:-1])])
-        self._moments, self._ids = moments, ids
         self._sights: list[list[_Sight]] = []
         self._mine: list[np.ndarray] = []  # for each kind, which member each row is
-        kinds = tuple(self._member_kind(number, kind) for number, kind in enumerate(env.kinds))
-        super().__init__(kinds, lanes, env.name, env.exact)
-        self.groups = named
-        if isinstance(env, VectorBase):
-            self.render_fps, self.parameters, self.last_pictures = env.render_fps, env.parameters, env.last_pictures
-            self.own_episodes, self.only_one, self.throwaway = env.own_episodes, env.only_one, env.throwaway
-        alone = f"{self.name} names no groups, so all {len(agents)} agents of a copy are one"
-        self.notes = env.notes if named or rivals or len(agents) == 1 else (*env.notes, alone)
-        self._rows = tuple(Rows.allocate(kind, lanes) for kind in kinds)
-        self._step = Step(self._rows, np.zeros(lanes, dtype=bool))
-        self._living = [np.zeros(len(rows.reward), dtype=bool) for rows in self._rows]
-        self._fallen = [np.zeros(len(rows.reward), dtype=bool) for rows in self._rows]
-        self._met = [np.zeros(len(rows.reward), dtype=bool) for rows in self._rows]
-        self._given: list[np.ndarray | None] = [None] * len(kinds)  # which of the waiting rows have an action to give
-        self._clock = 0
-        self._mirror()
+        return tuple(self._member_kind(number, kind) for number, kind in enumerate(env.kinds))
+
+    def _grow(self) -> None:
+        """More agents or kinds are there than there were; rows keep what stands in them.
+
+        Raises:
+            EnvError: If a group has got larger, so that critics would see something else.
+        """
+        before, lanes = self.kinds, self.num_lanes
+        known = {agent for kind in before for agent in kind.agents}
+        late = [agent for kind in self.env.kinds for agent in kind.agents if agent not in known]
+        if late and not self.own_episodes:
+            raise EnvError(
+                f"{self.name}: agent {late[0]!r} appeared, whom nobody had announced; for algorithms that see groups "
+                "the environment must name all agents that it can have, in possible_agents"
+            )
+        kinds = self._find_groups()
+        for old, new in zip(before, kinds, strict=False):
+            if old.obs != new.obs:
+                raise EnvError(
+                    f"{self.name}: {', '.join(late)} appeared, and a group is larger than any was at the beginning; "
+                    "critics see all members of a group, so that the largest one must be there when training begins"
+                )
+        rows = [Rows.allocate(kind, lanes) for kind in kinds]
+        living, fallen, met = (self._flags() for _ in range(3))
+        for number, old in enumerate(before):
+            lane, column = np.divmod(np.arange(lanes * len(old.agents)), len(old.agents))
+            place = lane * len(kinds[number].agents) + column
+            for path, array in self._rows[number].obs.items():
+                rows[number].obs[path][place] = array
+            for there, flags in ((living, self._living), (fallen, self._fallen), (met, self._met)):
+                there[number][place] = flags[number]
+        self._rows = self._step.rows = tuple(rows)
+        self._living, self._fallen, self._met = living, fallen, met
+        self._given, self.kinds = [None] * len(kinds), kinds
 
     def _member_kind(self, number: int, kind: Kind) -> Kind:
         """Gives a kind with what its rows see of their groups."""
@@ -264,13 +310,9 @@ class GroupEnv(VectorBase):
             shown: What the environment shows.
             new: Whether nothing has come before it whose ends would count.
         """
-        if [kind.agents for kind in self.env.kinds] != [kind.agents for kind in self.kinds]:
-            known = {agent for kind in self.kinds for agent in kind.agents}
-            late = [agent for kind in self.env.kinds for agent in kind.agents if agent not in known]
-            raise EnvError(
-                f"{self.name}: agent {late[0]!r} appeared, whom nobody had announced; for algorithms that see groups "
-                "the environment must name all agents that it can have, in possible_agents"
-            )
+        if self.layout != self.env.layout:
+            self._grow()
+            self._mirror()
         step = self._step
         if step.any_end:
             for rows, kind in zip(self._rows, self.kinds, strict=True):
@@ -298,7 +340,7 @@ class GroupEnv(VectorBase):
         part = living | fallen | gone
         living &= ~gone & ~over[:, None]
         met = self._wide(self._met) | gone  # who has not had a turn yet may still come
-        lives = self._any_of_group(living | ~(met | over[:, None]))
+        lives = self._any_of_group(living if self.own_episodes else living | ~(met | over[:, None]))
         met &= ~over[:, None]
         ending = part & ~lives
         cut = ending & self._any_of_group(truncated & ~terminated)
@@ -409,24 +451,32 @@ class GroupEnv(VectorBase):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the environment is, and who has gone of which group."""
+        inner = self.env.state_dict()
+        shown = [{"obs": {path: array.copy() for path, array in rows.obs.items()}} for rows in self._rows]
         return {
-            "env": self.env.state_dict(),
+            "env": inner,
             "seen": [{path: rows.obs[path].copy() for path in inner.obs.allocate(0)}
                      for rows, inner in zip(self._rows, self.env.kinds, strict=True)],
             "living": [flags.copy() for flags in self._living],
             "fallen": [flags.copy() for flags in self._fallen],
             "met": [flags.copy() for flags in self._met],
             "clock": self._clock,
+            **({"rows": shown} if "rows" in inner else {}),
         }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
         """Goes on from a state instead of `reset`; see `VectorEnv.load_state_dict`."""
-        shapes = [{path: array.shape for path, array in tree.items()} for tree in state.get("seen", ())]
-        mine = [{path: rows.obs[path].shape for path in inner.obs.allocate(0)}
-                for rows, inner in zip(self._rows, self.env.kinds, strict=True)]  # fmt: skip
-        if "env" not in state or shapes != mine:
+        if "env" not in state:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of one without groups")
         shown, lost = self.env.load_state_dict(state["env"], seeds)
+        if self.layout != self.env.layout:
+            self._grow()
+            self._mirror()
+        shapes = [{path: array.shape for path, array in tree.items()} for tree in state["seen"]]
+        mine = [{path: rows.obs[path].shape for path in inner.obs.allocate(0)}
+                for rows, inner in zip(self._rows, self.env.kinds, strict=True)]  # fmt: skip
+        if shapes != mine:
+            raise EnvError(f"{self.name}: the saved state is of another environment")
         self._clock = state["clock"]
         for number, (rows, kind) in enumerate(zip(self._rows, self.kinds, strict=True)):
             for path, array in state["seen"][number].items():
@@ -441,7 +491,7 @@ class GroupEnv(VectorBase):
 
     def _mirror(self) -> None:
         """Takes over what the environment says of itself."""
-        self.episode, self.exact = self.env.episode, self.env.exact
+        self.episode, self.exact, self.layout = self.env.episode, self.env.exact, self.env.layout
         self.infos, self.counters = self.env.infos, self.env.counters
         if isinstance(self.env, VectorBase):
             self.last_pictures = self.env.last_pictures

@@ -30,6 +30,7 @@ from rookery.envs.gym_env import GymLane
 from rookery.envs.lane import Lane
 from rookery.envs.parameters import hook_of
 from rookery.envs.pettingzoo_env import AECLane, ParallelLane
+from rookery.envs.unity.program import file_of, names_player, short_name
 from rookery.envs.vector.faults import STRICT, Tolerance
 from rookery.envs.vector.foreign import ForeignEnv
 from rookery.envs.vector.processes import processes_env
@@ -115,7 +116,8 @@ def make_env(
         env: Name or maker of the environment: a Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or
             dict-style multi-agent environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's
             `VectorEnv`s, or a callable with an argument `num_envs` that makes one; the import path of one of these,
-            ``my.module:MyEnv``; a task of EnvPool, ``envpool:Pong-v5``; or ``external:9900``, clients at a port.
+            ``my.module:MyEnv``; a task of EnvPool, ``envpool:Pong-v5``; a Unity player, by its path or as
+            ``unity:PATH``, and the Unity Editor, ``unity:editor``; or ``external:9900``, clients at a port.
         config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).
         wrappers: Callables or their import paths, applied in order to each copy.
         num_lanes: Number of copies.
@@ -252,6 +254,8 @@ def env_name(env: Any) -> str:
     if isinstance(env, str) and env.startswith(SCHEME):
         return SCHEME.removesuffix(":")
     if isinstance(env, str):
+        if is_player(env):
+            return short_name(env)
         module, _, attribute = env.rpartition(":")
         if not module:
             return env.rpartition(".")[2] if re.fullmatch(MODULE_NAME, env) else env
@@ -262,10 +266,18 @@ def env_name(env: Any) -> str:
     return "env" if name == "<lambda>" else name
 
 
+def is_player(name: str) -> bool:
+    """Says whether a name is that of a Unity player, or of the Editor; names of environments in Python come first."""
+    return name not in OURS and name not in gymnasium.registry and names_player(name)
+
+
 def code_of(name: str) -> str:
-    """Returns the code that an environment's name stands for, ``module:Name`` or a module; empty for the name of one of
-    Rookery's, for registered ids, and for tasks of packages that Rookery itself imports.
+    """Returns the code that an environment's name stands for, ``module:Name``, a module or a program; empty for the
+    name of one of Rookery's, for registered ids, for the Unity Editor, and for tasks of packages that Rookery itself
+    imports.
     """
+    if is_player(name):
+        return file_of(name) or ""
     module, colon, attribute = name.partition(":")
     if name in OURS or name in gymnasium.registry or (colon and module == "envpool") or name.startswith(SCHEME):
         return ""
@@ -381,6 +393,9 @@ def _find(env: Any) -> Any:
 
 
 def _find_name(name: str) -> Any:
+    if is_player(name):
+        unity = _import("rookery.envs.unity.env", f"env {name!r}")
+        return _player_class(unity.UnityEnv, file_of(name))
     name = OURS.get(name, name)
     if name.startswith(SCHEME):
         return _external(name)
@@ -413,6 +428,20 @@ def _external(name: str) -> Any:
     if not port.isdecimal() or int(port) > 65535:
         raise EnvError(f"env {name!r}: {port!r} is no port; write external:9900, or external:0 for any that is free")
     return functools.partial(ExternalEnv, port=int(port))
+
+
+def _player_class(unity_env: Any, file_name: str | None) -> Any:
+    """Returns a class of vector environments that play a file's Unity player."""
+
+    class UnityPlayer(unity_env):  # type: ignore[misc]
+        def __init__(self, num_lanes: int, **config: Any) -> None:
+            super().__init__(num_lanes, file_name, **config)
+
+    whole = inspect.signature(unity_env)
+    UnityPlayer.__signature__ = whole.replace(  # for who looks up what env.config can have
+        parameters=[one for one in whole.parameters.values() if one.name != "file_name"]
+    )
+    return UnityPlayer
 
 
 def _is_module(name: str) -> bool:

@@ -14,7 +14,7 @@ are parameters, and the copy is built anew where a value changes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +97,7 @@ class ParameterHook:
         built: Arguments that the copy was last built with.
     """
 
-    declared: dict[str, Parameter] = field(default_factory=dict)
+    declared: Mapping[str, Parameter] = field(default_factory=dict)
     build: Callable[[Mapping[str, Any]], Any] | None = None
     attributes: dict[str, str] = field(default_factory=dict)
     arguments: frozenset[str] = frozenset()
@@ -180,12 +180,42 @@ def declaring(env: Any) -> Any:
     return None
 
 
-def read_declared(said: Mapping[str, Any], name: str) -> dict[str, Parameter]:
+class OpenParameters(Mapping[str, Parameter]):
+    """Parameters of an environment that does not say what it has: every name is there, and none is listed.
+
+    Args:
+        each: What every one of them is.
+        drawn_there: Samplers that the environment draws from by itself.
+    """
+
+    def __init__(self, each: Parameter, drawn_there: tuple[type[Sampler], ...] = ()) -> None:
+        self._each, self.drawn_there = each, drawn_there
+
+    def __getitem__(self, name: str) -> Parameter:
+        """Gives the parameter of a name."""
+        return self._each
+
+    def __contains__(self, name: object) -> bool:
+        """Says that there is one."""
+        return isinstance(name, str)
+
+    def __iter__(self) -> Iterator[str]:
+        """Lists none."""
+        return iter(())
+
+    def __len__(self) -> int:
+        """Counts none."""
+        return 0
+
+
+def read_declared(said: Mapping[str, Any], name: str) -> Mapping[str, Parameter]:
     """Reads what an environment declares: for each name a default, ``(default, low, high)`` or a `Parameter`.
 
     Raises:
         EnvError: If it is of another form, or a default is outside of its bounds; says which.
     """
+    if isinstance(said, OpenParameters):
+        return said
     found = {}
     for key, value in said.items():
         one = value
@@ -235,11 +265,20 @@ class Draws:
         samplers: By name.
         lessons: Of the parameters that have lessons, which stand in `samplers` too: a sampler for each lesson.
         declared: What the environment declares.
+        drawn_there: Samplers that the environment draws from by itself, as games do: they are no values of episodes.
     """
 
     samplers: Mapping[str, Sampler]
     lessons: Mapping[str, Sequence[Sampler]] = field(default_factory=dict)
     declared: Mapping[str, Parameter] = field(default_factory=dict)
+    drawn_there: tuple[type[Sampler], ...] = ()
+
+    def of(self, lessons: Mapping[str, int]) -> dict[str, Sampler]:
+        """Gives the sampler of each parameter in some lessons, by their numbers from 0."""
+        return {
+            name: self.lessons[name][lessons[name]] if name in lessons else sampler
+            for name, sampler in self.samplers.items()
+        }
 
     def values(
         self, lessons: Mapping[str, int], rng: Callable[[str, int | None], np.random.Generator]
@@ -255,9 +294,9 @@ class Draws:
             EnvError: If a function of one's own gives a value that the environment does not allow.
         """
         drawn = {}
-        for name, sampler in self.samplers.items():
-            if name in lessons:
-                sampler = self.lessons[name][lessons[name]]
+        for name, sampler in self.of(lessons).items():
+            if isinstance(sampler, self.drawn_there):
+                continue
             value = sampler.value if isinstance(sampler, ConstantSampler) else sampler.draw(rng(name, sampler.seed))
             declared = self.declared.get(name)
             if declared is not None and (wrong := declared.objection(value)):
@@ -310,6 +349,11 @@ class EpisodePlan:
     def parameters(self, lane: int, episode: int) -> dict[str, Value]:
         """Returns the parameters of an episode."""
         return self._draws.values(self.lessons(lane, episode), lambda name, seed: self._rng(lane, episode, name, seed))
+
+    def samplers(self, lane: int, episode: int) -> dict[str, Sampler]:
+        """Returns the samplers that an environment draws from by itself in an episode, by parameter."""
+        found = self._draws.of(self.lessons(lane, episode))
+        return {name: sampler for name, sampler in found.items() if isinstance(sampler, self._draws.drawn_there)}
 
     def change(self, lessons: Mapping[str, int], episode: np.ndarray | None) -> None:
         """Lets all episodes to come have other lessons.

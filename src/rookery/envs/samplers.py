@@ -41,6 +41,10 @@ class Sampler(Settings):
         """Returns the numbers between which all values lie; none where they are not known."""
         return ()
 
+    def known(self) -> tuple[Value, ...]:
+        """Returns the values that are known: all that can be drawn, or the ends between which they lie."""
+        return self.numbers()
+
 
 @dataclass(frozen=True)
 class ConstantSampler(Sampler):
@@ -56,6 +60,10 @@ class ConstantSampler(Sampler):
     def numbers(self) -> tuple[float, ...]:
         """Returns the value, if it is a number."""
         return (float(self.value),) if is_number(self.value) else ()
+
+    def known(self) -> tuple[Value, ...]:
+        """Returns the value."""
+        return (self.value,)
 
 
 @dataclass(frozen=True)
@@ -172,6 +180,10 @@ class ChoiceSampler(Sampler):
     def numbers(self) -> tuple[float, ...]:
         """Returns those of the values that are numbers."""
         return tuple(float(value) for value in self.values if is_number(value))
+
+    def known(self) -> tuple[Value, ...]:
+        """Returns all of them."""
+        return self.values
 
 
 @dataclass(frozen=True)

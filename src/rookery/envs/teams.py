@@ -88,6 +88,7 @@ class TeamEnv(VectorBase):
         self.notes = env.notes
         self.render_fps = getattr(env, "render_fps", None)
         self.parameters = getattr(env, "parameters", {})
+        self.reported = getattr(env, "reported", None)
         if isinstance(env, VectorBase):
             self.only_one, self.throwaway = env.only_one, env.throwaway
             if env.own_episodes:

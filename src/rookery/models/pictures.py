@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import Leaf
+from rookery.core.spaces import Leaf, picture_axes
 from rookery.models.layers import HIDDEN_GAIN, convolution, linear, normal
 
-SMALLEST_PICTURE = 3  # pixels; a three-dimensional box with a shorter side is read as a vector
 SMALLEST_NATURE = 36  # pixels: the shortest side on which the three layers of the Nature network leave one pixel
 NATURE_LAYERS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # filters, kernel, stride
 SIMPLE_LAYERS = ((16, 8, 4), (32, 4, 2))
@@ -47,17 +46,10 @@ CODE_SIZE = 32
 
 
 def image_layout(leaf: Leaf) -> tuple[int, int, int, bool] | None:
-    """Channels, height, width, and whether channels come last, of a leaf that is a picture; None for any other leaf.
-
-    A picture is a box of three dimensions, uint8 or float. Its channels are the shorter of the first and the last axis,
-    the last if they are equal; the other two are at least 3 pixels long.
+    """Channels, height, width, and whether channels come last, of a leaf that is a picture, uint8 or float; None for
+    any other leaf. See `picture_axes`.
     """
-    if leaf.kind != "box" or len(leaf.shape) != 3:
-        return None
-    first, middle, last = leaf.shape
-    channels_last = last <= first
-    channels, height, width = (last, first, middle) if channels_last else (first, middle, last)
-    return (channels, height, width, channels_last) if min(height, width) >= SMALLEST_PICTURE else None
+    return picture_axes(leaf.shape) if leaf.kind == "box" else None
 
 
 def network_for(cnn: str, leaf: Leaf) -> str:

@@ -188,6 +188,8 @@ class IterationResult:
         lessons: Where the run stands in the lessons of each environment parameter that has some.
         groups: Mean of what each group earned in the window, if the environment names groups.
         self_play: Standing of each policy that plays against itself or another that learns.
+        reported: Numbers that the environment itself reported in this iteration, as games do: by name, what is to be
+            made of them (``average``, ``most_recent``, ``sum``, ``histogram``), and the numbers.
         finished_policies: How many policies have learned from all the decisions that they are to learn from.
         stop_reason: Reason why training ended here; empty if it goes on.
     """
@@ -216,6 +218,7 @@ class IterationResult:
     groups: Mapping[str, float] = field(default_factory=dict)
     self_play: Mapping[str, SelfPlayResult] = field(default_factory=dict)
     finished_policies: int = 0
+    reported: Mapping[str, tuple[str, Sequence[float]]] = field(default_factory=dict)
 
     @property
     def score(self) -> float | None:
@@ -247,6 +250,7 @@ class IterationResult:
         row |= {f"counters/{name}": count for name, count in self.counters.items()}
         for name, values in self.metrics.items():
             row |= {f"metrics/{name}/{what}": value for what, value in zip(("min", "mean", "max"), values, strict=True)}
+        row |= {f"metrics/{name}": together(how, numbers) for name, (how, numbers) in self.reported.items()}
         for name, values in self.parameters.items():
             what = zip(("min", "mean", "max"), values, strict=True)
             row |= {f"parameters/{name}/{statistic}": value for statistic, value in what}
@@ -275,6 +279,12 @@ class IterationResult:
         row["time/steps_per_second"] = round(self.steps_per_second, 1)
         broken = {name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)}
         return row | dict.fromkeys(broken)
+
+
+def together(how: str, numbers: Sequence[float]) -> float:
+    """Makes one of the numbers that an environment reported under a name: their sum, or their mean."""
+    total = math.fsum(numbers)
+    return total if how == "sum" else total / len(numbers)
 
 
 def interval(values: tuple[float, ...]) -> tuple[float, float]:

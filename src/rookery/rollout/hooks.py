@@ -17,7 +17,7 @@ from rookery.core.encoding import EncodingError, encode
 from rookery.core.errors import ConfigError
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
-from rookery.envs.base import SeedPlan, Step, VectorEnv
+from rookery.envs.base import SeedPlan, Step, VectorEnv, has_own_episodes
 from rookery.envs.parameters import parameters_of
 from rookery.rollout.tables import RowTable
 
@@ -58,6 +58,11 @@ class Episode(Stateful):
 
     Where no listener overrides `on_episode_step`, an episode is not followed: `obs`, `action` and `reward` then hold,
     at its end, the agents that acted in its last step, were paid or were truncated in it.
+
+    Where episodes are those of agents, in lanes that never end, this is at its end the episode of an agent, or of a
+    group, with their observations, actions, rewards and returns alone. What is told before is what happened to all
+    agents of the lane since an episode last ended in it, and what a listener has collected until then goes with the
+    episode that ends first.
 
     Attributes:
         lane: Which copy of the environment.
@@ -172,10 +177,10 @@ class EpisodeListeners(Stateful):
     """
 
     saved = ("episodes",)
-    fixed = ("env", "plan", "every_step", "_told")
+    fixed = ("env", "plan", "every_step", "own_episodes", "_told")
 
     def __init__(self, env: VectorEnv, listeners: Sequence[EpisodeListener], plan: SeedPlan | None = None) -> None:
-        self.env, self.plan = env, plan
+        self.env, self.plan, self.own_episodes = env, plan, has_own_episodes(env)
         self._told = {name: [one for one in listeners if name in moments_of(one)] for name in MOMENTS}
         self.every_step = bool(self._told["on_episode_step"])
         """Whether episodes are followed step by step."""
@@ -214,6 +219,8 @@ class EpisodeListeners(Stateful):
         """
         for lane, episode in enumerate(self.episodes):
             assert episode is not None
+            if step.stepped is not None and not step.stepped[lane]:
+                continue
             episode.length = int(lengths[lane])
             self._note(episode, step, tables)
             if not step.ended[lane]:
@@ -229,9 +236,14 @@ class EpisodeListeners(Stateful):
             tables: Who played its rows, one for each kind.
         """
         episode = self.episodes[result.lane] or Episode(result.lane, result.index)
-        if not self.every_step:
+        if not self.every_step or self.own_episodes:
             episode.length, episode.returns, episode.parameters = result.length, result.agents, result.parameters
+        if not self.every_step:
             self._note(episode, step, tables)
+        if self.own_episodes:
+            for told in (episode.obs, episode.action, episode.reward):
+                for agent in told.keys() - result.agents.keys():
+                    del told[agent]
         episode.policies, episode.groups = result.policies, result.groups
         self._tell("on_episode_end", episode)
         metrics, histograms = episode.measured()

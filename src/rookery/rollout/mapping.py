@@ -15,6 +15,7 @@ from gymnasium import Space
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.seeding import LastWord, Role, Streams
 from rookery.core.state import Stateful
+from rookery.envs.clocked.env import behaviors_of, team_of
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,11 @@ class PolicyMapping:
     """Asked once for each agent when it first appears in an episode.
 
     Args:
-        rule: A dict from agent to policy, a function ``(agent, episode) -> policy`` or ``(agent) -> policy``, or None:
-            the only policy plays everyone, or, where agents and policies have the same names, each agent its own. A
-            function may have an attribute `spaces`, observation and action space by policy: it says what policies are
-            made for whose agents may all appear later.
+        rule: A dict from agent to policy (agents that come and go, as ``Striker#2?team=1``, may be named all at once by
+            their behaviour, ``Striker?team=1`` or ``Striker``), a function ``(agent, episode) -> policy`` or
+            ``(agent) -> policy``, or None: the only policy plays everyone, or, where agents and policies have the same
+            names, each agent its own. A function may have an attribute `spaces`, observation and action space by
+            policy: it says what policies are made for whose agents may all appear later.
         policies: Names of the policies there are.
 
     Raises:
@@ -94,15 +96,16 @@ class PolicyMapping:
                 )
             return policy
         if self.rule is not None:
-            found = self.rule.get(agent)
+            found = next((self.rule[name] for name in (agent, *behaviors_of(agent)) if name in self.rule), None)
             if found is None:
                 raise ConfigError(
                     f"policy_mapping: agent {agent!r} has no policy; mapped agents are {', '.join(self.rule)}"
                     f"{nearest(agent, list(self.rule))}; add {agent!r} to policy_mapping"
                 )
             return found
-        if agent in self.policies:
-            return agent
+        for name in (agent, *behaviors_of(agent)):
+            if name in self.policies:
+                return name
         if len(self.policies) == 1:
             return self.policies[0]
         raise ConfigError(
@@ -146,13 +149,21 @@ def snapshot_number(name: str) -> int:
     return int(name.rpartition(SNAPSHOT)[2])
 
 
+def side_finder(sides: Sequence[Sequence[str]]) -> Callable[[str], int | None]:
+    """Gives what finds the number of an agent's side: its own, or that of its team if it has come later."""
+    side_of = {agent: number for number, side in enumerate(sides) for agent in side}
+    of_team = {team: number for agent, number in side_of.items() if (team := team_of(agent))}
+    return lambda agent: side_of.get(agent, of_team.get(team_of(agent)))
+
+
 class OpponentMapping(PolicyMapping, Stateful):
     """Draws who plays whom: in each episode one side is played by a policy that learns, the others by opponents.
 
     Everything comes from the stream OPPONENT of the lane, so that it does not depend on who steps which lane: which
     policy learns and on which side, by the episode; opponents by the deal, a number that grows when they are to be
     drawn again, or by the episode where a deal lasts for one. A lineup changes between two steps; an episode keeps the
-    players that it began with.
+    players that it began with. Where episodes are those of agents, several games may run in a lane that never ends: who
+    learns on which side then stays until the lineup changes, so that whoever comes to a running game fits into it.
 
     Args:
         rule: The policy of each agent, before anybody is drawn.
@@ -162,12 +173,14 @@ class OpponentMapping(PolicyMapping, Stateful):
         lineup: The first lineup: ``learn``, the policies that learn, with their shares of the episodes; ``stand_for``,
             the policy of `rule` on whose sides each of them plays; ``pools``, by it and by the policy of another side
             the opponents there: ``names`` with their ``shares``, the number of the ``deal``, and whether ``each``
-            episode is one; ``kept``, the numbers of the snapshots of each policy that there still are.
+            episode is one; ``kept``, the numbers of the snapshots of each policy that there still are;
+            ``round``, how often there has been another one.
+        own_episodes: Whether episodes are those of agents (`VectorBase.own_episodes`).
     """
 
     saved = ("lineup", "episode", "players")
-    fixed = ("rule", "policies", "spaces", "is_static", "moves", "sides", "streams", "_side_of", "_policy_of_side",
-             "_words", "_dealt")  # fmt: skip
+    fixed = ("rule", "policies", "spaces", "is_static", "moves", "sides", "streams", "own_episodes", "_side_of",
+             "_policy_of_side", "_words", "_dealt")  # fmt: skip
 
     def __init__(
         self,
@@ -176,6 +189,7 @@ class OpponentMapping(PolicyMapping, Stateful):
         streams: Streams,
         lanes: int,
         lineup: dict[str, Any],
+        own_episodes: bool,
     ) -> None:
         super().__init__(rule, list(dict.fromkeys(rule.values())))
         self.is_static, self.moves = False, True
@@ -184,7 +198,7 @@ class OpponentMapping(PolicyMapping, Stateful):
         """Episode of each lane for which `players` were drawn."""
         self.players: list[list[str]] = [[] for _ in range(lanes)]
         """Of each lane, who plays each side."""
-        self._side_of = {agent: number for number, side in enumerate(self.sides) for agent in side}
+        self.own_episodes, self._side_of = own_episodes, side_finder(self.sides)
         self._policy_of_side = [rule[side[0]] for side in self.sides]
         self._words: dict[tuple[int | str, ...], LastWord] = {}
         self._dealt: dict[tuple[int | str, ...], tuple[int, str]] = {}
@@ -199,11 +213,12 @@ class OpponentMapping(PolicyMapping, Stateful):
         if self.episode[lane] != episode.index:
             self.players[lane] = self._draw(lane, episode.index)
             self.episode[lane] = episode.index
-        side = self._side_of.get(agent)
+        side = self._side_of(agent)
         if side is None:
+            known = ", ".join(agent for side in self.sides for agent in side)
             raise ConfigError(
                 f"self_play: agent {agent!r} was not there when the run began, and belongs to no side; there are "
-                f"{', '.join(self._side_of)}"
+                f"{known}"
             )
         return self.players[lane][side]
 
@@ -220,11 +235,11 @@ class OpponentMapping(PolicyMapping, Stateful):
     def _draw(self, lane: int, index: int) -> list[str]:
         """The players of an episode, side by side."""
         lineup = self.lineup
-        names = list(lineup["learn"])
-        learns = names[0] if len(names) == 1 else self._drawn(lineup["learn"], index, lane, "learns")
+        names, moment = list(lineup["learn"]), lineup["round"] if self.own_episodes else index
+        learns = names[0] if len(names) == 1 else self._drawn(lineup["learn"], moment, lane, "learns")
         stands_for = lineup["stand_for"][learns]
         own = [side for side, policy in enumerate(self._policy_of_side) if policy == stands_for]
-        chosen = own[self._number(index, lane, "side") % len(own)]
+        chosen = own[self._number(moment, lane, "side") % len(own)]
         players, met = [], 0
         for side, policy in enumerate(self._policy_of_side):
             if side == chosen:

@@ -19,7 +19,7 @@ from rookery.core.seeding import Streams
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv, has_own_episodes
 from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
 from rookery.policies.policy import Policy
@@ -107,7 +107,7 @@ class RolloutWorker(Stateful):
         self.finished: list[EpisodeResult] = []
         self.groups = tuple(groups_of(env))
         """Names of the groups of agents that the environment names."""
-        self.own_episodes = isinstance(env, VectorBase) and env.own_episodes
+        self.own_episodes = has_own_episodes(env)
         """Whether episodes are those of agents, or of their groups, in lanes that never end."""
         self._firsts: list[list[tuple[int, int]]] = []  # of each kind, the groups whose first member it has: its column
         self.group_returns = np.zeros((env.num_lanes, len(self.groups)))
@@ -372,9 +372,15 @@ class RolloutWorker(Stateful):
             ):
                 break
         finished, self.finished = self.finished, []
-        length = int(self.lengths.sum()) / len(self.lengths)
-        at = self.env_steps, self.lane_steps, self.resting
-        return Sample(rollouts, newcomers, finished, *at, length, self.counters())
+        at = self.env_steps, self.lane_steps, self.resting, self._running_length()
+        return Sample(rollouts, newcomers, finished, *at, self.counters())
+
+    def _running_length(self) -> float:
+        """Mean length of the episodes that are running: of lanes, or of agents where these have their own."""
+        lengths = [self.lengths]
+        if self.own_episodes:
+            lengths = [table.decisions[table.joined] for table in self.tables]
+        return sum(int(some.sum()) for some in lengths) / max(1, sum(map(len, lengths)))
 
     def _have_played(self, episodes: int) -> bool:
         """Whether every lane is past its share of the first episodes, counted over the lanes in turn."""
@@ -618,6 +624,7 @@ class RolloutWorker(Stateful):
                 result = self.listeners.end(result, step, self.tables)
                 self.listeners.begin(lane, step)
             self.finished.append(result)
+            self.lengths[lane] = 0  # steps since an episode last ended in the lane
         for unit in units:
             for _, table, row in unit.members:
                 waits = bool(step.rows[self.tables.index(table)].waiting[row])

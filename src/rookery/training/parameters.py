@@ -125,7 +125,7 @@ def check_parameters(resolved: Resolved[RunConfig], env: VectorEnv) -> Draws:
     if isinstance(env, AbsentEnv) or not draws.samplers:
         return draws
     name = env_name(resolved.config.env.name)
-    declared: dict[str, Parameter] = {}
+    declared: Mapping[str, Parameter] = {}
     if isinstance(env, VectorBase):
         declared = read_declared(env.parameters, name)
     problems = []
@@ -137,12 +137,12 @@ def check_parameters(resolved: Resolved[RunConfig], env: VectorEnv) -> Draws:
             problems.append(f"{source}: {path}: {unknown_parameter(parameter, list(declared), name)}")
             continue
         for number, one in enumerate(draws.lessons.get(parameter, (sampler,))):
-            wrong = next((text for at in one.numbers() if (text := declared[parameter].objection(at))), "")
+            wrong = next((text for at in one.known() if (text := declared[parameter].objection(at))), "")
             if wrong:
                 lesson = f", lesson {number + 1}" if section == "curriculum" else ""
                 problems.append(f"{source}: {path}{lesson}: {wrong}")
     refuse(problems)
-    return Draws(draws.samplers, draws.lessons, declared)
+    return Draws(draws.samplers, draws.lessons, declared, getattr(declared, "drawn_there", ()))
 
 
 def source_of(resolved: Resolved[RunConfig], path: str) -> str:

@@ -50,6 +50,7 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
         metrics={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.metrics.items()},
         parameters={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.parameters.items()},
         histograms=dict(windows.histograms),
+        reported=dict(windows.reported),
         groups={group: math.fsum(values) / len(values) for group, values in windows.groups.items()},
         sampling=run.lane_steps > progress.lane_steps,
         self_play=run.self_play.standing(),

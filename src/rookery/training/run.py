@@ -83,6 +83,7 @@ class Windows(Stateful):
 
     saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies", "metrics", "histograms",
              "parameters", "groups")  # fmt: skip
+    fixed = ("reported",)
 
     def __init__(self) -> None:
         self.episodes = 0
@@ -96,10 +97,14 @@ class Windows(Stateful):
         """Of the episodes that ended in the latest iteration."""
         self.parameters: dict[str, deque[float]] = {}
         self.groups: dict[str, deque[float]] = {}
+        self.reported: dict[str, tuple[str, list[float]]] = {}
+        """What the environment reported in the latest iteration."""
 
-    def add(self, finished: Iterable[EpisodeResult]) -> None:
-        """Takes the finished episodes of an iteration in the order they ended."""
+    def add(self, finished: Iterable[EpisodeResult], env: VectorEnv) -> None:
+        """Takes the finished episodes of an iteration in the order they ended, and what the environment reported."""
         self.histograms = {}
+        reported = getattr(env, "reported", None)
+        self.reported = {} if reported is None else reported.take()
         for episode in finished:
             self.episodes += 1
             self.totals.append(episode.total)

@@ -32,6 +32,7 @@ from rookery.core.files import FOLDER, FileError, clean, write_file
 from rookery.core.layers import flow
 from rookery.core.signing import signed_text
 from rookery.core.timers import Timers
+from rookery.envs.logs import PLAYER_LOGS
 from rookery.report.metrics_file import append_row, cut_rows
 from rookery.report.results import IterationResult
 from rookery.report.tensorboard import TensorBoard
@@ -100,6 +101,8 @@ class RunDir:
                     f"{self.path}, Trainer.load(..., resume=True)), replace it (force), or choose another directory"
                 )
             for old in self.path.iterdir():
+                if old.name == PLAYER_LOGS:
+                    continue  # programs that the new run has started write there already
                 if old.is_dir() and not old.is_symlink():
                     shutil.rmtree(old)
                 elif old.name not in ("run.lock", TOKEN_FILE):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
@@ -22,13 +22,22 @@ from rookery.core.layers import Layer
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Settings
 from rookery.core.state import Stateful
-from rookery.envs.base import Kind, VectorEnv
+from rookery.envs.base import Kind, VectorEnv, has_own_episodes
+from rookery.envs.clocked.env import team_of
 from rookery.envs.groups import groups_of
 from rookery.policies.policy import Policy
 from rookery.policies.scripted import ScriptedPolicy, find_player
 from rookery.report.results import WINDOW, SelfPlayResult
 from rookery.rollout.hooks import EpisodeResult
-from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, MappingFunction, OpponentMapping, PolicyMapping
+from rookery.rollout.mapping import (
+    NOW,
+    SNAPSHOT,
+    EpisodeInfo,
+    MappingFunction,
+    OpponentMapping,
+    PolicyMapping,
+    side_finder,
+)
 from rookery.rollout.pool import WorkerPool
 from rookery.training.ratings import Ratings, score_of
 
@@ -86,7 +95,9 @@ class SelfPlayConfig(Settings):
     of the first is fixed.
     """
     rating_games: NonNegativeInt = 20
-    """Games against each anchor and the snapshot before that are played for the rating with each snapshot; 0 = none."""
+    """Games against each anchor and the snapshot before that are played for the rating with each snapshot; 0 = none. In
+    copies that keep their own clock none are: ratings come from the games of training.
+    """
 
     @property
     def turn(self) -> int:
@@ -185,13 +196,14 @@ class SelfPlay(Stateful):
     saved: ClassVar[tuple[str, ...]] = ("contenders", "snapshots", "ratings", "turn", "lineup", "games", "is_even",
                                         "told")  # fmt: skip
     fixed: ClassVar[tuple[str, ...]] = ("sides", "teams", "retired", "mapping", "base", "streams", "exploiters",
-                                        "templates", "initial", "anchors")  # fmt: skip
+                                        "templates", "initial", "anchors", "own_episodes", "_side_of")  # fmt: skip
 
     def __init__(self, resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapping, streams: Streams) -> None:
         settings: Mapping[str, SelfPlayConfig] = resolved.config.self_play
         self.base = self.mapping = mapping
         self.streams = streams
         self.sides: dict[str, tuple[str, ...]] = {}
+        self.own_episodes = has_own_episodes(env)
         self.teams = list(settings)
         self.retired: list[str] = []
         """Policies that have learned all they are to."""
@@ -213,6 +225,7 @@ class SelfPlay(Stateful):
             return
         rule = check_self_play(resolved, env, mapping)
         self.sides = sides_of(env)
+        self._side_of = side_finder(list(self.sides.values()))
         for cfg in settings.values():
             for anchor, player in cfg.anchors.items():
                 if anchor not in self.anchors:
@@ -220,9 +233,11 @@ class SelfPlay(Stateful):
                     self.ratings.add(anchor, first.initial_rating, fixed=len(self.anchors) == 1)
         for name in self.contenders:
             self.ratings.add(name, first.initial_rating)
-        self.lineup = {"learn": {}, "stand_for": {}, "pools": {}, "kept": {name: [] for name in self.contenders}}
+        kept: dict[str, list[int]] = {name: [] for name in self.contenders}
+        self.lineup = {"learn": {}, "stand_for": {}, "pools": {}, "kept": kept, "round": 0}
         self._deal()
-        self.mapping = OpponentMapping(rule, list(self.sides.values()), streams, env.num_lanes, self.lineup)
+        sides = list(self.sides.values())
+        self.mapping = OpponentMapping(rule, sides, streams, env.num_lanes, self.lineup, self.own_episodes)
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -347,7 +362,8 @@ class SelfPlay(Stateful):
             self.contenders[name].deal += 1
         pools = {name: {policy: self._pool(name, policy) for policy in self.teams} for name in learn}
         stand_for = {name: self.exploiters.get(name, name) for name in self.contenders}
-        self.lineup = {**self.lineup, "learn": learn, "stand_for": stand_for, "pools": pools}
+        number = self.lineup.get("round", 0) + 1  # which older checkpoints do not have
+        self.lineup = {**self.lineup, "learn": learn, "stand_for": stand_for, "pools": pools, "round": number}
         return self.lineup
 
     def _pool(self, name: str, policy: str) -> dict[str, Any]:
@@ -375,8 +391,7 @@ class SelfPlay(Stateful):
         """
         if not self.sides:
             return
-        for episode in finished:
-            earned = returns_of(self.sides, episode)
+        for earned in self._games(finished):
             if len(earned) < 2:
                 continue
             self.games += 1
@@ -391,6 +406,26 @@ class SelfPlay(Stateful):
                 "environment in which sides compete gives the winner more"
             )
 
+    def _games(self, finished: Iterable[EpisodeResult]) -> Iterator[list[tuple[str, float]]]:
+        """Gives for each game who played each side, and what it earned.
+
+        Where episodes are those of agents, a game is what ends in one step of a lane; it counts if several sides are in
+        it, and one policy played each.
+        """
+        if not self.own_episodes:
+            yield from (returns_of(self.sides, episode) for episode in finished)
+            return
+        together: dict[tuple[int, int], dict[int, list[EpisodeResult]]] = {}
+        for episode in finished:
+            side = self._side_of(next(iter(episode.agents)))
+            if side is not None:
+                together.setdefault((episode.lane, episode.index), {}).setdefault(side, []).append(episode)
+        for game in together.values():
+            players = [{name for one in side for name in one.policies.values()} for side in game.values()]
+            if all(len(names) == 1 for names in players):
+                totals = [math.fsum(one.total for one in side) for side in game.values()]
+                yield [(names.pop(), total) for names, total in zip(players, totals, strict=True)]
+
     def _note(self, a: str, b: str, score: float) -> None:
         """A game between two players, with the score of the first."""
         if a == b:
@@ -403,7 +438,7 @@ class SelfPlay(Stateful):
     def _rate(self, name: str, policy: Policy, match: Match) -> None:
         """Plays rating games of a policy against the anchors and the latest snapshots."""
         mine = self.contenders[name]
-        if not mine.cfg.rating_games:
+        if not mine.cfg.rating_games or self.own_episodes:
             return
         rivals = self.rivals(name)
         latest = {one: f"{one}{SNAPSHOT}{self.contenders[one].taken}" for one in rivals}
@@ -454,7 +489,8 @@ class SelfPlay(Stateful):
         number = self.contenders[name].taken
         latest = f"{name}{SNAPSHOT}{number}"
         players = {name: policies[name], latest: self.snapshots[name][number]}
-        return players, PolicyMapping(one_side(list(self.sides.values()), name, latest), list(players))
+        rule = one_side(list(self.sides.values()), name, latest, stays=self.own_episodes)
+        return players, PolicyMapping(rule, list(players))
 
 
 Scores = list[tuple[str, float]]
@@ -478,7 +514,16 @@ class Match(Protocol):
 
 
 def sides_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
-    """Gives the agents of each side of a game: the groups of an environment, and each other agent by itself."""
+    """Gives the agents of each side of a game: the groups of an environment, and each other agent by itself; those of
+    each team, where agents have episodes and teams of their own (``Striker#2?team=1``).
+    """
+    if has_own_episodes(env):
+        teams: dict[str, list[str]] = {}
+        for kind in env.kinds:
+            for agent in kind.agents:
+                teams.setdefault(team_of(agent), []).append(agent)
+        if "" not in teams:
+            return {team: tuple(agents) for team, agents in sorted(teams.items())}
     groups = groups_of(env)
     grouped = {agent for members in groups.values() for agent in members}
     return {**groups, **{agent: (agent,) for kind in env.kinds for agent in kind.agents if agent not in grouped}}
@@ -497,12 +542,15 @@ def returns_of(sides: Mapping[str, Sequence[str]], episode: EpisodeResult) -> li
     return found
 
 
-def one_side(sides: Sequence[Sequence[str]], name: str, other: str) -> MappingFunction:
-    """Gives a mapping in which a policy plays one side, each in turn, and another the others."""
-    side_of = {agent: number for number, side in enumerate(sides) for agent in side}
+def one_side(sides: Sequence[Sequence[str]], name: str, other: str, *, stays: bool) -> MappingFunction:
+    """Gives a mapping in which a policy plays one side and another the others: each side in turn, or (`stays`) always
+    the same in a lane.
+    """
+    side_of = side_finder(sides)
 
     def rule(agent: str, episode: EpisodeInfo) -> str:
-        return name if side_of[agent] == (episode.lane + episode.index) % len(sides) else other
+        turn = episode.lane if stays else episode.lane + episode.index
+        return name if side_of(agent) == turn % len(sides) else other
 
     return rule
 
@@ -580,6 +628,8 @@ def check_self_play(resolved: Resolved[Any], env: VectorEnv, mapping: PolicyMapp
             wrong(name, f"nobody plays it; policy_mapping has {', '.join(dict.fromkeys(rule.values()))}")
         if cfg.opponents == "league" and len(settings) > 1:
             wrong(name, "opponents = league is for games of one policy against itself; use prioritized")
+        if cfg.anchors and has_own_episodes(env):
+            wrong(name, f"anchors: games against them are played beside the training, not in {env.name}; remove them")
         for anchor, player in cfg.anchors.items():
             try:
                 find_player(player)

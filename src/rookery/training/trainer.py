@@ -22,6 +22,7 @@ from rookery.core.settings import Settings
 from rookery.core.trust import TrustCode
 from rookery.envs.absent import AbsentEnv, describe
 from rookery.envs.base import VectorEnv
+from rookery.envs.logs import logs_in
 from rookery.policies.export import policy_files
 from rookery.report.console import Reporter, reporter
 from rookery.report.films import Progress as FilmProgress
@@ -51,8 +52,7 @@ class Trainer(Run):
 
     Args:
         env: A Gymnasium id, an environment class, a function that makes one, or an import path ``my.module:MyEnv``.
-            None if the
-            configuration names it.
+            None if the configuration names it.
         algorithm: Settings of the algorithm, ``PPOConfig(lr=1e-3)``, their class or its name, ``"ppo"``: for the policy
             ``main``, or what every entry of `policies` starts from.
         policies: Policies by name: settings, or ``None`` for those of `algorithm`, or a dict with ``frozen`` and
@@ -95,7 +95,7 @@ class Trainer(Run):
         **overrides: Any,
     ) -> None:
         keep_large_blocks()
-        with torch_threads(1):  # learning may take more, see `threads`
+        with torch_threads(1), logs_in(run_dir):  # learning may take more, see `threads`
             values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
             user_layers = [*layers_of(config), Layer("code", values)]
             resolved, vector_env, mapping, self.notes = prepare(user_layers, preset, stand_in)
@@ -163,7 +163,7 @@ class Trainer(Run):
     def _end_iteration(self, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
         """Counts an iteration and writes down what came of it."""
         self.iteration += 1
-        self.windows.add(self.finished)
+        self.windows.add(self.finished, self.env)
         self.finished = []
         for name, rows in progress.learned.items():
             learner = self.learners[name]
@@ -571,7 +571,8 @@ class Trainer(Run):
             saved = without_foreign_code(checkpoint.read_checkpoint(Path(path)), layers, trust_code)
             values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values}, play)
             stand_in = checkpoint.stand_in_of(saved, play, layers)
-            trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
+            with logs_in(run_dir.path if run_dir else None):
+                trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
             fresh, stop = trainer.resolved, trainer.config.stop
             criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))
             trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))

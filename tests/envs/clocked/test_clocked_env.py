@@ -121,7 +121,7 @@ def test_actions_reach_the_agents_in_whatever_order_they_ask():
     assert copies.answers[-1] == (0, {"A": ([1, 2, 3], [0, 1, 2])})
     assert step.rows[0].obs["obs"][:, 0].tolist() == [10.0, 2.0, 30.0]
     env.step([np.array([1, 2])])
-    assert copies.answers[-1] == (0, {"A": ([1, 3], [1, 2])})
+    assert copies.answers[-1] == (0, {"A": ([3, 1], [2, 1])})
 
 
 def test_a_behaviour_that_appears_later_is_a_kind_of_its_own():

@@ -6,6 +6,9 @@ end and the difference of small and capital letters do not count, so that ``stri
 Where the file has one behaviour and all agents are of one kind, they are all of that; unless it has default_settings
 too, and a name fits. Where it has several, and no agent or group is called like one, agents of one kind are of the
 behaviour that is called like the environment, or else of the first whose name begins so.
+
+Unity players say the behaviour of each agent themselves: `behaviors_of_players`. What a file has entries for beside may
+appear later (`entries_to_come`).
 """
 
 from __future__ import annotations
@@ -14,10 +17,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from gymnasium import spaces
+
 from rookery.compat.mlagents.options import RunOptions
+from rookery.compat.mlagents.reading_behaviors import demonstrations_of
+from rookery.core.entity_set import EntitySet
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.spaces import ActionSpec, ObsSpec, action_spec, obs_spec
 from rookery.envs.base import Kind
+from rookery.envs.clocked.env import behaviors_of
 
 TEAM = re.compile(r"\?team=\d+$")
 """What stands behind a behaviour's name in that of an agent's team."""
@@ -84,12 +93,7 @@ def match_behaviors(
         mine = tuple(agent for agent, other in named.items() if other == name)
         if not mine or name in found:
             continue
-        if not name or "." in name or "@" in name:
-            place = options.places.get(f"behaviors.{name}", options.file)
-            raise ConfigError(
-                f"{place}: behaviors.{name}: the name of a behaviour has to do without dots and @: it names files and "
-                "paths of settings"
-            )
+        _check_name(options, name)
         first = agents[mine[0]]
         for agent in mine:
             if agents[agent] is not first:
@@ -100,6 +104,69 @@ def match_behaviors(
                 )
         found[name] = BehaviorSpaces(first.obs, first.action, mine)
     return found
+
+
+def behaviors_of_players(options: RunOptions, kinds: Sequence[Kind]) -> dict[str, BehaviorSpaces]:
+    """Finds the behaviours of Unity players, which say themselves to which each agent belongs.
+
+    Args:
+        options: Options of the run.
+        kinds: The agents that players have shown.
+
+    Returns:
+        By the names of behaviours without their teams, those of the file in its order.
+
+    Raises:
+        ConfigError: If one has no entry in the file, and there are no default_settings; if two teams of one see or do
+            different things, or its name cannot be that of a policy.
+    """
+    agents: dict[str, dict[str, Kind]] = {}
+    for kind in kinds:
+        for agent in kind.agents:
+            agents.setdefault(behaviors_of(agent)[-1], {})[agent] = kind
+    found = {}
+    for name in [*(name for name in options.behaviors if name in agents), *agents]:
+        options.of(name)  # refuses one that has no entry
+        _check_name(options, name)
+        (first, *others), mine = agents[name].values(), tuple(agents[name])
+        if any(other.obs != first.obs or other.action != first.action for other in others):
+            raise ConfigError(
+                f"{options.file}: behaviors.{name}: agents of its teams see or do different things: give each team a "
+                "behaviour of its own in the scene"
+            )
+        found[name] = BehaviorSpaces(first.obs, first.action, mine)
+    return found
+
+
+def entries_to_come(options: RunOptions, there: Mapping[str, BehaviorSpaces]) -> dict[str, BehaviorSpaces]:
+    """Gives the behaviours of a file that players have not shown yet, with spaces that stand for theirs.
+
+    What settings depend on spaces is chosen so that it fits whatever they will be. That cannot be said of sac, whose
+    form depends on what actions are: such an entry is left out, and so is one with demonstrations, which are read for
+    known spaces.
+    """
+    numbers = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    picture = spaces.Box(0, 255, (84, 84, 3), np.uint8)
+    anything = spaces.Dict({"picture": picture, "numbers": numbers, "entities": EntitySet(numbers, 1)})
+    stands_for = BehaviorSpaces(obs_spec(anything, numbers), action_spec(numbers))
+    return {
+        name: stands_for
+        for name, own in options.behaviors.items()
+        if options.plays_unity
+        and name not in there
+        and own.trainer_type in ("ppo", "poca")
+        and not any(demonstrations_of(own))
+    }
+
+
+def _check_name(options: RunOptions, name: str) -> None:
+    """Refuses a behaviour that no policy can be called like."""
+    if not name or "." in name or "@" in name:
+        place = options.places.get(f"behaviors.{name}", options.file)
+        raise ConfigError(
+            f"{place}: behaviors.{name}: the name of a behaviour has to do without dots and @: it names files and "
+            "paths of settings"
+        )
 
 
 def _named_for(agent: str, group: str | None, behaviors: Sequence[str]) -> str | None:

@@ -136,7 +136,8 @@ def _play(trainer: Trainer, options: RunOptions, request: Request, seconds: Call
     earned = {name: Earned([], 0, 0, 0.0, 0.0, every) for name, every in freq.items()}
     count = _copies(options, request) or trainer.config.sampling.num_envs
     episodes = request.episodes or ENDLESS
-    with trainer.copies(count) as copies:
+    lends = options.plays_unity and count == trainer.env.num_lanes  # whose players run already, and do nothing
+    with trainer.pool.lent() if lends else trainer.copies(count) as copies:
         played, began = bounded(trainer, copies, episodes, likeliest, trainer.interrupt), seconds()
         with trainer.interrupt.watching():
             try:

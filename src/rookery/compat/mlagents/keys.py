@@ -38,6 +38,8 @@ class KeyRow:
         meaning: Of keys that are translated: what gives the values.
         only: Trainers of which this is said; empty = of all.
         fine: Values that need no word, of keys that are ignored or refused.
+        of_players: Whether it is of Unity players alone: with an environment in Python it would change nothing, and
+            whoever gives it is told so.
     """
 
     key: str
@@ -47,6 +49,7 @@ class KeyRow:
     meaning: Meaning | None = None
     only: tuple[str, ...] = ()
     fine: tuple[object, ...] = ()
+    of_players: bool = False
 
 
 ON_POLICY = ("ppo", "poca")
@@ -74,6 +77,14 @@ def ignored(keys: str, text: str, only: tuple[str, ...] = (), fine: tuple[object
     return [KeyRow(key, KeyFate.IGNORED, text, only=only, fine=fine) for key in keys.split()]
 
 
+def of_players(keys: str, text: str) -> list[KeyRow]:
+    """Keys that Unity players go by, as arguments of `envs/unity/env.py:UnityEnv`, and nobody else."""
+    return [
+        KeyRow(key, KeyFate.KEPT, text, (f"env.config.{key.rpartition('.')[2]}",), of_players=True)
+        for key in keys.split()
+    ]
+
+
 def refused(keys: str, text: str, only: tuple[str, ...] = (), fine: tuple[object, ...] = ()) -> list[KeyRow]:
     """Keys of which only the default can be."""
     return [KeyRow(key, KeyFate.REFUSED, text, only=only, fine=fine) for key in keys.split()]
@@ -84,7 +95,6 @@ N = "network_settings."
 R = "reward_signals."
 LEARN = "`rookery mlagents learn` goes by it"
 PLAYER = "it is for Unity players, and Python environments have nothing of the kind"
-PRETTY = "it says how a Unity player draws and keeps time, and a Python environment does neither"
 
 TRAINER_ROWS = [
     *by(lambda case: {f"{P}name": case.own.trainer_type}, "trainer_type", f"{P}name",
@@ -227,31 +237,35 @@ BEHAVIOR_ROWS = [
 """Keys of a behaviour's section."""
 
 ENV_ROWS = [
-    *kept("env_settings.env_path", f"{LEARN}: a Unity player if the file exists, else what `rookery train` takes."),
-    *kept("env_settings.env_args", f"{LEARN}: arguments of a Unity player."),
+    *kept("env_settings.env_path", f"{LEARN}: a Unity player, or what `rookery train` takes; none = the Unity Editor."),
+    *kept("env_settings.env_args", f"{LEARN}: arguments of a Unity player; of an environment in Python, name=value."),
     *by(m.copies, "env_settings.num_envs env_settings.num_areas", "sampling.num_envs",
-        "Copies of the environment: processes times areas."),
+        "Unity players, which make their areas themselves; copies of an environment in Python, times areas."),
     *by(m.seed, "env_settings.seed", "seed", "The seed; -1 = it is drawn, and noted."),
     *by(m.patience, "env_settings.timeout_wait", "sampling.step_timeout_seconds",
-        "Seconds after which an environment counts as hung."),
+        "Seconds after which an environment counts as hung, and a player that has not connected as lost."),
     *by(m.restarts, "env_settings.max_lifetime_restarts", "sampling.max_restarts",
-        "Processes that may be replaced, of all together; -1 = any number."),
-    *ignored("env_settings.restarts_rate_limit_n env_settings.restarts_rate_limit_period_s",
-             "processes are replaced at once, up to max_lifetime_restarts, however fast they die"),
-    *ignored("env_settings.base_port", PLAYER),
+        "How often each player may be replaced; of helper processes of Python environments, of all together; -1 = any "
+        "number."),
+    *of_players("env_settings.restarts_rate_limit_n env_settings.restarts_rate_limit_period_s",
+                "How often a player may be replaced within so many seconds; helper processes of Python environments "
+                "are replaced at once, up to max_lifetime_restarts."),
+    *of_players("env_settings.base_port", "Port of the first player; ports that are taken are passed over."),
 ]  # fmt: skip
 
 ENGINE_ROWS = [
-    *ignored("engine_settings.width engine_settings.height engine_settings.quality_level engine_settings.time_scale "
-             "engine_settings.target_frame_rate engine_settings.capture_frame_rate engine_settings.no_graphics "
-             "engine_settings.no_graphics_monitor", PRETTY),
+    *of_players("engine_settings.width engine_settings.height engine_settings.quality_level "
+                "engine_settings.time_scale engine_settings.target_frame_rate engine_settings.capture_frame_rate",
+                "Told to players by their side channel, as ML-Agents tells them."),
+    *of_players("engine_settings.no_graphics engine_settings.no_graphics_monitor",
+                "Players are started with -nographics -batchmode; with the latter, all but the first."),
 ]  # fmt: skip
 
 PARAMETER_ROWS = [
     *by(m.parameters, "environment_parameters", "env.parameters curriculum",
-        "Numbers and distributions are drawn for every episode, by Rookery and not by the player; a `seed` of a "
-        "distribution names its stream. Lessons are judged by the episodes of the behaviour's agents that began in "
-        "them, or by its decisions (progress)."),
+        "Unity players are told of numbers and distributions, and draw from these themselves, each by the seed and its "
+        "number. For environments in Python Rookery draws for every episode; a `seed` names a stream. Lessons are "
+        "judged by the episodes of the behaviour's agents that began in them, or by its decisions (progress)."),
 ]  # fmt: skip
 
 CHECKPOINT_ROWS = [
@@ -332,7 +346,7 @@ DIFFERENCES = (
     ("self_play of one behaviour", "one team learns at a time", "a policy that meets itself learns from both sides"),
     ("lessons", "episodes that end in a lesson count, and the measure must be above the threshold",
      "episodes that began in it count, and the threshold may be met"),
-    ("environment_parameters", "drawn by the player whenever it asks; unknown ones are ignored",
+    ("environment_parameters of Python environments", "there are none",
      "drawn by Rookery once an episode; unknown ones are refused"),
     ("deterministic", "while training too", "only where nothing is learned"),
     ("device", "cuda where there is one", "cpu, unless cuda is asked for"),

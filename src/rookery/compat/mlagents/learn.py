@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
+from rookery.compat.mlagents.behaviors import (
+    BehaviorSpaces,
+    behaviors_of_players,
+    entries_to_come,
+    match_behaviors,
+)
 from rookery.compat.mlagents.demonstrations import import_demonstrations, with_absolute_paths
 from rookery.compat.mlagents.options import RunOptions, goes_on, read_options
 from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
@@ -25,7 +29,9 @@ from rookery.core.layers import Layer, override_layer, yaml_layer
 from rookery.core.trust import TrustCode
 from rookery.envs.base import VectorEnv, is_only_one
 from rookery.envs.groups import groups_of
+from rookery.envs.logs import logs_in
 from rookery.envs.make import make_env
+from rookery.envs.unity.program import EDITOR, PREFIX
 from rookery.policies.export import FILE
 from rookery.policies.policy import Policy
 from rookery.report.live import write_line
@@ -47,8 +53,12 @@ OUR_DEFAULT = "Rookery's default"
 DEMONSTRATIONS = "demonstrations"
 """Folder of a run with the demonstrations of ML-Agents that it imitates, as replay."""
 
-SUFFIXES = ("", ".x86_64", ".x86", ".exe", ".app")
-"""What the name of a player may lack."""
+PLAYER_KEYS = (
+    "base_port", "num_areas", "timeout_wait", "max_lifetime_restarts", "restarts_rate_limit_n",
+    "restarts_rate_limit_period_s", "width", "height", "quality_level", "time_scale", "target_frame_rate",
+    "capture_frame_rate", "no_graphics", "no_graphics_monitor",
+)  # fmt: skip
+"""Keys of `env_settings` and `engine_settings` that are arguments of a Unity player under the same names."""
 
 
 @dataclass(frozen=True)
@@ -183,25 +193,16 @@ def near_runs(folder: Path) -> str:
 
 
 def environment_of(options: RunOptions) -> Layer:
-    """Gives the environment and its arguments as settings.
+    """Gives the environment and its arguments as settings; where none is named it is the Unity Editor.
 
     Raises:
-        ConfigError: If none is named, or it is a Unity player.
+        ConfigError: If the name is that of a file, and of no program.
     """
     settings = options.env_settings
     name, place = settings.env_path, options.places.get("env_settings.env_path", "--env")
-    if name is None:
-        raise ConfigError(
-            "--env: no environment is named: a Gymnasium id, my.module:MyEnv, or a task such as rookery.tasks:Basic; "
-            "the Unity Editor and players cannot be connected to yet"
-        )
-    for suffix in SUFFIXES:
-        player = Path(f"{name}{suffix}")
-        if (player.is_dir() and suffix == ".app") or (player.is_file() and os.access(player, os.X_OK)):
-            raise ConfigError(
-                f"{place}: {player} is a program, so a Unity player: these cannot be connected to yet; name an "
-                "environment in Python, such as CartPole-v1 or my.module:MyEnv"
-            )
+    if options.plays_unity:
+        return _player_layer(options, f"{PREFIX}{EDITOR}" if name is None else name, place)
+    assert name is not None
     if Path(name).exists():
         raise ConfigError(
             f"{place}: {name} is a file and no program: neither a Unity player nor the name of an environment"
@@ -215,6 +216,24 @@ def environment_of(options: RunOptions) -> Layer:
     )
 
 
+def _player_layer(options: RunOptions, name: str, place: str) -> Layer:
+    """Gives a Unity player, or the Editor, as settings: what differs from the defaults of both."""
+    env, given = options.env_settings, dict[str, Any]()
+    lines = {"env.name": place}
+    usual = RunOptions()
+    for section in ("env_settings", "engine_settings"):
+        for key, value in vars(getattr(options, section)).items():
+            if key in PLAYER_KEYS and value != getattr(getattr(usual, section), key):
+                given[key] = value
+                lines[f"env.config.{key}"] = options.places.get(f"{section}.{key}", DEFAULT)
+    if env.env_args:
+        given["args"] = list(env.env_args)
+        lines["env.config.args"] = options.places.get("env_settings.env_args", "--env-args")
+    if env.seed >= 0:
+        given["seed"], lines["env.config.seed"] = env.seed, options.places.get("env_settings.seed", "--seed")
+    return Layer(SOURCE, {"env.name": name} | ({"env.config": given} if given else {}), lines)
+
+
 def with_copies(options: RunOptions) -> RunOptions:
     """Gives the options with the number of copies of an environment in Python.
 
@@ -222,7 +241,7 @@ def with_copies(options: RunOptions) -> RunOptions:
     where nobody says how many copies there are to be, it is as many as a run that goes on has, or Rookery's default.
     """
     key = "env_settings.num_envs"
-    if key in options.places or "env_settings.num_areas" in options.places:
+    if options.plays_unity or key in options.places or "env_settings.num_areas" in options.places:
         return options
     count: Any = SamplingConfig().num_envs
     if goes_on(options.checkpoint_settings):
@@ -243,15 +262,21 @@ def spaces_in(options: RunOptions, env: Layer) -> tuple[dict[str, BehaviorSpaces
             the run's own.
     """
     name = env.values["env.name"]
-    seen, kept = make_env(name, env.values.get("env.config"), (), 1, "auto"), False
+    count = options.env_settings.num_envs if options.plays_unity else 1
+    seen, kept = make_env(name, env.values.get("env.config"), (), count, "auto"), False
     try:
         called = str(name).rpartition(":")[2].rpartition(".")[2].partition("-v")[0]
-        found = match_behaviors(options, seen.kinds, groups_of(seen), called)
-        kept = is_only_one(seen) and options.env_settings.num_envs * options.env_settings.num_areas == 1
+        if options.plays_unity:
+            found = behaviors_of_players(options, seen.kinds)
+        else:
+            found = match_behaviors(options, seen.kinds, groups_of(seen), called)
+        alone = is_only_one(seen) and options.env_settings.num_envs * options.env_settings.num_areas == 1
+        kept = options.plays_unity or alone
     finally:
         if not kept:
             seen.close()
-    if not options.behaviors and [len(kind.agents) for kind in seen.kinds] == [1]:  # whose agent is called agent
+    if not options.behaviors and not options.plays_unity and [len(kind.agents) for kind in seen.kinds] == [1]:
+        # whose agent is called agent
         found = {re.sub(r"[^\w-]+", "-", name.rpartition(":")[2]): spaces for spaces in found.values()}
     for name in found:
         if folder_name(name) in RESERVED:
@@ -358,12 +383,17 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     Raises:
         ConfigError: If anything that was asked for cannot be done; says what, and what to do.
     """
-    plan = plan_of(request)
-    folder, options = plan.folder, plan.options
-    files = run_files(with_absolute_paths(options), request.console == MLAGENTS)
+    options = options_of(request)
+    folder = check_folder(options)
     is_resumed, is_continued = options.checkpoint_settings.resume, goes_on(options.checkpoint_settings)
-    stays, play = DEMONSTRATIONS if is_resumed else None, plan.copies or True
-    with closed_on_error(plan.copies), put_aside(folder, is_replaced=not is_continued, stays=stays):
+    stays = DEMONSTRATIONS if is_resumed else None
+    with ExitStack() as stack:
+        stack.enter_context(put_aside(folder, is_replaced=not is_continued, stays=stays))
+        stack.enter_context(logs_in(folder))
+        plan = planned(request, options, folder)
+        stack.enter_context(closed_on_error(plan.copies))
+        options, play = plan.options, plan.copies or True
+        files = run_files(with_absolute_paths(options), request.console == MLAGENTS)
         layers = plan.layers(request, folder / DEMONSTRATIONS)
         if is_continued:
             layer, trust_code = changes(folder, layers, request), request.trust_code
@@ -447,7 +477,8 @@ class Plan:
         length = iteration_steps(self.options, self.behaviors)
         own = Layer(SOURCE, {"logging.tensorboard": False, "logging.console": console} | length)
         replays = self.demonstrations(request, demonstrations)
-        return [own, *layers_of(self.options, self.behaviors, replays), self.env, self.starts.layer()]
+        to_come = entries_to_come(self.options, self.behaviors)
+        return [own, *layers_of(self.options, self.behaviors, replays, to_come), self.env, self.starts.layer()]
 
     def begin(self, trainer: Trainer, trust_pickle: bool) -> None:
         """Gives behaviours the weights of ML-Agents that they are to begin with, and hands them out."""
@@ -480,8 +511,12 @@ def plan_of(request: Request) -> Plan:
         ConfigError: If anything that was asked for cannot be done; says what, and what to do.
     """
     options = options_of(request)
-    folder, env = check_folder(options), environment_of(options)
-    options = with_copies(options)
+    return planned(request, options, check_folder(options))
+
+
+def planned(request: Request, options: RunOptions, folder: Path) -> Plan:
+    """Decides what is to be done by some options in a folder; see `plan_of`."""
+    env, options = environment_of(options), with_copies(options)
     behaviors, copies = spaces_in(options, env)
     with closed_on_error(copies):
         options = options.with_behaviors(behaviors)

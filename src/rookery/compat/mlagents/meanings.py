@@ -359,9 +359,9 @@ def overlap(case: Case) -> Values:
 
 
 def copies(case: Case) -> Values:
-    """Copies of the environment: of every process each area."""
+    """Copies of the environment: players, which make their areas themselves; else of every process each area."""
     found = case.options.env_settings
-    return {"sampling.num_envs": found.num_envs * found.num_areas}
+    return {"sampling.num_envs": found.num_envs * (1 if case.options.plays_unity else found.num_areas)}
 
 
 def seed(case: Case) -> Values:

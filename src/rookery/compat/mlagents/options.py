@@ -23,6 +23,7 @@ from rookery.compat.mlagents.sections import (
 from rookery.compat.mlagents.yaml_file import Node, merged, read_tree
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER, list_checkpoints
+from rookery.envs.make import is_player
 
 __all__ = ["FLAGS", "BehaviorOptions", "RunOptions", "goes_on", "plain", "read_options"]
 
@@ -53,6 +54,12 @@ class RunOptions:
     file: str | None = None
     folder: Path | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def plays_unity(self) -> bool:
+        """Whether a Unity player is trained in, or the Editor, and not an environment in Python."""
+        path = self.env_settings.env_path
+        return path is None or is_player(path)
 
     def of(self, behavior: str) -> BehaviorOptions:
         """Gives the options of a behaviour.

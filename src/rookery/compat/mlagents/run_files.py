@@ -19,7 +19,7 @@ import io
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from rookery.core.spaces import ActionSpec
 from rookery.envs.groups import groups_of
 from rookery.policies.export import policy_files
 from rookery.policies.policy import Policy
-from rookery.report.results import IterationResult
+from rookery.report.results import IterationResult, together
 from rookery.report.tensorboard import TensorBoard
 from rookery.rollout.hooks import Episode
 from rookery.training.callbacks import Callback
@@ -91,6 +91,7 @@ class Ledger:
         checkpoint_at: Steps at which the next checkpoint is due.
         returns, lengths, group_returns: Of episodes that have ended.
         sums: Sum and count of each metric of its algorithm, of values and baselines.
+        reported: What the environment reported, by name: what is to be made of it, and the numbers.
         reward: Mean return of the latest summary that saw an episode end.
         checkpoints: Those that are kept, the oldest first.
         final: The latest model.
@@ -104,6 +105,7 @@ class Ledger:
     lengths: list[int] = field(default_factory=list)
     group_returns: list[float] = field(default_factory=list)
     sums: dict[str, list[float]] = field(default_factory=dict)
+    reported: dict[str, tuple[str, list[float]]] = field(default_factory=dict)
     reward: float | None = None
     checkpoints: list[CheckpointEntry] = field(default_factory=list)
     final: CheckpointEntry | None = None
@@ -113,6 +115,14 @@ class Ledger:
         total = self.sums.setdefault(name, [0.0, 0.0])
         total[0] += value
         total[1] += 1
+
+    def take_reported(self, reported: Mapping[str, tuple[str, Sequence[float]]]) -> None:
+        """Takes what the environment reported in an iteration."""
+        for name, (how, numbers) in reported.items():
+            kept = self.reported.setdefault(name, (how, []))[1]
+            if how == "most_recent":
+                kept.clear()
+            kept.extend(numbers)
 
     def means(self, before: str) -> dict[str, float]:
         """Gives the means of the numbers whose names begin with a word, without it."""
@@ -125,7 +135,7 @@ class Ledger:
 
     def begin(self) -> None:
         """Begins to count anew, after a summary."""
-        self.returns, self.lengths, self.group_returns, self.sums = [], [], [], {}
+        self.returns, self.lengths, self.group_returns, self.sums, self.reported = [], [], [], {}, {}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Ledger:
@@ -247,6 +257,7 @@ class RunFiles(Callback):
                 for metric, value in policy.learning.items():
                     if value is not None:
                         ledger.add(f"learning/{metric}", float(value))
+            ledger.take_reported(result.reported)
             ledger.learned, pace = policy.decisions, self.pace(name)
             ledger.steps = policy.decisions + trainer.pool.undelivered(name)
             if ledger.steps >= ledger.summary_at:
@@ -339,7 +350,8 @@ class RunFiles(Callback):
             lessons={parameter: lesson.lesson - 1 for parameter, lesson in result.lessons.items()},
             elo=None if rating is None else rating.rating,
             coefficients=coefficients_of(ledger.means("learning/"), learner, trainer.policies[name].action_spec),
-            beside={key: value for key, (_, value, _) in result.metrics.items()},
+            beside={key: value for key, (_, value, _) in result.metrics.items()}
+            | {key: together(how, told) for key, (how, told) in ledger.reported.items()},
         )
 
     def summary(self, trainer: Trainer, name: str, result: IterationResult, step: int) -> None:
@@ -356,7 +368,8 @@ class RunFiles(Callback):
         try:
             board = self._board(trainer, name)
             board.add_row({**shown, "env_steps": step})
-            board.add_histogram({histogram_tag(): seen.returns}, step)
+            told = {f"{key}_hist": numbers for key, (how, numbers) in ledger.reported.items() if how == "histogram"}
+            board.add_histogram({histogram_tag(): seen.returns, **told}, step)
             board.flush()
         except OSError as error:
             raise FileError(f"{name}: TensorBoard's file cannot be written: {error.strerror}") from None

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.poca import POCA
-from rookery.compat.mlagents.behaviors import BehaviorSpaces
+from rookery.compat.mlagents.behaviors import BehaviorSpaces, entries_to_come
 from rookery.compat.mlagents.keys import (
     BEHAVIOR_ROWS,
     ONLY_GIVEN,
+    PLAYER,
     RUN_ROWS,
     KeyFate,
     KeyRow,
@@ -66,8 +68,14 @@ CLOSEST: dict[str, tuple[str, ...]] = {
 foremost; none = it is as in ML-Agents."""
 
 
+NOBODY: Mapping[str, BehaviorSpaces] = MappingProxyType({})
+
+
 def layers_of(
-    options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], replays: Mapping[tuple[str, str], str] | None = None
+    options: RunOptions,
+    behaviors: Mapping[str, BehaviorSpaces],
+    replays: Mapping[tuple[str, str], str] | None = None,
+    to_come: Mapping[str, BehaviorSpaces] = NOBODY,
 ) -> list[Layer]:
     """Gives the settings of our run, lowest layer first.
 
@@ -79,21 +87,25 @@ def layers_of(
         behaviors: What the environment has, by the names of behaviours, as `match_behaviors` gives it.
         replays: For each behaviour and ``demo_path`` of it that is a file of ML-Agents, the replay directory it was
             read into, as `import_demonstrations` gives it.
+        to_come: Behaviours that may appear later, as `entries_to_come` gives them. They have policies, and the run does
+            not wait for them to end.
 
     Raises:
         ConfigError: If a behaviour has no options, or a key cannot be what it says; says which, where, and what to do.
     """
     cases = [
-        Case(name, options, options.of(name), spaces, behaviors, replays or {}) for name, spaces in behaviors.items()
+        Case(name, options, options.of(name), spaces, behaviors, replays or {})
+        for name, spaces in (*behaviors.items(), *to_come.items())
     ]
-    if not cases:
+    if not behaviors:
         raise ConfigError("the environment has no agent, so that there is no behaviour to train")
     problems = [line for case in cases for line in _refusals(case)]
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
-    as_is: Values = {
-        "policy_mapping": {agent: name for name, spaces in behaviors.items() for agent in spaces.agents} or None
-    }
+    mapping = {agent: name for name, spaces in behaviors.items() for agent in spaces.agents}
+    if options.plays_unity:  # of whom more may come
+        mapping |= {name: name for name in (*behaviors, *to_come)}
+    as_is: Values = {"policy_mapping": mapping or None}
     defaults: Values = {}
     given: Values = {}
     said: dict[str, str] = {}
@@ -136,14 +148,17 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
         if name not in behaviors:
             place = options.places.get(f"behaviors.{name}", options.file)
             there = ", ".join(behaviors)
+            later = "; should it appear, it is trained" if name in entries_to_come(options, behaviors) else ""
             lines.append(
                 f"{place}: behaviors.{name}: the environment has no such behaviour{nearest(name, list(behaviors))}: it "
-                f"has {there}"
+                f"has {there}{later}"
             )
     for name, spaces in behaviors.items():
         case = Case(name, options, options.of(name), spaces, behaviors)
         plain_case = replace(case, options=RunOptions(), own=replace(BehaviorOptions(), reward_signals=all_signals()))
         for row in _rows(case):
+            if row.of_players and not options.plays_unity and (place := _place(case, row.key)) is not None:
+                lines.append(f"{place}: {row.key} does nothing here: {PLAYER}")
             place, value = _place(case, row.key), _value(case, row.key)
             means_something = value not in row.fine and value != _value(plain_case, row.key)
             if row.fate is KeyFate.IGNORED and place is not None and means_something:

@@ -8,6 +8,7 @@ say; rows of the others do not wait, and their lanes have not stepped (`Step.ste
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -25,6 +26,10 @@ PATIENCE = 0.5
 
 TEAM_MARK = "?"
 """What the team of a behaviour begins with in its name, as in ``Striker?team=1``."""
+
+
+SEAT_MARK = "#"
+"""What the number of an agent's seat follows in its name."""
 
 
 class ClockedEnv(VectorBase):
@@ -49,11 +54,15 @@ class ClockedEnv(VectorBase):
         self._seats: list[Seats] = []
         self._rows: list[Rows] = []
         self._group_numbers: list[dict[Hashable, int]] = [{} for _ in range(num_lanes)]
-        self._asked: list[dict[int, list[Hashable]]] = [{} for _ in range(num_lanes)]  # by kind, in order of rows
+        self._asked: list[dict[int, list[Asked]]] = [{} for _ in range(num_lanes)]  # by kind
         self._owing = [False] * num_lanes
         """Lanes whose last arrival has been shown and not answered."""
         self._told: set[tuple[int, int]] = set()
         """Kinds and lanes of which the last step showed rewards and ends."""
+        self._got: dict[int, float] = {}
+        """Of the arrival that is being shown: what each group got, who was told so, and who has just come."""
+        self._paid: set[tuple[int, int]] = set()
+        self._new: set[tuple[int, int]] = set()
         super().__init__((), num_lanes, copies.name, exact=False)
         self.own_episodes, self.parameters, self.counters = copies.own_episodes, copies.parameters, copies.counters
         self.notes = copies.notes
@@ -67,11 +76,21 @@ class ClockedEnv(VectorBase):
     # -- who is there ----------------------------------------------------------------------------------------------
 
     def _add(self, name: str, behavior: CopyBehavior) -> None:
-        """A behaviour that nobody had until now becomes a kind of its own."""
-        self._numbers[name] = len(self._rows)
+        """A behaviour that nobody had until now becomes a kind of its own; one that is another team's of a kind that is
+        there belongs to it.
+        """
         self._behaviors[name] = behavior
-        self._seats.append(Seats(self.num_lanes, behavior.seats, behavior.names))
-        kind = Kind(behavior.names or _names(name, len(behavior.seats)), behavior.obs, behavior.action)
+        columns = [(name, group) for group in behavior.seats]
+        for other, number in self._numbers.items():
+            kind = self.kinds[number]
+            if _base(other) == _base(name) and (kind.obs, kind.action) == (behavior.obs, behavior.action):
+                self._numbers[name] = number
+                self._seats[number].columns += columns
+                self._widen(number)
+                return
+        self._numbers[name] = len(self._rows)
+        self._seats.append(Seats(self.num_lanes, columns, behavior.names))
+        kind = Kind(_names(self._seats[-1]), behavior.obs, behavior.action)
         self._rows.append(Rows.allocate(kind, self.num_lanes))
         self._lay_out((*self.kinds, kind))
 
@@ -80,7 +99,7 @@ class ClockedEnv(VectorBase):
         self.kinds, self.layout = kinds, self.layout + 1
         members: dict[int, list[str]] = {}
         for kind, seats in zip(kinds, self._seats, strict=True):
-            for agent, group in zip(kind.agents, seats.columns, strict=True):
+            for agent, (_, group) in zip(kind.agents, seats.columns, strict=True):
                 if group >= 0:
                     members.setdefault(group, []).append(agent)
         self.groups = {f"group {group}": tuple(agents) for group, agents in sorted(members.items())}
@@ -93,10 +112,9 @@ class ClockedEnv(VectorBase):
         """More agents of a kind are there than it had seats; rows keep what stands in them."""
         kind, old = self.kinds[number], self._rows[number]
         width = len(self._seats[number].columns)
-        name = next(name for name, at in self._numbers.items() if at == number)
-        wider = Kind(_names(name, width), kind.obs, kind.action)
+        wider = Kind(_names(self._seats[number]), kind.obs, kind.action)
         rows = self._rows[number] = Rows.allocate(wider, self.num_lanes)
-        lane, column = np.divmod(np.arange(len(old.reward)), len(kind.agents))
+        lane, column = np.divmod(np.arange(len(old.reward)), max(len(kind.agents), 1))
         place = lane * width + column
         for path, array in old.obs.items():
             rows.obs[path][place] = array
@@ -175,14 +193,13 @@ class ClockedEnv(VectorBase):
                 agents = ", ".join(self.kinds[number].agents)
                 raise EnvError(f"{self.name}: {len(given)} actions for {wanted} waiting agents of kind {agents}")
             rows.waiting[:] = False
-        names = list(self._numbers)
         for lane, owing in enumerate(self._owing):
             if owing:
-                answers = {}
-                for number, ids in sorted(self._asked[lane].items()):
+                answers: dict[str, Answer] = {}
+                for number, asked in sorted(self._asked[lane].items()):
                     first = used[number]
-                    used[number] = first + len(ids)
-                    answers[names[number]] = Answer(ids, actions[number][first : used[number]])
+                    used[number] = first + sum(len(one.ids) for one in asked)
+                    answers |= _answers(asked, actions[number][first : used[number]])
                 self._owing[lane], self._asked[lane] = False, {}
                 self._copies.answer(lane, int(self.episode[lane]), answers)
 
@@ -194,6 +211,8 @@ class ClockedEnv(VectorBase):
         any_end = False
         for arrival in arrivals:
             lane = arrival.lane
+            if self.groups:
+                self._got, self._paid, self._new = {}, set(), set()
             stepped[lane] = self._owing[lane] = True
             for name in (*arrival.ended, *arrival.asking):
                 if name not in self._numbers:
@@ -211,8 +230,8 @@ class ClockedEnv(VectorBase):
                 for seats in self._seats:
                     seats.clear(lane)
             for name, asking in arrival.asking.items():
-                self._ask(lane, self._numbers[name], asking)
-            if self.groups:
+                self._ask(lane, name, asking)
+            if self._got:
                 self._share(lane)
             if arrival.over or arrival.lost or (self.own_episodes and arrival.ended):
                 self.episode[lane] += 1
@@ -224,13 +243,14 @@ class ClockedEnv(VectorBase):
         self.counters = self._copies.counters
         return step
 
-    def _ask(self, lane: int, number: int, asking: Asking) -> None:
+    def _ask(self, lane: int, name: str, asking: Asking) -> None:
         """Agents of a copy ask for an action."""
+        number = self._numbers[name]
         if problem := self.kinds[number].obs.check(asking.obs, slice(None)):
             raise self._breach(lane, number, f"{problem}, in an observation")
         self._check_rewards(lane, number, asking)
         seats, ids = self._seats[number], asking.ids
-        columns, new = seats.take(lane, ids, self._grouped(lane, asking.groups))
+        columns, new = seats.take(lane, name, ids, self._grouped(lane, asking.groups))
         if len(seats.columns) > len(self.kinds[number].agents):
             self._widen(number)
         rows, place = self._rows[number], self._place(number, lane, columns)
@@ -238,9 +258,9 @@ class ClockedEnv(VectorBase):
             rows.obs[path][place] = array
         rows.waiting[place] = True
         self._pay(number, lane, columns, asking, ~new)
-        in_order = bool((columns[1:] > columns[:-1]).all())
-        order = [] if in_order else np.argsort(columns).tolist()
-        self._asked[lane][number] = list(ids) if in_order else [ids[at] for at in order]
+        if self.groups:
+            self._new |= {(number, column) for column in columns[new].tolist()}
+        self._asked[lane].setdefault(number, []).append(Asked(name, ids, columns))
 
     def _end(self, lane: int, number: int, gone: Ended, finals: dict[int, list[tuple[int, np.ndarray, Tree]]]) -> None:
         """The episode of agents of a copy has ended; who comes next may take their seats."""
@@ -297,25 +317,25 @@ class ClockedEnv(VectorBase):
         rows.reward[place] += told.reward[which]
         if told.group_reward is not None and rows.group_reward is not None:
             rows.group_reward[place] += told.group_reward[which]
+            kept_for = self._seats[number].columns
+            for column, got in zip(columns[which].tolist(), told.group_reward[which].tolist(), strict=True):
+                self._got.setdefault(kept_for[column][1], got)
+                self._paid.add((number, column))
         self._told.add((number, lane))
 
     def _share(self, lane: int) -> None:
-        """Members of a group that the copy said nothing of are told what another member's group got."""
-        got: dict[int, float] = {}
-        unsaid: list[tuple[Rows, int, int]] = []
-        for kind, seats, rows in zip(self.kinds, self._seats, self._rows, strict=True):
+        """Tells members of groups of whom the copy said nothing what their group got: those who ended before it, also
+        where somebody has taken the seat in this moment.
+        """
+        for number, (seats, rows) in enumerate(zip(self._seats, self._rows, strict=True)):
             assert rows.group_reward is not None
-            first, held = lane * len(kind.agents), seats.held(lane)
-            for column, group in enumerate(seats.columns):
-                row = first + column
-                if group >= 0:
-                    if rows.waiting[row] or rows.terminated[row] or rows.truncated[row]:
-                        got.setdefault(group, float(rows.group_reward[row]))
-                    elif column not in held:
-                        unsaid.append((rows, row, group))
-        for rows, row, group in unsaid:
-            if got.get(group) and rows.group_reward is not None:
-                rows.group_reward[row] = got[group]
+            held, first = seats.held(lane), lane * len(seats.columns)
+            for column, (_, group) in enumerate(seats.columns):
+                got = self._got.get(group) if group >= 0 else None
+                silent = column not in held or (number, column) in self._new
+                if got and silent and (number, column) not in self._paid:
+                    rows.group_reward[first + column] = got
+                    self._told.add((number, lane))
 
     def _grouped(self, lane: int, groups: Sequence[Hashable | None]) -> list[int]:
         """The numbers of groups of a copy; -1 for none. A group nobody has heard of takes the lowest number that no
@@ -325,7 +345,7 @@ class ClockedEnv(VectorBase):
         for group in dict.fromkeys(groups):
             if group is not None and group not in numbers:
                 here = {numbers[other] for other in groups if other in numbers}
-                here |= {seats.columns[seat] for seats in self._seats for seat in seats.held(lane)}
+                here |= {seats.columns[seat][1] for seats in self._seats for seat in seats.held(lane)}
                 fresh = next(number for number in range(len(numbers) + 1) if number not in {*numbers.values()})
                 idle = [number for number in sorted(numbers.values()) if number not in here]
                 known = len(self.groups)
@@ -342,7 +362,7 @@ class ClockedEnv(VectorBase):
                 raise self._breach(lane, number, problem)
 
     def _breach(self, lane: int, number: int, problem: str) -> EnvError:
-        behavior = list(self._numbers)[number]
+        behavior = " and ".join(name for name, at in self._numbers.items() if at == number)
         return EnvError(f"{self.name}: copy {lane}, episode {self.episode[lane]}, behaviour {behavior}: {problem}")
 
     # -- state -----------------------------------------------------------------------------------------------------
@@ -351,13 +371,13 @@ class ClockedEnv(VectorBase):
         """What lanes show, and who is there; where copies are inside cannot be saved."""
         kinds = [
             {
-                "behavior": name,
-                "obs": space_to_json(behavior.obs.space),
-                "info_mask": _masked_beside(behavior),
-                "action": space_to_json(behavior.action.space),
-                "columns": list(seats.columns),
+                "behaviors": [name for name, at in self._numbers.items() if at == number],
+                "obs": space_to_json(kind.obs.space),
+                "info_mask": _masked_beside(kind),
+                "action": space_to_json(kind.action.space),
+                "columns": [list(kept_for) for kept_for in seats.columns],
             }
-            for (name, behavior), seats in zip(self._behaviors.items(), self._seats, strict=True)
+            for number, (kind, seats) in enumerate(zip(self.kinds, self._seats, strict=True))
         ]
         rows = [
             {"obs": {path: array.copy() for path, array in rows.obs.items()}, "waiting": rows.waiting.copy()}
@@ -372,19 +392,19 @@ class ClockedEnv(VectorBase):
         here, self._behaviors, self._numbers = self._behaviors, {}, {}
         self._seats, self._rows, self.kinds = [], [], ()
         for saved in state["kinds"]:
-            name = saved["behavior"]
             obs, action = space_from_json(saved["obs"]), space_from_json(saved["action"])
             then = CopyBehavior(obs_spec(obs, action, info_mask=saved["info_mask"]), action_spec(action))
-            now = here.pop(name, then)
-            if now.obs != then.obs or now.action != then.action:
-                raise EnvError(
-                    f"{self.name}: behaviour {name} sees {now.obs.space} and does {now.action.space}; in the run that "
-                    f"is to go on it saw {then.obs.space} and did {then.action.space}"
-                )
-            self._add(name, now)
-            seats = self._seats[-1]
-            seats.columns = list(saved["columns"])
-            self._widen(len(self._seats) - 1)
+            number = len(self._seats)
+            for name in saved["behaviors"]:
+                now = here.pop(name, then)
+                if now.obs != then.obs or now.action != then.action:
+                    raise EnvError(
+                        f"{self.name}: behaviour {name} sees {now.obs.space} and does {now.action.space}; in the run "
+                        f"that is to go on it saw {then.obs.space} and did {then.action.space}"
+                    )
+                self._add(name, replace(now, seats=()))
+            self._seats[number].columns = [(name, group) for name, group in saved["columns"]]
+            self._widen(number)
         for name, behavior in here.items():
             self._add(name, behavior)
         self.episode[:] = state["episode"] + 1
@@ -398,12 +418,59 @@ class ClockedEnv(VectorBase):
 NOBODY = np.zeros(0, dtype=np.int64)
 
 
-def _names(behavior: str, num: int) -> tuple[str, ...]:
-    """The names of a behaviour's agents in one copy."""
-    base, mark, team = behavior.partition(TEAM_MARK)
-    return tuple(f"{base}#{number}{mark}{team}" for number in range(num))
+@dataclass(frozen=True)
+class Asked:
+    """Who of one behaviour has asked: ``[N]`` agents, and their seats."""
+
+    behavior: str
+    ids: Sequence[Hashable]
+    seats: np.ndarray
 
 
-def _masked_beside(behavior: CopyBehavior) -> bool:
+def _answers(asked: Sequence[Asked], actions: np.ndarray) -> dict[str, Answer]:
+    """The actions ``[N, ...]`` of all who have asked in a lane, in order of their seats, as answers by behaviour."""
+    seats = asked[0].seats if len(asked) == 1 else np.concatenate([one.seats for one in asked])
+    if not (seats[1:] > seats[:-1]).all():
+        actions = actions[np.argsort(np.argsort(seats))]
+    answers, used = {}, 0
+    for one in asked:
+        answers[one.behavior] = Answer(one.ids, actions[used : used + len(one.ids)])
+        used += len(one.ids)
+    return answers
+
+
+def _base(behavior: str) -> str:
+    """The name of a behaviour without its team."""
+    return behavior.partition(TEAM_MARK)[0]
+
+
+def _names(seats: Seats) -> tuple[str, ...]:
+    """The names of the agents that have some seats: their own, or numbers that count the seats of a behaviour."""
+    counts: dict[str, int] = {}
+    names = []
+    for behavior, _ in seats.columns:
+        base, mark, team = behavior.partition(TEAM_MARK)
+        counts[behavior] = number = counts.get(behavior, -1) + 1
+        names.append(f"{base}{SEAT_MARK}{number}{mark}{team}")
+    return (*seats.names[: len(names)], *names[len(seats.names) :])
+
+
+def behaviors_of(agent: str) -> tuple[str, ...]:
+    """The behaviour that an agent's name says, with its team and without: ``Striker?team=1`` and ``Striker`` of
+    ``Striker#2?team=1``; none of an agent that is not called after its seat.
+    """
+    whole, mark, team = agent.partition(TEAM_MARK)
+    base, seat, number = whole.rpartition(SEAT_MARK)
+    if not seat or not number.isdecimal():
+        return ()
+    return tuple(dict.fromkeys((f"{base}{mark}{team}", base)))
+
+
+def team_of(agent: str) -> str:
+    """The team that an agent's name says, ``team=1`` of ``Striker#2?team=1``; none of one not called after its seat."""
+    return agent.partition(TEAM_MARK)[2] if behaviors_of(agent) else ""
+
+
+def _masked_beside(behavior: Kind) -> bool:
     """Whether masks are no part of the space of observations, but come beside it."""
     return behavior.obs.has_mask and obs_spec(behavior.obs.space, behavior.action.space) != behavior.obs

@@ -16,15 +16,18 @@ class Seats:
 
     Args:
         num_lanes: Copies.
-        columns: For each seat of a copy, the number of the group that it is kept for, or -1.
+        columns: For each seat of a copy, whom it is kept for: agents of a behaviour and, by its number, of a group, or
+            -1.
         names: Ids of agents that have a seat of their own each, in the order of `columns`.
 
     Attributes:
         columns: The same; may grow.
+        names: The same.
     """
 
-    def __init__(self, num_lanes: int, columns: Sequence[int], names: Sequence[Hashable] = ()) -> None:
+    def __init__(self, num_lanes: int, columns: Sequence[tuple[str, int]], names: Sequence[str] = ()) -> None:
         self.columns = list(columns)
+        self.names = tuple(names)
         self._own = {name: seat for seat, name in enumerate(names)}
         self._seat_of: list[dict[Hashable, int]] = [{} for _ in range(num_lanes)]
         self._taken: list[set[int]] = [set() for _ in range(num_lanes)]
@@ -38,11 +41,14 @@ class Seats:
         seat_of = self._seat_of[lane]
         return np.array([seat_of.get(agent, -1) for agent in ids], dtype=np.int64)
 
-    def take(self, lane: int, ids: Sequence[Hashable], groups: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    def take(
+        self, lane: int, behavior: str, ids: Sequence[Hashable], groups: Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Gives seats to those who have none; there are more seats after it, where none is free.
 
         Args:
             lane: The copy.
+            behavior: Of the agents.
             ids: ``[N]`` the agents.
             groups: ``[N]`` the numbers of their groups, -1 for who has none; empty where nobody has one.
 
@@ -54,11 +60,11 @@ class Seats:
         if new.any():
             taken = self._taken[lane]
             for place in np.flatnonzero(new).tolist():
-                group = groups[place] if len(groups) else -1
-                free = (seat for seat, kept_for in enumerate(self.columns) if kept_for == group and seat not in taken)
+                wanted = behavior, groups[place] if len(groups) else -1
+                free = (seat for seat, kept_for in enumerate(self.columns) if kept_for == wanted and seat not in taken)
                 seat = self._own[ids[place]] if ids[place] in self._own else next(free, len(self.columns))
                 if seat == len(self.columns):
-                    self.columns.append(group)
+                    self.columns.append(wanted)
                 taken.add(seat)
                 self._seat_of[lane][ids[place]] = seats[place] = seat
             self._latest[lane] = list(ids), seats

@@ -1,8 +1,13 @@
-"""Messages of Unity's ML-Agents toolkit (communicator API 1.0 to 1.5) that demonstrations consist of."""
+"""Messages of Unity's ML-Agents toolkit (communicator API 1.0 to 1.5, and 0.15.0): those that demonstrations consist
+of, and those that a player and a trainer exchange.
+
+A player speaks first, always: it sends a `UnityMessageProto` with `unity_output`, and gets one with `unity_input`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from rookery.envs.unity.wire import WireField
@@ -12,6 +17,12 @@ UNCOMPRESSED, PNG = 0, 1
 
 DISCRETE, CONTINUOUS = 0, 1
 """What actions were, before there were both."""
+
+OK, GOODBYE = 200, 400
+"""Status of a message: go on; this is the last one, from either side."""
+
+STEP, RESET, QUIT = 0, 1, 2
+"""What a player is told to do."""
 
 
 @dataclass(frozen=True)
@@ -98,3 +109,120 @@ class AgentInfoActionPairProto:
 
     agent_info: Annotated[AgentInfoProto | None, WireField(1, "message", False, AgentInfoProto)] = None
     action_info: Annotated[AgentActionProto | None, WireField(2, "message", False, AgentActionProto)] = None
+
+
+# --- what players and trainers exchange -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnityRLCapabilitiesProto:
+    """What one side understands beyond the first version of the exchange."""
+
+    base_capabilities: Annotated[bool, WireField(1, "bool")] = False
+    concatenated_png: Annotated[bool, WireField(2, "bool")] = False
+    compressed_channel_mapping: Annotated[bool, WireField(3, "bool")] = False
+    hybrid_actions: Annotated[bool, WireField(4, "bool")] = False
+    training_analytics: Annotated[bool, WireField(5, "bool")] = False
+    variable_length_observation: Annotated[bool, WireField(6, "bool")] = False
+    multi_agent_groups: Annotated[bool, WireField(7, "bool")] = False
+
+
+@dataclass(frozen=True)
+class HeaderProto:
+    """How things stand: `OK`, or `GOODBYE`."""
+
+    status: Annotated[int, WireField(1, "int")] = 0
+    message: Annotated[str, WireField(2, "text")] = ""
+
+
+@dataclass(frozen=True)
+class ListAgentInfoProto:
+    """The agents of one behaviour that ask for an action, and those whose episode has ended."""
+
+    value: Annotated[tuple[AgentInfoProto, ...], WireField(1, "message", True, AgentInfoProto)] = ()
+
+
+@dataclass(frozen=True)
+class ListAgentActionProto:
+    """Actions of one behaviour, for the agents that have asked, in their order."""
+
+    value: Annotated[tuple[AgentActionProto, ...], WireField(1, "message", True, AgentActionProto)] = ()
+
+
+@dataclass(frozen=True)
+class UnityRLOutputProto:
+    """A moment of a player: agents by behaviour."""
+
+    agent_infos: Annotated[Mapping[str, ListAgentInfoProto], WireField(2, "map", message=ListAgentInfoProto)] = field(
+        default_factory=dict
+    )
+    side_channel: Annotated[bytes, WireField(3, "bytes")] = b""
+
+
+@dataclass(frozen=True)
+class UnityRLInitializationOutputProto:
+    """What a player says of itself in its first message; later, of behaviours that have their first agents."""
+
+    name: Annotated[str, WireField(1, "text")] = ""
+    communication_version: Annotated[str, WireField(2, "text")] = ""
+    log_path: Annotated[str, WireField(3, "text")] = ""
+    brain_parameters: Annotated[
+        tuple[BrainParametersProto, ...], WireField(5, "message", True, BrainParametersProto)
+    ] = ()
+    package_version: Annotated[str, WireField(7, "text")] = ""
+    capabilities: Annotated[
+        UnityRLCapabilitiesProto | None, WireField(8, "message", False, UnityRLCapabilitiesProto)
+    ] = None
+
+
+@dataclass(frozen=True)
+class UnityOutputProto:
+    """What a player says."""
+
+    rl_output: Annotated[UnityRLOutputProto | None, WireField(1, "message", False, UnityRLOutputProto)] = None
+    rl_initialization_output: Annotated[
+        UnityRLInitializationOutputProto | None, WireField(2, "message", False, UnityRLInitializationOutputProto)
+    ] = None
+
+
+@dataclass(frozen=True)
+class UnityRLInputProto:
+    """What a player is to do: `STEP` with these actions, `RESET`, or `QUIT`."""
+
+    agent_actions: Annotated[Mapping[str, ListAgentActionProto], WireField(1, "map", message=ListAgentActionProto)] = (
+        field(default_factory=dict)
+    )
+    command: Annotated[int, WireField(4, "int")] = 0
+    side_channel: Annotated[bytes, WireField(5, "bytes")] = b""
+
+
+@dataclass(frozen=True)
+class UnityRLInitializationInputProto:
+    """What a trainer says of itself."""
+
+    seed: Annotated[int, WireField(1, "int")] = 0
+    communication_version: Annotated[str, WireField(2, "text")] = ""
+    package_version: Annotated[str, WireField(3, "text")] = ""
+    capabilities: Annotated[
+        UnityRLCapabilitiesProto | None, WireField(4, "message", False, UnityRLCapabilitiesProto)
+    ] = None
+    num_areas: Annotated[int, WireField(5, "int")] = 0
+
+
+@dataclass(frozen=True)
+class UnityInputProto:
+    """What a player is told."""
+
+    rl_input: Annotated[UnityRLInputProto | None, WireField(1, "message", False, UnityRLInputProto)] = None
+    rl_initialization_input: Annotated[
+        UnityRLInitializationInputProto | None, WireField(2, "message", False, UnityRLInitializationInputProto)
+    ] = None
+
+
+@dataclass(frozen=True)
+class UnityMessageProto:
+    """All that goes over the line."""
+
+    header: Annotated[HeaderProto | None, WireField(1, "message", False, HeaderProto)] = None
+    unity_output: Annotated[UnityOutputProto | None, WireField(2, "message", False, UnityOutputProto)] = None
+    unity_input: Annotated[UnityInputProto | None, WireField(3, "message", False, UnityInputProto)] = None

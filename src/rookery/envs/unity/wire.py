@@ -16,13 +16,14 @@ from typing import Any, Literal, TypeVar, get_type_hints
 
 from rookery.core.errors import RookeryError
 
-Kind = Literal["int", "bool", "float", "text", "bytes", "message"]
+Kind = Literal["int", "bool", "float", "text", "bytes", "message", "map"]
 
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
 """How the bytes of a field are told apart: wire types."""
 
 WIRE_TYPES: dict[str, int] = {
     "int": VARINT, "bool": VARINT, "float": FOUR_BYTES, "text": LENGTH, "bytes": LENGTH, "message": LENGTH,
+    "map": LENGTH,
 }  # fmt: skip
 
 LONGEST_VARINT = 10
@@ -41,9 +42,9 @@ class WireField:
 
     Attributes:
         number: The number that stands for its name.
-        kind: What a value is.
+        kind: What a value is; ``map``: messages by names.
         repeated: Whether there are any number of values; numbers are packed into one block.
-        message: Of messages, their class.
+        message: Of messages and maps of them, their class.
     """
 
     number: int
@@ -84,7 +85,11 @@ def to_bytes(message: Any) -> bytes:
     out = bytearray()
     for number, (name, wire) in wire_fields(type(message)).items():
         value = getattr(message, name)
-        if wire.repeated and wire.kind in ("int", "bool", "float"):
+        if wire.kind == "map":
+            for key, one in value.items():
+                entry = b"\x0a" + _single(key, "text") + b"\x12" + _single(one, "message")  # fields 1 and 2
+                out += varint(number << 3 | LENGTH) + varint(len(entry)) + entry
+        elif wire.repeated and wire.kind in ("int", "bool", "float"):
             if len(value):
                 block = _packed(value, wire.kind)
                 out += varint(number << 3 | LENGTH) + varint(len(block)) + block
@@ -151,7 +156,10 @@ def from_bytes(message: type[M], content: bytes | memoryview) -> M:
         if number not in known:
             continue
         name, wire = known[number]
-        if wire.repeated:
+        if wire.kind == "map":
+            key, one = _entry(value, wire_type, wire)
+            values.setdefault(name, {})[key] = one
+        elif wire.repeated:
             values.setdefault(name, []).extend(_several(value, wire_type, wire))
         else:
             values[name] = _value(value, wire_type, wire)
@@ -180,6 +188,16 @@ def _parts(content: memoryview) -> Iterator[tuple[int, int, Any]]:
             raise WireError(f"field {number} should have {size:,} bytes, and there are {len(content) - place:,}")
         yield number, wire_type, content[place : place + size]
         place += size
+
+
+def _entry(value: Any, wire_type: int, wire: WireField) -> tuple[str, Any]:
+    """A name of a map, and its message; either has its default where it is left out."""
+    assert wire.message is not None
+    if wire_type != LENGTH:
+        raise WireError(f"field {wire.number} is of wire type {wire_type}, and a map of {LENGTH}")
+    parts = {number: (inner, part) for number, part, inner in _parts(value)}
+    key = _value(*parts[1], WireField(1, "text")) if 1 in parts else ""
+    return key, _value(*parts[2], WireField(2, "message", False, wire.message)) if 2 in parts else wire.message()
 
 
 def _several(value: Any, wire_type: int, wire: WireField) -> list[Any]:

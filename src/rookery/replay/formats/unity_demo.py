@@ -6,7 +6,6 @@ reward stands a row later than the action that earned it, and an episode ends wi
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +18,19 @@ from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError
 from rookery.core.spaces import CATEGORIES, MASK, ActionSpec, Leaf, ObsSpec, Tree, action_spec, obs_spec
 from rookery.envs.unity.demo_file import DemoFile, read_demo, write_demo
+from rookery.envs.unity.layouts import (
+    CHOICES,
+    NUMBERS,
+    VARIABLE_SIZE,
+    SensorLayout,
+    decided_space,
+    sensed_space,
+    sensor_layouts,
+    with_presence,
+)
 from rookery.envs.unity.messages import (
     CONTINUOUS,
     DISCRETE,
-    PNG,
     ActionSpecProto,
     AgentActionProto,
     AgentInfoActionPairProto,
@@ -31,17 +39,14 @@ from rookery.envs.unity.messages import (
     FloatData,
     ObservationProto,
 )
-from rookery.envs.unity.pictures import decoded, encoded
+from rookery.envs.unity.pictures import PLAIN, encoded
 from rookery.envs.unity.wire import WireError
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.recording import RecordedEpisode, Recording
 from rookery.replay.segments import Spaces
 
-NUMBERS, CHOICES = "continuous", "discrete"
-"""What the two parts of actions are called that have both."""
-
-PROPERTIES = {1: (1,), 2: (4, 1), 3: (1, 1, 1)}
-"""Properties of the dimensions of observations of numbers: tables may have any number of rows."""
+PROPERTIES = {1: (PLAIN,), 2: (PLAIN, PLAIN), 3: (PLAIN, PLAIN, PLAIN)}
+"""Properties of the dimensions of observations of numbers, of which nothing is known."""
 
 
 @dataclass
@@ -93,10 +98,14 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None) -> Reco
     first = infos[0] if infos else None
     if first is None:
         raise FileError(f"{file}: holds no rows: nothing was recorded")
-    action = action_spec(action_space(file, demo.brain))
+    try:
+        action = action_spec(decided_space(demo.brain))
+    except SpaceError as error:
+        raise FileError(f"{file}: {error}") from None
+    sensors = sensor_layouts(first.observations)
     masked = bool(action.sizes) and any(info is not None and info.action_mask for info in infos)
-    made_of = Spaces(obs_spec(obs_space(first.observations), action.space, info_mask=masked), action, 0)
-    if wanted is not None and not (_can_be(made_of.obs, wanted.obs) and wanted.action == action):
+    made_of = Spaces(obs_spec(sensed_space(sensors), action.space, info_mask=masked), action, 0)
+    if wanted is not None and not (_can_be(sensors, made_of.obs, wanted.obs) and wanted.action == action):
         raise SpaceError(f"{file}: holds {made_of}, and {wanted} are wanted")
     made_of = made_of if wanted is None else Spaces(wanted.obs, wanted.action, 0)
     agents: dict[int, OpenEpisode] = {}
@@ -106,7 +115,7 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None) -> Reco
         if info is None:
             raise ConfigError(f"{file}: row {row + 1}: nobody is in it")
         try:
-            seen = _seen(info, made_of)
+            seen = _seen(info, sensors, made_of)
             decided = None if info.ended else _decided(pair.action_info or AgentActionProto(), action)
             stored = None if decided is None else action.from_env([decided])
         except (SpaceError, WireError, ValueError) as error:
@@ -132,78 +141,45 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None) -> Reco
     return Recording(made_of, tuple(episodes))
 
 
-def action_space(file: Path, brain: BrainParametersProto) -> spaces.Space[Any]:
-    """The space of a behaviour's actions: numbers in [-1, 1], choices, or a Dict of both.
-
-    Raises:
-        FileError: If it decides nothing.
-    """
-    said = brain.action_spec
-    numbers, branches = (0, ()) if said is None else (said.num_continuous_actions, said.discrete_branch_sizes)
-    if said is None:  # players of API 1.0 to 1.2
-        sizes = brain.vector_action_size_deprecated
-        is_numbers = brain.vector_action_space_type_deprecated == CONTINUOUS
-        numbers, branches = (sizes[0] if sizes else 0, ()) if is_numbers else (0, sizes)
-    box = spaces.Box(-1.0, 1.0, (numbers,), np.float32)
-    if numbers and branches:
-        return spaces.Dict({NUMBERS: box, CHOICES: spaces.MultiDiscrete(list(branches))})
-    if not numbers and not branches:
-        raise FileError(f"{file}: behaviour {brain.brain_name!r} has no actions")
-    return (
-        box if numbers else spaces.Discrete(branches[0]) if len(branches) == 1 else spaces.MultiDiscrete(list(branches))
-    )
-
-
-def obs_space(observations: Sequence[ObservationProto]) -> spaces.Space[Any]:
-    """The space of observations: that of the only sensor, or a Dict by the names of the sensors."""
-    found: dict[str, spaces.Space[Any]] = {}
-    for number, obs in enumerate(observations):
-        name = obs.name or f"obs_{number}"
-        name = f"{name}_{number}" if name in found or name == MASK else name
-        is_picture = obs.compression_type == PNG
-        bounds = (0, 255, obs.shape, np.uint8) if is_picture else (-np.inf, np.inf, obs.shape, np.float32)
-        found[name] = spaces.Box(*bounds)
-    return next(iter(found.values())) if len(found) == 1 else spaces.Dict(OrderedDict(found))
-
-
-def _can_be(seen: ObsSpec, wanted: ObsSpec) -> bool:
+def _can_be(sensors: Sequence[SensorLayout], seen: ObsSpec, wanted: ObsSpec) -> bool:
     """Says whether what a file shows can be observations of a layout: a file knows shapes, and pictures from numbers,
     but neither names that an environment gives nor that numbers are flags; it says of masks only what they forbid.
     """
-    mine, theirs = ([leaf for leaf in spec.leaves if leaf.kind != "mask"] for spec in (seen, wanted))
-    if seen.has_mask and not wanted.has_mask:
+    leaves = [leaf for leaf in wanted.leaves if leaf.kind != "mask"]
+    if (seen.has_mask and not wanted.has_mask) or len(leaves) != len(sensors):
         return False
-    return [(leaf.shape, leaf.dtype == np.uint8) for leaf in mine] == [
-        (leaf.shape, leaf.dtype == np.uint8 and leaf.kind == "box") for leaf in theirs
-    ]
+    return all(
+        (_is_set_of(sensor, leaf) or leaf.shape in (sensor.shape, sensor.space.shape))
+        and sensor.is_packed == (leaf.dtype == np.uint8 and leaf.kind == "box")
+        for sensor, leaf in zip(sensors, leaves, strict=True)
+    )
 
 
-def _seen(info: AgentInfoProto, made_of: Spaces) -> Tree:
+def _is_set_of(sensor: SensorLayout, leaf: Leaf) -> bool:
+    """Says whether a leaf is a set of entities, and a sensor gives their numbers."""
+    return leaf.kind == "entities" and sensor.shape == (leaf.shape[0], leaf.shape[1] - 1)
+
+
+def _seen(info: AgentInfoProto, sensors: Sequence[SensorLayout], made_of: Spaces) -> Tree:
     """What an agent saw, ``[1, ...]`` by leaf path."""
-    names = [leaf.path for leaf in made_of.obs.leaves if leaf.kind != "mask"]
-    if len(info.observations) != len(names):
-        raise SpaceError(f"{len(info.observations)} observations, and the first row has {len(names)}")
-    leaves = {leaf.path: leaf for leaf in made_of.obs.leaves}
+    leaves = [leaf for leaf in made_of.obs.leaves if leaf.kind != "mask"]
+    if len(info.observations) != len(leaves):
+        raise SpaceError(f"{len(info.observations)} observations, and the first row has {len(leaves)}")
     tree: Tree = {}
-    for name, obs in zip(names, info.observations, strict=True):
-        leaf = leaves[name]
-        if obs.compression_type == PNG:
-            array = decoded(obs)
-        else:
-            array = np.array(() if obs.float_data is None else obs.float_data.data, np.float32)
-        if tuple(obs.shape) != leaf.shape or array.size != np.prod(leaf.shape, dtype=np.int64):
-            raise SpaceError(
-                f"observation {name!r} has shape {obs.shape} and {array.size} numbers, the first row's {leaf.shape}"
-            )
-        if (array.dtype == np.uint8) != (leaf.dtype == np.uint8 and leaf.kind == "box"):
-            raise SpaceError(f"observation {name!r} is a picture in one row and numbers in another")
+    for leaf, sensor, obs in zip(leaves, sensors, info.observations, strict=True):
+        array = sensor.value(obs)[None]
+        if _is_set_of(sensor, leaf):
+            array = with_presence(array)
+        elif leaf.shape != sensor.shape:
+            array = sensor.stored(array)
         if leaf.dtype.kind in "iub" and not np.isin(array, np.arange(256)).all():
-            raise SpaceError(f"observation {name!r} holds {array.tolist()}, where whole numbers are wanted")
-        tree[name] = array.reshape(1, *leaf.shape).astype(leaf.dtype, copy=False)
+            raise SpaceError(f"observation {leaf.path!r} holds {array[0].tolist()}, where whole numbers are wanted")
+        tree[leaf.path] = array.astype(leaf.dtype, copy=False)
     if made_of.obs.has_mask:
-        forbidden = np.array(info.action_mask or [False] * leaves[MASK].shape[0], bool)
-        if forbidden.shape != leaves[MASK].shape:
-            raise SpaceError(f"a mask of {len(forbidden)} actions, where there are {leaves[MASK].shape[0]}")
+        width = made_of.obs.leaves[-1].shape[0]
+        forbidden = np.array(info.action_mask or [False] * width, bool)
+        if forbidden.shape != (width,):
+            raise SpaceError(f"a mask of {len(forbidden)} actions, where there are {width}")
         tree[MASK] = ~forbidden[None]
     if problem := made_of.obs.check(tree, slice(None)):
         raise SpaceError(problem)
@@ -300,10 +276,13 @@ def _shown(leaf: Leaf, value: np.ndarray) -> ObservationProto:
         )
     array = np.asarray(value, np.float32)
     array = array.reshape(1) if array.ndim == 0 else array
+    if leaf.kind == "entities":  # rows of zeros are nobody
+        array = array[:, 1:] * array[:, :1]
     if array.ndim not in PROPERTIES:
         raise SpaceError(f"observation {name!r} has shape {array.shape}; such files have 1, 2 or 3 dimensions")
     data = FloatData(tuple(array.ravel().tolist()))
-    return ObservationProto(array.shape, float_data=data, dimension_properties=PROPERTIES[array.ndim], name=name)
+    properties = (VARIABLE_SIZE, PLAIN) if leaf.kind == "entities" else PROPERTIES[array.ndim]
+    return ObservationProto(array.shape, float_data=data, dimension_properties=properties, name=name)
 
 
 def _said(spec: ActionSpec, stored: np.ndarray) -> AgentActionProto:

@@ -1,0 +1,80 @@
+"""Stands between this process and a Unity player, so that none outlives the training that has started it.
+
+``python guard.py LINE LOG PROGRAM ARGUMENTS...`` starts the program in a process group of its own, its output going to
+the file LOG, and ends as it ends. Only the training has the other end of the pipe LINE: where that closes, however the
+training has ended, the program and what it has started are ended too. It needs nothing but the standard library.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+
+GRACE = 2.0
+"""Seconds that a program has to end by itself once it is asked to."""
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def main(line: int, log: str, command: list[str]) -> int:
+    """Runs a program until it ends, or until nobody has the other end of a pipe.
+
+    Args:
+        line: Our end of the pipe.
+        log: File that the program's output is added to.
+        command: The program and its arguments.
+
+    Returns:
+        The exit code of the program; of one that was ended by a signal, 128 and the number of that.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the pipe says when it is over
+    with open(log, "ab") as out:
+        try:
+            program = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=_before_program,
+            )
+        except OSError as error:
+            out.write(f"{command[0]} cannot be started: {error.strerror}\n".encode())
+            return 127
+
+    def watch() -> None:
+        while os.read(line, 1):
+            pass
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(program.pid, number)
+            except (ProcessLookupError, PermissionError):
+                return
+            deadline = time.monotonic() + GRACE
+            while number == signal.SIGTERM and program.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.02)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    code = program.wait()
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(program.pid, signal.SIGKILL)  # what it has started and left behind
+    return code if code >= 0 else 128 - code
+
+
+def _before_program() -> None:
+    """Lets a program be ended by signals that this process does not hear, and by the end of this process."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3:]))

@@ -1,0 +1,78 @@
+"""A player's end of the line to its trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from rookery.core.errors import RookeryError
+from rookery.envs.unity.protocol import METHOD, SERVICE, missing
+from rookery.envs.unity.testing.session_file import SessionWriter
+
+UNLIMITED = [
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_http_proxy", 0),
+]
+"""Settings of the connection: messages of any length, and no way round over another machine."""
+
+
+class LineLost(RookeryError):
+    """There is nobody at the other end of the line."""
+
+
+class Line:
+    """The connection of a player, which speaks first and is answered.
+
+    Args:
+        port: Where the trainer listens on this machine.
+        record: What all messages are written to, if anything.
+
+    Raises:
+        ConfigError: If grpcio is not installed.
+    """
+
+    def __init__(self, port: int, record: SessionWriter | None = None) -> None:
+        try:
+            import grpc
+        except ImportError as error:
+            raise missing("a pretended player", error) from None
+        self._lost, self._record = grpc.RpcError, record
+        self._channel = grpc.insecure_channel(f"localhost:{port}", UNLIMITED)
+        call: Any = self._channel.unary_unary(f"/{SERVICE}/{METHOD}")  # bytes out, bytes in
+        self._call: Callable[[bytes], bytes] = call
+
+    def exchange(self, content: bytes) -> bytes:
+        """Sends a message and waits for the answer, however long that takes.
+
+        Raises:
+            LineLost: If there is none.
+        """
+        record = self._record
+        if record is not None:
+            record.write("player", content)
+        try:
+            answer = self._call(content)
+        except self._lost as error:
+            detail = str(getattr(error, "details", lambda: "")() or "no answer")
+            if record is not None:
+                record.write("nobody", detail.encode())
+            raise LineLost(detail) from None
+        if record is not None:
+            record.write("trainer", answer)
+        return answer
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._channel.close()
+
+    def __enter__(self) -> Line:
+        """Returns the line."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Hangs up."""
+        self.close()
