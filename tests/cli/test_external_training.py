@@ -65,8 +65,8 @@ def test_a_training_with_clients_says_where_it_waits_and_goes_on_later(tmp_path,
     thread.start()
     try:
         options = ("algorithm.fragment_length=16", "algorithm.epochs=1", "algorithm.minibatch_size=16")
-        told = run("train", f"external:{port}", "--spaces", "spaces.yaml", "--algo", "ppo", "--seed", 1, "--run-id", "one",
-                   "--plain", "--evaluate", 3, "--num-envs", 2, "--stop", "env_steps=100",
+        told = run("train", f"external:{port}", "--spaces", "spaces.yaml", "--algo", "ppo", "--seed", 1,
+                   "--run-id", "one", "--plain", "--evaluate", 3, "--num-envs", 2, "--stop", "env_steps=100",
                    "env.parameters.weight={sampler: uniform, low: 0.5, high: 2}", *options)  # fmt: skip
         assert told.exit_code == 0, told.output
         assert told.output.count(f"waiting for clients at 127.0.0.1:{port}, token in {token}") == 1

@@ -451,6 +451,20 @@ def test_an_evaluation_borrows_the_clients_of_a_training_and_gives_them_back():
         Client(f"127.0.0.1:{port}", TOKEN, timeout=0.1)
 
 
+def test_what_is_taken_up_later_has_the_same_agents():
+    env = made(lanes=2, spaces=TWO)
+    env.reset(lambda lane, number: 0)
+    agents, state = [kind.agents for kind in env.kinds], env.state_dict()
+    env.close()
+    again = made(lanes=2, spaces=TWO)
+    step, lost = again.load_state_dict(state, lambda lane, number: 10 * lane + number)
+    assert [kind.agents for kind in again.kinds] == agents and lost.all() and not step.rows[0].waiting.any()
+    with client(again) as player:
+        assert player.plan(player.start_episode())["seed"] == 1, "the next episode of its lane"
+        assert player.welcome["agents"]["ball"]["action"]["shape"] == [2]
+    again.close()
+
+
 @pytest.mark.parametrize(
     ("spaces", "wanted"),
     [
@@ -464,6 +478,10 @@ def test_an_evaluation_borrows_the_clients_of_a_training_and_gives_them_back():
         ({"obs": {"dict": {"a": {"box": 3}}}, "action": {"tuple": []}}, "spaces.action.tuple"),
         ({"agents": {}}, "spaces.agents: expected"),
         ({"agents": {"a#b": {"obs": {"box": 2}, "action": {"discrete": 2}}}}, "spaces.agents.a#b: names of agents"),
+        (
+            {"agents": {name: {"obs": {"box": 2}, "action": {"discrete": 2}} for name in ("a", "a#")}},
+            "spaces.agents.a: a and its like",
+        ),
         ({"agents": {"a": {"obs": {"box": 2}}}}, "spaces.agents.a.action is missing"),
         ({"agents": {"a": {"obs": {"box": 2}, "action": {"discrete": 2}}}, "obs": 3}, "stand under each agent"),
     ],

@@ -90,7 +90,11 @@ class ClockedEnv(VectorBase):
                 return
         self._numbers[name] = len(self._rows)
         self._seats.append(Seats(self.num_lanes, columns, behavior.names))
+<<<<<<< HEAD
         kind = Kind(behavior.names or _names(columns), behavior.obs, behavior.action)
+=======
+        kind = Kind(_names(self._seats[-1]), behavior.obs, behavior.action)
+>>>>>>> part-u5
         self._rows.append(Rows.allocate(kind, self.num_lanes))
         self._lay_out((*self.kinds, kind))
 
@@ -112,8 +116,12 @@ class ClockedEnv(VectorBase):
         """More agents of a kind are there than it had seats; rows keep what stands in them."""
         kind, old = self.kinds[number], self._rows[number]
         width = len(self._seats[number].columns)
+<<<<<<< HEAD
         seats = self._seats[number]
         wider = Kind(seats.names or _names(seats.columns), kind.obs, kind.action)
+=======
+        wider = Kind(_names(self._seats[number]), kind.obs, kind.action)
+>>>>>>> part-u5
         rows = self._rows[number] = Rows.allocate(wider, self.num_lanes)
         lane, column = np.divmod(np.arange(len(old.reward)), max(len(kind.agents), 1))
         place = lane * width + column
@@ -456,15 +464,15 @@ def _base(behavior: str) -> str:
     return behavior.partition(TEAM_MARK)[0]
 
 
-def _names(columns: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-    """The names of the agents that have some seats: numbers count the seats of a behaviour."""
+def _names(seats: Seats) -> tuple[str, ...]:
+    """The names of the agents that have some seats: their own, or numbers that count the seats of a behaviour."""
     counts: dict[str, int] = {}
     names = []
-    for behavior, _ in columns:
+    for behavior, _ in seats.columns:
         base, mark, team = behavior.partition(TEAM_MARK)
         counts[behavior] = number = counts.get(behavior, -1) + 1
         names.append(f"{base}{SEAT_MARK}{number}{mark}{team}")
-    return tuple(names)
+    return (*seats.names[: len(names)], *names[len(seats.names) :])
 
 
 def behaviors_of(agent: str) -> tuple[str, ...]:

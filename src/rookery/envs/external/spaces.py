@@ -103,6 +103,8 @@ def read_spaces(said: Any) -> ExternalSpaces:
     for agent, entry in agents.items():
         place = f"spaces.agents.{agent}" if several else "spaces"
         behavior = _behavior(str(agent), entry, place)
+        if {str(agent), f"{agent}{ANY}", str(agent).removesuffix(ANY)} & {*map(str, agents)} != {str(agent)}:
+            raise EnvError(f"{place}: {agent} and its like with and without # are two; give one of them another name")
         if str(agent).endswith(ANY):
             behaviors[str(agent)[:-1]] = behavior
             continue
