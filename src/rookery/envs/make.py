@@ -118,12 +118,8 @@ def make_env(
             dict-style multi-agent environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's
             `VectorEnv`s, or a callable with an argument `num_envs` that makes one; the import path of one of these,
             ``my.module:MyEnv``; a task of EnvPool, ``envpool:Pong-v5``; a Unity player, by its path or as
-<<<<<<< HEAD
             ``unity:PATH``, and the Unity Editor, ``unity:editor``; or ``external:9900``, clients at a port. An
             environment of ML-Agents' low-level API (`BaseEnv`) will do, too, or a class or callable that makes them.
-=======
-            ``unity:PATH``, and the Unity Editor, ``unity:editor``; or ``external:9900``, clients at a port.
->>>>>>> part-u5
         config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).
         wrappers: Callables or their import paths, applied in order to each copy.
         num_lanes: Number of copies.
@@ -434,17 +430,6 @@ def _find_name(name: str) -> Any:
     raise EnvError(f"env {name!r} is not a Gymnasium id{hint}; an own environment is named 'my.module:MyEnv'")
 
 
-<<<<<<< HEAD
-=======
-def _external(name: str) -> Any:
-    """What listens for clients at the port that a name gives."""
-    port = name.removeprefix(SCHEME)
-    if not port.isdecimal() or int(port) > 65535:
-        raise EnvError(f"env {name!r}: {port!r} is no port; write external:9900, or external:0 for any that is free")
-    return functools.partial(ExternalEnv, port=int(port))
-
-
->>>>>>> part-u5
 def _player_class(unity_env: Any, file_name: str | None) -> Any:
     """Returns a class of vector environments that play a file's Unity player."""
 
@@ -459,7 +444,6 @@ def _player_class(unity_env: Any, file_name: str | None) -> Any:
         parameters=[one for one in whole.parameters.values() if one.name != "file_name"]
     )
     return UnityPlayer
-<<<<<<< HEAD
 
 
 def _external(name: str) -> Any:
@@ -468,8 +452,6 @@ def _external(name: str) -> Any:
     if not port.isdecimal() or int(port) > 65535:
         raise EnvError(f"env {name!r}: {port!r} is no port; write external:9900, or external:0 for any that is free")
     return functools.partial(ExternalEnv, port=int(port))
-=======
->>>>>>> part-u5
 
 
 def _is_module(name: str) -> bool:

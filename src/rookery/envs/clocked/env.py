@@ -90,11 +90,7 @@ class ClockedEnv(VectorBase):
                 return
         self._numbers[name] = len(self._rows)
         self._seats.append(Seats(self.num_lanes, columns, behavior.names))
-<<<<<<< HEAD
-        kind = Kind(behavior.names or _names(columns), behavior.obs, behavior.action)
-=======
         kind = Kind(_names(self._seats[-1]), behavior.obs, behavior.action)
->>>>>>> part-u5
         self._rows.append(Rows.allocate(kind, self.num_lanes))
         self._lay_out((*self.kinds, kind))
 
@@ -116,12 +112,7 @@ class ClockedEnv(VectorBase):
         """More agents of a kind are there than it had seats; rows keep what stands in them."""
         kind, old = self.kinds[number], self._rows[number]
         width = len(self._seats[number].columns)
-<<<<<<< HEAD
-        seats = self._seats[number]
-        wider = Kind(seats.names or _names(seats.columns), kind.obs, kind.action)
-=======
         wider = Kind(_names(self._seats[number]), kind.obs, kind.action)
->>>>>>> part-u5
         rows = self._rows[number] = Rows.allocate(wider, self.num_lanes)
         lane, column = np.divmod(np.arange(len(old.reward)), max(len(kind.agents), 1))
         place = lane * width + column

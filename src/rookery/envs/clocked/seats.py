@@ -22,15 +22,6 @@ class Seats:
 
     Attributes:
         columns: The same; may grow.
-<<<<<<< HEAD
-        names: What agents with seats of their own are called.
-    """
-
-    def __init__(self, num_lanes: int, columns: Sequence[tuple[str, int]], names: Sequence[Hashable] = ()) -> None:
-        self.columns = list(columns)
-        self.names = tuple(map(str, names))
-        self._own = {name: seat for seat, name in enumerate(names)}
-=======
         names: The same.
     """
 
@@ -38,7 +29,6 @@ class Seats:
         self.columns = list(columns)
         self.names = tuple(names)
         self._own: dict[Hashable, int] = {name: seat for seat, name in enumerate(names)}
->>>>>>> part-u5
         self._seat_of: list[dict[Hashable, int]] = [{} for _ in range(num_lanes)]
         self._taken: list[set[int]] = [set() for _ in range(num_lanes)]
         self._latest: list[tuple[Sequence[Hashable], np.ndarray]] = [((), NO_SEATS)] * num_lanes
