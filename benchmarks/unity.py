@@ -202,22 +202,21 @@ def learning(peer: Path) -> dict[str, Any]:
             ("theirs", [str(peer), str(PEERS / "mlagents_learn.py")], bare),
             ("ours", [sys.executable, "-m", "rookery", "mlagents", "learn"], {**os.environ}),
         ):
-            began = time.perf_counter()
             full = [*words, *flags, "--run-id", who, "--base-port", str(free_port())]
             run = subprocess.run(full, capture_output=True, text=True, cwd=folder, env={**env, "OMP_NUM_THREADS": "1"})
             if run.returncode:
                 sys.exit(f"{who}: {run.stdout[-1000:]}{run.stderr[-3000:]}")
-            found[who] = run_as_it_is(folder / "results" / who, run.stdout + run.stderr, time.perf_counter() - began)
+            found[who] = run_as_it_is(folder / "results" / who, run.stdout + run.stderr)
             print(who, round(found[who]["seconds"]), found[who]["curve"][-1], flush=True)
     return found
 
 
-def run_as_it_is(folder: Path, told: str, seconds: float) -> dict[str, Any]:
+def run_as_it_is(folder: Path, told: str) -> dict[str, Any]:
     """What a run has left: its curve by what it printed, names of files with their numbers left out, tags."""
     curve = re.findall(r"Basic\. Step: (\d+)\. .*?Mean Reward: (-?[\d.]+?)\. ", told)
     files = {re.sub(r"\d{3,}[.\w-]*", "N", str(one.relative_to(folder))) for one in folder.rglob("*") if one.is_file()}
     return {
-        "seconds": seconds,
+        "seconds": float(re.findall(r"Time Elapsed: ([\d.]+) s", told)[-1]),
         "curve": [[int(step), float(reward)] for step, reward in curve],
         "files": sorted(files),
         "tags": tags(folder / "Basic"),
@@ -328,7 +327,7 @@ def page(data: dict[str, Any]) -> str:
         mine = dict(ours["curve"])
         lines += [f"| {step:,} | {reward:.3f} | {mine.get(step, float('nan')):.3f} |" for step, reward in
                   theirs["curve"]]  # fmt: skip
-        lines += ["", f"{theirs['seconds']:.0f} s there, {ours['seconds']:.0f} s here, with start and end.", ""]
+        lines += ["", f"{theirs['seconds']:.0f} s there, {ours['seconds']:.0f} s here, by the console of each.", ""]
         for what in ("files", "tags"):
             one, other = ({*who[what]} for who in (theirs, ours))
             shared = ", ".join(f"`{name}`" for name in sorted(one & other))

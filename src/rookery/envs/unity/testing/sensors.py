@@ -184,6 +184,7 @@ class ActionReader:
         self.spec, self._behavior, self._api = spec, behavior, options.api_number
         self.branches = (*spec.sizes, *(2,) * spec.num_flags)
         self.num_numbers = spec.num_numbers
+        self._sizes = np.array(self.branches, dtype=np.int64)
         if self.branches and self.num_numbers and self._api < HYBRID:
             since = ".".join(map(str, HYBRID))
             raise EnvError(
@@ -232,6 +233,6 @@ class ActionReader:
             raise EnvError(f"behaviour {self._behavior}: an action of {wrong[0]} values where there are {said}")
         found = np.array(rows, dtype=self.spec.dtype).reshape(len(rows), numbers + choices)
         chosen = found[:, :choices]
-        if ((chosen < 0) | (chosen >= np.array(self.branches, dtype=np.int64))).any():
+        if ((chosen < 0) | (chosen >= self._sizes)).any():
             raise EnvError(f"behaviour {self._behavior}: choices {chosen.tolist()}, of {list(self.branches)}")
         return found
