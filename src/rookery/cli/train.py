@@ -32,16 +32,27 @@ BUDGET = 1_000_000
 """Environment steps of a training for which nobody said when it ends."""
 
 
+What = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ENV|FILE.yaml|PATH=VALUE",
+        help="A Gymnasium id, my.module:MyEnv, a Unity player or unity:editor; files of settings; single settings, "
+        "as in algorithm.lr=3e-4.",
+        show_default=False,
+    ),
+]
+ReplayPlaces = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATH[:POLICY][*PART]", help="Start from another run's replay; *0.5: half of each batch."),
+]
+SpacesFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="What clients of external:PORT see and do, in YAML or JSON.")
+]
+"""What stands in a command besides options in a line."""
+
+
 def train(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ENV|FILE.yaml|PATH=VALUE",
-            help="A Gymnasium id, my.module:MyEnv, a Unity player or unity:editor; files of settings; single settings, "
-            "as in algorithm.lr=3e-4.",
-            show_default=False,
-        ),
-    ] = None,
+    what: What = None,
     algo: Annotated[str | None, typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.")] = None,
     env: Annotated[str | None, typer.Option(help="The environment, if not given as an argument.")] = None,
     seed: Annotated[int | None, typer.Option(help="Names all random numbers; drawn if not given.")] = None,
@@ -57,13 +68,8 @@ def train(
     plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
     json_rows: Annotated[bool, typer.Option("--json", help="Write a row of JSON an iteration, nothing else.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
-    replay: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH[:POLICY][*PART]", help="Start from another run's replay; *0.5: half of each batch."),
-    ] = None,
-    spaces: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What clients of external:PORT see and do, in YAML or JSON.")
-    ] = None,
+    replay: ReplayPlaces = None,
+    spaces: SpacesFile = None,
     memory: Annotated[list[str] | None, typer.Option(hidden=True)] = None,  # what --replay was called before
 ) -> None:
     """Train policies in an environment.
