@@ -11,8 +11,8 @@ from typing import Any
 
 from rookery.core.errors import RookeryError
 from rookery.core.space_files import space_to_json
-from rookery.envs.external.listener import ConnectionLimits, Listener
-from rookery.envs.external.wire import WireError
+from rookery.envs.external.listener import ClientListener, ConnectionLimits
+from rookery.envs.external.wire import MessageError
 from rookery.serving.asking import known_policy, read_question
 from rookery.serving.batcher import Batcher, Question, ServedActions, UnfitQuestion
 
@@ -56,8 +56,8 @@ class SocketClients:
             name: [space_to_json(policy.own_spec.space), space_to_json(policy.action_spec.space)]
             for name, policy in version.policies.items()
         }
-        self._listener: Listener | None = None
-        self._listener = Listener(self, host, port, token, limits, {"name": "policy server", "agents": agents})
+        self._listener: ClientListener | None = None
+        self._listener = ClientListener(self, host, port, token, limits, {"name": "policy server", "agents": agents})
         self.address = self._listener.address
 
     def close(self, reason: str) -> None:
@@ -69,25 +69,27 @@ class SocketClients:
         """Takes a request of a client; in the listener's thread."""
         operation, episode = request.get("op"), request.get("episode")
         if not isinstance(episode, str) or not 0 < len(episode) <= 200:
-            raise WireError("episode: expected a text of 1 to 200 characters")
+            raise MessageError("episode: expected a text of 1 to 200 characters")
         running = self._episodes.setdefault(session, set())
         if operation == "start_episode":
             if episode in running:
-                raise WireError(f"episode {episode} is running already")
+                raise MessageError(f"episode {episode} is running already")
             running.add(episode)
             self._say(session, number, {"ok": {}})
         elif operation == "get_action":
             if episode not in running:
-                raise WireError(f"episode {episode} was not started, or is over")
+                raise MessageError(f"episode {episode} was not started, or is over")
             self._ask(session, number, episode, request)
         elif operation == "end_episode":
             running.discard(episode)
             self._forget(session, episode)
             self._say(session, number, {"ok": {}})
         elif operation == "log_action":
-            raise WireError("log_action: a policy server learns nothing, so it takes no actions of others")
+            raise MessageError("log_action: a policy server learns nothing, so it takes no actions of others")
         else:
-            raise WireError(f"op {str(operation)[:30]!r}: a policy server knows start_episode, get_action, end_episode")
+            raise MessageError(
+                f"op {str(operation)[:30]!r}: a policy server knows start_episode, get_action, end_episode"
+            )
 
     def gone(self, session: str) -> None:
         """Forgets a client, and what was remembered of its episodes."""
@@ -106,7 +108,7 @@ class SocketClients:
         several = named is None and self._default is None
         if several:
             if not (isinstance(obs, Mapping) and obs and set(obs) <= set(version.policies)):
-                raise WireError(
+                raise MessageError(
                     f"obs: several policies are served, so send a dict by policy, of {', '.join(version.policies)}"
                 )
             shown = dict(obs)
@@ -114,7 +116,7 @@ class SocketClients:
             try:
                 shown = {known_policy(version, named, self._default): obs}
             except UnfitQuestion as error:
-                raise WireError(str(error)) from None
+                raise MessageError(str(error)) from None
         together = _Together(
             list(shown),
             lambda answers: self._answered(session, number, answers, None if several else next(iter(shown))),
@@ -131,7 +133,7 @@ class SocketClients:
                     fields, version.policies[name], self._deterministic, (name, session, episode), together.part(name)
                 )
             except RookeryError as error:
-                raise WireError(f"{name}: {error}" if several else str(error)) from None
+                raise MessageError(f"{name}: {error}" if several else str(error)) from None
             together.batches[name] = is_batch
             questions.append(question)
         for question in questions:
