@@ -252,12 +252,20 @@ class ClockedEnv(VectorBase):
         columns, new = seats.take(lane, name, ids, self._grouped(lane, name, seats, asking.groups))
         if len(seats.columns) > len(self.kinds[number].agents):
             self._widen(number)
-        rows, place = self._rows[number], self._place(number, lane, columns)
+        rows = self._rows[number]
+        place: np.ndarray | slice = self._place(number, lane, columns)
+        if len(columns) == len(seats.columns) and (columns[1:] > columns[:-1]).all():
+            place = slice(lane * len(columns), (lane + 1) * len(columns))  # all of them in order
         for path, array in asking.obs.items():
             rows.obs[path][place] = array
         rows.waiting[place] = True
-        self._pay(number, lane, columns, asking, ~new)
-        if self.groups:
+        came = new.any()
+        if came or self.groups or asking.group_reward is not None:
+            self._pay(number, lane, columns, asking, ~new)
+        else:
+            rows.reward[place] += asking.reward
+            self._told.add((number, lane))
+        if came and self.groups:
             self._new |= {(number, column) for column in columns[new].tolist()}
         self._asked[lane].setdefault(number, []).append(Asked(name, ids, columns))
 
