@@ -46,8 +46,8 @@ class Pretended:
 def played(log: str, *arguments: str, **config: object) -> Iterator[tuple[UnityEnv, Pretended]]:
     """An environment that plays with a player, which it takes for the Editor."""
     port = free_port()
-    player = Pretended(port, log, *arguments)
-    threading.Timer(0.02, player.start).start()
+    player = Pretended(port, log, *arguments, "--wait", "20")
+    player.start()
     env = UnityEnv(1, None, base_port=port, timeout_wait=20, **config)
     try:
         yield env, player

@@ -265,7 +265,6 @@ def test_an_editor_connects_again_after_its_goodbye(meet):
 )
 def test_what_a_player_cannot_do_stands_in_its_log(meet, arguments, expected):
     trainer = meet(*arguments)
-    threading.Thread(target=lambda: trainer.mailbox.take(1), daemon=True).start()
     while trainer.player.status is None:
         for _, said in trainer.mailbox.take(0.1):
             if isinstance(said, Output) and said.first:

@@ -40,8 +40,9 @@ def told(step, env):
     (rows,) = step.rows
     names = [leaf.path for leaf in env.kinds[0].obs.leaves]
     values = {name: rows.obs[name][0] for name in names}
-    if len(names) == 5 and "obs_0" in names:  # old players say no names; sensors come in the order of those
-        values = dict(zip(("camera", "goal", "speed", "things", "action_mask"), values.values(), strict=True))
+    if "obs_0" in names:  # old players say no names; sensors come in the order of those
+        known = ("camera", "goal", "speed", "things", "action_mask")
+        values = dict(zip(known[: len(values)], values.values(), strict=True))
     camera = values["camera"]
     if camera.dtype != np.uint8:
         camera = np.rint(camera * 255).astype(np.uint8)
