@@ -203,7 +203,7 @@ class SelfPlay(Stateful):
         self.base = self.mapping = mapping
         self.streams = streams
         self.sides: dict[str, tuple[str, ...]] = {}
-        self.own_episodes = has_own_episodes(env)
+        self.own_episodes, self._side_of = has_own_episodes(env), side_finder([])
         self.teams = list(settings)
         self.retired: list[str] = []
         """Policies that have learned all they are to."""
