@@ -111,9 +111,9 @@ def test_what_is_not_there_is_named(written, name, message):
 
 def test_every_timer_label_has_a_place_and_every_place_exists():
     code = Path(source.__file__).parents[1]
-    entered = r'timers\["([^"]+)"\]|timers\["[^"]+"\]\.add\("([^"]+)"'
-    found = [match for path in code.rglob("*.py") for match in re.findall(f"(?=({entered}))", path.read_text())]
-    labels = {label for _, *names in found for label in names if label}
+    texts = [path.read_text() for path in code.rglob("*.py")]
+    labels = {label for text in texts for label in re.findall(r'timers\["([^"]+)"\]', text)}
+    labels |= {label for text in texts for label in re.findall(r'timers\["[^"]+"\]\.add\("([^"]+)"', text)}
     assert labels == PLACES.keys()
     for name in PLACES.values():
         assert source.find(name).line > 1
