@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from time import monotonic, sleep
 
 import numpy as np
 import pytest
@@ -93,7 +94,10 @@ def play(tmp_path, api, layout, pictures, ids, actions, areas=1):
                 assert last.tolist() == [LENGTH, -0.5 * LENGTH]
             if over:
                 time, episode = 0, episode + 1
-    assert "goodbye" in log.read_text() or "gone" in log.read_text()
+    deadline = monotonic() + 10.0  # the player writes it in its own time
+    while not ("goodbye" in log.read_text() or "gone" in log.read_text()):
+        assert monotonic() < deadline, log.read_text()
+        sleep(0.02)
 
 
 @pytest.fixture(autouse=True)
