@@ -229,3 +229,13 @@ def test_random_actions_are_allowed_and_even():
     assert set(drawn[:, 1]) == {0, 2}
     assert set(drawn[:, 2]) == {0, 1}
     assert drawn[:, 3].min() < -0.9 and drawn[:, 3].max() > 0.9
+
+
+def test_a_path_that_is_no_player_says_what_is_wrong_with_the_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Build").mkdir()
+    (tmp_path / "Build" / "Game.x86_64").write_text("#!/bin/sh\n")
+    with pytest.raises(EnvError, match=r"Game\.x86_64'?: it may not be run: chmod \+x"):
+        made("Build/Game")
+    with pytest.raises(EnvError, match=r"player 'Build/Nope': there is no such file in"):
+        made("Build/Nope")

@@ -30,7 +30,7 @@ from rookery.envs.gym_env import GymLane
 from rookery.envs.lane import Lane
 from rookery.envs.parameters import hook_of
 from rookery.envs.pettingzoo_env import AECLane, ParallelLane
-from rookery.envs.unity.program import file_of, names_player, short_name
+from rookery.envs.unity.program import file_of, find_player, looks_like_path, names_player, short_name
 from rookery.envs.unity.recognized import MadeBaseEnv, is_base_env, makes_base_envs
 from rookery.envs.vector.faults import STRICT, Tolerance
 from rookery.envs.vector.foreign import ForeignEnv
@@ -427,6 +427,8 @@ def _find_name(name: str) -> Any:
     if name in gymnasium.registry:
         return gymnasium.spec(name)
     hint = nearest(name, [*OURS, *gymnasium.registry])
+    if not hint and looks_like_path(name):
+        find_player(name)  # says which file is missing, or why it may not be run
     raise EnvError(f"env {name!r} is not a Gymnasium id{hint}; an own environment is named 'my.module:MyEnv'")
 
 

@@ -48,6 +48,14 @@ def names_player(name: str) -> bool:
     return written_as_path or any(one.is_file() and _may_run(one) for one in _candidates(Path(name)))
 
 
+def looks_like_path(name: str) -> bool:
+    """Says whether a name that nothing else answers to is likely the path of a player: its folder, or a file of that
+    name, is here, though none that may be run.
+    """
+    path = Path(name).expanduser()
+    return ("/" in name and path.parent.is_dir()) or any(one.is_file() for one in _candidates(path))
+
+
 def file_of(name: str) -> str | None:
     """Gives the file that the name of a player stands for; None for the Editor."""
     rest = name.removeprefix(PREFIX)
