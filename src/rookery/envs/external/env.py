@@ -224,7 +224,7 @@ def find_token(token: str | None, file: str | None) -> tuple[str, str]:
         made = secrets.token_urlsafe(24)
         return made, f"{TOKEN}={made}"
     if token is not None:
-        return _long_enough(token, "token"), "token of the environment"
+        return _long_enough(token, "token"), f"env.config.token, which a run stores; {TOKEN} or token_file keep it out"
     if os.environ.get(TOKEN):
         return _long_enough(os.environ[TOKEN], TOKEN), f"${TOKEN}"
     path = Path(str(file))
