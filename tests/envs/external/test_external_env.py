@@ -532,3 +532,8 @@ def test_a_token_is_read_or_made_and_kept_for_its_user_alone(tmp_path, monkeypat
     monkeypatch.delenv("ROOKERY_TOKEN")
     with pytest.raises(EnvError, match="set ROOKERY_TOKEN instead"):
         find_token(None, str(tmp_path / "none" / "token"))
+
+
+def test_missing_spaces_are_told_with_what_to_write():
+    with pytest.raises(EnvError, match=r"is missing: --spaces FILE with obs"):
+        ExternalEnv(1, 0)
