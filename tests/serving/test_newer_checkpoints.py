@@ -14,6 +14,7 @@ from served import PLAIN, Web, checkpoint, policy, serving
 from rookery.core.errors import RookeryError
 from rookery.core.files import FOLDER, FileError
 from rookery.serving.versions import load_version
+from rookery.serving.watch import CheckpointWatch
 
 
 def until(condition, seconds=10.0):
@@ -139,3 +140,18 @@ def test_a_policy_is_copied_where_weights_alone_differ_and_built_where_more_does
             assert number != 2 or value.data_ptr() != first.policies["main"].state_dict()[name].data_ptr()
         obs = np.linspace(-1, 1, 4).astype(np.float32)
         np.testing.assert_allclose(served.predict(obs), made.predict(obs), rtol=1e-4, atol=1e-6)
+
+
+def test_a_look_that_fails_in_any_way_is_told_and_others_follow(tmp_path):
+    path, said, looks = checkpoint(tmp_path, 1, policy()), [], []
+
+    def newest():
+        looks.append(1)
+        if len(looks) == 1:
+            raise AttributeError("best.json is half written")
+        return checkpoint(tmp_path, 2, policy(seed=2)) if len(looks) == 2 else None
+
+    watch = CheckpointWatch(tmp_path, load_version(path), (), False, lambda version: None, said.append, 0.01, newest)
+    until(lambda: watch.swapped)
+    watch.close()
+    assert len(said) == 2 and "cannot be looked at: best.json is half written" in said[0]

@@ -86,3 +86,17 @@ def test_clients_on_both_ways_share_a_server(tmp_path):
             thread.join()
         assert server.health()["answered"]["questions"] == 80
     assert not wrong
+
+
+def test_no_number_of_a_client_closes_the_socket_to_others(tmp_path):
+    made, said = policy(memory={"kind": "gru", "size": 8, "previous_reward": True}), []
+    with serving(checkpoint(tmp_path, 1, made), said, socket_port=0) as server, client(server) as asking:
+        game, seen = asking.start_episode("game"), np.zeros(4, np.float32)
+        for reward in (10**400, 1e999, float("nan")):
+            with pytest.raises(ExternalError, match="reward: expected"):
+                asking._ask({"op": "get_action", "episode": game, "obs": seen, "reward": {"": reward}})
+        for wrong in ([10**400] * 4, [[[[0]]]], {"a": []}, [True, "x"], np.zeros((0, 4)), None, "\ud800"):
+            with pytest.raises(ExternalError, match="obs"):
+                asking.get_action(game, wrong)
+        assert asking.get_action(game, seen).shape == (2,)
+    assert not said

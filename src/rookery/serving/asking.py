@@ -32,7 +32,7 @@ def known_policy(version: ServedVersion, name: Any, default: str | None) -> str:
     names = list(version.policies)
     if not isinstance(name, str) or name not in version.policies:
         told = "several are served, say which" if name is None else f"there is no policy {str(name)[:50]!r}"
-        raise UnfitQuestion(f"policy: {told}; there are {', '.join(names)}{nearest(str(name), names)}")
+        raise UnfitQuestion(f"policy: {told}; there are {', '.join(names)}{nearest(str(name)[:50], names)}")
     return name
 
 

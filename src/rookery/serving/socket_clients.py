@@ -134,6 +134,8 @@ class SocketClients:
                 )
             except RookeryError as error:
                 raise MessageError(f"{name}: {error}" if several else str(error)) from None
+            except Exception as error:  # a mistake of ours is told to who has met it, and the others go on
+                raise MessageError(f"{name}: {type(error).__name__}: {error}") from None
             together.batches[name] = is_batch
             questions.append(question)
         for question in questions:
@@ -188,9 +190,9 @@ class _Together:
         return reply
 
 
-def _earned(reward: Any, name: str) -> float | None:
+def _earned(reward: Any, name: str) -> Any:
     """What the client's last action earned, as `Client.log_returns` sends it: a dict by agent, ``""`` for the only."""
     if not isinstance(reward, Mapping):
         return 0.0
     earned = reward.get(name, reward.get("", 0.0))
-    return float(earned) if isinstance(earned, int | float) else None
+    return earned if isinstance(earned, int | float) else None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from rookery.core.errors import RookeryError
-from rookery.core.files import DIGEST, FOLDER, MANIFEST, FileError, list_checkpoints, read_manifest
+from rookery.core.files import DIGEST, FOLDER, MANIFEST, list_checkpoints, read_manifest
 from rookery.core.trust import TrustCode
 from rookery.serving.versions import ServedVersion, load_version
 
@@ -65,7 +65,7 @@ class CheckpointWatch:
                     return False
                 version = load_version(path, self._names, self._trust, self._version)
                 self._swap(version)
-            except (RookeryError, OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            except Exception as error:  # whatever a broken file, or code of the user's own, leads to
                 if _mark(path) != mark:
                     continue  # removed or replaced while it was read
                 self._bad[mark] = None
@@ -92,7 +92,7 @@ class CheckpointWatch:
         while not self._stop.wait(self._seconds):
             try:
                 self.look()
-            except (FileError, OSError) as error:
+            except Exception as error:  # a broken best.json, say; the next look may be better
                 self._say(f"checkpoints of {self._run} cannot be looked at: {error}")
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -64,7 +65,8 @@ class Outbox:
         self._answers.append((waiting, answer))
         if not self._called:
             self._called = True
-            self._loop.call_soon_threadsafe(self._deliver)
+            with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
+                self._loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
         self._called = False
@@ -235,7 +237,8 @@ def _fields(body: bytes) -> dict[str, Any]:
         raise Refused(400, f"the body is a {type(fields).__name__} of JSON, expected an object with obs")
     for name in fields:
         if name not in FIELDS:
-            raise Refused(422, f"{name}: unknown field; there are {', '.join(FIELDS)}{nearest(name, FIELDS)}")
+            known = f"there are {', '.join(FIELDS)}{nearest(name[:50], FIELDS)}"
+            raise Refused(422, f"{name[:50]}: unknown field; {known}")
     return fields
 
 

@@ -130,7 +130,13 @@ def test_what_a_client_says_wrong_is_told_and_its_episode_goes_on():
         ):
             with pytest.raises(ExternalError, match=words):
                 player.get_action(name, wrong)
-        player.log_returns(name, np.inf)
+        with pytest.raises(ValueError, match="reward inf: expected a finite number"):
+            player.log_returns(name, np.inf)
+        with pytest.raises(ValueError, match="type object cannot be sent"):
+            player.log_returns(name, 1.0, info={"what": object()})
+        with pytest.raises(ExternalError, match="1,048,576 are the most; send long lists as arrays"):
+            player.get_action(name, [0.123456789] * 100_000)
+        player._running[name].rewards[""] = np.inf
         with pytest.raises(ExternalError, match="reward inf: expected a finite number"):
             player.get_action(name, [0, 0])
         player._running[name].rewards.clear()
@@ -330,11 +336,15 @@ def test_who_does_not_know_the_token_is_told_and_shut_out():
             sock.sendall(pack(shown))
             assert "closed" in read(sock)
             assert sock.recv(1) == b""
+        sock, _ = raw(env)
+        text = b'{"arrays":[["uint8",[0,140737488355327,140737488355327]]]}'  # nothing, of a shape that is too large
+        sock.sendall(struct.pack("<QI", 4 + len(text), len(text)) + text)
+        assert "an array of shape" in read(sock)["closed"]
         sock, hello = raw(env)
         assert enter(env, sock, hello["challenge"])["proof"] == proof(TOKEN, "training", "x" * 8)
         with client(env) as player:
             episode(player, 2)
-    assert played.ends == 1 and env.counters["connections_refused"] == 6
+    assert played.ends == 1 and env.counters["connections_refused"] == 7
 
 
 def test_a_false_training_is_not_told_anything():
@@ -522,3 +532,8 @@ def test_a_token_is_read_or_made_and_kept_for_its_user_alone(tmp_path, monkeypat
     monkeypatch.delenv("ROOKERY_TOKEN")
     with pytest.raises(EnvError, match="set ROOKERY_TOKEN instead"):
         find_token(None, str(tmp_path / "none" / "token"))
+
+
+def test_missing_spaces_are_told_with_what_to_write():
+    with pytest.raises(EnvError, match=r"is missing: --spaces FILE with obs"):
+        ExternalEnv(1, 0)

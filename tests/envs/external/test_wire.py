@@ -73,6 +73,8 @@ def framed(text, raw=b""):
         (framed(b'{"a":' + b"9" * 5000 + b"}"), "no JSON"),
         (framed({"arrays": 3}), "expected a list"),
         (framed({"arrays": [["float32", [2**40, 2**20]]]}), "are left in the message"),
+        (framed({"arrays": [["float64", [0, 2**47, 2**47]]]}), "an array of shape"),
+        (framed({"arrays": [["uint8", [2**47] * 7 + [0]]]}), "an array of shape"),
         (framed({"arrays": [["object", [1]]]}, b"x" * 8), "an array is described as"),
         (framed({"arrays": [["float32", [-1]]]}), "an array is described as"),
         (framed({"arrays": [["float32", [True]]]}), "an array is described as"),

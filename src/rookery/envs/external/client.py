@@ -47,6 +47,9 @@ DTYPES = (
 
 MOST_AXES = 8
 
+MAX_TEXT = 1 << 20
+"""The longest JSON text of a message, in bytes; what is larger belongs into arrays."""
+
 
 class MessageError(ValueError):
     """Bytes that are no message of the protocol, or a value that no message can hold."""
@@ -124,8 +127,8 @@ def unpack(payload: bytes | bytearray | memoryview) -> dict[str, Any]:
         raise MessageError(f"the text of a message is no JSON: {error}") from None
     if not isinstance(body, dict):
         raise MessageError(f"the text of a message is a {type(body).__name__}, expected an object")
-    arrays = _arrays(body.pop("arrays", []), view[4 + size :])
     try:
+        arrays = _arrays(body.pop("arrays", []), view[4 + size :])
         return {key: _restored(value, arrays) for key, value in body.items()}
     except RecursionError:
         raise MessageError("the text of a message is nested too deeply") from None
@@ -144,7 +147,10 @@ def _arrays(described: Any, raw: memoryview) -> list[np.ndarray]:
         size = math.prod(entry[1]) * dtype.itemsize
         if size > len(raw) - at:
             raise MessageError(f"an array of {size:,} bytes where {len(raw) - at:,} are left in the message")
-        array = np.frombuffer(raw[at : at + size], dtype).reshape(entry[1])
+        try:
+            array = np.frombuffer(raw[at : at + size], dtype).reshape(entry[1])
+        except ValueError as error:  # of nothing, along axes that are too long
+            raise MessageError(f"an array of shape {entry[1]}: {error}") from None
         found.append(array.astype(dtype.newbyteorder("=")))
         at += size
     if at != len(raw):
@@ -295,10 +301,20 @@ class Client:
             info: What else there is to say, for callbacks of the training: numbers, texts, lists, dicts.
             ended: Where there are several agents: those whose part is over, True or ``"terminated"``, or
                 ``"truncated"`` if they would have had a future.
+
+        Raises:
+            ValueError: If a reward is no finite number, or `info` holds what cannot be sent; nothing is noted then.
         """
         running = self._episode(episode_id)
-        for agent, value in (reward if isinstance(reward, Mapping) else {"": reward}).items():
-            running.rewards[agent] = running.rewards.get(agent, 0.0) + float(value)
+        _plain(info, [])  # what cannot be sent is refused here, before anything is noted
+        earned = {
+            agent: float(value) for agent, value in (reward if isinstance(reward, Mapping) else {"": reward}).items()
+        }
+        for agent, value in earned.items():
+            if not math.isfinite(value):
+                raise ValueError(f"reward {value}{f' of agent {agent}' * bool(agent)}: expected a finite number")
+        for agent, value in earned.items():
+            running.rewards[agent] = running.rewards.get(agent, 0.0) + value
         for agent, end in (ended or {}).items():
             if end and agent != "__all__":
                 running.ended[agent] = "truncated" if end == "truncated" else "terminated"
@@ -362,6 +378,10 @@ class Client:
             limit = self.welcome.get("max_message_bytes")
             if limit is not None and len(packed) > limit:
                 raise ExternalError(f"a message of {len(packed):,} bytes; this training takes {limit:,} at most")
+            if (size := LENGTHS.unpack_from(packed)[1]) > MAX_TEXT:
+                raise ExternalError(
+                    f"a text of {size:,} bytes, where {MAX_TEXT:,} are the most; send long lists as arrays of numpy"
+                )
 
             def attempt() -> dict[str, Any]:
                 assert self._socket is not None

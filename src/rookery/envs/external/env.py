@@ -88,7 +88,7 @@ class ExternalEnv(ClockedEnv):
         self,
         num_lanes: int,
         port: int,
-        spaces: Mapping[str, Any],
+        spaces: Mapping[str, Any] | None = None,
         token: str | None = None,
         token_file: str | None = None,
         host: str = "127.0.0.1",
@@ -104,7 +104,7 @@ class ExternalEnv(ClockedEnv):
             port: Where to listen; 0 = any port that is free. Environments of one process that name the same port share
                 its clients: an evaluation borrows those of the training. Those of port 0 share them if they have the
                 same spaces and were told the same token.
-            spaces: What agents see and do, as `read_spaces` reads it.
+            spaces: What agents see and do, as `read_spaces` reads it; needed.
             token: What clients have to know; None = that of the environment variable ``ROOKERY_TOKEN``, or that of
                 `token_file`; a new one where there is none.
             token_file: File to read the token from, or to write a new one to.
@@ -224,7 +224,7 @@ def find_token(token: str | None, file: str | None) -> tuple[str, str]:
         made = secrets.token_urlsafe(24)
         return made, f"{TOKEN}={made}"
     if token is not None:
-        return _long_enough(token, "token"), "token of the environment"
+        return _long_enough(token, "token"), f"env.config.token, which a run stores; {TOKEN} or token_file keep it out"
     if os.environ.get(TOKEN):
         return _long_enough(os.environ[TOKEN], TOKEN), f"${TOKEN}"
     path = Path(str(file))

@@ -308,6 +308,8 @@ class ClientListener:
         if not piece:
             self._drop(connection)
             return
+        if connection.last:
+            return  # it was refused, and has not read why
         try:
             began = connection.reader.is_between
             for message in connection.reader.feed(piece):

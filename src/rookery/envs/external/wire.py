@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.envs.external.client import LENGTHS, MessageError, pack, unpack
+from rookery.envs.external.client import LENGTHS, MAX_TEXT, MessageError, pack, unpack
 
 __all__ = ["FIRST_BYTES", "MAX_TEXT", "MessageError", "MessageReader", "pack", "unpack"]
 
 FIRST_BYTES = 4096
 """The longest message that is read of somebody who has not shown the token."""
-
-MAX_TEXT = 1 << 20
-"""The longest JSON text of a message, in bytes; what is larger belongs into arrays."""
 
 
 class MessageReader:
