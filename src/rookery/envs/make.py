@@ -385,6 +385,13 @@ def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.
 # -- finding what was named ------------------------------------------------------------------------
 
 
+def run_arguments(env: Any) -> Collection[str]:
+    """Returns the names of those arguments of an environment that say how its copies are run, and not what they are:
+    what its class lists under ``run_arguments``. They may be others when a training goes on.
+    """
+    return getattr(_find(env), "run_arguments", ()) if env is not None else ()
+
+
 def _find(env: Any) -> Any:
     """Returns what makes one copy: a class, a callable, or a Gymnasium spec for an id."""
     if isinstance(env, str):

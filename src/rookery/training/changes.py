@@ -9,6 +9,7 @@ from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError
 from rookery.core.layers import flow
 from rookery.core.settings import Fixed
+from rookery.envs.make import run_arguments
 from rookery.training.settings import RunConfig
 
 REASONS = {Fixed.STRUCTURAL: "keeps its value", Fixed.AT_START: "is read at the start only, and keeps its value"}
@@ -33,7 +34,10 @@ def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> N
     for path, given in resolved.history.items():
         (source, value), why = given[-1], resolved.why_fixed(path)
         was = before.get(path, flow(None))
-        if why is not None and path not in resolved.inherited and flow(value) != was:
+        if why is None or path in resolved.inherited or flow(value) == was:
+            continue
+        argument = path.removeprefix("env.config.")
+        if argument == path or argument not in run_arguments(resolved.config.env.name):
             problems.append(
                 f"{source}: {path} = {flow(value)}: {REASONS[why]} in the middle of a run ({was}); leave it out, or "
                 "train a new run with it"

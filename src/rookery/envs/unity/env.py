@@ -54,6 +54,13 @@ class UnityEnv(ClockedEnv):
             cannot be spoken to.
     """
 
+    run_arguments = frozenset(
+        ("no_graphics", "no_graphics_monitor", "base_port", "timeout_wait", "log_folder", "width", "height",
+         "quality_level", "time_scale", "target_frame_rate", "capture_frame_rate", "max_lifetime_restarts",
+         "restarts_rate_limit_n", "restarts_rate_limit_period_s", "package_version", "communication_version")
+    )  # fmt: skip
+    """Arguments that say how players are run, and may be others when a training goes on (`make.run_arguments`)."""
+
     def __init__(
         self,
         num_lanes: int,
