@@ -107,6 +107,6 @@ def test_spaces_that_are_wrong_are_refused_with_their_line(text, wanted, tmp_pat
         run("train", "external:1", "--spaces", "spaces.yaml")
     with pytest.raises(RookeryError, match="there is no such file"):
         run("train", "external:1", "--spaces", "none.yaml")
-    with pytest.raises(RookeryError, match=r"spaces.*missing"):
+    with pytest.raises(RookeryError, match="is missing: --spaces FILE"):
         run("train", "external:1", "--seed", 1)
     assert not (tmp_path / "runs").exists()
