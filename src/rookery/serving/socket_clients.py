@@ -82,8 +82,7 @@ class SocketClients:
             self._ask(session, number, episode, request)
         elif operation == "end_episode":
             running.discard(episode)
-            self._forget(session, episode)
-            self._say(session, number, {"ok": {}})
+            self._forget(session, episode, lambda: self._say(session, number, {"ok": {}}))
         elif operation == "log_action":
             raise MessageError("log_action: a policy server learns nothing, so it takes no actions of others")
         else:
@@ -94,7 +93,7 @@ class SocketClients:
     def gone(self, session: str) -> None:
         """Forgets a client, and what was remembered of its episodes."""
         for episode in self._episodes.pop(session, ()):
-            self._forget(session, episode)
+            self._forget(session, episode, lambda: None)
 
     def failed(self, error: BaseException) -> None:
         """Is told that the listener's thread has ended by an error: clients on the socket are not answered any more."""
@@ -158,12 +157,15 @@ class SocketClients:
             version = answer.version
         self._say(session, number, {"ok": {"action": actions[only] if only else actions, "version": version}})
 
-    def _forget(self, session: str, episode: str) -> None:
-        for name in self._batcher.version.policies:
-            try:
+    def _forget(self, session: str, episode: str, forgotten: Callable[[], None]) -> None:
+        """Forgets what all policies remember of an episode; then calls `forgotten`, in the batcher's thread."""
+        *others, last = self._batcher.version.policies
+        try:
+            for name in others:
                 self._batcher.forget((name, session, episode), lambda was: None)
-            except RookeryError:
-                return  # the server is about to stop, or has its hands full; the oldest are forgotten in time
+            self._batcher.forget((last, session, episode), lambda was: forgotten())  # answered in their order
+        except RookeryError:
+            forgotten()  # the server is about to stop, or has its hands full: the oldest are forgotten in time
 
     def _say(self, session: str, number: int, answer: Mapping[str, Any]) -> None:
         if self._listener is not None:
