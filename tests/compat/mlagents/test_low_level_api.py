@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 
@@ -48,6 +49,7 @@ from rookery.compat.mlagents.environment.exceptions import (
 )
 from rookery.compat.mlagents.environment.side_channels import SideChannelManager
 from rookery.core.errors import EnvError
+from rookery.envs.unity.link import Mailbox
 
 BASIC = "rookery.tasks:Basic"
 ECHO = uuid.UUID("1f3d7a52-6f0e-4c86-9d0b-6f1d3f9b2c11")
@@ -502,3 +504,21 @@ def test_a_player_that_crashes_is_told_of_with_the_end_of_its_log(tmp_path, game
     assert running.main(["run", str(script), "--env", str(game), "--port", str(free_port()), "--crash"]) == 1
     said = capfd.readouterr().err
     assert "env.step()" in said and "the player" in said and "the end of" in said and "launch 1" in said
+
+
+def test_nothing_is_lost_that_comes_while_nobody_looks(tmp_path, monkeypatch):
+    take = Mailbox.take
+
+    def take_late(mailbox, seconds):
+        until = time.monotonic() + 30
+        while mailbox._said.qsize() < 2 and not late and time.monotonic() < until:  # its greeting, and that it is ready
+            time.sleep(0.001)
+        late.append(mailbox._said.qsize())
+        return take(mailbox, seconds)
+
+    late = []
+    monkeypatch.setattr(Mailbox, "take", take_late)
+    with opened(tmp_path, BASIC) as env:
+        env.reset()
+        assert len(env.get_steps(next(iter(env.behavior_specs)))[0]) == 1
+    assert late[0] == 2

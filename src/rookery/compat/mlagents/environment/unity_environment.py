@@ -6,6 +6,7 @@ import atexit
 import shutil
 import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from rookery.compat.mlagents.environment.steps import DecisionSteps, TerminalSte
 from rookery.core.errors import EnvError
 from rookery.envs.clocked.arrival import Answer
 from rookery.envs.unity.layouts import BehaviorLayout
-from rookery.envs.unity.link import Closed, Greeting, Hello, Mailbox, Output, PlayerLink
+from rookery.envs.unity.link import Closed, Greeting, Hello, Mailbox, Output, PlayerLink, Said
 from rookery.envs.unity.program import PlayerProcess, find_player
 
 LOOK = 0.25
@@ -109,6 +110,7 @@ class UnityEnvironment(BaseEnv):
             raise UnityEnvironmentException(str(error)) from None
         hello = Hello(communication_version=self.API_VERSION, seed=seed, num_areas=num_areas)
         self._mailbox = Mailbox()
+        self._unread: deque[Said] = deque()
         try:
             self._link = PlayerLink(0, self._mailbox, self._port, hello)
         except EnvError as error:
@@ -173,7 +175,10 @@ class UnityEnvironment(BaseEnv):
         """
         while True:
             left = until - time.monotonic()
-            for _, message in self._mailbox.take(max(min(left, LOOK), 0.0)):
+            if not self._unread:
+                self._unread.extend(said for _, said in self._mailbox.take(max(min(left, LOOK), 0.0)))
+            while self._unread:
+                message = self._unread.popleft()
                 if not isinstance(message, Closed):
                     return message
                 if message.refused:
