@@ -54,7 +54,6 @@ LATE = {
     "grpc": "optional (the extra unity)",
     "google": "likewise: protobuf",
     "onnxruntime": "likewise",
-    "uvicorn": "optional (the extra serve)",
     "lz4": "optional; needed for columns that others have packed with it",
     "pygame": "optional; needed by those who play in a window",
     "termios": "not on every system; needed by those who play at a terminal",

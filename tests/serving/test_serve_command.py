@@ -11,9 +11,6 @@ import sys
 import time
 
 import pytest
-
-pytest.importorskip("uvicorn")
-
 from served import checkpoint, policy
 from typer.testing import CliRunner
 
@@ -85,9 +82,3 @@ def test_a_port_that_is_taken_leaves_nothing_behind(run):
         result = CliRunner().invoke(app, ["serve", str(run), "--port", str(port)])
     assert f"--port {port}: cannot listen" in str(result.exception)
     assert not (run / "serve.token").exists()
-
-
-def test_without_uvicorn_it_says_what_to_install(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    result = CliRunner().invoke(app, ["serve", str(run)])
-    assert "pip install 'rookery[serve]'" in str(result.exception)
