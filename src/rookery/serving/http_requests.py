@@ -129,7 +129,7 @@ class RequestReader:
         if end > MAX_HEAD or (end < 0 and len(data) > MAX_HEAD):
             raise Refused(431, f"the head of a request has at most {MAX_HEAD:,} bytes")
         if end < 0:
-            if LONE_LF.search(data) or (data and not NAME.match(data) and data != b"\r"):
+            if LONE_LF.search(data, self._searched) or (data and not NAME.match(data) and data != b"\r"):
                 raise Refused(400, "this is no request of HTTP/1.1, whose lines end with CR and LF")
             self._searched = len(data)
             return False
