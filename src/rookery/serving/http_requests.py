@@ -49,7 +49,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RequestHead:
     """What stands before a body.
 
     Attributes:
@@ -71,7 +71,7 @@ class Head:
 class Request:
     """A whole request: its head and its body."""
 
-    head: Head
+    head: RequestHead
     body: bytes
 
 
@@ -86,7 +86,7 @@ class RequestReader:
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self.head: Head | None = None
+        self.head: RequestHead | None = None
         self._max_bytes = max_bytes
         self._data, self._searched = bytearray(), 0
         self._chunks, self._trailer = bytearray(), -1
@@ -191,7 +191,7 @@ class RequestReader:
 
 
 @lru_cache(maxsize=512)  # a client sends the same one again and again
-def read_head(text: bytes) -> Head:
+def read_head(text: bytes) -> RequestHead:
     """Reads a head, given without the empty line at its end.
 
     Raises:
@@ -224,7 +224,7 @@ def read_head(text: bytes) -> Head:
         raise Refused(417, "expect: only 100-continue is understood")
     options = {option.strip().lower() for option in fields.get(b"connection", b"").split(b",")}
     length = _length(fields, is_old)
-    return Head(method.decode(), _path(target), fields, length, not is_old and b"close" not in options)
+    return RequestHead(method.decode(), _path(target), fields, length, not is_old and b"close" not in options)
 
 
 def read_field(line: bytes) -> tuple[bytes, bytes] | None:
