@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, EnvError
 from rookery.core.interrupt import Interrupt
 from rookery.core.trust import TrustCode
 from rookery.envs.external.listener import ConnectionLimits
@@ -116,16 +117,16 @@ class PolicyServer:
         try:
             if options.socket_port is not None and options.token is not None:
                 limits = ConnectionLimits(options.max_bytes, options.max_connections)
-                self._clients = SocketClients(
-                    self._batcher,
-                    self._default,
-                    options.likeliest,
-                    options.host,
-                    options.socket_port,
-                    options.token,
-                    limits,
-                    say,
-                )
+                at = options.host, options.socket_port
+                try:
+                    self._clients = SocketClients(
+                        self._batcher, self._default, options.likeliest, *at, options.token, limits, say
+                    )
+                except EnvError as error:
+                    raise ConfigError(
+                        f"--socket {at[1]}: cannot listen at {at[0]}:{at[1]}; is another program there? Give another "
+                        "port, or 0 for any that is free"
+                    ) from error
                 self.socket_address = self._clients.address
             if run is not None and options.seconds:
                 self._watch = CheckpointWatch(
@@ -202,6 +203,8 @@ def check(options: ServingOptions) -> None:
         )
     if options.token is None and options.socket_port is not None:
         raise ConfigError("--socket: its clients prove that they know the token; leave --no-token out")
+    if options.port and options.port == options.socket_port:
+        raise ConfigError(f"--port and --socket: both are {options.port}; give each a port of its own")
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -216,8 +219,12 @@ def listening(host: str, port: int) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host.strip("[]"), port))
         made.listen(1024)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         made.close()
+        if isinstance(error, socket.gaierror | UnicodeError) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
+            raise ConfigError(
+                f"--host {host}: is no address of this machine; 127.0.0.1 is reached from here, 0.0.0.0 from everywhere"
+            ) from None
         raise ConfigError(
             f"--port {port}: cannot listen at {host}:{port} ({error}); give another port, or 0 for any that is free"
         ) from None
