@@ -243,9 +243,7 @@ def settings_fields() -> dict[str, list[tuple[str, ast.AnnAssign, ast.stmt | Non
     """Every field of every class below `Settings`: by name, the classes with it, and the text under it, which may be
     that of a class above it whose field has another default here.
     """
-    classes = {
-        node.name: node for path in files() for node in nodes_of(path) if isinstance(node, ast.ClassDef)
-    }
+    classes = {node.name: node for path in files() for node in nodes_of(path) if isinstance(node, ast.ClassDef)}
 
     def is_settings(name: str) -> bool:
         if name == "Settings":
