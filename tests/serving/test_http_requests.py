@@ -197,6 +197,23 @@ def test_pipelined_requests_are_answered_in_their_order(server):
     assert found[9][2] == {"status": "ok"} and found[11][2]["session"] == "s3"
 
 
+def test_a_large_body_behind_a_request_that_waits_is_read(tmp_path):
+    with serving(checkpoint(tmp_path, 1, policy())) as server:
+        batches = [json.dumps({"obs": [[0.0] * 4] * 2}).encode() + b" " * size for size in (0, 700_000, 0, 700_000)]
+        found = answers(said(server, b"".join(map(post, batches))))
+    assert [(status, len(body["action"])) for status, _, body in found] == [(200, 2)] * 4
+
+
+def test_actions_that_are_no_json_are_an_error_of_that_request_alone(tmp_path, monkeypatch):
+    with serving(checkpoint(tmp_path, 1, policy())) as server:
+        served = server._batcher.version.policies["main"]
+        monkeypatch.setattr(served, "env_actions", lambda obs, *_: np.array([{1, 2}], dtype=object))
+        status, answer = Web(server).act([0.0] * 4)
+        assert status == 500 and "TypeError" in answer["error"]
+        monkeypatch.undo()
+        assert Web(server).act([0.0] * 4)[0] == 200
+
+
 def test_refused_bytes_are_answered_and_the_connection_is_closed(server):
     for status, sent in BAD.values():
         if status == 413:

@@ -7,7 +7,7 @@ import json
 import math
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
         except Refused as refused:
             self._end(refused)
             return
-        if self._held and self._reader.waiting <= MUCH:
+        if self._held and (request is None or self._reader.waiting <= MUCH):
             self._held = False
             self._transport.resume_reading()
         if request is not None:
@@ -254,22 +254,22 @@ class HttpServer:
         taking = await self.loop.create_server(lambda: Connection(self), sock=self._listening, backlog=1024)
         self.started = True
         while not has_to_stop():
-            await self._tick(self.connections)
+            await self._tick(TICK)
         self.stopping = True
         taking.close()
         until = time.monotonic() + STOP_SECONDS
         while self.connections and time.monotonic() < until:
             for connection in list(self.connections):
                 connection.finish()
-            await self._tick(self.connections, 0.01)
+            await self._tick(0.01)
         for connection in list(self.connections):
             connection.abort()
         await asyncio.sleep(0)
 
-    async def _tick(self, connections: Iterable[Connection], seconds: float = TICK) -> None:
+    async def _tick(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         now = time.monotonic()
-        for connection in list(connections):
+        for connection in list(self.connections):
             connection.look(now)
 
 

@@ -150,8 +150,11 @@ class PolicyApp:
     ) -> None:
         if isinstance(answer, RookeryError):
             exchange.refuse(_refused(answer))
-        else:
+            return
+        try:
             exchange.answer(plain(answered(answer, question, is_batch)))
+        except Exception as error:  # of actions that JSON cannot hold
+            exchange.refuse(Refused(500, f"{type(error).__name__}: {error}"))
 
     def _forget(self, session: str, exchange: Exchange) -> None:
         """Forgets a session."""
