@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 pytest.importorskip("grpc")
 
-from rookery.compat.mlagents.learn import Request, learning
+from rookery.compat.mlagents.learn import Request, learning, plan_of
 from rookery.envs.unity.testing import write_player
 from rookery.training.trainer import Trainer
 
@@ -130,3 +130,22 @@ def test_a_behaviour_without_an_entry_is_refused(rookery, game, tmp_path):
     assert code == 2
     assert "the environment has a behaviour 'Basic', and there is no such entry; did you mean 'Basics'?" in error
     assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind", "goals"),
+    [(["--goal", "picture"], "hyper", ["picture"]), (["--goal", "picture"], "none", ["picture"]), ([], "hyper", None)],
+)
+def test_goals_are_the_sensors_that_a_player_calls_so(game, tmp_path, flags, kind, goals):
+    network = f"network_settings: {{goal_conditioning_type: {kind}}}"
+    (tmp_path / "goals.yaml").write_text(f"behaviors: {{GoalGrid: {{trainer_type: ppo, {network}}}}}")
+    given = {"env": game(*flags, env="rookery.tasks:GoalGrid"), "run_id": "g", "base_port": 25560}
+    request = Request(str(tmp_path / "goals.yaml"), given, "quiet", None, False, False)
+    plan = plan_of(request)
+    try:
+        found = {path: value for one in plan.layers(request, tmp_path / "demos") for path, value in one.values.items()}
+    finally:
+        plan.copies.close()
+    assert found.get("policies.GoalGrid.model.goals") == (None if goals is None else tuple(goals))
+    if goals is not None:
+        assert found["policies.GoalGrid.model.goal_conditioning"] == kind
