@@ -123,6 +123,23 @@ def test_a_behaviour_that_appears_later_is_trained_by_its_entry(rookery, game, t
     assert len((tmp_path / "launches").read_text().split()) == 1, "the game is launched once"
 
 
+@pytest.mark.parametrize(("early", "late"), [pytest.param(900, 200, marks=pytest.mark.slow), (200, 900)])
+def test_the_run_ends_when_early_and_late_behaviours_have_come_to_their_last_step(game, tmp_path, early, late):
+    text = TWO.replace("Runner: {}", f"Runner: {{max_steps: {early}}}").replace(
+        "Chaser: {}", f"Chaser: {{max_steps: {late}}}"
+    )
+    (tmp_path / "two.yaml").write_text(text)
+    path = game("--behavior", "*1=Runner", "--behavior", "*2=Chaser", "--late", "Chaser:20", env="MultiAgentArena")
+    flags = {"env": path, "run_id": "w", "results_dir": str(tmp_path / "results"), "seed": 1, "base_port": 25570}
+    request = Request(str(tmp_path / "two.yaml"), flags, "quiet", None, False, False)
+    with learning(request, lambda *_: pytest.fail("nothing goes on")) as session:
+        last = session.trainer.train()
+    assert last.stop_reason == "finished_share 1 reached 1"
+    assert last.finished_policies == 2
+    assert last.policies["Runner"].decisions >= early
+    assert last.policies["Chaser"].decisions >= late
+
+
 def test_a_behaviour_without_an_entry_is_refused(rookery, game, tmp_path):
     (tmp_path / "other.yaml").write_text(BASIC.replace("Basic:", "Basics:"))
     words = ["mlagents", "learn", tmp_path / "other.yaml", "--env", game(), "--base-port", 25540]

@@ -100,7 +100,7 @@ TRAINER_ROWS = [
     *by(lambda case: {f"{P}name": case.own.trainer_type}, "trainer_type", f"{P}name",
         "The algorithm: ppo, sac, poca, or settings of your own as my.module:MyConfig, which hyperparameters then "
         "are."),
-    *by(m.last_decision, "max_steps", f"{P}max_decisions stop.finished_policies",
+    *by(m.last_decision, "max_steps", f"{P}max_decisions stop.finished_share",
         "Decisions of the behaviour, all its agents together, after which it learns no more; it plays on until all "
         "behaviours have come as far, which ends the run. Linear schedules end there."),
     *by(m.horizon, "time_horizon", f"{P}fragment_length",

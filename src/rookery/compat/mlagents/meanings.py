@@ -336,8 +336,8 @@ def self_play(case: Case) -> Values:
 
 
 def last_decision(case: Case) -> Values:
-    """Where the behaviour stops learning; the run ends when all have."""
-    return {f"{P}max_decisions": case.own.max_steps, "stop.finished_policies": len(case.behaviors)}
+    """Where the behaviour stops learning; the run ends when all have that have agents, those that came late too."""
+    return {f"{P}max_decisions": case.own.max_steps, "stop.finished_share": 1.0}
 
 
 def start(case: Case) -> Values:
