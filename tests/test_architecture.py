@@ -146,6 +146,12 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All of a file's tree, from the top down."""
+    return list(ast.walk(tree_of(path)))
+
+
+@cache
 def files(package: str = "") -> list[Path]:
     return sorted((SOURCE / package).rglob("*.py"))
 
@@ -205,9 +211,10 @@ def imports_of(path: Path) -> list[Import]:
             for child in node.orelse:
                 walk(child, typing_only, inside)
         else:
-            inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             for child in ast.iter_child_nodes(node):
-                walk(child, typing_only, inside)
+                if not isinstance(child, ast.expr):
+                    walk(child, typing_only, inside)
 
     walk(tree_of(path), False, False)
     return found
@@ -236,9 +243,7 @@ def settings_fields() -> dict[str, list[tuple[str, ast.AnnAssign, ast.stmt | Non
     """Every field of every class below `Settings`: by name, the classes with it, and the text under it, which may be
     that of a class above it whose field has another default here.
     """
-    classes = {
-        node.name: node for path in files() for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)
-    }
+    classes = {node.name: node for path in files() for node in nodes_of(path) if isinstance(node, ast.ClassDef)}
 
     def is_settings(name: str) -> bool:
         if name == "Settings":
@@ -486,7 +491,7 @@ def test_no_two_classes_have_one_name():
     homes: dict[str, list[str]] = {}
     for path in files():
         if not name_of(path).startswith(FOREIGN):
-            for node in ast.walk(tree_of(path)):
+            for node in nodes_of(path):
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     homes.setdefault(node.name, []).append(name_of(path))
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
@@ -515,7 +520,7 @@ def test_every_public_function_and_class_has_a_docstring():
     silent = []
     for path in files():
         public = [(name, node) for name, node in functions(tree_of(path))]
-        public += [(node.name, node) for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)]
+        public += [(node.name, node) for node in nodes_of(path) if isinstance(node, ast.ClassDef)]
         for name, node in public:
             if not any(part.startswith("_") for part in name.split(".")) and not ast.get_docstring(node):
                 silent.append(f"{name_of(path)}:{name}")
@@ -536,7 +541,7 @@ def test_an_algorithm_does_not_know_what_an_agent_is():
 def test_an_end_is_terminated_or_truncated_and_never_done():
     wrong = []
     for path in files():
-        for node in () if name_of(path).startswith(FOREIGN) else ast.walk(tree_of(path)):
+        for node in () if name_of(path).startswith(FOREIGN) else nodes_of(path):
             names = [getattr(node, field, None) for field in ("id", "attr", "arg", "name")]
             if "done" in names or "dones" in names:
                 wrong.append(f"{name_of(path)}:{getattr(node, 'lineno', '?')}")

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from rookery.core.config import Polymorphic, resolve
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer, import_object, override_layer, yaml_layer
+from rookery.core.layers import Layer, flow, import_object, override_layer, yaml_layer
 from rookery.core.schedules import Exponential, Linear, Piecewise
 from rookery.core.settings import (
     Fraction,
@@ -859,6 +859,16 @@ def test_importing_settings_and_config_is_light():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"
+
+
+# Values on one line
+
+
+def test_equal_values_of_other_types_are_written_each_in_its_own_way():
+    values = [1, True, 1.0, 0, False, 0.0, -0.0, "1", "true", None, "null", [-0.0, 0.0]]
+    texts = ["1", "true", "1.0", "0", "false", "0.0", "-0.0", "'1'", "'true'", "null", "'null'", "[-0.0, 0.0]"]
+    assert [flow(value) for value in values] == texts
+    assert [flow(value) for value in reversed(values)] == texts[::-1]
 
 
 # Undecided values

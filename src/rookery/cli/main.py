@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import cache
 from io import TextIOWrapper
 from typing import Annotated
 
 import typer
+from typer.main import get_command
 
 from rookery import __version__
 from rookery.cli.bench import bench
@@ -90,6 +93,12 @@ def program() -> None:
         end_in_time(code if isinstance(code, int) else 1, SAID_AFTER, ENDED_AFTER)
 
 
+@cache  # reading the options of every verb takes longer than most verbs do
+def command_line() -> Callable[[], object]:
+    """Gives the verbs of `app` with their options read."""
+    return get_command(app)
+
+
 def main() -> None:
     """Runs the command line.
 
@@ -99,7 +108,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends no run
     try:
-        app()
+        command_line()()
     except BrokenPipeError:  # whoever read the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

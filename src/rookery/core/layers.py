@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -192,9 +193,21 @@ def _over(low: Any, high: Any) -> Any:
 
 def flow(value: Any) -> str:
     """Gives a value as YAML on one line."""
+    value = writable(value)
+    kept = not isinstance(value, list | dict) and repr(value) != "-0.0"  # which equals 0.0 and is written otherwise
+    return _word(value) if kept else _line(value)
+
+
+@lru_cache(maxsize=4096, typed=True)  # every run writes the same names and defaults, and ruamel is slow to begin
+def _word(value: str | float | bool | None) -> str:
+    """Gives a scalar as YAML."""
+    return _line(value)
+
+
+def _line(value: Any) -> str:
+    """Gives a value of YAML's own types on one line."""
     from ruamel.yaml import YAML
 
-    value = writable(value)
     if isinstance(value, str) and not value.isprintable():
         return json.dumps(value)
     writer = YAML(typ="safe", pure=True)
