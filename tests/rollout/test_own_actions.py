@@ -17,7 +17,7 @@ from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.clocked.env import ClockedEnv
 from rookery.models.memory import MemoryConfig
 from rookery.rollout.noise import ActionNoise
-from rookery.rollout.slots import OwnActions, SlotStore, WorkerPolicy
+from rookery.rollout.slots import SlotStore, WorkerPolicy
 from walkers import Wilful
 
 
@@ -105,7 +105,8 @@ def test_a_policy_that_sees_its_last_action_remembers_what_was_done(config, acti
     for row in range(3):
         played.open_slot(row)
     slab = {"obs": np.ones((3, 3), np.float32)}
-    chosen = played.decide(None, slab, slice(0, 3), 0, OwnActions(np.array([0, 2]), did))
+    chosen = played.decide(None, slab, slice(0, 3), 0)
+    played.correct(None, np.array([0, 2]), did)
     assert chosen[[0, 2]].tolist() == did.tolist()
     columns = policy.recall.action_columns
     assert played.memory.memory[[0, 2], columns].tolist() == remembered

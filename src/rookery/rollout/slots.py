@@ -12,7 +12,7 @@ same bytes. Where it is kept stands in `storage.py`, the way of writing with clo
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -324,18 +324,6 @@ class SlotStore(ColumnWriter):
         header["version"][column] = carried["version"]
 
 
-class OwnActions(NamedTuple):
-    """What A of N slots have done by themselves.
-
-    Attributes:
-        places: ``[A]`` which of them.
-        actions: ``[A, ...]`` their actions, as they are stored.
-    """
-
-    places: np.ndarray
-    actions: np.ndarray
-
-
 class SlotMemory(Stateful):
     """What a policy remembers of each of its slots between decisions, and behind it what its exploration carries.
 
@@ -478,12 +466,7 @@ class WorkerPolicy(Stateful):
         self.use_weights()
 
     def decide(
-        self,
-        slots: np.ndarray | None,
-        slab: Tree,
-        rows: slice | np.ndarray,
-        vector_step: int | None,
-        own: OwnActions | None = None,
+        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None
     ) -> np.ndarray:
         """Actions ``[N, ...]`` as they are stored, from one forward pass over rows of a slab; they are kept.
 
@@ -492,7 +475,6 @@ class WorkerPolicy(Stateful):
             slab: The step's observations.
             rows: Which rows of the slab belong to `slots`, in the same order.
             vector_step: Which one, for noise; None = the most probable actions.
-            own: What some of them have done by themselves, which is kept in place of what the policy would have done.
         """
         policy, memory = self.policy, None if self.memory is None else self.memory.before(slots)
         if self.store is None:
@@ -503,26 +485,11 @@ class WorkerPolicy(Stateful):
             self.decided = decisions = self.store.place(slots, slab, rows, remembered)
         self.act(decisions, None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step), memory)
         self.acted += decisions.logp.size
-        if own is not None:
-            self.note(own, decisions, memory)
         if self.memory is not None and memory is not None:
             self.memory.keep(slots, memory)
         if self.store is not None and decisions.at is not None:
             self.store.answer(decisions)
         return decisions.chosen
-
-    def note(self, own: OwnActions, decisions: DecisionSlab, memory: np.ndarray | None) -> None:
-        """Puts what slots have done by themselves in the place of what the policy would have done there.
-
-        Args:
-            own: What they did.
-            decisions: What the policy has decided; changes in place.
-            memory: ``[N, M]`` what is remembered after it; changes in place.
-        """
-        decisions.action[own.places], decisions.logp[own.places] = own.actions, np.nan
-        recall = self.policy.recall
-        if recall is not None and memory is not None:
-            memory[own.places, recall.action_columns] = recall.written(torch.from_numpy(own.actions)).numpy()
 
     def act(self, decisions: DecisionSlab, noise: Tensor | None, memory: np.ndarray | None) -> None:
         """Writes actions and their log-probabilities, from one forward pass.
@@ -543,6 +510,23 @@ class WorkerPolicy(Stateful):
         decisions.action[...], decisions.logp[...] = action, logp
         if memory is not None and remembered is not None and remembered.device.type != "cpu":
             memory[...] = remembered.cpu().numpy()
+
+    def correct(self, slots: np.ndarray | None, places: np.ndarray, actions: np.ndarray) -> None:
+        """Puts what slots have done by themselves in the place of what was decided for them; comes after `decide`.
+
+        Args:
+            slots: ``[N]`` the slots that decided, as `decide` was told.
+            places: ``[A]`` which of them have acted by themselves.
+            actions: ``[A, ...]`` what they did, as it is stored.
+        """
+        decided, recall = self.decided, self.policy.recall
+        assert decided is not None
+        decided.action[places], decided.logp[places] = actions, np.nan
+        if recall is not None and self.memory is not None:
+            mine = places if slots is None else slots[places]
+            self.memory.memory[mine, recall.action_columns] = recall.written(torch.from_numpy(actions)).numpy()
+        if self.store is not None and decided.at is not None:
+            self.store.answer(decided)
 
     def record(self, slots: np.ndarray | None, outcome: Outcome) -> None:
         """Notes what became of slots in a step; arguments as of `SlotStore.record`."""

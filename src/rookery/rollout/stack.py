@@ -18,7 +18,7 @@ from rookery.native.stacked import StackedActors, stackable
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import SNAPSHOT, snapshot_number
 from rookery.rollout.noise import ActionNoise
-from rookery.rollout.slots import OwnActions, WorkerPolicy
+from rookery.rollout.slots import WorkerPolicy
 from rookery.rollout.storage import DecisionSlab
 
 
@@ -82,12 +82,7 @@ class SnapshotStack(WorkerPolicy):
                 self._stacked.remove(number)
 
     def decide(
-        self,
-        slots: np.ndarray | None,
-        slab: Tree,
-        rows: slice | np.ndarray,
-        vector_step: int | None,
-        own: OwnActions | None = None,
+        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, vector_step: int | None
     ) -> np.ndarray:
         """Actions ``[N, ...]`` as they are stored; arguments as of `WorkerPolicy.decide`."""
         held = self.member if slots is None else self.member[slots]
@@ -111,8 +106,6 @@ class SnapshotStack(WorkerPolicy):
         memory = None if self.memory is None else self.memory.before(slots)
         for number, low, high in zip(members.tolist(), starts.tolist(), starts[1:].tolist(), strict=False):
             self._decide_alone(number, order[low:high], decisions, noise, memory)
-        if own is not None:
-            self.note(own, decisions, memory)
         if self.memory is not None and memory is not None:
             self.memory.keep(slots, memory)
         return decisions.chosen

@@ -26,7 +26,7 @@ from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, OpponentMapping, PolicyMapping
 from rookery.rollout.noise import ActionNoise
-from rookery.rollout.slots import OwnActions, SlotStore, WorkerPolicy
+from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.stack import SnapshotStack
 from rookery.rollout.storage import Outcome
 from rookery.rollout.tables import Route, RowTable
@@ -489,21 +489,16 @@ class RolloutWorker(Stateful):
         if table.all_acted and len(table.acted) == 1:
             (route,) = table.acted
             return kind.action.to_env(route.policy.decide(route.slots, rows.obs, route.rows, step))
-        answers: np.ndarray | None = None
+        chosen = np.zeros((len(rows.reward), *kind.action.shape), dtype=kind.action.dtype)
         for route in table.acted:
-            answer = kind.action.to_env(route.policy.decide(route.slots, rows.obs, route.rows, step))
-            if answers is None:
-                answers = np.zeros((len(rows.reward), *answer.shape[1:]), dtype=answer.dtype)
-            answers[route.rows] = answer
-        if answers is None:
-            return kind.action.to_env(np.zeros((0, *kind.action.shape), dtype=kind.action.dtype))
-        return answers if table.all_acted else answers[rows.waiting]
+            chosen[route.rows] = route.policy.decide(route.slots, rows.obs, route.rows, step)
+        return kind.action.to_env(chosen if table.all_acted else chosen[rows.waiting])
 
     def _act_beside(self, table: RowTable, rows: Rows, kind: Kind, step: int | None) -> np.ndarray:
         """The same where some rows have acted by themselves: their policies keep what they did, if they learn from any
         action; for others what such a slot did before is cut off, and it begins anew when its policy decides again.
         """
-        stored = np.zeros((len(rows.reward), *kind.action.shape), dtype=kind.action.dtype)
+        chosen = np.zeros((len(rows.reward), *kind.action.shape), dtype=kind.action.dtype)
         numbers, acted = np.arange(len(rows.reward)), []
         for route in table.acted:
             mine, policy = numbers[route.rows], route.policy
@@ -516,15 +511,14 @@ class RolloutWorker(Stateful):
                 if not len(mine):
                     continue
                 route = Route(policy, mine, table.slot_of[mine])
-            noted = None
+            chosen[mine] = policy.decide(route.slots, rows.obs, route.rows, step)
             if own.any():
                 assert rows.own_action is not None
-                at = np.searchsorted(rows.own_index, mine[own])
-                noted = OwnActions(np.flatnonzero(own), rows.own_action[at])
-            stored[mine] = policy.decide(route.slots, rows.obs, route.rows, step, noted)
+                done = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
+                policy.correct(route.slots, np.flatnonzero(own), done)
             acted.append(route)
         table.acted, table.all_acted = acted, False
-        return kind.action.to_env(stored[rows.waiting])
+        return kind.action.to_env(chosen[rows.waiting])
 
     # --- recording ----------------------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class Asking:
     reward: np.ndarray
     groups: Sequence[Hashable | None] = ()
     group_reward: np.ndarray | None = None
-    own: np.ndarray | None = None
+    own: np.ndarray | None = field(default=None, kw_only=True)
 
 
 @dataclass
