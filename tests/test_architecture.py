@@ -52,6 +52,8 @@ LATE = {
     "minari": "optional (the extra offline)",
     "onnx": "optional (the extra onnx)",
     "grpc": "optional (the extra unity)",
+    "uvicorn": "optional (the extra serve)",
+    "httptools": "optional (the extra serve)",
     "google": "likewise: protobuf",
     "onnxruntime": "likewise",
     "lz4": "optional; needed for columns that others have packed with it",

@@ -9,6 +9,9 @@ import time
 import numpy as np
 import pytest
 from gymnasium import spaces
+
+pytest.importorskip("uvicorn")
+
 from served import HYBRID, MANY_SORTS, TOKEN, Web, checkpoint, policy, serving
 
 from rookery.core.errors import ConfigError
@@ -255,8 +258,7 @@ def test_somebody_who_sends_slowly_is_not_waited_for(tmp_path):
         silent, slow = (socket.create_connection(server.address, timeout=10) for _ in range(2))
         slow.sendall(b"POST /act HTTP/1.1\r\nHost: x\r\nAuth")
         with silent, slow:
-            assert silent.recv(10) == b""
-            assert slow.recv(12) == b"HTTP/1.1 408"
+            assert silent.recv(10) == slow.recv(10) == b""
         web = Web(server)  # a connection that is kept is not closed between two requests
         assert web.act([0.0] * 4)[0] == 200
         held = web.link.sock
@@ -264,4 +266,4 @@ def test_somebody_who_sends_slowly_is_not_waited_for(tmp_path):
         assert web.act([0.0] * 4)[0] == 200
         assert web.link.sock is held
         held.sendall(b"POST /act HT")
-        assert held.recv(12) == b"HTTP/1.1 408"
+        assert held.recv(10) == b""

@@ -6,6 +6,9 @@ import time
 import numpy as np
 import pytest
 from gymnasium import spaces
+
+pytest.importorskip("uvicorn")
+
 from served import PLAIN, Web, checkpoint, policy, serving
 
 from rookery.core.errors import RookeryError

@@ -11,6 +11,10 @@ import sys
 import time
 
 import pytest
+
+pytest.importorskip("uvicorn")
+pytest.importorskip("httptools")
+
 from served import checkpoint, policy
 from typer.testing import CliRunner
 
@@ -124,3 +128,10 @@ def test_token_files_that_will_not_do(run, tmp_path, content, mode, message):
     file.write_text("long-enough\n")
     file.chmod(0o600)
     assert read_token(file) == "long-enough"
+
+
+@pytest.mark.parametrize("package", ["uvicorn", "httptools"])
+def test_without_what_answers_http_it_says_what_to_install(run, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    result = CliRunner().invoke(app, ["serve", str(run)])
+    assert f"needs the package {package}: pip install 'rookery[serve]'" in str(result.exception)

@@ -5,6 +5,9 @@ import threading
 import numpy as np
 import pytest
 import torch
+
+pytest.importorskip("uvicorn")
+
 from served import Web, checkpoint, policy, serving
 
 from rookery.serving.batcher import Batcher, Question

@@ -5,6 +5,9 @@ import threading
 import numpy as np
 import pytest
 from gymnasium import spaces
+
+pytest.importorskip("uvicorn")
+
 from served import HYBRID, MANY_SORTS, TOKEN, checkpoint, policy, serving
 
 from rookery.envs.external.client import Client, ExternalError, TrainingOver

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,12 +20,18 @@ from rookery.core.interrupt import Interrupt
 from rookery.core.trust import TrustCode
 from rookery.envs.external.listener import ConnectionLimits
 from rookery.serving.batcher import Batcher
-from rookery.serving.http_server import HttpLimits, HttpServer
 from rookery.serving.socket_clients import SocketClients
 from rookery.serving.tokens import is_loopback
 from rookery.serving.versions import load_version
 from rookery.serving.watch import CheckpointWatch
 from rookery.serving.web import PolicyApp
+
+if TYPE_CHECKING:
+    import uvicorn
+
+
+MAX_HEAD_BYTES = 1 << 16
+"""The longest head of a request of HTTP."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class PolicyServer:
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         check(options)
-        self._started, self._stopping = time.time(), False
+        self._options, self._said, self._started = options, say, time.time()
         torch.set_num_threads(options.num_threads)
         version = load_version(checkpoint, [name] if name else (), trust_code)
         names = list(version.policies)
@@ -136,29 +142,29 @@ class PolicyServer:
             self._listening.close()
             self._batcher.close()
             raise
-        app = PolicyApp(self._batcher, self._default, options.likeliest, options.token, self.health)
-        borne = HttpLimits(options.max_bytes, options.max_connections, options.head_seconds)
-        self._server = HttpServer(app.handle, self._listening, borne)
+        self._server: uvicorn.Server | None = None
 
     def run(self) -> None:
         """Answers until `stop`, or until SIGINT, SIGTERM or SIGHUP; then answers those who have asked, and returns."""
         interrupt = Interrupt()
+        server = self._server = _server(self._app(), self._options, interrupt)
         try:
             with interrupt.watching("stopping: those who have asked are answered (again to stop at once)"):
-                asyncio.run(self._server.serve(lambda: self._stopping or interrupt.number is not None))
+                asyncio.run(server.serve(sockets=[self._listening]))
         finally:
             self.close()
 
     def stop(self) -> None:
         """Lets `run` return; from any thread."""
-        self._stopping = True
+        if self._server is not None:
+            self._server.should_exit = True
 
     @contextlib.contextmanager
     def running(self) -> Iterator[PolicyServer]:
         """Answers in a thread of its own while this lasts."""
         thread = threading.Thread(target=self.run, name="server", daemon=True)
         thread.start()
-        while thread.is_alive() and not self._server.started:
+        while thread.is_alive() and not (self._server is not None and self._server.started):
             time.sleep(0.002)
         try:
             yield self
@@ -180,6 +186,10 @@ class PolicyServer:
             "checkpoints": {"swapped": watch.swapped if watch else 0, "refused": watch.refused if watch else 0},
         }
 
+    def _app(self) -> PolicyApp:
+        options = self._options
+        return PolicyApp(self._batcher, self._default, options.likeliest, options.token, options.max_bytes, self.health)
+
     def close(self) -> None:
         """Answers those who wait for a policy, and frees ports and threads; the end of `run` does it too."""
         if self._watch is not None:
@@ -191,11 +201,12 @@ class PolicyServer:
 
 
 def check(options: ServingOptions) -> None:
-    """Refuses options that do not go together.
+    """Refuses options that do not go together, and a missing uvicorn.
 
     Raises:
         ConfigError: Says what is wrong and what to do.
     """
+    require_uvicorn()
     if options.token is None and not is_loopback(options.host):
         raise ConfigError(
             f"--no-token: host {options.host} is reached from other machines, so a token has to be shown there; leave "
@@ -205,6 +216,15 @@ def check(options: ServingOptions) -> None:
         raise ConfigError("--socket: its clients prove that they know the token; leave --no-token out")
     if options.port and options.port == options.socket_port:
         raise ConfigError(f"--port and --socket: both are {options.port}; give each a port of its own")
+
+
+def require_uvicorn() -> None:
+    """Sees that there is what answers HTTP; raises a ConfigError that says how to get it."""
+    try:
+        import httptools  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"rookery serve needs the package {error.name}: pip install 'rookery[serve]'") from None
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -230,3 +250,70 @@ def listening(host: str, port: int) -> socket.socket:
         ) from None
     made.setblocking(False)
     return made
+
+
+def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uvicorn.Server:
+    """Makes what answers HTTP, which leaves signals to `interrupt`."""
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class Punctual(HttpToolsProtocol):
+        """Closes a connection on which the head of a request takes too long, or is too long; bodies are timed and
+        measured by the application.
+        """
+
+        late: asyncio.TimerHandle | None = None
+        head_bytes = 0
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.late = self.loop.call_later(options.head_seconds, transport.close)
+
+        def data_received(self, data: bytes) -> None:
+            before = self.cycle
+            super().data_received(data)
+            waits = self.cycle is None or (self.cycle is before and before.response_complete)
+            self.head_bytes = self.head_bytes + len(data) if waits else 0
+            if self.head_bytes > MAX_HEAD_BYTES:
+                self.transport.close()
+            if waits and self.late is None:
+                self.late = self.loop.call_later(options.head_seconds, self.transport.close)
+            elif not waits:
+                self.in_time()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.in_time()
+            super().connection_lost(exc)
+
+        def in_time(self) -> None:
+            """Stops the clock."""
+            if self.late is not None:
+                self.late.cancel()
+                self.late = None
+
+    class Serving(uvicorn.Server):
+        """Stops when a signal has come."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+        async def on_tick(self, counter: int) -> bool:
+            return await super().on_tick(counter) or interrupt.number is not None
+
+    return Serving(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            http=Punctual,
+            ws="none",
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=10,
+            limit_concurrency=options.max_connections,
+        )
+    )

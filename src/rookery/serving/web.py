@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from rookery.core.errors import RookeryError, nearest
 from rookery.serving.asking import FIELDS, answered, description, known_policy, plain, read_question, session_of
-from rookery.serving.batcher import Batcher, Question, ServedActions, Stopping, TooMuch, UnfitQuestion
-from rookery.serving.http_requests import Refused, Request
-from rookery.serving.http_server import Exchange
+from rookery.serving.batcher import Batcher, ServedActions, Stopping, TooMuch, UnfitQuestion
 from rookery.serving.reading import WrongObservation
 from rookery.serving.sessions import SessionGone
 from rookery.serving.tokens import is_loopback, shows
 
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
 ADDRESSES = ("/act", "/policies", "/health", "/sessions/ID")
 """What there is to ask for."""
+
+BODY_SECONDS = 30.0
+"""How long a request may take to arrive."""
 
 STATUS: tuple[tuple[type[RookeryError], int], ...] = (
     (WrongObservation, 422),
@@ -33,8 +38,22 @@ STATUS: tuple[tuple[type[RookeryError], int], ...] = (
 """What an error is called over HTTP; the first that fits counts."""
 
 
+class Refused(Exception):
+    """A request that is answered with an error.
+
+    Attributes:
+        status: Status of the answer.
+        body: What it says.
+        allowed: The methods that are answered there, if that is what is wrong.
+    """
+
+    def __init__(self, status: int, problem: str, allowed: str = "", **more: Any) -> None:
+        self.status, self.body, self.allowed = status, {"error": problem, **more}, allowed
+        super().__init__(problem)
+
+
 class Outbox:
-    """Brings answers from the policies' thread to an event loop, all of a batch at once.
+    """Brings answers from the policies' thread to those who wait in an event loop, all of a batch at once.
 
     Args:
         loop: The loop.
@@ -42,12 +61,12 @@ class Outbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._answers: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._answers: deque[tuple[asyncio.Future[Any], Any]] = deque()
         self._called = False
 
-    def put(self, taker: Callable[[Any], None], answer: Any) -> None:
-        """Lets the loop call whoever waits with an answer; from any thread."""
-        self._answers.append((taker, answer))
+    def put(self, waiting: asyncio.Future[Any], answer: Any) -> None:
+        """Gives an answer to somebody who waits; from any thread."""
+        self._answers.append((waiting, answer))
         if not self._called:
             self._called = True
             with suppress(RuntimeError):  # the loop is closed: nobody waits there any more
@@ -56,18 +75,20 @@ class Outbox:
     def _deliver(self) -> None:
         self._called = False
         while self._answers:
-            taker, answer = self._answers.popleft()
-            taker(answer)
+            waiting, answer = self._answers.popleft()
+            if not waiting.cancelled():  # whoever has asked may have gone
+                waiting.set_result(answer)
 
 
 class PolicyApp:
-    """Answers requests of HTTP.
+    """The ASGI application.
 
     Args:
         batcher: Who answers.
         default: The policy that is asked where a request names none; None = requests have to.
         deterministic: Whether the likeliest actions are given where a request does not say.
         token: What has to be shown; None = nothing.
+        max_bytes: The largest body of a request.
         health: Gives what there is to say of the server beside what the batcher counts.
     """
 
@@ -77,39 +98,60 @@ class PolicyApp:
         default: str | None,
         deterministic: bool,
         token: str | None,
+        max_bytes: int,
         health: Callable[[], dict[str, Any]],
     ) -> None:
         self._batcher, self._default, self._deterministic = batcher, default, deterministic
-        self._token, self._health = token, health
+        self._token, self._max_bytes, self._health = token, max_bytes, health
         self._outbox: Outbox | None = None
 
-    def handle(self, request: Request, exchange: Exchange) -> None:
-        """Answers a request, at once or when a policy has; in the event loop.
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            return
+        allowed = ""
+        try:
+            status, body = 200, await self._answer(scope, receive)
+        except Refused as refused:
+            status, body, allowed = refused.status, refused.body, refused.allowed
+        except Exception as error:  # a mistake of ours is told to who has met it, and the server goes on
+            status, body = 500, {"error": f"{type(error).__name__}: {error}"}
+        encoded = json.dumps(body, separators=(",", ":")).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(encoded)).encode())]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if allowed:
+            headers.append((b"allow", allowed.encode()))
+        if status in (408, 413):
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": encoded})
 
-        Raises:
-            Refused: If it cannot be answered.
-        """
-        head = request.head
-        path, method, known = head.path, head.method, self._check(head.path, head.fields)
+    async def _answer(self, scope: MutableMapping[str, Any], receive: Receive) -> Any:
+        """Gives what a request is answered with; raises `Refused`."""
+        path, method, headers = scope["path"], scope["method"], _unique(scope["headers"])
+        known = self._check(path, headers)
         if path == "/act":
             _only(method, "POST", path)
-            self._act(_fields(request.body), exchange)
-        elif path == "/health":
+            request = _fields(await self._body(headers, receive))
+            return await self._act(request)
+        if path == "/health":
             _only(method, "GET, HEAD", path)
-            exchange.answer({"status": "ok", **(self._health() if known else {})})
-        elif path == "/policies":
+            return {"status": "ok", **(self._health() if known else {})}
+        if path == "/policies":
             _only(method, "GET, HEAD", path)
-            version = self._batcher.version
-            policies = {name: description(policy) for name, policy in version.policies.items()}
-            exchange.answer({"default": self._default, "version": version.name, "policies": policies})
-        elif path.startswith("/sessions/"):
+            policies = self._batcher.version.policies
+            return {
+                "default": self._default,
+                "version": self._batcher.version.name,
+                "policies": {name: description(policy) for name, policy in policies.items()},
+            }
+        if path.startswith("/sessions/"):
             _only(method, "DELETE", path)
-            self._forget(path.removeprefix("/sessions/"), exchange)
-        else:
-            near = nearest(path[:100], ADDRESSES)
-            raise Refused(404, f"{path[:100]}: there are {', '.join(ADDRESSES)}{near}")
+            return await self._forget(path.removeprefix("/sessions/"))
+        raise Refused(404, f"{path[:100]}: there are {', '.join(ADDRESSES)}{nearest(path[:100], ADDRESSES)}")
 
-    def _check(self, path: str, headers: Mapping[bytes, bytes]) -> bool:
+    def _check(self, path: str, headers: dict[bytes, bytes]) -> bool:
         """Says whether somebody may know everything; refuses those who may know nothing."""
         if self._token is not None:
             if shows(headers, self._token):
@@ -125,62 +167,82 @@ class PolicyApp:
             raise Refused(403, "without a token, this server answers programs on its own machine alone")
         return True
 
-    def _act(self, fields: dict[str, Any], exchange: Exchange) -> None:
-        """Asks a policy."""
-
-        def taker(answer: ServedActions | RookeryError) -> None:
-            self._answer(answer, question, is_batch, exchange)
-
+    async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        """Reads the body of a request, as far as it may go."""
+        too_large = f"a request has at most {self._max_bytes:,} bytes; send less at a time"
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > self._max_bytes:
+            raise Refused(413, too_large)
+        body = bytearray()
         try:
-            name = known_policy(self._batcher.version, fields.get("policy"), self._default)
-            session = session_of(fields)
+            async with asyncio.timeout(BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        raise Refused(400, "the request was cut off")
+                    body += message.get("body", b"")
+                    if len(body) > self._max_bytes:
+                        raise Refused(413, too_large)
+                    if not message.get("more_body"):
+                        return bytes(body)
+        except TimeoutError:
+            raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} seconds") from None
+
+    async def _act(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Asks a policy."""
+        outbox, waiting = self._waiting()
+        try:
+            name = known_policy(self._batcher.version, request.get("policy"), self._default)
+            session = session_of(request)
             question, is_batch = read_question(
-                fields,
+                request,
                 self._batcher.version.policies[name],
                 self._deterministic,
                 None if session is None else (name, session),
-                self._bring_to(taker),
+                partial(outbox.put, waiting),
             )
             self._batcher.ask(question)
+            answer = await waiting
+            if isinstance(answer, RookeryError):
+                raise answer
         except RookeryError as error:
             raise _refused(error) from None
+        assert isinstance(answer, ServedActions)
+        fields: dict[str, Any] = plain(answered(answer, question, is_batch))
+        return fields
 
-    def _answer(
-        self, answer: ServedActions | RookeryError, question: Question, is_batch: bool, exchange: Exchange
-    ) -> None:
-        if isinstance(answer, RookeryError):
-            exchange.refuse(_refused(answer))
-            return
-        try:
-            exchange.answer(plain(answered(answer, question, is_batch)))
-        except Exception as error:  # of actions that JSON cannot hold
-            exchange.refuse(Refused(500, f"{type(error).__name__}: {error}"))
-
-    def _forget(self, session: str, exchange: Exchange) -> None:
+    async def _forget(self, session: str) -> dict[str, Any]:
         """Forgets a session."""
-        names, found = list(self._batcher.version.policies), []
+        found = []
+        for name in self._batcher.version.policies:
+            outbox, waiting = self._waiting()
+            try:
+                self._batcher.forget((name, session), partial(outbox.put, waiting))
+            except RookeryError as error:
+                raise _refused(error) from None
+            found.append(await waiting)
+        return {"session": session, "forgotten": any(found)}
 
-        def taker(was_there: bool) -> None:
-            found.append(was_there)
-            if len(found) == len(names):
-                exchange.answer({"session": session, "forgotten": any(found)})
-
-        try:
-            for name in names:
-                self._batcher.forget((name, session), self._bring_to(taker))
-        except RookeryError as error:
-            raise _refused(error) from None
-
-    def _bring_to(self, taker: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Gives what the policies' thread calls, so that `taker` is called in this event loop."""
+    def _waiting(self) -> tuple[Outbox, asyncio.Future[Any]]:
+        loop = asyncio.get_running_loop()
         if self._outbox is None:
-            self._outbox = Outbox(asyncio.get_running_loop())
-        return partial(self._outbox.put, taker)
+            self._outbox = Outbox(loop)
+        return self._outbox, loop.create_future()
 
 
 def _only(method: str, allowed: str, path: str) -> None:
     if method not in allowed.split(", "):
         raise Refused(405, f"{path[:100]}: {method[:20]} is not answered; use {allowed}", allowed)
+
+
+def _unique(fields: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The fields of a head by name; refuses two of one that would let two readers disagree."""
+    found: dict[bytes, bytes] = {}
+    for name, value in fields:
+        if name in found and name in (b"authorization", b"content-length", b"host"):
+            raise Refused(400, f"the request has two fields {name.decode()}")
+        found[name] = value
+    return found
 
 
 def _fields(body: bytes) -> dict[str, Any]:
