@@ -511,9 +511,7 @@ class WorkerPolicy(Stateful):
         if memory is not None and remembered is not None and remembered.device.type != "cpu":
             memory[...] = remembered.cpu().numpy()
 
-    def decide_unlearned(
-        self, slots: np.ndarray, slab: Tree, rows: np.ndarray, vector_step: int | None
-    ) -> np.ndarray:
+    def decide_unlearned(self, slots: np.ndarray, slab: Tree, rows: np.ndarray, vector_step: int | None) -> np.ndarray:
         """Actions as of `decide`, of which nothing is kept but what the policy itself remembers."""
         store, self.store = self.store, None
         try:

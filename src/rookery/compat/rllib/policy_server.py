@@ -26,6 +26,7 @@ from rookery.envs.external.env import SCHEME, TOKEN
 EPISODES_AT_ONCE = 16
 """Episodes that clients of a trainer may play at a time; those that begin beyond that wait."""
 
+
 def token_file(port: int) -> Path:
     """Returns the file of this user that holds the token of a port."""
     return Path.home() / ".cache" / "rookery" / f"external-{port}.token"
