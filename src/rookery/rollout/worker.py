@@ -526,23 +526,25 @@ class RolloutWorker(Stateful):
         """The same where nobody is to learn from some rows: their policies decide, and keep nothing of it."""
         assert self.now is not None and self.now.unlearned is not None
         beyond = np.repeat(self.now.unlearned, len(kind.agents))
-        acted, apart, numbers = [], [], np.arange(len(rows.reward))
+        numbers = np.arange(len(rows.reward))
+        acted: list[Route] = []
+        apart: list[Route] = []
         for route in table.acted:
             for some, into in ((~beyond, acted), (beyond, apart)):
                 mine = numbers[route.rows]
                 if len(mine := mine[some[mine]]):
                     into.append(Route(route.policy, mine, table.slot_of[mine]))
-        done = np.zeros((len(rows.reward), *kind.action.shape), dtype=kind.action.dtype)
+        chosen = np.zeros((len(rows.reward), *kind.action.shape), dtype=kind.action.dtype)
         for route in apart:
             mine, policy = numbers[route.rows], route.policy
-            done[mine] = policy.decide_unlearned(table.slot_of[mine], rows.obs, mine, step)
+            chosen[mine] = policy.decide_unlearned(table.slot_of[mine], rows.obs, mine, step)
             if rows.own_action is not None and (own := np.isin(mine, rows.own_index)).any():
                 theirs = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
                 policy.correct(table.slot_of[mine], np.flatnonzero(own), theirs)
         table.acted, table.all_acted = acted, False
         kept = self._act_beside(table, rows, kind, step)
-        done[~beyond] = kept[~beyond]
-        return done
+        chosen[~beyond] = kept[~beyond]
+        return chosen
 
     # --- recording ----------------------------------------------------------------------------------------------------
 

@@ -247,7 +247,8 @@ def test_several_agents_of_clients_have_policies_by_the_mapping_function(monkeyp
               "multiagent": {"policies": {"big": (None, None, None, {}), "small": (None, None, None, {})},
                              "policy_mapping_fn": mapping},
               "num_envs_per_worker": 1, "callbacks": Note, "model": {"fcnet_hiddens": [8]},
-              "train_batch_size": 60, "sgd_minibatch_size": 30, "num_sgd_iter": 1, "rollout_fragment_length": 4}  # fmt: skip
+              "train_batch_size": 60, "sgd_minibatch_size": 30, "num_sgd_iter": 1, "rollout_fragment_length": 4,
+              }  # fmt: skip
     trainer = PPOTrainer(config=config)
     games = Games("http://{}:{}".format(*trainer.rookery.env.address))
     games.start()

@@ -273,7 +273,8 @@ def test_agents_that_drive_themselves_come_and_go_and_have_policies():
               "sgd_minibatch_size": 24, "num_sgd_iter": 1, "model": {"fcnet_hiddens": [8]},
               "multiagent": {"policies": {"walks": (None, Discrete(5), Discrete(2), {}),
                                           "flies": (None, Discrete(5), Discrete(2), {})},
-                             "policy_mapping_fn": lambda agent, **_: "flies" if agent == "bird" else "walks"}}  # fmt: skip
+                             "policy_mapping_fn": lambda agent, **_: "flies" if agent == "bird" else "walks"},
+              }  # fmt: skip
     register_env("relay", lambda _: Relay(Discrete(2), Discrete(5)))
     trainer = PPOTrainer(config=config)
     result = trainer.train()

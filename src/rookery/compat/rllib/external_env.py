@@ -91,8 +91,8 @@ class ExternalEnv(threading.Thread):
         """
         if not training_enabled:
             raise ConfigError(
-                "start_episode(training_enabled=False): an environment in this process is learned from whole; play such "
-                "episodes by PolicyClient.start_episode(training_enabled=False), or with trainer.compute_action"
+                "start_episode(training_enabled=False): an environment in this process is learned from whole; play "
+                "such episodes by PolicyClient.start_episode(training_enabled=False), or with trainer.compute_action"
             )
         name = uuid.uuid4().hex if episode_id is None else episode_id
         if name in self._finished or name in self._episodes:

@@ -14,9 +14,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from rookery.compat.rllib.config import policies_of
-from rookery.compat.rllib.env_making import adapted, creator_of, speaks_in_dicts
+from rookery.compat.rllib.env_making import creator_of
 from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.offline import IOContext
+from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
 from rookery.compat.rllib.old_ids import Todays
 from rookery.core.errors import ConfigError
 from rookery.core.space_files import space_to_json

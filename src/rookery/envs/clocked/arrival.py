@@ -80,7 +80,8 @@ class Arrival:
         over: Whether the episode of the whole copy is over, for copies that have such; then nobody asks.
         lost: Whether the copy has failed, so that the episodes of all its agents count for nothing; `asking` is the
             beginning of what took its place.
-        unlearned: Whether nobody is to learn from what those who ask do, nor to count it. Such an episode ends as `lost`.
+        unlearned: Whether nobody is to learn from what those who ask do, nor to count it. Such an episode ends as
+            `lost`.
     """
 
     lane: int
