@@ -48,8 +48,8 @@ swapped meanwhile, one a second.
 
 The machine has {cores} cores, which server and clients shared with each other and with other work: the load average
 was {loads} during these measurements. So answers a second and latencies are those of a busy machine and vary;
-processor time is what the server itself used, all threads, reading checkpoints included, and varies little. Over
-HTTP, reading and writing HTTP costs more than the policy does in a batch, which bounds what batching can gain there.
+processor time is what the server itself used, all threads, reading checkpoints included, and varies little. What is
+asked over HTTP are 64 numbers as JSON.
 """
 TOLERANCE = 1e-4
 """What an action may differ by from that of the policy asked alone: sums of another order."""

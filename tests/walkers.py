@@ -85,6 +85,33 @@ class Walkers:
         pass
 
 
+class Wilful(Walkers):
+    """Walkers of whom some act by themselves: all of a copy that must act in a drawn moment."""
+
+    def __init__(self, lanes, seed=0, share=0.3):
+        super().__init__(lanes, seed)
+        self.share, self.will, self.own = share, {}, {}  # lane -> actions by agent; (agent, n) -> (lane, action) of all
+
+    def begin(self, lane, episode, plan):
+        super().begin(lane, episode, plan)
+        self.will.pop(lane, None)
+
+    def arrivals(self, seconds):
+        found = super().arrivals(seconds)
+        for arrival in found:
+            for ask in arrival.asking.values():
+                if self.rng.random() < self.share:
+                    ask.own = self.rng.integers(0, 3, len(ask.ids))
+                    self.will[arrival.lane] = dict(zip(ask.ids, ask.own.tolist(), strict=True))
+                    for (agent, number), action in zip(ask.obs["obs"].astype(int).tolist(), ask.own, strict=True):
+                        self.own[arrival.lane, agent, number] = int(action)
+        return found
+
+    def answer(self, lane, episode, answers):
+        super().answer(lane, episode, answers)
+        self.pending[lane] |= self.will.pop(lane, {})
+
+
 class WalkersEnv(ClockedEnv):
     """Walkers as an environment that can be named."""
 

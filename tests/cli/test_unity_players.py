@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 pytest.importorskip("grpc")
 
-from rookery.compat.mlagents.learn import Request, learning
+from rookery.compat.mlagents.learn import Request, learning, plan_of
 from rookery.envs.unity.testing import write_player
 from rookery.training.trainer import Trainer
 
@@ -123,6 +123,23 @@ def test_a_behaviour_that_appears_later_is_trained_by_its_entry(rookery, game, t
     assert len((tmp_path / "launches").read_text().split()) == 1, "the game is launched once"
 
 
+@pytest.mark.parametrize(("early", "late"), [pytest.param(900, 200, marks=pytest.mark.slow), (200, 900)])
+def test_the_run_ends_when_early_and_late_behaviours_have_come_to_their_last_step(game, tmp_path, early, late):
+    text = TWO.replace("Runner: {}", f"Runner: {{max_steps: {early}}}").replace(
+        "Chaser: {}", f"Chaser: {{max_steps: {late}}}"
+    )
+    (tmp_path / "two.yaml").write_text(text)
+    path = game("--behavior", "*1=Runner", "--behavior", "*2=Chaser", "--late", "Chaser:20", env="MultiAgentArena")
+    flags = {"env": path, "run_id": "w", "results_dir": str(tmp_path / "results"), "seed": 1, "base_port": 25570}
+    request = Request(str(tmp_path / "two.yaml"), flags, "quiet", None, False, False)
+    with learning(request, lambda *_: pytest.fail("nothing goes on")) as session:
+        last = session.trainer.train()
+    assert last.stop_reason == "finished_share 1 reached 1"
+    assert last.finished_policies == 2
+    assert last.policies["Runner"].decisions >= early
+    assert last.policies["Chaser"].decisions >= late
+
+
 def test_a_behaviour_without_an_entry_is_refused(rookery, game, tmp_path):
     (tmp_path / "other.yaml").write_text(BASIC.replace("Basic:", "Basics:"))
     words = ["mlagents", "learn", tmp_path / "other.yaml", "--env", game(), "--base-port", 25540]
@@ -130,3 +147,22 @@ def test_a_behaviour_without_an_entry_is_refused(rookery, game, tmp_path):
     assert code == 2
     assert "the environment has a behaviour 'Basic', and there is no such entry; did you mean 'Basics'?" in error
     assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind", "goals"),
+    [(["--goal", "picture"], "hyper", ["picture"]), (["--goal", "picture"], "none", ["picture"]), ([], "hyper", None)],
+)
+def test_goals_are_the_sensors_that_a_player_calls_so(game, tmp_path, flags, kind, goals):
+    network = f"network_settings: {{goal_conditioning_type: {kind}}}"
+    (tmp_path / "goals.yaml").write_text(f"behaviors: {{GoalGrid: {{trainer_type: ppo, {network}}}}}")
+    given = {"env": game(*flags, env="rookery.tasks:GoalGrid"), "run_id": "g", "base_port": 25560}
+    request = Request(str(tmp_path / "goals.yaml"), given, "quiet", None, False, False)
+    plan = plan_of(request)
+    try:
+        found = {path: value for one in plan.layers(request, tmp_path / "demos") for path, value in one.values.items()}
+    finally:
+        plan.copies.close()
+    assert found.get("policies.GoalGrid.model.goals") == (None if goals is None else tuple(goals))
+    if goals is not None:
+        assert found["policies.GoalGrid.model.goal_conditioning"] == kind

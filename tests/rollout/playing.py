@@ -22,7 +22,7 @@ from rookery.rollout.worker import RolloutWorker
 class Dice(nn.Module):
     """Plays a uniform choice, or the first allowed one after it; says the logarithm of the number it rolled."""
 
-    memory_size = exploration_size = 0
+    memory_size, exploration_size, recall = 0, 0, None
 
     def __init__(self, obs, action):
         super().__init__()
@@ -70,7 +70,19 @@ class IntroducingWorker(RolloutWorker):
         super().load_state_dict(state)
 
 
-def play(env, policies=("main",), rule=None, *, T=4, decisions=None, lanes=1, seed=0, config=None, frozen=()):
+def play(
+    env,
+    policies=("main",),
+    rule=None,
+    *,
+    T=4,
+    decisions=None,
+    lanes=1,
+    seed=0,
+    config=None,
+    frozen=(),
+    any_actions=False,
+):
     """A worker whose policies are made when their first agent appears; `T` and `decisions` may be dicts by policy."""
     if not hasattr(env, "num_lanes"):
         env = make_env(env, config, (), lanes, "auto")
@@ -79,7 +91,7 @@ def play(env, policies=("main",), rule=None, *, T=4, decisions=None, lanes=1, se
     def introduce(name, kind):
         length = T[name] if isinstance(T, dict) else T
         wanted = decisions[name] if isinstance(decisions, dict) else decisions
-        demand = None if name in frozen else Demand(length, wanted)
+        demand = None if name in frozen else Demand(length, wanted, any_actions)
         worker.add_policy(name, Dice(kind.obs, kind.action), demand)
 
     mapping = PolicyMapping(rule, list(policies))

@@ -13,12 +13,14 @@ import time
 import pytest
 
 pytest.importorskip("uvicorn")
+pytest.importorskip("httptools")
 
 from served import checkpoint, policy
 from typer.testing import CliRunner
 
 from rookery.cli.main import app
 from rookery.core.errors import ConfigError
+from rookery.serving.tokens import read_token
 
 
 @pytest.fixture
@@ -63,9 +65,11 @@ def test_a_server_is_started_asked_and_stopped(run):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--port", "7000", "--socket", "7000"], "give each a port of its own"),
+        (["--host", "192.0.2.7"], "--host 192.0.2.7: is no address of this machine"),
         (["--policy", "re"], "did you mean 'red'"),
         (["--token", "long-enough", "--no-token"], "say one of them"),
-        (["--token", "short"], "at least 8"),
+        (["--token", "short"], "expected 8 to"),
         (["--no-token", "--host", "0.0.0.0"], "reached from other machines"),
         (["--no-token", "--socket", "0"], "leave --no-token out"),
         (["--checkpoint", "7"], "there are 000001"),
@@ -87,7 +91,47 @@ def test_a_port_that_is_taken_leaves_nothing_behind(run):
     assert not (run / "serve.token").exists()
 
 
-def test_without_uvicorn_it_says_what_to_install(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
+def test_a_port_of_the_socket_that_is_taken_is_said_by_its_option(run):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(app, ["serve", str(run), "--socket", str(port)])
+    assert f"--socket {port}: cannot listen" in str(result.exception)
+    assert not (run / "serve.token").exists()
+
+
+def test_a_run_without_checkpoints_says_how_it_gets_one(tmp_path):
+    (tmp_path / "config.yaml").touch()
+    result = CliRunner().invoke(app, ["serve", str(tmp_path)])
+    assert "holds no checkpoint yet; rookery resume" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "message"),
+    [
+        (None, 0, "there is no such file; make one"),
+        ("", 0o600, "is empty"),
+        ("short", 0o600, "8 to 1000 printable"),
+        ("x" * 2000, 0o600, "8 to 1000 printable"),
+        ("long-enough", 0o644, "chmod 600"),
+    ],
+)
+def test_token_files_that_will_not_do(run, tmp_path, content, mode, message):
+    file = tmp_path / "a-token"
+    if content is not None:
+        file.write_text(content)
+        file.chmod(mode)
+    result = CliRunner().invoke(app, ["serve", str(run), "--token-file", str(file)])
+    assert isinstance(result.exception, ConfigError)
+    assert message in str(result.exception) and f"--token-file {file}: " in str(result.exception)
+    file.write_text("long-enough\n")
+    file.chmod(0o600)
+    assert read_token(file) == "long-enough"
+
+
+@pytest.mark.parametrize("package", ["uvicorn", "httptools"])
+def test_without_what_answers_http_it_says_what_to_install(run, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
     result = CliRunner().invoke(app, ["serve", str(run)])
-    assert "pip install 'rookery[serve]'" in str(result.exception)
+    assert f"needs the package {package}: pip install 'rookery[serve]'" in str(result.exception)

@@ -39,6 +39,7 @@ def test_who_has_learned_all_it_is_to_plays_on_as_it_is_and_others_learn():
         assert not torch.equal(weights(trainer, "blue"), other)
         assert trainer.decisions["blue"] > before
         assert result.finished_policies == 1
+        assert result.finished_share == 0.5
         assert torch.equal(
             torch.cat([w.flatten() for w in trainer.pool.worker.policies["red"].policy.parameters()]), at
         )

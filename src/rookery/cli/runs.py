@@ -114,7 +114,7 @@ def find_saved(run: Path, checkpoint: str) -> Path:
     run = find_run(run)
     found = {path.name: path for path in list_checkpoints(run / FOLDER)}
     if not found:
-        raise ConfigError(f"{run}: holds no checkpoint yet")
+        raise ConfigError(f"{run}: holds no checkpoint yet; rookery resume {run} goes on with it until it writes one")
     there = ", ".join(found)
     wanted = f"{int(checkpoint):06d}" if checkpoint.isdigit() else checkpoint
     if checkpoint == "last":

@@ -40,6 +40,9 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of HTTP; 0 = any that is free.")] = 0,
     socket: SocketPort = None,
     token: Token = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file to read it from, which its owner alone can read.", show_default=False)
+    ] = None,
     no_token: Annotated[bool, typer.Option("--no-token", help="Answer everybody on this machine.")] = False,
     deterministic: Annotated[
         bool, typer.Option("--deterministic/--sampled", help="The likeliest actions, or drawn ones.")
@@ -60,8 +63,12 @@ def serve(
 
     rookery serve runs/CartPole-v1-ppo-s3 --port 8000
     """
-    if token is not None and no_token:
-        raise ConfigError("--token and --no-token: say one of them")
+    if (token is not None or token_file is not None) and no_token:
+        raise ConfigError("--token, --token-file and --no-token: say one of them")
+    if token_file is not None:
+        from rookery.serving.tokens import read_token
+
+        token = read_token(token_file)  # wins over ROOKERY_TOKEN
     saved = find_saved(run, checkpoint)
     from rookery.policies.export import policy_names
     from rookery.serving.server import PolicyServer, ServingOptions, check

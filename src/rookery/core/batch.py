@@ -29,10 +29,12 @@ class Demand:
     Attributes:
         fragment_length: T, decisions of one slot in a row.
         decisions: Decisions an update, over all slots; None means `fragment_length` times the slots the policy plays.
+        any_actions: Whether actions that the policy did not choose can be learned from.
     """
 
     fragment_length: int
     decisions: int | None = None
+    any_actions: bool = False
 
 
 def flat(tensor: Tensor, rows: Tensor | None) -> Tensor:
@@ -111,7 +113,8 @@ class Rollout:
     Attributes:
         obs: ``[T, F, ...]`` raw observations decided on; an action mask is one of the leaves.
         action: ``[T, F, ...]`` as the policy drew it, before clipping or rescaling for the environment.
-        logp: ``[T, F]`` its log-probability when it was played.
+        logp: ``[T, F]`` its log-probability when it was played; NaN where the policy did not choose it
+            (`Demand.any_actions`).
         reward: ``[T, F]`` what the agent got until its next decision, summed.
         terminated: ``[T, F]`` the agent's episode ended here and has no future.
         truncated: ``[T, F]`` the agent's episode was cut off here; bootstraps from `final_obs`.

@@ -16,6 +16,7 @@ from rookery.core.class_names import ClassNames
 from rookery.core.errors import ConfigError
 from rookery.core.hints import suggestion
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
+from rookery.core.secrets import hidden
 from rookery.core.settings import (
     Fixed,
     Settings,
@@ -152,7 +153,7 @@ def resolve(schema: type[C], layers: Sequence[Layer], names: Mapping[str, str] |
         ConfigError: With one line for each problem of any layer: ``source: path = value: what is allowed; a hint``.
     """
     merge = _Merge(names or {})
-    trees = [_Said(layer, rank, "", nested(layer.values)) for rank, layer in enumerate(layers)]
+    trees = [_Said(layer, rank, "", hidden("", nested(layer.values))) for rank, layer in enumerate(layers)]
     config = merge.section(schema, "", trees, None)
     for said in merge.unknown:
         merge.refuse_unknown(said)
@@ -181,7 +182,8 @@ class _Said:
 
     def at(self, key: Any, value: Any) -> _Said:
         """Gives what the layer says at a key of the mapping here."""
-        return replace(self, path=f"{self.path}.{key}" if self.path else str(key), value=value)
+        path = f"{self.path}.{key}" if self.path else str(key)
+        return replace(self, path=path, value=hidden(key, value))
 
     def without(self, *keys: str) -> _Said:
         """Gives the mapping here without some keys."""

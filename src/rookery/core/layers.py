@@ -13,6 +13,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.schedules import Schedule, write_schedule
+from rookery.core.secrets import NOT_STORED, Secret
 from rookery.core.settings import Settings, fields_of, object_name, show
 from rookery.core.yaml_words import yaml_problem
 
@@ -220,7 +221,9 @@ def _line(value: Any) -> str:
 
 
 def writable(value: Any) -> Any:
-    """Gives a value in the types of YAML."""
+    """Gives a value in the types of YAML; of a secret only that it is one."""
+    if isinstance(value, Secret):
+        return NOT_STORED
     if isinstance(value, Schedule):
         return write_schedule(value)
     if isinstance(value, Mapping):

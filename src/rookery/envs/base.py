@@ -55,6 +55,9 @@ class Rows:
         final_stale: How many of them are the observation of an earlier step, because the agent was not on turn.
         group_reward: ``[R]`` float64, what each agent's group got in this step, beside the agent's own reward, also
             where the agent has ended before its group; None where no group earns anything.
+        own_index: ``[A]`` rows, ascending, that wait and have already acted by themselves: the policy may see what they
+            did, and its answers to them are not used.
+        own_action: ``[A, ...]`` what each of them did, as actions are stored; None where nobody did.
     """
 
     obs: Tree
@@ -67,6 +70,8 @@ class Rows:
     final_obs: Tree = field(default_factory=dict)
     final_stale: int = 0
     group_reward: np.ndarray | None = None
+    own_index: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    own_action: np.ndarray | None = None
 
     @classmethod
     def allocate(cls, kind: Kind, num_lanes: int) -> Rows:

@@ -391,6 +391,7 @@ class GroupEnv(VectorBase):
         """Writes what is observed now, by whom, and who waits."""
         for number, (rows, inner) in enumerate(zip(self._rows, shown.rows, strict=True)):
             rows.reward, rows.group_reward = inner.reward, inner.group_reward
+            rows.own_index, rows.own_action = inner.own_index, inner.own_action
             rows.resting[:] = inner.resting
             seen = inner.waiting | inner.resting if shown.any_rest else inner.waiting
             if False not in seen.tobytes():

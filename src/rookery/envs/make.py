@@ -9,6 +9,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
@@ -20,6 +21,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
+from rookery.core.secrets import NOT_STORED
 from rookery.core.spaces import MASK, ActionSpec, Tree
 from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.base import SeedPlan, Step, VectorEnv
@@ -139,7 +141,7 @@ def make_env(
     if implementation not in IMPLEMENTATIONS:
         hint = nearest(implementation, IMPLEMENTATIONS)
         raise EnvError(f"env implementation {implementation!r} is unknown{hint}; use {', '.join(IMPLEMENTATIONS)}")
-    settings, name, found = dict(config or {}), env_name(env), _find(env)
+    settings, name, found = asked_again(config or {}), env_name(env), _find(env)
     if _plays_many(found):
         if wrappers:
             raise EnvError(f"{name} plays many copies at once and cannot be wrapped; leave env.wrappers empty")
@@ -385,11 +387,27 @@ def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.
 # -- finding what was named ------------------------------------------------------------------------
 
 
+def asked_again(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Gives arguments of an environment without secrets that a run has had and not stored.
+
+    Raises:
+        EnvError: If nobody gives such a secret again.
+    """
+    lost = [key for key, value in config.items() if isinstance(value, str) and value == NOT_STORED]
+    for key in lost:
+        if key == "token" and (os.environ.get("ROOKERY_TOKEN") or config.get("token_file")):
+            continue
+        other = ", or set ROOKERY_TOKEN, or env.config.token_file=FILE" if key == "token" else ""
+        raise EnvError(f"env.config.{key} is a secret, which a run does not store: env.config.{key}=... says it{other}")
+    return {key: value for key, value in config.items() if key not in lost}
+
+
 def run_arguments(env: Any) -> Collection[str]:
     """Returns the names of those arguments of an environment that say how its copies are run, and not what they are:
     what its class lists under ``run_arguments``. They may be others when a training goes on.
     """
-    return getattr(_find(env), "run_arguments", ()) if env is not None else ()
+    found = _find(env) if env is not None else None
+    return getattr(getattr(found, "func", found), "run_arguments", ())  # func: of a class with some arguments given
 
 
 def _find(env: Any) -> Any:

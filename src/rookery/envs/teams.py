@@ -283,6 +283,11 @@ class TeamEnv(VectorBase):
             self._lay_out()
         self.episode, self.infos, self.counters, self.exact = env.episode, env.infos, env.counters, env.exact
         self.last_pictures = env.last_pictures
+        if any(rows.own_action is not None for rows in step.rows):
+            raise EnvError(
+                f"{env.name}: an agent has acted by itself (log_action), but agents that act together ask together: "
+                "let the client ask for their actions (get_action), or train each agent on its own"
+            )
         for slab in self._slabs:
             if slab.source >= 0:
                 _pick(slab, step.rows[slab.source], self.num_lanes)

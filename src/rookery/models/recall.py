@@ -124,12 +124,12 @@ class Recall:
             memory[:, 0] = 1.0
         for path, columns in zip(self.stacked, self.frame_columns, strict=True):
             memory[:, columns] = stacks[path][:, 1:].flatten(1)
-        memory[:, self.action_columns] = self._written(action)
+        memory[:, self.action_columns] = self.written(action)
         if self.reward_column is not None:
             memory[:, self.reward_column] = 0.0
 
-    def _written(self, action: Tensor) -> Tensor:
-        """Actions ``[N, ...]`` as numbers, choices counted from 1, because 0 is that of an episode's start."""
+    def written(self, action: Tensor) -> Tensor:
+        """Gives actions ``[N, ...]`` as numbers, choices counted from 1, because 0 is that of an episode's start."""
         written = action.reshape(len(action), -1).to(torch.float32)
         if not self.num_choices + self.num_numbers:
             return written[:, :0]
@@ -167,7 +167,7 @@ class Recall:
                 for tree, index in zip(trees, history, strict=True):
                     stacked = Stacked(leaf, base, index)
                     tree[path] = stacked if image_layout(_stacked_leaf(leaf, self.frames)) else stacked.tensor()  # type: ignore[assignment]
-        written = self._written(rollout.action.flatten(0, 1))
+        written = self.written(rollout.action.flatten(0, 1))
         action = torch.cat((written, memory[:, self.action_columns], written.new_zeros(1, written.shape[1])))
         reward = None
         if self.reward_column is not None:

@@ -113,8 +113,8 @@ class Replay(Stateful):
 
     @property
     def demand(self) -> Demand:
-        """Asks for `train_every` decisions, of however many slots."""
-        return Demand(self.cfg.train_every, self.cfg.train_every)
+        """Asks for `train_every` decisions, of however many slots, whoever chose them."""
+        return Demand(self.cfg.train_every, self.cfg.train_every, any_actions=True)
 
     @property
     def is_warming_up(self) -> bool:

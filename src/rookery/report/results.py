@@ -192,6 +192,7 @@ class IterationResult:
         reported: Numbers that the environment itself reported in this iteration, as games do: by name, what is to be
             made of them (``average``, ``most_recent``, ``sum``, ``histogram``), and the numbers.
         finished_policies: How many policies have learned from all the decisions that they are to learn from.
+        finished_share: Their share of the policies that learn, as far as these have agents: 1 when all have.
         stop_reason: Reason why training ended here; empty if it goes on.
     """
 
@@ -219,6 +220,7 @@ class IterationResult:
     groups: Mapping[str, float] = field(default_factory=dict)
     self_play: Mapping[str, SelfPlayResult] = field(default_factory=dict)
     finished_policies: int = 0
+    finished_share: float = 0.0
     reported: Mapping[str, tuple[str, Sequence[float]]] = field(default_factory=dict)
 
     @property

@@ -511,6 +511,23 @@ class WorkerPolicy(Stateful):
         if memory is not None and remembered is not None and remembered.device.type != "cpu":
             memory[...] = remembered.cpu().numpy()
 
+    def correct(self, slots: np.ndarray | None, places: np.ndarray, actions: np.ndarray) -> None:
+        """Puts what slots have done by themselves in the place of what was decided for them; comes after `decide`.
+
+        Args:
+            slots: ``[N]`` the slots that decided, as `decide` was told.
+            places: ``[A]`` which of them have acted by themselves.
+            actions: ``[A, ...]`` what they did, as it is stored.
+        """
+        decided, recall = self.decided, self.policy.recall
+        assert decided is not None
+        decided.action[places], decided.logp[places] = actions, np.nan
+        if recall is not None and self.memory is not None:
+            mine = places if slots is None else slots[places]
+            self.memory.memory[mine, recall.action_columns] = recall.written(torch.from_numpy(actions)).numpy()
+        if self.store is not None and decided.at is not None:
+            self.store.answer(decided)
+
     def record(self, slots: np.ndarray | None, outcome: Outcome) -> None:
         """Notes what became of slots in a step; arguments as of `SlotStore.record`."""
         if self.memory is not None:

@@ -29,7 +29,7 @@ from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.stack import SnapshotStack
 from rookery.rollout.storage import Outcome
-from rookery.rollout.tables import RowTable
+from rookery.rollout.tables import Route, RowTable
 from rookery.rollout.units import ended_units
 
 
@@ -73,8 +73,8 @@ class RolloutWorker(Stateful):
         interrupt: Sampling ends early, between two vector steps, when a signal has come.
     """
 
-    saved = ("policies", "tables", "layout", "env_steps", "vector_steps", "standstills", "lengths", "finished",
-             "version", "group_returns", "finals_stale", "rewards_unclaimed", "asked")  # fmt: skip
+    saved = ("policies", "tables", "layout", "env_steps", "vector_steps", "standstills", "lengths", "finished", "asked",
+             "version", "group_returns", "finals_stale", "rewards_unclaimed", "actions_not_learned")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
     fixed = ("env", "mapping", "streams", "seeds", "timers", "deterministic", "interrupt", "listeners", "unheard",
              "now", "groups", "own_episodes", "_firsts", "_lost")  # fmt: skip
@@ -123,6 +123,8 @@ class RolloutWorker(Stateful):
         """Who plays an agent, by the numbers of its kind and row, as long as that policy is not here yet."""
         self.rewards_unclaimed = 0
         """Rewards of agents that had never had to act yet."""
+        self.actions_not_learned = 0
+        """Actions of agents by themselves that their learners cannot learn from."""
         self._lost = np.zeros(env.num_lanes, dtype=bool)
 
     # --- state --------------------------------------------------------------------------------------------------------
@@ -482,18 +484,41 @@ class RolloutWorker(Stateful):
         assert self.now is not None
         table, rows, kind = self.tables[number], self.now.rows[number], self.env.kinds[number]
         step = None if self.deterministic else self.vector_steps
+        if rows.own_action is not None:
+            return self._act_beside(table, rows, kind, step)
         if table.all_acted and len(table.acted) == 1:
             (route,) = table.acted
             return kind.action.to_env(route.policy.decide(route.slots, rows.obs, route.rows, step))
-        answers: np.ndarray | None = None
+        chosen = np.zeros((len(rows.reward), *kind.action.shape), dtype=kind.action.dtype)
         for route in table.acted:
-            answer = kind.action.to_env(route.policy.decide(route.slots, rows.obs, route.rows, step))
-            if answers is None:
-                answers = np.zeros((len(rows.reward), *answer.shape[1:]), dtype=answer.dtype)
-            answers[route.rows] = answer
-        if answers is None:
-            return kind.action.to_env(np.zeros((0, *kind.action.shape), dtype=kind.action.dtype))
-        return answers if table.all_acted else answers[rows.waiting]
+            chosen[route.rows] = route.policy.decide(route.slots, rows.obs, route.rows, step)
+        return kind.action.to_env(chosen if table.all_acted else chosen[rows.waiting])
+
+    def _act_beside(self, table: RowTable, rows: Rows, kind: Kind, step: int | None) -> np.ndarray:
+        """The same where some rows have acted by themselves: their policies keep what they did, if they learn from any
+        action; for others what such a slot did before is cut off, and it begins anew when its policy decides again.
+        """
+        chosen = np.zeros((len(rows.reward), *kind.action.shape), dtype=kind.action.dtype)
+        numbers, acted = np.arange(len(rows.reward)), []
+        for route in table.acted:
+            mine, policy = numbers[route.rows], route.policy
+            own = np.isin(mine, rows.own_index)
+            if policy.store is not None and not policy.store.demand.any_actions and own.any():
+                self.actions_not_learned += int(np.count_nonzero(own))
+                for row in mine[own].tolist():
+                    policy.interrupt(int(table.slot_of[row]), rows.obs, row)
+                mine, own = mine[~own], own[:0]
+                if not len(mine):
+                    continue
+                route = Route(policy, mine, table.slot_of[mine])
+            chosen[mine] = policy.decide(route.slots, rows.obs, route.rows, step)
+            if own.any():
+                assert rows.own_action is not None
+                done = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
+                policy.correct(route.slots, np.flatnonzero(own), done)
+            acted.append(route)
+        table.acted, table.all_acted = acted, False
+        return kind.action.to_env(chosen[rows.waiting])
 
     # --- recording ----------------------------------------------------------------------------------------------------
 
@@ -669,5 +694,6 @@ class RolloutWorker(Stateful):
             "rewards_without_decision": self.rewards_unclaimed
             + sum(store.rewards_without_decision for store in stores),
             **({"resting_steps": rested} if rested else {}),
+            **({"actions_not_learned": self.actions_not_learned} if self.actions_not_learned else {}),
             **self.env.counters,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, EnvError
 from rookery.core.interrupt import Interrupt
 from rookery.core.trust import TrustCode
 from rookery.envs.external.listener import ConnectionLimits
@@ -27,6 +28,10 @@ from rookery.serving.web import PolicyApp
 
 if TYPE_CHECKING:
     import uvicorn
+
+
+MAX_HEAD_BYTES = 1 << 16
+"""The longest head of a request of HTTP."""
 
 
 @dataclass(frozen=True)
@@ -118,16 +123,16 @@ class PolicyServer:
         try:
             if options.socket_port is not None and options.token is not None:
                 limits = ConnectionLimits(options.max_bytes, options.max_connections)
-                self._clients = SocketClients(
-                    self._batcher,
-                    self._default,
-                    options.likeliest,
-                    options.host,
-                    options.socket_port,
-                    options.token,
-                    limits,
-                    say,
-                )
+                at = options.host, options.socket_port
+                try:
+                    self._clients = SocketClients(
+                        self._batcher, self._default, options.likeliest, *at, options.token, limits, say
+                    )
+                except EnvError as error:
+                    raise ConfigError(
+                        f"--socket {at[1]}: cannot listen at {at[0]}:{at[1]}; is another program there? Give another "
+                        "port, or 0 for any that is free"
+                    ) from error
                 self.socket_address = self._clients.address
             if run is not None and options.seconds:
                 self._watch = CheckpointWatch(
@@ -209,14 +214,17 @@ def check(options: ServingOptions) -> None:
         )
     if options.token is None and options.socket_port is not None:
         raise ConfigError("--socket: its clients prove that they know the token; leave --no-token out")
+    if options.port and options.port == options.socket_port:
+        raise ConfigError(f"--port and --socket: both are {options.port}; give each a port of its own")
 
 
 def require_uvicorn() -> None:
     """Sees that there is what answers HTTP; raises a ConfigError that says how to get it."""
     try:
+        import httptools  # noqa: F401
         import uvicorn  # noqa: F401
-    except ImportError:
-        raise ConfigError("rookery serve needs the package uvicorn: pip install 'rookery[serve]'") from None
+    except ImportError as error:
+        raise ConfigError(f"rookery serve needs the package {error.name}: pip install 'rookery[serve]'") from None
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -231,8 +239,12 @@ def listening(host: str, port: int) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host.strip("[]"), port))
         made.listen(1024)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         made.close()
+        if isinstance(error, socket.gaierror | UnicodeError) or getattr(error, "errno", 0) == errno.EADDRNOTAVAIL:
+            raise ConfigError(
+                f"--host {host}: is no address of this machine; 127.0.0.1 is reached from here, 0.0.0.0 from everywhere"
+            ) from None
         raise ConfigError(
             f"--port {port}: cannot listen at {host}:{port} ({error}); give another port, or 0 for any that is free"
         ) from None
@@ -243,12 +255,15 @@ def listening(host: str, port: int) -> socket.socket:
 def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uvicorn.Server:
     """Makes what answers HTTP, which leaves signals to `interrupt`."""
     import uvicorn
-    from uvicorn.protocols.http.h11_impl import H11Protocol
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    class Punctual(H11Protocol):
-        """Closes a connection on which the head of a request takes too long; bodies are timed by the application."""
+    class Punctual(HttpToolsProtocol):
+        """Closes a connection on which the head of a request takes too long, or is too long; bodies are timed and
+        measured by the application.
+        """
 
         late: asyncio.TimerHandle | None = None
+        head_bytes = 0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -258,6 +273,9 @@ def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uv
             before = self.cycle
             super().data_received(data)
             waits = self.cycle is None or (self.cycle is before and before.response_complete)
+            self.head_bytes = self.head_bytes + len(data) if waits else 0
+            if self.head_bytes > MAX_HEAD_BYTES:
+                self.transport.close()
             if waits and self.late is None:
                 self.late = self.loop.call_later(options.head_seconds, self.transport.close)
             elif not waits:

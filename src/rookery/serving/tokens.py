@@ -17,6 +17,10 @@ FILE = "serve.token"
 """File of a run with the token of the server that serves it."""
 
 
+MAX_TOKEN = 1000
+"""The longest token, in characters."""
+
+
 def new_token() -> str:
     """Makes a token that nobody guesses."""
     return secrets.token_urlsafe(24)
@@ -60,14 +64,43 @@ def kept_in(path: Path | None, token: str) -> Iterator[None]:
                 path.unlink()
 
 
-def check_token(token: str) -> None:
+def read_token(path: Path) -> str:
+    """Reads a token from a file that its owner alone can read.
+
+    Raises:
+        ConfigError: If there is no such file, others can read it, or what is in it is no token.
+    """
+    option = f"--token-file {path}"
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            token = file.read(MAX_TOKEN + 2).strip()
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{option}: there is no such file; make one: (umask 077; openssl rand -hex 24 > {path})"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option}: cannot be read as text: {getattr(error, 'strerror', '') or 'no UTF-8'}") from None
+    if mode & 0o077:
+        raise ConfigError(f"{option}: others than its owner can read or write it; chmod 600 {path}")
+    if not token:
+        raise ConfigError(f"{option}: is empty; put a token in it: openssl rand -hex 24 > {path}")
+    check_token(token, option)
+    return token
+
+
+def check_token(token: str, said: str = "--token") -> None:
     """Refuses a token that cannot stand in a header, or is easily guessed.
+
+    Args:
+        token: The token.
+        said: Where it was said.
 
     Raises:
         ConfigError: Says what a token is like.
     """
-    if len(token) < 8 or not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigError("--token: expected at least 8 printable ASCII characters without blanks")
+    if not 8 <= len(token) <= MAX_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError(f"{said}: expected 8 to {MAX_TOKEN} printable ASCII characters without blanks")
 
 
 def is_loopback(host: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -20,6 +20,9 @@ from rookery.serving.tokens import is_loopback, shows
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+
+ADDRESSES = ("/act", "/policies", "/health", "/sessions/ID")
+"""What there is to ask for."""
 
 BODY_SECONDS = 30.0
 """How long a request may take to arrive."""
@@ -41,10 +44,11 @@ class Refused(Exception):
     Attributes:
         status: Status of the answer.
         body: What it says.
+        allowed: The methods that are answered there, if that is what is wrong.
     """
 
-    def __init__(self, status: int, problem: str, **more: Any) -> None:
-        self.status, self.body = status, {"error": problem, **more}
+    def __init__(self, status: int, problem: str, allowed: str = "", **more: Any) -> None:
+        self.status, self.body, self.allowed = status, {"error": problem, **more}, allowed
         super().__init__(problem)
 
 
@@ -105,16 +109,19 @@ class PolicyApp:
         """Answers one request."""
         if scope["type"] != "http":
             return
+        allowed = ""
         try:
             status, body = 200, await self._answer(scope, receive)
         except Refused as refused:
-            status, body = refused.status, refused.body
+            status, body, allowed = refused.status, refused.body, refused.allowed
         except Exception as error:  # a mistake of ours is told to who has met it, and the server goes on
             status, body = 500, {"error": f"{type(error).__name__}: {error}"}
         encoded = json.dumps(body, separators=(",", ":")).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(encoded)).encode())]
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
+        if allowed:
+            headers.append((b"allow", allowed.encode()))
         if status in (408, 413):
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -122,17 +129,17 @@ class PolicyApp:
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Receive) -> Any:
         """Gives what a request is answered with; raises `Refused`."""
-        path, method, headers = scope["path"], scope["method"], dict(scope["headers"])
+        path, method, headers = scope["path"], scope["method"], _unique(scope["headers"])
         known = self._check(path, headers)
         if path == "/act":
             _only(method, "POST", path)
             request = _fields(await self._body(headers, receive))
             return await self._act(request)
         if path == "/health":
-            _only(method, "GET", path)
+            _only(method, "GET, HEAD", path)
             return {"status": "ok", **(self._health() if known else {})}
         if path == "/policies":
-            _only(method, "GET", path)
+            _only(method, "GET, HEAD", path)
             policies = self._batcher.version.policies
             return {
                 "default": self._default,
@@ -142,7 +149,7 @@ class PolicyApp:
         if path.startswith("/sessions/"):
             _only(method, "DELETE", path)
             return await self._forget(path.removeprefix("/sessions/"))
-        raise Refused(404, f"{path}: there are /act, /policies, /health and /sessions/ID")
+        raise Refused(404, f"{path[:100]}: there are {', '.join(ADDRESSES)}{nearest(path[:100], ADDRESSES)}")
 
     def _check(self, path: str, headers: dict[bytes, bytes]) -> bool:
         """Says whether somebody may know everything; refuses those who may know nothing."""
@@ -151,7 +158,8 @@ class PolicyApp:
                 return True
             if path == "/health":
                 return False
-            raise Refused(401, "the token is missing or wrong; send the header Authorization: Bearer TOKEN")
+            told = "the token is wrong" if b"authorization" in headers else "the token is missing"
+            raise Refused(401, f"{told}; send the header Authorization: Bearer TOKEN")
         # Nobody has to show anything here, so pages of a browser on this machine must not get in.
         host = headers.get(b"host", b"").decode("latin-1")
         name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
@@ -223,15 +231,29 @@ class PolicyApp:
 
 
 def _only(method: str, allowed: str, path: str) -> None:
-    if method != allowed:
-        raise Refused(405, f"{path}: {method} is not answered; use {allowed}")
+    if method not in allowed.split(", "):
+        raise Refused(405, f"{path[:100]}: {method[:20]} is not answered; use {allowed}", allowed)
+
+
+def _unique(fields: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The fields of a head by name; refuses two of one that would let two readers disagree."""
+    found: dict[bytes, bytes] = {}
+    for name, value in fields:
+        if name in found and name in (b"authorization", b"content-length", b"host"):
+            raise Refused(400, f"the request has two fields {name.decode()}")
+        found[name] = value
+    return found
 
 
 def _fields(body: bytes) -> dict[str, Any]:
     """The fields of a request to act."""
+    if not body:
+        raise Refused(400, 'the body is empty; send {"obs": ...}')
     try:
         fields = json.loads(body)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise Refused(400, "the body is not JSON that can be read: its lists are nested too deeply") from None
+    except ValueError as error:  # says line and column
         raise Refused(400, f"the body is not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise Refused(400, f"the body is a {type(fields).__name__} of JSON, expected an object with obs")

@@ -37,6 +37,7 @@ from rookery.core.files import (
 )
 from rookery.core.layers import Layer, import_object, nested, writable
 from rookery.core.schedules import Schedule, write_schedule
+from rookery.core.secrets import NOT_STORED, Secret
 from rookery.core.settings import Fixed, object_name
 from rookery.core.trust import OBJECT
 from rookery.envs.absent import AbsentEnv
@@ -102,6 +103,8 @@ def _plain(value: Any) -> Any:
     """Gives a value of a setting for JSON; classes and functions as the names they are found by."""
     if isinstance(value, Schedule):
         return write_schedule(value)
+    if isinstance(value, Secret):
+        return NOT_STORED
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):

@@ -47,7 +47,7 @@ def nothing_to_do(run: Run, reason: str) -> str:
         run: The run.
         reason: The criterion that is reached, in words.
     """
-    lines = finished_lines(run) if reason.startswith("finished_policies") else []
+    lines = finished_lines(run) if reason.startswith(("finished_policies", "finished_share")) else []
     if lines:
         return f"nothing to do: {'; '.join(lines)}; give a larger number there to go on"
     return f"nothing to do: {reason} already; a higher criterion goes on"

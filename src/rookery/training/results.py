@@ -55,6 +55,7 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
         sampling=run.lane_steps > progress.lane_steps,
         self_play=run.self_play.standing(),
         finished_policies=len(run.retired),
+        finished_share=len(run.retired) / max(1, len(run.learners)),
     )
 
 

@@ -31,6 +31,7 @@ from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, FileError, clean, write_file
 from rookery.core.layers import flow
+from rookery.core.secrets import secrets_in, without_secrets
 from rookery.core.signing import signed_text
 from rookery.core.timers import Timers
 from rookery.envs.logs import PLAYER_LOGS
@@ -110,7 +111,9 @@ class RunDir:
                     old.unlink()
             self.checkpoints.mkdir()
         self.write_settings(resolved)
-        self.write("command.txt", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]) + "\n")
+        secrets = set(secrets_in(list(resolved.history.values())))
+        said = [without_secrets(word, secrets) for word in sys.argv[1:]]
+        self.write("command.txt", shlex.join([Path(sys.argv[0]).name, *said]) + "\n")
         self.write("versions.json", json.dumps(versions(), indent=1))
 
     def write_settings(self, resolved: Resolved[RunConfig]) -> None:

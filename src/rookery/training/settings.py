@@ -132,7 +132,7 @@ class PolicyEntry(Settings):
     """Plays and does not learn; nothing it does is kept."""
     max_decisions: PositiveInt | None = None
     """Decisions that the policy learns from; then it plays on as it is, and nothing of it is kept. None = it learns
-    until the run ends; a run that is to end when all of them have learned has `stop.finished_policies`.
+    until the run ends; a run that is to end when all of them have learned has `stop.finished_share=1`.
     """
     init_from: AtStart[str | None] = None
     """A run or checkpoint whose weights and normalizer it starts with, ``runs/x`` or ``runs/x:policy``."""

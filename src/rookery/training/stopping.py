@@ -189,11 +189,15 @@ def _values(result: IterationResult) -> dict[str, Any]:
         "minutes": result.seconds / 60,
         "decisions": sum(policy.decisions for policy in result.policies.values()),
         "finished_policies": result.finished_policies,
+        "finished_share": result.finished_share,
         **result.row(),
     }
 
 
-BUDGETS = ("env_steps", "iterations", "iteration", "episodes", "seconds", "minutes", "decisions", "finished_policies")
+BUDGETS = (
+    "env_steps", "iterations", "iteration", "episodes", "seconds", "minutes", "decisions", "finished_policies",
+    "finished_share",
+)  # fmt: skip
 """Criteria that grow from 0; metrics may be anything."""
 
 

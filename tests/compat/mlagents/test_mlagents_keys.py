@@ -101,7 +101,7 @@ STEPS = 500_000
 
 EFFECTS = [
     ("trainer_type", own("{trainer_type: poca}"), {f"{P}name": "poca"}),
-    ("max_steps", own("{max_steps: 7e3}"), {f"{P}max_decisions": 7000, "stop.finished_policies": 1}),
+    ("max_steps", own("{max_steps: 7e3}"), {f"{P}max_decisions": 7000, "stop.finished_share": 1.0}),
     ("time_horizon", own("{time_horizon: 5}"), {f"{P}fragment_length": 5}),
     ("threaded", own("{threaded: true}"), {"sampling.staleness": 1}),
     ("threaded", own("{threaded: true, trainer_type: poca}"), {"sampling.staleness": 0}),

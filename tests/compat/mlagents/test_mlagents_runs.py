@@ -75,7 +75,7 @@ def test_a_line_is_solved_within_20_000_decisions_and_not_without_learning(confi
         assert trainer.train(stop={"return_mean": 0.9, "env_steps": 20_000}).return_mean >= 0.9
     with started(config(BASIC.format(rate=1e-12, steps=4000)), Line, seed=1, num_areas=4) as trainer:
         last = trainer.train()
-        assert last.stop_reason == "finished_policies 1 reached 1"
+        assert last.stop_reason == "finished_share 1 reached 1"
         assert last.return_mean < 0.5
         assert 4000 <= last.policies["Basic"].decisions < 4300
 
@@ -171,7 +171,7 @@ def test_what_is_translated_plays_and_learns_to_its_last_decision(config, name):
         text = text.replace(f"{{{trainer}", "{" + SMALL.format(trainer=trainer, more=more))
     with started(config(f"behaviors: {{Some: {text}}}"), env, seed=1) as trainer:
         last = trainer.train()
-        assert last.stop_reason == "finished_policies 1 reached 1"
+        assert last.stop_reason == "finished_share 1 reached 1"
         assert 512 <= last.policies["Some"].decisions < 800
 
 

@@ -190,39 +190,95 @@ def test_no_message_of_a_client_stops_the_training():
         assert played.error is None and said["refused"] > 100 and said["ok"] > 10, said
 
 
-def test_an_action_of_ones_own_cuts_off_what_the_policy_did_before():
-    env = made(lanes=1)
-    done = threading.Event()
-
-    def play():
+def with_client(env, play, errors):
+    try:
         with client(env) as player:
-            name = player.start_episode()
-            player.log_action(name, [0, 0], 1)
-            player.log_returns(name, 100.0)
-            player.get_action(name, [1, 0])
-            player.log_returns(name, 1.0)
-            with pytest.raises(ExternalError, match="which is not in Discrete"):
-                player.log_action(name, [2, 0], 7)
-            player.log_action(name, [2, 0], 2)
-            player.log_returns(name, 100.0)
-            player.log_action(name, [3, 0], 2)
-            player.log_returns(name, 100.0)
-            player.get_action(name, [4, 0])
-            player.log_returns(name, 2.0)
-            player.end_episode(name, [5, 0])
-        done.set()
+            play(player)
+    except Exception as error:
+        errors.append(error)
 
-    threading.Thread(target=play).start()
-    step, log = env.reset(lambda lane, number: 0), []
+
+def shown(env, play):
+    """What the rows of a kind show while `play` plays: (seen, reward, own action or None, whether it ended)."""
+    done, log, errors = threading.Event(), [], []
+    thread = threading.Thread(target=lambda: (with_client(env, play, errors), done.set()))
+    thread.start()
+    step = env.reset(lambda lane, number: 0)
     while not done.is_set() or step.stepped.any():
-        step = env.step([np.zeros(int(step.rows[0].waiting.sum()), np.int64)])
+        step = env.step([np.zeros(int(rows.waiting.sum()), np.int64) for rows in step.rows])
         rows = step.rows[0]
         if rows.waiting.any() or step.ended.any():
-            final = rows.final_obs["obs"].tolist()
-            log.append((rows.obs["obs"][0, 0], rows.reward[0], rows.truncated[0], final, bool(rows.terminated[0])))
-    assert log == [(1, 0, False, [], False), (4, 1, True, [[2, 0]], False), (4, 2, False, [], True)]
-    assert env.counters == {"actions_not_learned": 3}
+            own = rows.own_action.tolist() if len(rows.own_index) else None
+            log.append((float(rows.obs["obs"][0, 0]), float(rows.reward[0]), own, bool(rows.terminated[0])))
+    thread.join()
     env.close()
+    assert errors == []
+    return log
+
+
+def test_an_action_of_ones_own_is_shown_beside_what_was_seen():
+    def play(player):
+        name = player.start_episode()
+        player.log_action(name, [0, 0], 1)
+        player.log_returns(name, 100.0)
+        assert player.get_action(name, [1, 0]) == 0
+        player.log_returns(name, 1.0)
+        player.log_action(name, [2, 0], 2)
+        player.log_returns(name, 50.0)
+        player.end_episode(name, [3, 0])
+
+    log = shown(env := made(lanes=1), play)
+    assert log == [(0, 0, [1], False), (1, 100, None, False), (2, 1, [2], False), (2, 50, None, True)]
+    assert env.counters == {}
+
+
+MASKED = {
+    "obs": {"dict": {"obs": {"box": [1]}, "action_mask": {"multi_binary": 3}}},
+    "action": {"discrete": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("spaces", "obs", "action", "told"),
+    [
+        (ONE, [0, 0], 7, r"agent agent, action: 7, which is not in Discrete\(3\)"),
+        (ONE, [0, 0], 0.5, r"agent agent, action: 0.5, which is not in Discrete\(3\)"),
+        (ONE, [0, 0], [1, 2], r"agent agent, action: actions have shape \(2,\) where Discrete\(3\) says \(\)"),
+        (ONE, [0, 0], None, "agent agent, action: actions have the type object"),
+        (ONE, [0, float("nan")], 1, "agent agent, observation: .*nan"),
+        ({"obs": {"box": [2]}, "action": {"box": [2]}}, [0, 0], [0.0, float("nan")], "action: .*nan.*not in Box"),
+        ({"obs": {"box": [2]}, "action": {"box": [2]}}, [0, 0], [0.0], r"action: actions have shape \(1,\)"),
+        (MASKED, {"obs": [0.0], "action_mask": [1, 1, 0]}, 2, "action: it takes 2 of 3, which its mask forbids"),
+        (TWO, {"left": [0, 0]}, {"right": 1}, "expected an action for each of left and found right"),
+        (TWO, {"left": [0, 0]}, 1, "expected an action for each of left and found 1"),
+        (TWO, {}, {}, "log_action: nobody has acted"),
+    ],
+)
+def test_an_action_that_cannot_be_is_refused_by_its_agent_and_the_episode_goes_on(spaces, obs, action, told):
+    right = {"left": [0, 0]}, {"left": 1}
+    if spaces is not TWO:
+        space = spaces["action"]
+        right = (obs if spaces is MASKED else [0, 0]), (1 if "discrete" in space else [0.5, 0.5])
+
+    def play(player):
+        name = player.start_episode()
+        with pytest.raises(ExternalError, match=told):
+            player.log_action(name, obs, action)
+        player.log_action(name, *right)
+        player.end_episode(name)
+
+    log = []
+    env, done = made(lanes=1, spaces=spaces), threading.Event()
+    thread = threading.Thread(target=lambda: (with_client(env, play, log), done.set()))
+    thread.start()
+    step, own = env.reset(lambda lane, number: 0), 0
+    while not done.is_set() or step.stepped.any():
+        step = env.step([kind.action.to_env(np.zeros((int(rows.waiting.sum()), *kind.action.shape), kind.action.dtype))
+                         for kind, rows in zip(env.kinds, step.rows, strict=True)])  # fmt: skip
+        own += sum(len(rows.own_index) for rows in step.rows)
+    thread.join()
+    env.close()
+    assert log == [] and own == 1
 
 
 def test_an_episode_whose_client_does_not_come_back_is_lost_and_one_that_comes_back_goes_on():

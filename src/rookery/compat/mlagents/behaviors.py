@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from gymnasium import spaces
@@ -43,11 +44,13 @@ class BehaviorSpaces:
         obs: Observations.
         actions: Actions.
         agents: Names of the agents that belong to the behaviour; empty = all.
+        goals: Paths of the leaves that are goals, as a Unity player says it; None where nobody says it.
     """
 
     obs: ObsSpec
     actions: ActionSpec
     agents: tuple[str, ...] = ()
+    goals: tuple[str, ...] | None = None
 
 
 def match_behaviors(
@@ -106,12 +109,16 @@ def match_behaviors(
     return found
 
 
-def behaviors_of_players(options: RunOptions, kinds: Sequence[Kind]) -> dict[str, BehaviorSpaces]:
+def behaviors_of_players(
+    options: RunOptions, kinds: Sequence[Kind], goals: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+) -> dict[str, BehaviorSpaces]:
     """Finds the behaviours of Unity players, which say themselves to which each agent belongs.
 
     Args:
         options: Options of the run.
         kinds: The agents that players have shown.
+        goals: Paths of the sensors that are goals, by behaviours with their teams; where a behaviour is not among
+            them, nobody has said it.
 
     Returns:
         By the names of behaviours without their teams, those of the file in its order.
@@ -134,7 +141,8 @@ def behaviors_of_players(options: RunOptions, kinds: Sequence[Kind]) -> dict[str
                 f"{options.file}: behaviors.{name}: agents of its teams see or do different things: give each team a "
                 "behaviour of its own in the scene"
             )
-        found[name] = BehaviorSpaces(first.obs, first.action, mine)
+        said = next((paths for behavior, paths in goals.items() if _without_team(behavior) == name), None)
+        found[name] = BehaviorSpaces(first.obs, first.action, mine, said)
     return found
 
 

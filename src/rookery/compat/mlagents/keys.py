@@ -100,7 +100,7 @@ TRAINER_ROWS = [
     *by(lambda case: {f"{P}name": case.own.trainer_type}, "trainer_type", f"{P}name",
         "The algorithm: ppo, sac, poca, or settings of your own as my.module:MyConfig, which hyperparameters then "
         "are."),
-    *by(m.last_decision, "max_steps", f"{P}max_decisions stop.finished_policies",
+    *by(m.last_decision, "max_steps", f"{P}max_decisions stop.finished_share",
         "Decisions of the behaviour, all its agents together, after which it learns no more; it plays on until all "
         "behaviours have come as far, which ends the run. Linear schedules end there."),
     *by(m.horizon, "time_horizon", f"{P}fragment_length",
@@ -163,8 +163,9 @@ NETWORK_ROWS = [
         f"{M}memory.kind {M}memory.size {M}memory.sequence_length",
         "An LSTM of half the `memory_size`: the other half is its cell's. Values stand on it too."),
     *by(m.goals, f"{N}goal_conditioning_type", f"{M}goal_conditioning {M}goals",
-        "What parts of the observation do whose name begins with `goal`: hyper = the last hidden layer has weights "
-        "that depend on them, none = they are inputs like others."),
+        "What goals do: hyper = the last hidden layer has weights that depend on them, none = they are inputs like "
+        "others. Goals are the sensors of a Unity player of the type goal signal, and in environments in Python the "
+        "parts of the observation whose name begins with `goal`."),
     *by(m.evaluation, f"{N}deterministic", "evaluation.deterministic",
         "Most likely actions wherever nothing is learned, with --inference too; training always draws, as there is "
         "nothing to learn from else."),

@@ -279,7 +279,7 @@ def spaces_in(options: RunOptions, env: Layer) -> tuple[dict[str, BehaviorSpaces
     try:
         called = str(name).rpartition(":")[2].rpartition(".")[2].partition("-v")[0]
         if options.plays_unity:
-            found = behaviors_of_players(options, seen.kinds)
+            found = behaviors_of_players(options, seen.kinds, goals_of(seen))
         else:
             found = match_behaviors(options, seen.kinds, groups_of(seen), called)
         alone = is_only_one(seen) and options.env_settings.num_envs * options.env_settings.num_areas == 1
@@ -295,6 +295,15 @@ def spaces_in(options: RunOptions, env: Layer) -> tuple[dict[str, BehaviorSpaces
             seen.close()
             raise ConfigError(f"behaviors.{name}: a run has a folder of that name; call the behaviour otherwise")
     return found, seen if kept else None
+
+
+def goals_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
+    """Gives the paths of the sensors that players call goals, by behaviours with their teams; none of environments
+    that are no players.
+    """
+    from rookery.envs.unity.env import UnityEnv  # which needs packages that environments in Python do without
+
+    return {name: one.goals for name, one in env.players.layouts.items()} if isinstance(env, UnityEnv) else {}
 
 
 # --- weights to begin with --------------------------------------------------------------------------------------------

@@ -44,7 +44,8 @@ CLONING_EPOCHS = 3
 """Passes over the demonstrations in an update, where nothing is said."""
 
 GOAL = "goal"
-"""How the path of a part of the observation begins that is a goal: what Unity calls a goal signal."""
+"""How the path of a part of the observation begins that is a goal, where no player says which are: what Unity calls a
+goal signal."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,9 @@ def memory(case: Case) -> Values:
 
 def goals(case: Case) -> Values:
     """Which parts of the observation are goals, and what they do."""
-    paths = tuple(leaf.path for leaf in case.spaces.obs.own.leaves if leaf.path.rpartition("/")[2].startswith(GOAL))
+    paths = case.spaces.goals
+    if paths is None:
+        paths = tuple(leaf.path for leaf in case.spaces.obs.own.leaves if leaf.path.rpartition("/")[2].startswith(GOAL))
     if not paths:
         return {}
     return {f"{M}goals": paths, f"{M}goal_conditioning": case.own.network_settings.goal_conditioning_type}
@@ -333,8 +336,8 @@ def self_play(case: Case) -> Values:
 
 
 def last_decision(case: Case) -> Values:
-    """Where the behaviour stops learning; the run ends when all have."""
-    return {f"{P}max_decisions": case.own.max_steps, "stop.finished_policies": len(case.behaviors)}
+    """Where the behaviour stops learning; the run ends when all have that have agents, those that came late too."""
+    return {f"{P}max_decisions": case.own.max_steps, "stop.finished_share": 1.0}
 
 
 def start(case: Case) -> Values:

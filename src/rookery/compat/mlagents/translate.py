@@ -88,8 +88,8 @@ def layers_of(
         behaviors: What the environment has, by the names of behaviours, as `match_behaviors` gives it.
         replays: For each behaviour and ``demo_path`` of it that is a file of ML-Agents, the replay directory it was
             read into, as `import_demonstrations` gives it.
-        to_come: Behaviours that may appear later, as `entries_to_come` gives them. They have policies, and the run does
-            not wait for them to end.
+        to_come: Behaviours that may appear later, as `entries_to_come` gives them. They have policies; the run
+            waits for those to end that have appeared.
 
     Raises:
         ConfigError: If a behaviour has no options, or a key cannot be what it says; says which, where, and what to do.

@@ -158,7 +158,7 @@ class PolicyClient:
             return self._client.get_action(self._another(episode_id), observation)
 
     def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
-        """Says that another action was taken than one of the policy, which is not learned from."""
+        """Says that another action was taken than one of the policy; algorithms with replay learn from it."""
         try:
             self._client.log_action(self._played(episode_id), observation, action)
         except EpisodeLost:

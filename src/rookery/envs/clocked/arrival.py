@@ -46,6 +46,8 @@ class Asking:
         reward: ``[N]`` what each got since it asked last.
         groups: ``[N]`` the group of each, None for an agent without one; empty where nobody has one.
         group_reward: ``[N]`` what each one's group got since then; None where no group got anything.
+        own: ``[N, ...]`` what each has done by itself, as actions are stored; its answer is not used then. None where
+            all ask.
     """
 
     ids: Sequence[Hashable]
@@ -53,6 +55,7 @@ class Asking:
     reward: np.ndarray
     groups: Sequence[Hashable | None] = ()
     group_reward: np.ndarray | None = None
+    own: np.ndarray | None = field(default=None, kw_only=True)
 
 
 @dataclass

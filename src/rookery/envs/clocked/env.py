@@ -63,6 +63,8 @@ class ClockedEnv(VectorBase):
         """Of the arrival that is being shown: what each group got, who was told so, and who has just come."""
         self._paid: set[tuple[int, int]] = set()
         self._new: set[tuple[int, int]] = set()
+        self._own: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
+        """By kind, who has acted by itself and what it did: lane, seats, actions."""
         super().__init__((), num_lanes, copies.name, exact=False)
         self.own_episodes, self.parameters, self.counters = copies.own_episodes, copies.parameters, copies.counters
         self.notes = copies.notes
@@ -144,10 +146,12 @@ class ClockedEnv(VectorBase):
         for rows, seats in zip(self._rows, self._seats, strict=True):
             for flags in (rows.reward, rows.terminated, rows.truncated, rows.waiting):
                 flags[:] = 0
+            rows.own_index, rows.own_action = NOBODY, None
             rows.final_index, rows.final_obs = NOBODY, {path: array[:0] for path, array in rows.obs.items()}
             for lane in range(self.num_lanes):
                 seats.clear(lane)
         self._told.clear()
+        self._own.clear()
         for lane in range(self.num_lanes):
             self._asked[lane], self._group_numbers[lane], self._owing[lane] = {}, {}, False
             self._copies.begin(lane, int(self.episode[lane]), seeds)
@@ -193,6 +197,9 @@ class ClockedEnv(VectorBase):
                 agents = ", ".join(self.kinds[number].agents)
                 raise EnvError(f"{self.name}: {len(given)} actions for {wanted} waiting agents of kind {agents}")
             rows.waiting[:] = False
+            if number in self._own:
+                rows.own_index, rows.own_action = NOBODY, None
+        self._own.clear()
         for lane, owing in enumerate(self._owing):
             if owing:
                 answers: dict[str, Answer] = {}
@@ -237,6 +244,8 @@ class ClockedEnv(VectorBase):
                 self.episode[lane] += 1
         for number, parts in finals.items():
             self._keep_finals(number, parts)
+        for number in self._own:
+            self._keep_own(number)
         step = self._step
         step.rows, step.ended, step.lost, step.any_end = tuple(self._rows), ended, lost, any_end
         step.stepped, step.waited = stepped, waited
@@ -268,6 +277,8 @@ class ClockedEnv(VectorBase):
             self._told.add((number, lane))
         if came and self.groups:
             self._new |= {(number, column) for column in columns[new].tolist()}
+        if asking.own is not None:
+            self._own.setdefault(number, []).append((lane, columns, asking.own))
         self._asked[lane].setdefault(number, []).append(Asked(name, ids, columns))
 
     def _end(self, lane: int, number: int, gone: Ended, finals: dict[int, list[tuple[int, np.ndarray, Tree]]]) -> None:
@@ -306,6 +317,14 @@ class ClockedEnv(VectorBase):
         order = np.argsort(index)
         rows.final_index = index[order]
         rows.final_obs = {path: np.concatenate([tree[path] for *_, tree in parts])[order] for path in rows.obs}
+
+    def _keep_own(self, number: int) -> None:
+        """Shows what agents of a kind have done by themselves, in order of their rows."""
+        rows, parts = self._rows[number], self._own[number]
+        index = np.concatenate([self._place(number, lane, columns) for lane, columns, _ in parts])
+        order = np.argsort(index)
+        rows.own_index = index[order]
+        rows.own_action = np.concatenate([actions for *_, actions in parts])[order]
 
     def _place(self, number: int, lane: int, columns: np.ndarray) -> np.ndarray:
         """The rows of a kind that are of some seats of a lane."""

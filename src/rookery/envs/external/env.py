@@ -84,6 +84,11 @@ class ExternalEnv(ClockedEnv):
         token: What clients have to know.
     """
 
+    run_arguments = frozenset(
+        ("token", "token_file", "host", "patience", "silence", "max_message_bytes", "max_connections")
+    )
+    """Arguments that say how clients are met, and may be others when a training goes on (`make.run_arguments`)."""
+
     def __init__(
         self,
         num_lanes: int,
@@ -224,7 +229,7 @@ def find_token(token: str | None, file: str | None) -> tuple[str, str]:
         made = secrets.token_urlsafe(24)
         return made, f"{TOKEN}={made}"
     if token is not None:
-        return _long_enough(token, "token"), f"env.config.token, which a run stores; {TOKEN} or token_file keep it out"
+        return _long_enough(token, "token"), "env.config.token"
     if os.environ.get(TOKEN):
         return _long_enough(os.environ[TOKEN], TOKEN), f"${TOKEN}"
     path = Path(str(file))

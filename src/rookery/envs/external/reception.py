@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import EnvError, RookeryError, SpaceError
+from rookery.core.settings import show
 from rookery.core.space_files import space_to_json
-from rookery.core.spaces import Tree
+from rookery.core.spaces import MASK, ActionSpec, Tree
 from rookery.envs.base import SeedPlan
 from rookery.envs.clocked.arrival import Answer, Arrival, Asking, Ended
 from rookery.envs.external.listener import ClientListener, ConnectionLimits
@@ -33,6 +34,7 @@ class ClientEpisode:
         desk: Whose lanes it plays in.
         lane: The lane.
         waiting: Number of the request that waits for actions; 0 if none does.
+        own: Whether the client has acted by itself in that request, and waits until that is noted.
         rewards: By agent, what it got since it asked last.
         seen: By agent that plays, what it saw last.
         ended: By agent that has ended since the last arrival: whether it was truncated, what it saw then, what it got.
@@ -44,6 +46,7 @@ class ClientEpisode:
     desk: Desk
     lane: int
     waiting: int = 0
+    own: bool = False
     rewards: dict[str, float] = field(default_factory=dict)
     seen: dict[str, Tree] = field(default_factory=dict)
     ended: dict[str, tuple[bool, Tree, float]] = field(default_factory=dict)
@@ -215,11 +218,15 @@ class Reception:
             elif lane.episode is None:  # given up since it asked
                 self._say(desk, Arrival(number, lost=True), closing=True)
             else:
-                given = [(one.ids, one.actions) for one in answers.values()]
-                actions = {agent: _own(action) for ids, row in given for agent, action in zip(ids, row, strict=True)}
                 request, lane.episode.waiting = lane.episode.waiting, 0
-                said = actions if self.spaces.several else actions[self.spaces.only]
-                self.listener.answer(lane.episode.session, request, {"ok": {"action": said}})
+                said = {} if lane.episode.own else {"action": self._actions(answers)}
+                self.listener.answer(lane.episode.session, request, {"ok": said})
+
+    def _actions(self, answers: Mapping[str, Answer]) -> Any:
+        """What a client does next; where there are several agents, by agent."""
+        given = [(one.ids, one.actions) for one in answers.values()]
+        actions = {agent: _unshared(action) for ids, row in given for agent, action in zip(ids, row, strict=True)}
+        return actions if self.spaces.several else actions[self.spaces.only]
 
     def replan(self, desk: Desk, plan: SeedPlan) -> None:
         """Lets episodes to come have other seeds and parameters, see `Copies.replan`."""
@@ -349,39 +356,45 @@ class Reception:
             self.listener.notify(session, number, {"queued": f"{why}, and {before} others wait before it"})
 
     def _get_action(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
-        seen = self._observed(request.get("obs"))
-        rewards, ended = self._earned(request), self._ended(request)
-        if not seen:
-            raise MessageError("get_action: nobody asks for an action")
-        for agent in ended & seen.keys():
-            raise MessageError(f"agent {agent} has ended and asks for an action")
-        self._pay(episode, rewards, request)
-        asking = {behavior: Asking(agents, _stacked([seen[agent] for agent in agents]),
-                                   _taken(episode.rewards, agents))
-                  for behavior, agents in self._by_behavior(seen).items()}  # fmt: skip
-        arrival = Arrival(episode.lane, asking, self._leaving(episode))
-        episode.seen |= seen
-        episode.waiting = number
-        self._say(episode.desk, arrival, closing=False)
+        self._decide(episode, number, request, self._observed(request.get("obs")), None)
 
     def _log_action(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
-        """Actions that the policy did not choose: what it did before is cut off with what is seen now."""
+        """Agents have acted by themselves."""
         seen = self._observed(request.get("obs"))
-        actions: Any = request.get("action")
-        if self.spaces.several and not (isinstance(actions, Mapping) and actions.keys() == seen.keys()):
-            raise MessageError("log_action: expected an action for each agent that sees something")
-        for agent in seen:
-            spec = self.spaces.behavior_of(agent)[1].action
-            action = actions[agent] if self.spaces.several else actions
-            spec.from_env(np.asarray(action)[None] if spec.kind != "composite" else [action])
-        rewards = self._earned(request)
-        self._ended(request)
+        self._decide(episode, number, request, seen, self._done(seen, request))
+
+    def _decide(
+        self,
+        episode: ClientEpisode,
+        number: int,
+        request: Mapping[str, Any],
+        seen: Mapping[str, Tree],
+        own: Mapping[str, np.ndarray] | None,
+    ) -> None:
+        """Agents must act, or have acted.
+
+        Args:
+            episode: What they play.
+            number: Of the request.
+            request: The request.
+            seen: By agent, what it sees.
+            own: By agent, what it has done, ``[1, ...]`` as it is stored; None if the policy is asked.
+        """
+        rewards, ended = self._earned(request), self._ended(request)
+        if not seen:
+            raise MessageError(f"{request['op']}: nobody {'asks for an action' if own is None else 'has acted'}")
+        for agent in ended & seen.keys():
+            raise MessageError(f"agent {agent} has ended and {'asks for an action' if own is None else 'acts'}")
         self._pay(episode, rewards, request)
-        for agent, tree in seen.items():
-            if agent in episode.seen:
-                self._end(episode, agent, True, tree)
-        episode.desk.count("actions_not_learned")
-        self.listener.answer(episode.session, number, {"ok": {}})
+        asking = {}
+        for behavior, agents in self._by_behavior(seen).items():
+            trees, got = _stacked([seen[agent] for agent in agents]), _taken(episode.rewards, agents)
+            actions = None if own is None else np.concatenate([own[agent] for agent in agents])
+            asking[behavior] = Asking(agents, trees, got, own=actions)
+        arrival = Arrival(episode.lane, asking, self._leaving(episode))
+        episode.seen |= seen
+        episode.waiting, episode.own = number, own is not None
+        self._say(episode.desk, arrival, closing=False)
 
     def _end_episode(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
         cut, obs = bool(request.get("truncated")), request.get("obs")
@@ -423,6 +436,27 @@ class Reception:
             if problem := spec.check(tree, slice(None)):
                 raise MessageError(f"agent {agent}, observation: {problem}")
             found[agent] = tree
+        return found
+
+    def _done(self, seen: Mapping[str, Tree], request: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """What agents did, checked: ``[1, ...]`` as it is stored."""
+        actions: Any = request.get("action")
+        if not self.spaces.several:
+            actions = {self.spaces.only: actions}
+        elif not isinstance(actions, Mapping) or actions.keys() != seen.keys():
+            there = ", ".join(map(str, actions)) if isinstance(actions, Mapping) else show(actions)
+            raise MessageError(f"log_action: expected an action for each of {', '.join(seen)} and found {there[:200]}")
+        found = {}
+        for agent, tree in seen.items():
+            spec, action = self.spaces.behavior_of(agent)[1].action, actions[agent]
+            try:
+                stored = spec.from_env(np.asarray(action)[None] if spec.kind != "composite" else [action])
+            except (SpaceError, ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
+                said = str(error).removeprefix("action 0 is ")
+                raise MessageError(f"agent {agent}, action: {said}") from None
+            if MASK in tree and (forbidden := _forbidden(spec, stored[0], tree[MASK][0])):
+                raise MessageError(f"agent {agent}, action: {forbidden}, which its mask forbids")
+            found[agent] = stored
         return found
 
     def _earned(self, request: Mapping[str, Any]) -> dict[str, float]:
@@ -494,6 +528,16 @@ def _stacked(trees: Sequence[Tree]) -> Tree:
     return {path: np.concatenate([tree[path] for tree in trees]) for path in trees[0]}
 
 
-def _own(action: Any) -> Any:
+def _forbidden(spec: ActionSpec, stored: np.ndarray, mask: np.ndarray) -> str:
+    """Says which choice of an action, as it is stored, a mask does not allow; empty if it allows all of them."""
+    first = 0
+    for number, (size, chosen) in enumerate(zip(spec.sizes, np.atleast_1d(stored), strict=False)):
+        if not mask[first + int(chosen)]:
+            return f"it takes {int(chosen)} of {size}" + f" in branch {number}" * (len(spec.sizes) > 1)
+        first += size
+    return ""
+
+
+def _unshared(action: Any) -> Any:
     """An action that nobody writes over."""
     return np.array(action) if isinstance(action, np.ndarray) else action

@@ -1,0 +1,56 @@
+"""Settings that are secrets: they are used as they were given, and written nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+NAMES = ("token", "password", "api_key")
+"""Names of settings and arguments that are secrets."""
+
+NOT_STORED = "(a secret, not stored)"
+"""What stands in the place of a secret wherever settings are written."""
+
+
+class Secret(str):
+    """A text that shows itself to nobody who prints it; its characters are those of the secret."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return NOT_STORED
+
+    def __str__(self) -> str:
+        return NOT_STORED
+
+    def __format__(self, spec: str) -> str:
+        return NOT_STORED
+
+
+def hidden(name: Any, value: Any) -> Any:
+    """Gives the value of a setting: a `Secret` if its name says that it is one; so in mappings, however deep."""
+    if type(value) is dict:
+        inside = {key: hidden(key, inner) for key, inner in value.items()}
+        return value if all(inside[key] is inner for key, inner in value.items()) else inside
+    if name not in NAMES or isinstance(value, Secret | bool) or not isinstance(value, str | int):
+        return value
+    return value if value == NOT_STORED else Secret(value)
+
+
+def secrets_in(value: Any) -> Iterator[Secret]:
+    """Gives all secrets in a value, however deep."""
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from secrets_in(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from secrets_in(inner)
+
+
+def without_secrets(text: str, secrets: Iterable[Secret]) -> str:
+    """Gives a text with every secret in it replaced."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if secret:
+            text = text.replace(str.__str__(secret), NOT_STORED)
+    return text
