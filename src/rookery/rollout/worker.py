@@ -516,8 +516,8 @@ class RolloutWorker(Stateful):
             chosen[mine] = policy.decide(route.slots, rows.obs, route.rows, step)
             if own.any():
                 assert rows.own_action is not None
-                done = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
-                policy.correct(route.slots, np.flatnonzero(own), done)
+                did = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
+                policy.correct(route.slots, np.flatnonzero(own), did)
             acted.append(route)
         table.acted, table.all_acted = acted, False
         return chosen

@@ -130,9 +130,9 @@ def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> E
         for agent in kind.agents:
             mapped = policy_of_agent(run, agent)
             if name is None and mapped is None:
+                why = "is decided in every episode" if not run.mapping.is_static else "is not said in policy_mapping"
                 raise ConfigError(
-                    f"{called}: which of its policies plays {agent!r} is decided in every episode; name one of "
-                    f"{', '.join(run.policies)}"
+                    f"{called}: which of its policies plays {agent!r} {why}; name one of {', '.join(run.policies)}"
                 )
             if base is not None and mapped not in (None, base):
                 continue
@@ -161,11 +161,8 @@ def seated_as(policy: Policy, kind: Kind) -> Policy | None:
 
 
 def policy_of_agent(run: Run, agent: str) -> str | None:
-    """Gives the policy that a run maps an agent to; None if that is decided in every episode."""
-    rule = run.mapping.rule
-    if isinstance(rule, Mapping):
-        return rule.get(agent)
-    if rule is not None:
+    """Gives the policy that a run maps an agent to; None if that is decided in every episode, or nothing is said."""
+    if not run.mapping.is_static:
         return None
     try:
         return run.mapping(agent, EpisodeInfo(0, 0, Streams(0)))
