@@ -150,7 +150,8 @@ def test_the_same_again_is_the_same_and_another_seed_is_not(name, uninterrupted)
         slow("recall and lstm", "processes", 1),
         slow("recall and lstm", "processes", 2),
         slow("recall and lstm", "threads", 2),
-        ("two policies, late agents", "processes", 2),
+        slow("two policies, late agents", "processes", 2),
+        ("turns", "processes", 1),
         slow("turns", "threads", 2),
     ],
 )

@@ -244,7 +244,9 @@ def test_an_evaluation_goes_through_rests():
         assert 11 <= result.length_mean <= 40, "resting steps are none of an episode's"
 
 
-@pytest.mark.parametrize(("how", "staleness"), [("processes", 1), slow("processes", 0), ("threads", 0), ("threads", 1)])
+@pytest.mark.parametrize(
+    ("how", "staleness"), [slow("processes", 1), slow("processes", 0), ("threads", 0), ("threads", 1)]
+)
 def test_helpers_change_nothing_where_copies_rest(how, staleness):
     found = []
     for implementation, helpers in (("serial", None), (how, 1)):

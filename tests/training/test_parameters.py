@@ -7,6 +7,7 @@ from lives import FAST, Walk, Windy, digest, make, weights
 
 from rookery import Callback, ConfigError, Trainer
 from rookery.training.parameters import sampler_of
+from selection import slow
 
 MASS = {"sampler": "uniform", "low": 0.5, "high": 2.0}
 
@@ -114,7 +115,7 @@ def test_what_was_drawn_is_told_to_callbacks_mappings_results_and_logs(tmp_path)
     assert row["parameters/place/max"] == 2.0
 
 
-@pytest.mark.parametrize("env", [Windy, "Pendulum-v1"])
+@pytest.mark.parametrize("env", [Windy, slow("Pendulum-v1")])
 def test_any_number_of_helpers_gives_the_same_run(env):
     name = "wind" if env is Windy else "mass"
     lessons = {"lessons": [1.0, {"sampler": "uniform", "low": 0.6, "high": 1.9}, 0.7], "threshold": -1e9,

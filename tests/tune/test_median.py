@@ -141,6 +141,7 @@ def flat(params, age):
     return -abs(params["x"] - OPTIMUM)
 
 
+@pytest.mark.slow
 def test_it_spends_what_theory_says_where_scores_stay_as_they_are():
     spent = [
         Simulation(rule(), samples(100, seed), on_curve(flat), places=1, ends=lambda trial: trial.age >= 40).run().spent
