@@ -325,7 +325,7 @@ class GroupEnv(VectorBase):
             self._end(shown)
         self._observe(shown)
         step.ended, step.lost, step.any_end, step.any_rest = shown.ended, shown.lost, shown.any_end, shown.any_rest
-        step.stepped, step.waited = shown.stepped, shown.waited
+        step.stepped, step.waited, step.unlearned = shown.stepped, shown.waited, shown.unlearned
         self._mirror()
         return step
 

@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 from rookery.compat.rllib.callbacks import DefaultCallbacks
-from rookery.compat.rllib.policy_server import PolicyClient, PolicyServerInput, token_file
+from rookery.compat.rllib.envs import MultiAgentEnv
+from rookery.compat.rllib.policy_server import PolicyClient, PolicyServerInput, spaces_of_clients, token_file
 from rookery.compat.rllib.trainers import DQNTrainer, PPOTrainer
+from rookery.compat.rllib.tuning.registry import register_env
 from rookery.core.errors import ConfigError
 from rookery.envs.external.client import EpisodeLost, TrainingOver
 
@@ -267,3 +269,20 @@ def test_several_agents_of_clients_have_policies_by_the_mapping_function(monkeyp
         assert found and not any((obs == 7).any() for obs in found), f"{policy} learned from what it was not to"
     unlearned = trainer.rookery.env.counters["episodes_not_learned"]
     assert unlearned > 1
+
+
+def test_an_env_of_several_agents_says_who_plays_and_policies_what_they_see():
+    class Pair(MultiAgentEnv):
+        def reset(self) -> dict[str, int]:
+            return {"cat": 0, "dog": 0}
+
+        def step(self, action_dict: dict[str, int]) -> Any:
+            raise NotImplementedError
+
+    small, large, act = (gymnasium.spaces.Discrete(n) for n in (2, 5, 3))
+    policies = {"c": (None, small, act, {}), "d": (None, large, act, {})}
+    given = {"multiagent": {"policies": policies, "policy_mapping_fn": lambda a, **_: a[0]}}
+    register_env("pair", lambda _: Pair())
+    assert spaces_of_clients({**given, "env": "pair"}) == {"cat": (small, act), "dog": (large, act)}
+    given = {"observation_space": small, "action_space": act}
+    assert spaces_of_clients(given) == (small, act) and not given
