@@ -71,3 +71,16 @@ def test_goals_that_a_player_says_are_goals_of_the_model(game, tmp_path, kind):
         (layout,) = session.trainer.env.players.layouts.values()
         assert layout.goals and tuple(model.goals) == tuple(layout.goals)
         assert model.goal_conditioning == kind
+
+
+def test_a_lesson_that_begins_in_a_run_is_told_to_its_players(rookery, game):
+    path = game("--num-areas", 4, env="WallCurriculum")
+    course = "curriculum.wall_height={lessons: [1.0, 2.0], threshold: -1000.0, min_episodes: 1}"
+    words = ["--num-envs", 1, "--run-id", "c", "--seed", 1, "--stop", "env_steps=600", "--evaluate", 0, "--quiet"]
+    small = ["algorithm.fragment_length=16", "sampling.iteration_steps=100", "env.config.base_port=25640"]
+    code, _, error = rookery("train", path, *words, *small, course)
+    assert code == 0, error
+    rows = [json.loads(line) for line in Path("runs/c/metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["curriculum/wall_height/lesson"] == 2
+    log = Path("runs/c/run_logs/Player-0.log").read_text()
+    assert log.index("parameter wall_height 1") < log.index("parameter wall_height 2"), "once each lesson begins"
