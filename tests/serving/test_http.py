@@ -267,3 +267,14 @@ def test_somebody_who_sends_slowly_is_not_waited_for(tmp_path):
         assert web.link.sock is held
         held.sendall(b"POST /act HT")
         assert held.recv(10) == b""
+
+
+def test_answers_do_not_wait_for_their_second_half(tmp_path):
+    """Where it is not said that halves are sent at once, each answer takes 40 ms, until the client acknowledges one."""
+    with serving(checkpoint(tmp_path, 1, policy())) as server:
+        web = Web(server)
+        assert web.act([0.0] * 4)[0] == 200
+        [held] = server._server.server_state.connections
+        sock = held.transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert web.act([0.0] * 4)[0] == 200

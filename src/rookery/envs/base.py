@@ -98,6 +98,7 @@ class Step:
         stepped: ``[lanes]`` bool, which lanes have gone on in this step; None if all have. Lanes with a clock of their
             own may need longer than others, and a step of which nothing came but waiting has none.
         waited: Seconds of the step in which nothing was to be done but wait for lanes.
+        unlearned: ``[lanes]`` bool, in which agents wait that nobody is to learn from; None if there are none.
     """
 
     rows: tuple[Rows, ...]
@@ -107,6 +108,7 @@ class Step:
     any_rest: bool = False
     stepped: np.ndarray | None = None
     waited: float = 0.0
+    unlearned: np.ndarray | None = None
 
     def at_rest(self) -> np.ndarray:
         """``[lanes]`` bool, in which an agent rests and nobody acts."""

@@ -294,7 +294,7 @@ class TeamEnv(VectorBase):
             else:
                 self._gather(slab, step)
         rows = tuple(slab.rows for slab in self._slabs)
-        return Step(rows, step.ended, step.lost, step.any_end, step.any_rest, step.stepped, step.waited)
+        return Step(rows, step.ended, step.lost, step.any_end, step.any_rest, step.stepped, step.waited, step.unlearned)
 
     def _gather(self, slab: TeamSlab, step: Step) -> None:
         """Writes the rows of teams."""

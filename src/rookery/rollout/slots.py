@@ -511,6 +511,14 @@ class WorkerPolicy(Stateful):
         if memory is not None and remembered is not None and remembered.device.type != "cpu":
             memory[...] = remembered.cpu().numpy()
 
+    def decide_unlearned(self, slots: np.ndarray, slab: Tree, rows: np.ndarray, vector_step: int | None) -> np.ndarray:
+        """Actions as of `decide`, of which nothing is kept but what the policy itself remembers."""
+        store, self.store = self.store, None
+        try:
+            return self.decide(slots, slab, rows, vector_step)
+        finally:
+            self.store = store
+
     def correct(self, slots: np.ndarray | None, places: np.ndarray, actions: np.ndarray) -> None:
         """Puts what slots have done by themselves in the place of what was decided for them; comes after `decide`.
 

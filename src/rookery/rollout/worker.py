@@ -484,8 +484,10 @@ class RolloutWorker(Stateful):
         assert self.now is not None
         table, rows, kind = self.tables[number], self.now.rows[number], self.env.kinds[number]
         step = None if self.deterministic else self.vector_steps
+        if self.now.unlearned is not None:
+            return kind.action.to_env(self._act_unlearned(table, rows, kind, step)[rows.waiting])
         if rows.own_action is not None:
-            return self._act_beside(table, rows, kind, step)
+            return kind.action.to_env(self._act_beside(table, rows, kind, step)[rows.waiting])
         if table.all_acted and len(table.acted) == 1:
             (route,) = table.acted
             return kind.action.to_env(route.policy.decide(route.slots, rows.obs, route.rows, step))
@@ -514,11 +516,35 @@ class RolloutWorker(Stateful):
             chosen[mine] = policy.decide(route.slots, rows.obs, route.rows, step)
             if own.any():
                 assert rows.own_action is not None
-                done = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
-                policy.correct(route.slots, np.flatnonzero(own), done)
+                did = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
+                policy.correct(route.slots, np.flatnonzero(own), did)
             acted.append(route)
         table.acted, table.all_acted = acted, False
-        return kind.action.to_env(chosen[rows.waiting])
+        return chosen
+
+    def _act_unlearned(self, table: RowTable, rows: Rows, kind: Kind, step: int | None) -> np.ndarray:
+        """The same where nobody is to learn from some rows: their policies decide, and keep nothing of it."""
+        assert self.now is not None and self.now.unlearned is not None
+        beyond = np.repeat(self.now.unlearned, len(kind.agents))
+        numbers = np.arange(len(rows.reward))
+        acted: list[Route] = []
+        apart: list[Route] = []
+        for route in table.acted:
+            for some, into in ((~beyond, acted), (beyond, apart)):
+                mine = numbers[route.rows]
+                if len(mine := mine[some[mine]]):
+                    into.append(Route(route.policy, mine, table.slot_of[mine]))
+        chosen = np.zeros((len(rows.reward), *kind.action.shape), dtype=kind.action.dtype)
+        for route in apart:
+            mine, policy = numbers[route.rows], route.policy
+            chosen[mine] = policy.decide_unlearned(table.slot_of[mine], rows.obs, mine, step)
+            if rows.own_action is not None and (own := np.isin(mine, rows.own_index)).any():
+                theirs = rows.own_action[np.searchsorted(rows.own_index, mine[own])]
+                policy.correct(table.slot_of[mine], np.flatnonzero(own), theirs)
+        table.acted, table.all_acted = acted, False
+        kept = self._act_beside(table, rows, kind, step)
+        chosen[~beyond] = kept[~beyond]
+        return chosen
 
     # --- recording ----------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,10 @@ from textwrap import dedent
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 
+from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.policy_server import PolicyClient, PolicyServerInput, token_file
 from rookery.compat.rllib.trainers import DQNTrainer, PPOTrainer
 from rookery.core.errors import ConfigError
@@ -119,10 +121,11 @@ def test_scripts_of_2021_train_through_two_clients(agent, trainer, env, more, tm
 def test_a_client_plays_on_when_its_episode_is_given_up(monkeypatch):
     class Given:
         def __init__(self, *_: Any) -> None:
-            self.lost, self.number, self.told = False, 0, []
+            self.lost, self.number, self.told, self.welcome = False, 0, [], {}
 
-        def start_episode(self, name: str | None = None) -> str:
+        def start_episode(self, name: str | None = None, learned: bool = True) -> str:
             self.number += 1
+            self.told.append(learned)
             return name or f"made-{self.number}"
 
         def get_action(self, episode: str, obs: Any) -> str:
@@ -143,8 +146,10 @@ def test_a_client_plays_on_when_its_episode_is_given_up(monkeypatch):
     client.end_episode(name, 0)
     with pytest.raises(ValueError, match="episode mine was never started, or is over"):
         client.get_action(name, 0)
-    with pytest.raises(ConfigError, match="training_enabled=False"):
-        client.start_episode(training_enabled=False)
+    name = client.start_episode("shown", training_enabled=False)
+    client._client.lost = True
+    client.get_action(name, 0)
+    assert client._client.told == [True, True, False, False], "what takes its place is not learned from either"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +159,9 @@ def test_a_client_plays_on_when_its_episode_is_given_up(monkeypatch):
         ({"input": lambda ioctx: 3}, "the function gave int"),
         ({"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 1)}, "observation_space and action_space are"),
         ({"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 1),
-          "multiagent": {"policies": {"a": (None, None, None, {})}}}, "one agent each"),
+          "multiagent": {"policies": {"a": (None, None, None, {})}}}, "nothing says who the agents of clients are"),
+        ({"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 1),
+          "observation_space": {"a": None}, "action_space": {"b": None}}, "dicts by agent name the same agents"),
     ],
 )  # fmt: skip
 def test_inputs_that_cannot_be_are_refused(config, wanted):
@@ -180,3 +187,83 @@ def test_a_wrong_token_is_told(monkeypatch, tmp_path):
             PolicyClient("http://localhost:19906")
     finally:
         trainer.stop()
+
+
+class Games(threading.Thread):
+    """Plays a game of a cat, mice that come and go, and a dog whose part ends first, until the training is over.
+
+    Every second episode is not learned from; its observations are 7.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
+        self.address, self.error, self.answers = address, None, []
+
+    def run(self) -> None:
+        try:
+            client = PolicyClient(self.address, inference_mode="remote")
+            with pytest.raises(ValueError, match=r"reward of agent 'catt', who is unknown; did you mean cat\?"):
+                client.log_returns(name := client.start_episode(), {"catt": 1.0})
+            with pytest.raises(ValueError, match=r"ended of agent 'mause#1', who is unknown; did you mean mouse#"):
+                client.log_returns(name, {"cat": 1.0}, multiagent_done_dict={"mause#1": True})
+            learned = True
+            while True:
+                see = 1.0 if learned else 7.0
+                self.answers.append(client.get_action(name, {"cat": [see, 0], "dog": [see, 1]}))
+                client.log_returns(name, {"cat": 1.0, "dog": 2.0}, multiagent_done_dict={"dog": True, "__all__": False})
+                self.answers.append(client.get_action(name, {"mouse#a": see}))
+                client.log_returns(name, {"cat": 4.0, "mouse#a": 8.0}, info={"cat": {"told": 1}})
+                self.answers.append(client.get_action(name, {"cat": [see, 2], "mouse#b": see}))
+                client.log_returns(name, {"mouse#b": 16.0} if learned else {"cat": 1000.0})
+                client.end_episode(name, {"cat": [see, 3], "mouse#a": see, "mouse#b": see})
+                learned = not learned
+                name = client.start_episode(training_enabled=learned)
+        except TrainingOver:
+            pass
+        except BaseException as error:
+            self.error = error
+
+
+def test_several_agents_of_clients_have_policies_by_the_mapping_function(monkeypatch):
+    monkeypatch.setenv("ROOKERY_TOKEN", "a token for tests")
+    walls = gymnasium.spaces.Box(0, 9, (2,))
+    hole = gymnasium.spaces.Box(0, 9, ())
+    asked: set[str] = set()
+
+    def mapping(agent: str, episode: Any = None, **_: Any) -> str:
+        asked.add(agent)
+        return "small" if agent.startswith("mouse") else "big"
+
+    seen: dict[str, list[Any]] = {"big": [], "small": []}
+
+    class Note(DefaultCallbacks):
+        def on_postprocess_trajectory(self, *, policy_id: str, postprocessed_batch: Any, **_: Any) -> None:
+            seen[policy_id].append(np.array(postprocessed_batch["obs"]))
+
+    config = {"input": lambda ioctx: PolicyServerInput(ioctx, "127.0.0.1", 0), "num_workers": 0,
+              "observation_space": {"cat": walls, "dog": walls, "mouse#": hole},
+              "action_space": {"cat": gymnasium.spaces.Discrete(2), "dog": gymnasium.spaces.Discrete(2),
+                               "mouse#": gymnasium.spaces.Box(-1, 1, (1,))},
+              "multiagent": {"policies": {"big": (None, None, None, {}), "small": (None, None, None, {})},
+                             "policy_mapping_fn": mapping},
+              "num_envs_per_worker": 1, "callbacks": Note, "model": {"fcnet_hiddens": [8]},
+              "train_batch_size": 60, "sgd_minibatch_size": 30, "num_sgd_iter": 1, "rollout_fragment_length": 4,
+              }  # fmt: skip
+    trainer = PPOTrainer(config=config)
+    games = Games("http://{}:{}".format(*trainer.rookery.env.address))
+    games.start()
+    try:
+        results = [trainer.train() for _ in range(2)]
+    finally:
+        trainer.stop()
+        games.join(60)
+    assert games.error is None and not games.is_alive()
+    assert [sorted(answer) for answer in games.answers[:3]] == [["cat", "dog"], ["mouse#a"], ["cat", "mouse#b"]]
+    assert {"cat", "dog"} <= asked and all(agent in ("cat", "dog") or agent.startswith("mouse#") for agent in asked)
+    result = results[-1]
+    assert result["episodes_total"] > 3 and result["episode_reward_mean"] == 1 + 2 + 4 + 8 + 16
+    assert result["policy_reward_mean"].keys() == {"big", "small"}
+    for policy, found in seen.items():
+        assert found and not any((obs == 7).any() for obs in found), f"{policy} learned from what it was not to"
+    unlearned = trainer.rookery.env.counters["episodes_not_learned"]
+    assert unlearned > 1

@@ -27,6 +27,8 @@ from rookery.compat.rllib.envs import (
 )
 from rookery.compat.rllib.external_env import as_stepped
 from rookery.compat.rllib.gym_names import Env
+from rookery.compat.rllib.trainers import PPOTrainer
+from rookery.compat.rllib.tuning.registry import register_env
 from rookery.core.errors import ConfigError, EnvError
 from rookery.envs.make import make_env, random_play
 
@@ -237,6 +239,73 @@ def test_several_agents_that_drive_themselves():
     assert env.reset(seed=0) == ({"x": 0, "y": 1}, {})
     assert env.step({"x": 1, "y": 0})[:3] == ({"x": 1, "y": 1}, {"x": 2.0, "y": 0.0}, {"__all__": True})
     env.close()
+
+
+class Relay(ExternalMultiAgentEnv):
+    """A cat that is seen in each of 3 steps, a dog whose part ends first, a bird that comes later."""
+
+    def run(self):
+        self.got = []
+        while True:
+            name = self.start_episode()
+            self.got.append(self.get_action(name, {"cat": 0, "dog": 1}))
+            self.log_returns(name, {"cat": 1.0, "dog": 2.0}, multiagent_done_dict={"dog": True, "__all__": False})
+            self.got.append(self.get_action(name, {"cat": 1, "bird": 0}))
+            self.log_returns(name, {"cat": 4.0, "bird": 8.0})
+            self.log_returns(name, {"bird": 16.0}, info={"cat": {"told": 1}})
+            self.got.append(self.get_action(name, {"cat": 2}))
+            self.log_returns(name, {"bird": 32.0})
+            self.end_episode(name, {"cat": 3, "bird": 1})
+
+
+def test_agents_that_drive_themselves_come_and_go_and_have_policies():
+    env = as_stepped(Relay(Discrete(2), Discrete(5)))
+    assert env.reset()[0] == {"cat": 0, "dog": 1}
+    obs, rewards, ends, _, _ = env.step({"cat": 1, "dog": 1})
+    assert (obs, rewards) == ({"cat": 1, "bird": 0}, {"cat": 1.0, "dog": 2.0})
+    assert ends == {"dog": True, "__all__": False}
+    obs, rewards, ends, _, infos = env.step({"cat": 1, "bird": 0})
+    assert (obs, rewards, ends) == ({"cat": 2}, {"cat": 4.0, "bird": 24.0}, {"__all__": False})
+    assert infos == {"cat": {"told": 1}}
+    assert env.step({"cat": 0})[:3] == ({"cat": 3, "bird": 1}, {"bird": 32.0}, {"__all__": True})
+    env.close()
+    config = {"env": "relay", "num_workers": 0, "rollout_fragment_length": 4, "train_batch_size": 48,
+              "sgd_minibatch_size": 24, "num_sgd_iter": 1, "model": {"fcnet_hiddens": [8]},
+              "multiagent": {"policies": {"walks": (None, Discrete(5), Discrete(2), {}),
+                                          "flies": (None, Discrete(5), Discrete(2), {})},
+                             "policy_mapping_fn": lambda agent, **_: "flies" if agent == "bird" else "walks"},
+              }  # fmt: skip
+    register_env("relay", lambda _: Relay(Discrete(2), Discrete(5)))
+    trainer = PPOTrainer(config=config)
+    result = trainer.train()
+    trainer.stop()
+    assert result["episode_reward_mean"] == 1 + 2 + 4 + 8 + 16 + 32
+    assert result["policy_reward_mean"] == {"walks": 3.5, "flies": 56.0}
+
+
+@pytest.mark.parametrize("by_agent", [True, False])
+def test_a_misspelt_agent_that_drives_itself_is_refused_once(by_agent):
+    spaces = [dict.fromkeys(("cat", "dog"), Discrete(n)) if by_agent else Discrete(n) for n in (2, 5)]
+    caught = []
+
+    class Misspelt(ExternalMultiAgentEnv):
+        def run(self):
+            name = self.start_episode()
+            self.get_action(name, {"cat": 0, "dog": 1})
+            for said in ({"catt": 1.0}, {}), ({"cat": 1.0}, {"dgo": True}), (1.0, {}):
+                try:
+                    self.log_returns(name, *said[:1], multiagent_done_dict=said[1])
+                except ValueError as error:
+                    caught.append(str(error))
+            self.log_returns(name, {"cat": 2.0})
+            self.end_episode(name, {"cat": 0})
+
+    env = as_stepped(Misspelt(*spaces))
+    env.reset()
+    assert env.step({"cat": 0, "dog": 0})[1] == {"cat": 2.0}, "what was refused is not noted"
+    assert caught[0] == "reward of agent 'catt', who is unknown; did you mean 'cat'? (agents: cat, dog)"
+    assert caught[1] == "done of agent 'dgo', who is unknown; did you mean 'dog'? (agents: cat, dog)"
+    assert caught[2] == "log_returns: reward is 1.0, expected a dict by agent"
 
 
 def test_environments_of_pettingzoo():

@@ -118,6 +118,27 @@ def test_agents_have_names_and_end_when_their_client_says_so():
     env.close()
 
 
+def test_a_client_refuses_misspelt_agents_before_anything_is_noted():
+    with Played(env := made(lanes=1, spaces=TWO)), client(env) as player:
+        name = player.start_episode()
+        for rewards, ended, words in (
+            ({"left": 1.0, "lfet": 1.0}, None, "reward of agent 'lfet', who is unknown; did you mean left?"),
+            ({"left": 1.0}, {"rihgt": True}, "ended of agent 'rihgt', who is unknown; did you mean right?"),
+            ({"bird#": 1.0}, None, "reward of agent 'bird#', who is unknown"),
+            ({"brid#x": 1.0}, None, "reward of agent 'brid#x', who is unknown; did you mean bird#?"),
+        ):
+            with pytest.raises(ValueError, match=words):
+                player.log_returns(name, rewards, ended=ended)
+        assert not player._running[name].rewards and not player._running[name].ended
+        player.log_returns(name, {"bird#x": 1.0, "left": 2.0}, ended={"__all__": False})
+        player._running[name].ended["lfet"] = "terminated"
+        with pytest.raises(ExternalError, match="agent 'lfet' is unknown; did you mean 'left'"):
+            player.get_action(name, {"left": [0, 0]})
+        player._running[name].ended.clear()
+        assert list(player.get_action(name, {"left": [0, 0]})) == ["left"]
+        player.end_episode(name)
+
+
 def test_what_a_client_says_wrong_is_told_and_its_episode_goes_on():
     with Played(env := made(lanes=1)) as played, client(env) as player:
         name = player.start_episode()

@@ -130,7 +130,7 @@ def translated(
         known = list(DEFAULT_CONFIGS)
         raise ConfigError(f"rllib: there is no algorithm {algorithm!r}{nearest(algorithm, known)}; {', '.join(known)}")
     whole, given = _merged(algorithm, config)
-    policies, mapping = _policies_of(whole)
+    policies, mapping = policies_of(whole)
     counts = _counts(policies, mapping, agents)
     main = Reader(algorithm, whole, given, counts.get(next(iter(policies)), 1))
     found = _settings(main, discrete)
@@ -342,7 +342,7 @@ def _kept(reader: Reader) -> Config:
 # --- policies ---------------------------------------------------------------------------------------------------------
 
 
-def _policies_of(config: Mapping[str, Any]) -> tuple[dict[str, PolicyEntry], PolicyMapping | None]:
+def policies_of(config: Mapping[str, Any]) -> tuple[dict[str, PolicyEntry], PolicyMapping | None]:
     """Gives the policies that a configuration names, and who plays whom.
 
     Raises:

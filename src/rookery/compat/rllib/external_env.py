@@ -16,7 +16,7 @@ from typing import Any
 import gymnasium
 
 from rookery.compat.rllib.old_api import ALL
-from rookery.core.errors import ConfigError, EnvError
+from rookery.core.errors import ConfigError, EnvError, nearest
 
 WAIT = 60.0
 """Seconds after which an episode that shows nothing while another one waits counts as stuck."""
@@ -37,6 +37,7 @@ class _Episode:
         self.dones: dict[Any, bool] = {}
         self.info: Any = {}
         self.begun = False
+        self.present: set[Any] = set()
 
 
 class ExternalEnv(threading.Thread):
@@ -90,8 +91,8 @@ class ExternalEnv(threading.Thread):
         """
         if not training_enabled:
             raise ConfigError(
-                "start_episode(training_enabled=False) is not here: all that is played is learned from; play such "
-                "episodes with trainer.compute_action, or in evaluation"
+                "start_episode(training_enabled=False): an environment in this process is learned from whole; play "
+                "such episodes by PolicyClient.start_episode(training_enabled=False), or with trainer.compute_action"
             )
         name = uuid.uuid4().hex if episode_id is None else episode_id
         if name in self._finished or name in self._episodes:
@@ -134,6 +135,7 @@ class ExternalEnv(threading.Thread):
             multiagent_done_dict: Of several agents, whose part is over.
         """
         episode = self._episode(episode_id)
+        self._check_agents(reward, multiagent_done_dict)
         if isinstance(reward, Mapping):
             total = dict(episode.reward) if isinstance(episode.reward, Mapping) else {}
             episode.reward = total | {agent: total.get(agent, 0.0) + one for agent, one in reward.items()}
@@ -160,17 +162,30 @@ class ExternalEnv(threading.Thread):
         return self._episodes[name]
 
     def _show(self, episode: _Episode, observation: Any, done: bool) -> None:
-        dones: Any = {**episode.dones, ALL: done} if isinstance(observation, Mapping) or episode.dones else done
-        episode.shown.put((observation, episode.reward, dones, episode.info))
+        self._put(episode, observation, done)
         episode.reward = {} if isinstance(episode.reward, Mapping) else 0.0
         episode.info = {}
         if not episode.begun:
             episode.begun = True
             self._begun.put(episode)
 
+    def _put(self, episode: _Episode, observation: Any, done: bool) -> None:
+        episode.shown.put((observation, episode.reward, done, episode.info))
+
+    def _check_agents(self, reward: Any, dones: Any) -> None:
+        """Refuses names of agents where there is one."""
+        if isinstance(reward, Mapping) or dones:
+            raise ValueError(
+                f"log_returns: {type(self).__name__} has one agent; rewards by agent are for an ExternalMultiAgentEnv"
+            )
+
 
 class ExternalMultiAgentEnv(ExternalEnv):
     """An `ExternalEnv` of several agents: observations, actions and rewards are dicts by agent.
+
+    Agents act when an observation shows them; what each got since is added up until it is shown again. An agent whose
+    part is over (``multiagent_done_dict``) is not shown again in the episode, unless as its last observation with the
+    next ones; others may come at any time.
 
     Args:
         action_space: Space of actions, one for all or a dict by agent.
@@ -186,6 +201,44 @@ class ExternalMultiAgentEnv(ExternalEnv):
         by_agent = isinstance(action_space, dict), isinstance(observation_space, dict)
         if any(by_agent) and (not all(by_agent) or action_space.keys() != observation_space.keys()):
             raise ValueError(f"agents of the two spaces differ: {action_space} and {observation_space}")
+        self._seen: dict[Any, None] = {}  # agents that an episode has shown, where the spaces do not name them
+
+    def _put(self, episode: _Episode, observation: Any, done: bool) -> None:
+        if not isinstance(observation, Mapping):
+            raise ValueError(
+                f"{type(self).__name__}: an observation is a {type(observation).__name__}, expected a dict by agent"
+            )
+        self._refuse_unknown("observation", observation)
+        if not isinstance(self.observation_space, dict):
+            self._seen |= dict.fromkeys(observation)
+        shown = {agent: one for agent, one in observation.items() if agent in episode.present or not done}
+        episode.present |= observation.keys()
+        paid = episode.reward if isinstance(episode.reward, Mapping) else {}
+        over = {agent for agent, ended in episode.dones.items() if ended and agent != ALL}
+        infos = {agent: info for agent, info in episode.info.items() if agent in shown}
+        episode.shown.put((shown, paid, {**dict.fromkeys(over, True), ALL: done}, infos))
+        episode.present -= over
+        episode.dones.clear()
+
+    def _check_agents(self, reward: Any, dones: Any) -> None:
+        """Refuses rewards and ends of agents that nobody knows, before anything is noted."""
+        if not isinstance(reward, Mapping):
+            raise ValueError(f"log_returns: reward is {reward!r}, expected a dict by agent")
+        self._refuse_unknown("reward", reward)
+        self._refuse_unknown("done", dones or {})
+
+    def _refuse_unknown(self, what: str, named: Mapping[Any, Any]) -> None:
+        """Raises a ValueError for an agent that neither spaces nor what was seen before know."""
+        by_space = isinstance(self.observation_space, dict)
+        if not by_space and what == "observation":
+            return
+        known = [*(self.observation_space if by_space else self._seen)]
+        for agent in named:
+            if agent not in known and agent != ALL:
+                raise ValueError(
+                    f"{what} of agent {agent!r}, who is unknown{nearest(str(agent), [*map(str, known)])} "
+                    f"(agents: {', '.join(map(str, known)) or 'none has been shown yet'})"
+                )
 
 
 class _Stepped:

@@ -38,7 +38,7 @@ from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.observing import rewriting
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
-from rookery.compat.rllib.policy_server import PolicyServerInput, served
+from rookery.compat.rllib.policy_server import PolicyServerInput, agents_of, served
 from rookery.compat.rllib.policy_templates import class_for
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.recording import Recorder, writer_of
@@ -162,7 +162,8 @@ class Trainer(Trainable):
         self.is_multi_agent = first is not None and self.env_maker.is_multi_agent
         if self.env_maker.copies is not None:
             given["num_envs_per_worker"] = self.env_maker.copies
-        agents = list(first.reset(seed=0)[0]) if first is not None and self.is_multi_agent else None
+        agents = list(first.reset(seed=0)[0]) if first is not None and self.is_multi_agent else agents_of(clients)
+        self.is_multi_agent = agents is not None
         self.agent_ids = AgentIds(agents or ())
         self.teams: dict[str, list[str]] = {}
         if self.algorithm in TEAM_KIND:

@@ -80,6 +80,8 @@ class Arrival:
         over: Whether the episode of the whole copy is over, for copies that have such; then nobody asks.
         lost: Whether the copy has failed, so that the episodes of all its agents count for nothing; `asking` is the
             beginning of what took its place.
+        unlearned: Whether nobody is to learn from what those who ask do, nor to count it. Such an episode ends as
+            `lost`.
     """
 
     lane: int
@@ -87,6 +89,7 @@ class Arrival:
     ended: Mapping[str, Ended] = field(default_factory=dict)
     over: bool = False
     lost: bool = False
+    unlearned: bool = False
 
 
 @dataclass

@@ -249,6 +249,7 @@ class ClockedEnv(VectorBase):
         step = self._step
         step.rows, step.ended, step.lost, step.any_end = tuple(self._rows), ended, lost, any_end
         step.stepped, step.waited = stepped, waited
+        step.unlearned = _unlearned(arrivals, stepped)
         self.counters = self._copies.counters
         return step
 
@@ -455,6 +456,17 @@ class Asked:
     behavior: str
     ids: Sequence[Hashable]
     seats: np.ndarray
+
+
+def _unlearned(arrivals: Sequence[Arrival], stepped: np.ndarray) -> np.ndarray | None:
+    """``[lanes]`` in which nobody is to learn from those who ask, which have not stepped as others count; or None."""
+    lanes = [arrival.lane for arrival in arrivals if arrival.unlearned]
+    if not lanes:
+        return None
+    found = np.zeros(len(stepped), dtype=bool)
+    found[lanes] = True
+    stepped[lanes] = False
+    return found
 
 
 def _answers(asked: Sequence[Asked], actions: np.ndarray) -> dict[str, Answer]:

@@ -25,8 +25,9 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -244,17 +245,19 @@ class Client:
         with self._lock:
             self._retry(lambda: None)
 
-    def start_episode(self, episode_id: str | None = None) -> str:
+    def start_episode(self, episode_id: str | None = None, learned: bool = True) -> str:
         """Begins an episode, and returns its id; waits until the training has room for it.
 
         Args:
             episode_id: A name of at most 200 characters that no running episode has; None = one is made.
+            learned: Whether the episode is learned from and counted; False = the policy plays it, and that is all.
 
         Raises:
             ExternalError: If an episode of that name is running.
         """
         name = uuid.uuid4().hex if episode_id is None else str(episode_id)
-        plan = self._ask({"op": "start_episode", "episode": name})
+        request = {"op": "start_episode", "episode": name}
+        plan = self._ask(request if learned else {**request, "learned": False})
         self._running[name] = _Running(plan)
         return name
 
@@ -303,13 +306,16 @@ class Client:
                 ``"truncated"`` if they would have had a future.
 
         Raises:
-            ValueError: If a reward is no finite number, or `info` holds what cannot be sent; nothing is noted then.
+            ValueError: If a reward is no finite number, an agent is unknown, or `info` holds what cannot be sent;
+                nothing is noted then.
         """
         running = self._episode(episode_id)
         _plain(info, [])  # what cannot be sent is refused here, before anything is noted
         earned = {
             agent: float(value) for agent, value in (reward if isinstance(reward, Mapping) else {"": reward}).items()
         }
+        self._check_agents("reward", earned if isinstance(reward, Mapping) else ())
+        self._check_agents("ended", ended or ())
         for agent, value in earned.items():
             if not math.isfinite(value):
                 raise ValueError(f"reward {value}{f' of agent {agent}' * bool(agent)}: expected a finite number")
@@ -319,6 +325,19 @@ class Client:
             if end and agent != "__all__":
                 running.ended[agent] = "truncated" if end == "truncated" else "terminated"
         running.info = info or running.info
+
+    def _check_agents(self, what: str, named: Iterable[Any]) -> None:
+        """Refuses names of agents that the training does not know, as far as it has said whom it knows."""
+        known = self.welcome.get("agents")
+        if not known or not self.welcome.get("several"):
+            return
+        for agent in map(str, named):
+            group, mark, own = agent.partition("#")
+            is_member = bool(own) and group + mark in known
+            if agent != "__all__" and not is_member and (mark or agent not in known):
+                near = get_close_matches(agent, known, 1)
+                meant = f"; did you mean {near[0]}?" if near else ""
+                raise ValueError(f"{what} of agent {agent!r}, who is unknown{meant} (agents: {', '.join(known)})")
 
     def end_episode(self, episode_id: str, observation: Any = None, truncated: bool = False) -> None:
         """Ends an episode.

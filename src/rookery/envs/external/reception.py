@@ -35,6 +35,7 @@ class ClientEpisode:
         lane: The lane.
         waiting: Number of the request that waits for actions; 0 if none does.
         own: Whether the client has acted by itself in that request, and waits until that is noted.
+        learned: Whether it is learned from and counted.
         rewards: By agent, what it got since it asked last.
         seen: By agent that plays, what it saw last.
         ended: By agent that has ended since the last arrival: whether it was truncated, what it saw then, what it got.
@@ -47,6 +48,7 @@ class ClientEpisode:
     lane: int
     waiting: int = 0
     own: bool = False
+    learned: bool = True
     rewards: dict[str, float] = field(default_factory=dict)
     seen: dict[str, Tree] = field(default_factory=dict)
     ended: dict[str, tuple[bool, Tree, float]] = field(default_factory=dict)
@@ -147,8 +149,8 @@ class Reception:
         self.error: Exception | None = None
         self._desks: list[Desk] = []
         """Those at which somebody has played; the last is who plays now."""
-        self._queue: deque[tuple[str, int, str]] = deque()
-        """Episodes that wait for a lane: their client, its request, their name."""
+        self._queue: deque[tuple[str, int, str, bool]] = deque()
+        """Episodes that wait for a lane: their client, its request, their name, whether they are learned from."""
         self._episodes: dict[str, ClientEpisode] = {}
         agents = {
             agent: {part: space_to_json(getattr(behavior, part).space) for part in ("obs", "action")}
@@ -290,7 +292,7 @@ class Reception:
             number = desk.free_lane()
             if number is None or desk.plan is None:
                 return
-            session, request, name = self._queue.popleft()
+            session, request, name, learned = self._queue.popleft()
             lane = desk.lanes[number]
             try:
                 seed = int(desk.plan(number, lane.number))
@@ -299,7 +301,7 @@ class Reception:
             except Exception as error:  # a sampler of one's own raises
                 self.failed(error)
                 return
-            lane.episode = self._episodes[name] = ClientEpisode(name, session, desk, number)
+            lane.episode = self._episodes[name] = ClientEpisode(name, session, desk, number, learned=learned)
             self.listener.answer(session, request, {"ok": plan})
 
     # -- for the listener ----------------------------------------------------------------------------------------------
@@ -312,7 +314,7 @@ class Reception:
             raise MessageError("episode: expected a name of 1 to 200 characters")
         with self.changed:
             if op == "start_episode":
-                self._start(session, number, name)
+                self._start(session, number, name, request.get("learned", True))
                 return
             if op not in ops:
                 raise MessageError(f"op {str(op)[:40]!r} is unknown; use start_episode, {', '.join(ops)}")
@@ -345,10 +347,12 @@ class Reception:
             self.error = error
             self.changed.notify_all()
 
-    def _start(self, session: str, number: int, name: str) -> None:
-        if name in self._episodes or any(name == waiting for _, _, waiting in self._queue):
+    def _start(self, session: str, number: int, name: str, learned: Any) -> None:
+        if not isinstance(learned, bool):
+            raise MessageError(f"learned: {show(learned)[:40]}, expected true or false")
+        if name in self._episodes or any(name == waiting for _, _, waiting, _ in self._queue):
             raise MessageError(f"episode {name} is running; give each episode a name of its own, or none")
-        self._queue.append((session, number, name))
+        self._queue.append((session, number, name, learned))
         self._seat()
         if name not in self._episodes:
             lanes, before = self._desks[-1].num_lanes if self._desks else 0, len(self._queue) - 1
@@ -391,7 +395,7 @@ class Reception:
             trees, got = _stacked([seen[agent] for agent in agents]), _taken(episode.rewards, agents)
             actions = None if own is None else np.concatenate([own[agent] for agent in agents])
             asking[behavior] = Asking(agents, trees, got, own=actions)
-        arrival = Arrival(episode.lane, asking, self._leaving(episode))
+        arrival = Arrival(episode.lane, asking, self._leaving(episode), unlearned=not episode.learned)
         episode.seen |= seen
         episode.waiting, episode.own = number, own is not None
         self._say(episode.desk, arrival, closing=False)
@@ -410,7 +414,7 @@ class Reception:
         desk, lane = episode.desk, episode.desk.lanes[episode.lane]
         self._episodes.pop(episode.name)
         if lane.shown:
-            self._say(desk, Arrival(episode.lane, {}, self._leaving(episode), over=True), closing=True)
+            self._say(desk, self._last(episode), closing=True)
         else:
             desk.count("episodes_without_decisions")
             desk.lanes[episode.lane] = DeskLane(lane.number)
@@ -484,6 +488,8 @@ class Reception:
             raise MessageError("ended: expected an object by agent of terminated or truncated")
         if said and not self.spaces.several:
             raise MessageError("ended: there is one agent; end_episode ends what it plays")
+        for agent in said:
+            self.spaces.behavior_of(agent)
         return {*said}
 
     def _pay(self, episode: ClientEpisode, rewards: Mapping[str, float], request: Mapping[str, Any]) -> None:
@@ -501,6 +507,13 @@ class Reception:
         """What an agent did that plays is over, with what it has got until now."""
         del episode.seen[agent]
         episode.ended[agent] = cut, last, episode.rewards.pop(agent, 0.0)
+
+    def _last(self, episode: ClientEpisode) -> Arrival:
+        """What an episode ends with; one that nobody learns from counts for nothing."""
+        if episode.learned:
+            return Arrival(episode.lane, {}, self._leaving(episode), over=True)
+        episode.desk.count("episodes_not_learned")
+        return Arrival(episode.lane, lost=True, unlearned=True)
 
     def _leaving(self, episode: ClientEpisode) -> dict[str, Ended]:
         """Those who have ended since the last arrival; they are forgotten."""
