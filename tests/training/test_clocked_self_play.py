@@ -1,10 +1,14 @@
 """Self-play in copies that never end, in which several games run at once: who meets whom, and ratings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rookery import Callback, Trainer
 from rookery.core.errors import ConfigError
+from rookery.rollout.hooks import EpisodeResult
+from rookery.training.self_play import games_apart
 from walkers import DuelsEnv
 
 
@@ -59,6 +63,22 @@ def test_players_of_a_game_are_the_learner_and_one_opponent_and_who_comes_later_
             if all(len(players) == 1 for players in game.values()):
                 names = [player for players in game.values() for player in players]
                 assert sorted(name == "main" for name in names) == [False, True]
+
+
+def test_games_of_several_groups_that_end_in_one_step_are_counted_one_by_one():
+    def ended(team, number, total):
+        agent = f"Striker#{number}?team={team}"
+        groups = {f"group {2 * number + team}": total}
+        return EpisodeResult(0, 5, 7 + number, total, {agent: 0.0}, {agent: "main"}, groups=groups)
+
+    won, lost = [ended(0, 0, 1.0), ended(0, 1, -1.0)], [ended(1, 0, -1.0), ended(1, 1, 1.0)]
+    assert games_apart({0: won, 1: lost}) == [{0: (won[0],), 1: (lost[0],)}, {0: (won[1],), 1: (lost[1],)}]
+    assert games_apart({0: won, 1: lost[:1]}) == [{0: won, 1: lost[:1]}], "nobody says who met whom"
+    alone = [replace(one, groups={}) for one in won]
+    assert games_apart({0: alone, 1: lost}) == [{0: alone, 1: lost}]
+    with trainer() as one:
+        one.self_play.hear([*won, *lost], pytest.fail)
+        assert one.self_play.games == 2
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from itertools import combinations
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.interrupt import Interrupt
 from rookery.core.seeding import Role, Streams
-from rookery.envs.base import Kind, VectorEnv
+from rookery.envs.base import Kind, VectorEnv, has_own_episodes
 from rookery.policies.policy import Policy
 from rookery.policies.scripted import ScriptedPolicy, find_player
 from rookery.report.standings import Record, Standing
@@ -77,8 +77,14 @@ def check_sides(env: VectorEnv) -> dict[str, tuple[str, ...]]:
     """Gives the sides of an environment in which somebody can win against somebody else.
 
     Raises:
-        ConfigError: If all its agents are one side.
+        ConfigError: If all its agents are one side, or their episodes are their own, so that no game has a result.
     """
+    if has_own_episodes(env):
+        raise ConfigError(
+            f"{env.name}: episodes of its agents begin and end by themselves, and nobody says which of them were one "
+            "game, so matches cannot be counted; rookery evaluate measures returns, and self_play rates policies as "
+            "they train"
+        )
     sides = sides_of(env)
     if len(sides) < 2:
         (agents,) = sides.values()

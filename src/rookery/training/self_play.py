@@ -410,7 +410,8 @@ class SelfPlay(Stateful):
         """Gives for each game who played each side, and what it earned.
 
         Where episodes are those of agents, a game is what ends in one step of a lane; it counts if several sides are in
-        it, and one policy played each.
+        it, and one policy played each. Several games end in one step where as many groups of each side do, as in scenes
+        with several areas: the first of a side met the first of the others.
         """
         if not self.own_episodes:
             yield from (returns_of(self.sides, episode) for episode in finished)
@@ -420,7 +421,7 @@ class SelfPlay(Stateful):
             side = self._side_of(next(iter(episode.agents)))
             if side is not None:
                 together.setdefault((episode.lane, episode.index), {}).setdefault(side, []).append(episode)
-        for game in together.values():
+        for game in (game for ended in together.values() for game in games_apart(ended)):
             players = [{name for one in side for name in one.policies.values()} for side in game.values()]
             if all(len(names) == 1 for names in players):
                 totals = [math.fsum(one.total for one in side) for side in game.values()]
@@ -540,6 +541,22 @@ def returns_of(sides: Mapping[str, Sequence[str]], episode: EpisodeResult) -> li
             earned = [episode.agents[agent] for agent in there]
             found.append((episode.policies[there[0]], math.fsum([*earned, episode.groups.get(name, 0.0)])))
     return found
+
+
+def games_apart(ended: Mapping[int, Sequence[EpisodeResult]]) -> list[dict[int, Sequence[EpisodeResult]]]:
+    """Tells apart the games that ended in one step of a lane in which episodes are those of agents and groups.
+
+    Args:
+        ended: What ended, by side.
+
+    Returns:
+        By side, what is of one game: the nth group of each side, where all sides have as many groups and nobody
+        beside; otherwise all that ended, since agents do not say whom they met.
+    """
+    number = min(map(len, ended.values()))
+    if all(len(side) == number and all(one.groups for one in side) for side in ended.values()):
+        return [{side: (mine[place],) for side, mine in ended.items()} for place in range(number)]
+    return [dict(ended)]
 
 
 def one_side(sides: Sequence[Sequence[str]], name: str, other: str, *, stays: bool) -> MappingFunction:

@@ -641,6 +641,9 @@ def test_behaviours_that_the_environment_lacks_are_told_of(tmp_path, monkeypatch
     told = notes_of(read_options(path, {"env": "CartPole-v1"}), {"B": behaviour()})
     assert told == ["ball.yaml:3: behaviors.Bee: the environment has no such behaviour: it has B"]
     assert notes_of(read_options(path, {}), {"B": behaviour()}) == [f"{told[0]}; should it appear, it is trained"]
+    path.write_text("behaviors:\n  B: {}\n  Bee: {trainer_type: sac}")
+    (said,) = notes_of(read_options(path, {}), {"B": behaviour()})
+    assert "should it appear, the run ends" in said and "in the scene from the start" in said
 
 
 def test_what_changes_nothing_is_allowed_to_an_own_algorithm(translate):

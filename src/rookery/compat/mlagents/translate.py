@@ -152,6 +152,11 @@ def notes_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> li
             place = options.places.get(f"behaviors.{name}", options.file)
             there = ", ".join(behaviors)
             later = "; should it appear, it is trained" if name in entries_to_come(options, behaviors) else ""
+            if options.plays_unity and not later:
+                later = (
+                    "; should it appear, the run ends: its settings depend on what its agents see and do (sac, "
+                    "demonstrations), so let one of them be in the scene from the start"
+                )
             lines.append(
                 f"{place}: behaviors.{name}: the environment has no such behaviour{nearest(name, list(behaviors))}: it "
                 f"has {there}{later}"

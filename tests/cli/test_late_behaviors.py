@@ -1,0 +1,86 @@
+"""Behaviours of pretended Unity players that appear late, goals they say, and runs in them that are looked at after."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("grpc")
+
+from rookery.compat.mlagents.learn import Request, learning
+from rookery.envs.unity.testing import write_player
+
+TWO = """
+default_settings:
+  trainer_type: ppo
+  hyperparameters: {batch_size: 32, buffer_size: 64, num_epoch: 1}
+  network_settings: {hidden_units: 8, num_layers: 1}
+  max_steps: 128
+behaviors:
+  Runner: {}
+  Chaser: {max_steps: 256}
+"""
+GOALS = """
+behaviors:
+  Walker:
+    trainer_type: ppo
+    network_settings: {hidden_units: 8, num_layers: 1, goal_conditioning_type: KIND}
+"""
+
+
+@pytest.fixture
+def game(tmp_path):
+    """Writes a player; gives its path without the end of its name."""
+
+    def written(*arguments, env):
+        write_player(tmp_path / "build" / "Game.x86_64", env, [str(word) for word in arguments])
+        return str(tmp_path / "build" / "Game")
+
+    return written
+
+
+def test_a_run_waits_for_a_late_behaviour_and_is_looked_at_after_or_says_why_not(rookery, game, tmp_path):
+    (tmp_path / "two.yaml").write_text(TWO)
+    path = game("--behavior", "*1=Runner", "--behavior", "*2=Chaser", "--late", "Chaser:60", env="MultiAgentArena")
+    words = ["--env", path, "--run-id", "t", "--seed", 1, "--base-port", 25600]
+    code, _, error = rookery("mlagents", "learn", tmp_path / "two.yaml", *words)
+    assert code == 0, error
+    rows = [json.loads(line) for line in Path("results/t/metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["policies/Runner/decisions"] >= 128, "whose own max_steps it came to first"
+    assert rows[-1]["policies/Chaser/decisions"] >= 256, "the run ends with the last of both"
+    assert rows[-1]["env_steps"] >= 60 + 256, "which was not there in the first steps"
+    code, _, error = rookery("match", "results/t", "results/t", "--games", 2)
+    assert code == 2 and "matches cannot be counted; rookery evaluate measures returns" in error
+    code, _, error = rookery("evaluate", "results/t", "--episodes", 1)
+    assert code == 0, error
+    code, out, error = rookery("explain", "results/t", "env.step")
+    assert code == 0, error
+    assert "ClockedEnv.step" in out
+
+
+@pytest.mark.parametrize("kind", ["hyper", "none"])
+def test_goals_that_a_player_says_are_goals_of_the_model(game, tmp_path, kind):
+    (tmp_path / "goals.yaml").write_text(GOALS.replace("KIND", kind))
+    flags = {
+        "env": game("--goal", "obs", "--behavior", "*=Walker", env="CartPole-v1"),
+        "run_id": "g", "seed": 1, "base_port": 25620, "results_dir": str(tmp_path / "results"),
+    }  # fmt: skip
+    request = Request(str(tmp_path / "goals.yaml"), flags, "quiet", None, False, False)
+    with learning(request, lambda *_: pytest.fail("nothing goes on")) as session:
+        model = session.trainer.config.policies["Walker"].algorithm.model
+        (layout,) = session.trainer.env.players.layouts.values()
+        assert layout.goals and tuple(model.goals) == tuple(layout.goals)
+        assert model.goal_conditioning == kind
+
+
+def test_a_lesson_that_begins_in_a_run_is_told_to_its_players(rookery, game):
+    path = game("--num-areas", 4, env="WallCurriculum")
+    course = "curriculum.wall_height={lessons: [1.0, 2.0], threshold: -1000.0, min_episodes: 1}"
+    words = ["--num-envs", 1, "--run-id", "c", "--seed", 1, "--stop", "env_steps=600", "--evaluate", 0, "--quiet"]
+    small = ["algorithm.fragment_length=16", "sampling.iteration_steps=100", "env.config.base_port=25640"]
+    code, _, error = rookery("train", path, *words, *small, course)
+    assert code == 0, error
+    rows = [json.loads(line) for line in Path("runs/c/metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["curriculum/wall_height/lesson"] == 2
+    log = Path("runs/c/run_logs/Player-0.log").read_text()
+    assert log.index("parameter wall_height 1") < log.index("parameter wall_height 2"), "once each lesson begins"
