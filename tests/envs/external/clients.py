@@ -18,6 +18,13 @@ def made(lanes=2, spaces=ONE, **options):
     return ExternalEnv(lanes, 0, spaces, token=TOKEN, **options)
 
 
+def wait_until(condition):
+    """Waits until something is so, for a minute at most."""
+    until = time.monotonic() + 60
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.005)
+
+
 class Played:
     """Plays an environment in a thread, and adds up what it shows.
 
@@ -26,7 +33,7 @@ class Played:
 
     def __init__(self, env, seeds=lambda lane, episode: 1000 * lane + episode):
         self.env, self.seeds = env, seeds
-        self.ends = self.steps = self.lost = 0
+        self.ends = self.steps = self.lost = self.rounds = 0
         self.reward = 0.0
         self.error = None
         self.over = threading.Event()
@@ -41,6 +48,7 @@ class Played:
                 self.lost += 0 if step.lost is None else int(step.lost.sum())
                 self.steps += int(step.stepped.sum())
                 self.reward += sum(float(rows.reward.sum()) for rows in step.rows)
+                self.rounds += 1
         except Exception as error:
             self.error = error
 
@@ -49,7 +57,9 @@ class Played:
         return self
 
     def __exit__(self, *_):
-        time.sleep(0.05)
+        wait_until(lambda: not self.env._external.desk.ready or not self.thread.is_alive())
+        rounds = self.rounds  # what was ready has been taken by the round that runs now
+        wait_until(lambda: self.rounds > rounds + 1 or not self.thread.is_alive())
         self.over.set()
         self.thread.join()
         self.env.close()
