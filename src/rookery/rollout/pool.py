@@ -85,6 +85,10 @@ class WorkerPool(Protocol):
         """What could not be learned from as it should, so far."""
         ...
 
+    def acted(self) -> int:
+        """Counts the decisions of all policies since they were added, those included that nobody learns from."""
+        ...
+
     def play_ahead(self, max_env_steps: int) -> None:
         """Begins to play what the next `sample` returns, where `plays_ahead` says that somebody should ask for it."""
         ...
@@ -246,6 +250,10 @@ class LocalPool(Stateful):
     def counters(self) -> dict[str, int]:
         """What could not be learned from as it should, so far."""
         return self.worker.counters()
+
+    def acted(self) -> int:
+        """Counts the decisions of all policies since they were added, those included that nobody learns from."""
+        return sum(policy.acted for policy in self.worker.policies.values())
 
     def lag(self, name: str, rollout: Rollout) -> dict[str, float]:
         """Gives the share of a rollout's decisions that other weights made than those its policy has now, where playing

@@ -58,6 +58,7 @@ class Standing:
         pace: Seconds of a vector step there; None before it is measured.
         calls: Tickets of what it was asked for and has not answered, the oldest first.
         busy: Seconds that it has played.
+        acted: Decisions that it has made.
     """
 
     share: LaneShare
@@ -73,6 +74,7 @@ class Standing:
     pace: float | None = None
     calls: list[Any] = field(default_factory=list)
     busy: float = 0.0
+    acted: int = 0
 
 
 class RemotePool(Stateful):
@@ -265,9 +267,7 @@ class RemotePool(Stateful):
         running, count = (sum(numbers) for numbers in zip(*(one.running for one in self.standing), strict=True))
         resting = all(one.resting for one in self.standing)
         length = running / max(1, count)
-        return Sample(
-            rollouts, newcomers, finished, self.env_steps, self.lane_steps, resting, length, self.counters()
-        )
+        return Sample(rollouts, newcomers, finished, self.env_steps, self.lane_steps, resting, length, self.counters())
 
     def _round(self, limit: int) -> dict[str, Kind]:
         """Lets all workers play as many vector steps as cannot overshoot a demand or a limit; returns newcomers."""
@@ -366,6 +366,7 @@ class RemotePool(Stateful):
             one.pace = report.seconds / steps
         one.vector_steps, one.busy = report.vector_steps, one.busy + report.seconds
         one.complete, one.slots, one.episode = report.complete, report.slots, report.episode
+        one.acted = report.acted
         one.resting, one.running, one.counters = report.resting, report.running, report.counters
         self.env_steps += report.env_steps
         self.lane_steps += report.lane_steps
@@ -427,6 +428,10 @@ class RemotePool(Stateful):
         mean = float((decisions * behind).sum() / decisions.sum())
         return {"stale_fraction": stale, "lag_mean": mean, "lag_max": float(behind.max())}
 
+    def acted(self) -> int:
+        """Counts the decisions of all policies since they were added, those included that nobody learns from."""
+        return sum(one.acted for one in self.standing)
+
     def counters(self) -> dict[str, int]:
         """What could not be learned from as it should, so far, over all workers; what was lost or left out."""
         total = dict(self.counted)
@@ -458,7 +463,7 @@ class RemotePool(Stateful):
         there = len(state["shares"]) if "shares" in state else 0
         if there != len(self.standing):
             raise ConfigError(
-                f"sampling.workers = {len(self.standing)}: the run was played by {there or 'no'} workers elsewhere, and "
+                f"sampling.workers = {len(self.standing)}: the run was played by {there or 'no'} workers, and "
                 "goes on with as many; they may be on fewer machines"
             )
         newcomers: dict[str, Kind] = {}

@@ -25,6 +25,7 @@ from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.worker import RolloutWorker
 
+
 @dataclass(frozen=True)
 class LaneShare:
     """Some lanes of a run, one after the other.
@@ -57,8 +58,7 @@ def shares_of(lanes: int, shares: int, group: int = 1) -> list[LaneShare]:
     groups = -(-lanes // group)
     bounds = [min(groups * number // shares * group, lanes) for number in range(shares + 1)]
     return [
-        LaneShare(number, low, high - low, (0,) * (high - low))
-        for number, (low, high) in enumerate(pairwise(bounds))
+        LaneShare(number, low, high - low, (0,) * (high - low)) for number, (low, high) in enumerate(pairwise(bounds))
     ]
 
 
@@ -100,6 +100,7 @@ class PlayReport:
         counters: What could not be learned from as it should, so far.
         reported: Numbers that the environment has reported since it was asked last.
         all_joined: Whether every agent has a slot by now, so that slots are numbered as in the whole run.
+        acted: Decisions of all policies since they were added.
         seconds: How long playing took here.
         timers: What took how long, as `Timers` give it.
     """
@@ -118,6 +119,7 @@ class PlayReport:
     counters: dict[str, int]
     reported: dict[str, Any]
     all_joined: bool
+    acted: int
     seconds: float
     timers: dict[str, Any]
 
@@ -234,6 +236,7 @@ class ShareWorker:
             counters=worker.counters(),
             reported={} if reported is None else reported.take(),
             all_joined=bool(worker.tables) and all(bool((table.policy_of >= 0).all()) for table in worker.tables),
+            acted=sum(policy.acted for policy in worker.policies.values()),
             seconds=perf_counter() - start,
             timers=timers.state_dict(),
         )

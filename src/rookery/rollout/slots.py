@@ -43,8 +43,7 @@ class SlotStore(ColumnWriter):
     # --- slots --------------------------------------------------------------------------------------------------------
 
     def open_slot(self, slot: int) -> None:
-        """An agent takes `slot`; its clock starts at `first_clock`, unless it goes on with the fragment of one that left.
-        """
+        """An agent takes `slot`. Its clock starts at `first_clock`, unless it goes on with an older fragment."""
         if self._taken:
             self._begin()
         self._leave_lockstep()

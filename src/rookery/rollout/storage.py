@@ -89,8 +89,8 @@ class FragmentStorage(Stateful):
     saved = ("version", "complete", "wanted", "rewards_without_decision", "_lockstep", "_row", "_base", "_used",
              "_taken", "_carried", "_finals", "_store", "_active", "_column", "_filled", "_pending", "_starts",
              "_clock", "_before")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "first_clock", "by_request",
-             "_lines", "_due", "_handed")  # fmt: skip
+    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "first_clock",
+             "by_request", "_lines", "_due", "_handed")  # fmt: skip
 
     def __init__(
         self,

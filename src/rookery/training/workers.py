@@ -9,6 +9,7 @@ from typing import Any
 
 import cloudpickle
 
+from rookery.cluster.address import guard_own_cluster
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError, refuse
 from rookery.core.interrupt import Interrupt
@@ -136,6 +137,7 @@ def hosts_of(config: RunConfig) -> Hosts:
     """Finds where workers are to be."""
     if config.cluster.ray == "here":
         return HostsHere()
+    guard_own_cluster(config.cluster.ray)
     try:
         from rookery.cluster.ray_hosts import RayHosts
     except ImportError as error:
