@@ -116,9 +116,9 @@ class HostsHere:
         assert ticket.answer is not None
         return cloudpickle.loads(ticket.answer)
 
-    def lose(self, share: int) -> None:
-        """Forgets the worker of a share, as if its machine were gone."""
-        self._workers.pop(share)
+    def lose(self, share: int) -> bool:
+        """Forgets the worker of a share, as if its machine were gone; returns whether it was there."""
+        return self._workers.pop(share, None) is not None
 
     def host_of(self, share: int) -> str:
         """Says that every share is here."""

@@ -23,6 +23,7 @@ from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.elsewhere import EnvElsewhere
+from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.hosts import Hosts
@@ -190,8 +191,7 @@ class RemotePool(Stateful):
             self.hosts.call(share.number, "change_lessons", self.lessons[0], False)
 
     def _count(self, name: str, number: int) -> None:
-        if number or name in self.counted:
-            self.counted[name] = self.counted.get(name, 0) + number
+        self.counted[name] = self.counted.get(name, 0) + number
 
     def _introduce(self, one: Standing, name: str) -> Any:
         """Adds a policy to a worker, with the weights that it has now."""
@@ -204,6 +204,8 @@ class RemotePool(Stateful):
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to every worker; `demand` None = frozen."""
         self.policies[name], self.demands[name] = policy, demand
+        if len(self.standing) > 1 and self.lane_group is None and native_actor(policy) is None:
+            self.env.exact = False  # last bits of torch depend on how many rows there are
         for ticket in [self._introduce(one, name) for one in self.standing]:
             self.hosts.result(ticket)
 
@@ -443,7 +445,12 @@ class RemotePool(Stateful):
     # --- state --------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Waits until every worker has done what it was asked for; what it has played is kept."""
+        """Waits until every worker has done what it was asked for, and has the weights of now; what it has played is
+        kept.
+        """
+        for one in self.standing:
+            if any(version > one.version.get(name, 0) for name, (version, _) in self.weights.items()):
+                self._order(one, one.ordered, {})
         for one in self.standing:
             while one.calls:
                 self._answer(one)
@@ -481,7 +488,8 @@ class RemotePool(Stateful):
         state = dict(state)
         shares, lost = state.pop("shares"), state.pop("in_transit")
         super().load_state_dict(state)
-        self._count("decisions_lost", lost)
+        if lost:
+            self._count("decisions_lost", lost)
         tickets = [
             self.hosts.call(one.share.number, "load_state_dict", mine)
             for one, mine in zip(self.standing, shares, strict=True)
