@@ -202,7 +202,7 @@ def test_an_experiment_outlives_a_node_repeats_no_finished_trial_and_loses_none(
         analysis = tune.run(
             trainable=Walk,
             config={"number": tune.grid_search(list(range(6))), "seconds": 0.1, "hold": str(tmp_path / "no")},
-            metric="place", stop={"iterations": LENGTH}, save_every=2, workers="ray", console="quiet",
+            metric="place", stop={"iterations": LENGTH}, save_every=2, place="ray", console="quiet",
             folder=folder,
         )  # fmt: skip
     finally:

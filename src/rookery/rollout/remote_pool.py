@@ -42,7 +42,7 @@ WAIT_SECONDS = 0.5
 
 
 @dataclass
-class Standing:
+class ShareStanding:
     """How far a share has come, as it said last.
 
     Attributes:
@@ -115,11 +115,11 @@ class RemotePool(Stateful):
         timers: Timers,
         interrupt: Interrupt,
         *,
-        lane_group: int | None = None,
-        asynchronous: bool = False,
-        in_flight: int = 2,
-        max_lag: int | None = None,
-        max_losses: int = 100,
+        lane_group: int | None,
+        asynchronous: bool,
+        in_flight: int,
+        max_lag: int | None,
+        max_losses: int,
     ) -> None:
         self.hosts, self.make, self.env, self.timers, self.interrupt = hosts, make, env, timers, interrupt
         self.lane_group, self.asynchronous = lane_group, asynchronous
@@ -141,13 +141,13 @@ class RemotePool(Stateful):
         self.lessons: tuple[dict[str, int], bool] | None = None
         self.in_transit = 0
         """Decisions that have come and wait, as they were when the state was last taken."""
-        self.standing = [Standing(share) for share in shares]
+        self.standing = [ShareStanding(share) for share in shares]
         for one in self.standing:
             self._begin(one)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
-    def _begin(self, one: Standing, vector_step: int = 0) -> None:
+    def _begin(self, one: ShareStanding, vector_step: int = 0) -> None:
         """Makes the worker of a share."""
         self.hosts.begin(one.share.number, cloudpickle.dumps(partial(ShareWorker, one.share, self.make, vector_step)))
 
@@ -163,7 +163,7 @@ class RemotePool(Stateful):
                 answers.append(self.hosts.result(self.hosts.call(one.share.number, method, *arguments)))
         return answers
 
-    def _replace(self, one: Standing, error: WorkerLostError) -> None:
+    def _replace(self, one: ShareStanding, error: WorkerLostError) -> None:
         """Lets the lanes of a worker that is gone begin their next episodes elsewhere; counts what is lost with it.
 
         Raises:
@@ -182,7 +182,7 @@ class RemotePool(Stateful):
         begun = one.share.skipped if one.episode is None else tuple(int(number) for number in one.episode)
         share = replace(one.share, skipped=tuple(number + 1 for number in begun))
         at = max(one.ordered, one.vector_steps)
-        fresh = Standing(share, at, at, slots=dict(one.slots), episode=np.array(begun) + 1, busy=one.busy)
+        fresh = ShareStanding(share, at, at, slots=dict(one.slots), episode=np.array(begun) + 1, busy=one.busy)
         vars(one).update(vars(fresh))
         self._begin(one, at)
         for name in self.policies:
@@ -193,7 +193,7 @@ class RemotePool(Stateful):
     def _count(self, name: str, number: int) -> None:
         self.counted[name] = self.counted.get(name, 0) + number
 
-    def _introduce(self, one: Standing, name: str) -> Any:
+    def _introduce(self, one: ShareStanding, name: str) -> Any:
         """Adds a policy to a worker, with the weights that it has now."""
         demand = None if name in self.retired else self.demands[name]
         one.version[name] = self.version
@@ -346,7 +346,7 @@ class RemotePool(Stateful):
                 self._replace(one, error)
         return found
 
-    def _order(self, one: Standing, until: int, expected: Mapping[str, int] | None) -> None:
+    def _order(self, one: ShareStanding, until: int, expected: Mapping[str, int] | None) -> None:
         """Asks a worker to play until it has made so many vector steps, with the weights of now."""
         names = [name for name, (version, _) in self.weights.items() if version > one.version.get(name, 0)]
         for name in names:
@@ -355,7 +355,7 @@ class RemotePool(Stateful):
         one.calls.append(self.hosts.call(one.share.number, "play", until, expected, self.version, names, *sent))
         one.ordered = until
 
-    def _answer(self, one: Standing) -> PlayReport | None:
+    def _answer(self, one: ShareStanding) -> PlayReport | None:
         """Takes the oldest answer of a worker; None if it is gone, and another has its lanes by now."""
         ticket = one.calls.pop(0)
         try:
@@ -400,7 +400,7 @@ class RemotePool(Stateful):
                 newcomers.update({} if report is None else report.newcomers)
         return newcomers
 
-    def _keep_busy(self, one: Standing) -> None:
+    def _keep_busy(self, one: ShareStanding) -> None:
         """Asks a worker for fragments until so many are under way as may be."""
         lengths = [demand.fragment_length for demand in self.demands.values() if demand is not None]
         while len(one.calls) < self.in_flight:

@@ -114,6 +114,7 @@ def workers_elsewhere(recipe: WorkerRecipe, env: EnvElsewhere, timers: Timers, i
     if sampling.asynchronous or not mapping.is_static:
         env.exact = False
     hosts = hosts_of(config)
+    env.notes = (*env.notes, *getattr(hosts, "notes", ()))
     try:
         return RemotePool(
             hosts,

@@ -2,7 +2,7 @@
 
 Ray decides on which node a worker is, by the cores and GPUs that a trial is said to need. A worker that is lost with
 its node makes a `Failed` event; the trial goes on from its last checkpoint elsewhere, so the experiment's folder has
-to be on a disk that all nodes share. This module needs Ray, and is imported only where ``tune.workers = ray``.
+to be on a disk that all nodes share. This module needs Ray, and is imported only where ``tune.place = ray``.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class RayExecutor(Executor):
         self._waiting: dict[str, Waiting] = {}
         self._open: dict[Any, RayWorker] = {}  # in the order of asking, so that nobody's answer waits for long
         self._is_stopping = False
-        self._connected_here = connect(said="tune.workers = ray", instead="workers=processes needs no Ray")
+        self._connected_here = connect(said="tune.place = ray", instead="place=processes needs no Ray")
         self._resources, self._room, self._looked = self._asked, 0, -math.inf
         self._look()
 
@@ -277,7 +277,7 @@ class RayExecutor(Executor):
         except RayError as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
                 raise ConfigError(
-                    f"tune.workers = ray: a node cannot run trials: {in_a_line(error)}; every node needs this library, "
+                    f"tune.place = ray: a node cannot run trials: {in_a_line(error)}; every node needs this library, "
                     "and the modules that the trials use, in the same versions"
                 ) from error
             return self._lost(worker, error)
@@ -286,7 +286,7 @@ class RayExecutor(Executor):
         worker.node, problem = answer
         if problem:
             raise ConfigError(
-                f"tune.workers = ray: {problem}: the folder of an experiment has to be on a disk that all nodes of "
+                f"tune.place = ray: {problem}: the folder of an experiment has to be on a disk that all nodes of "
                 "the cluster share, under the same path; set folder to one that is"
             )
         self._fill()
