@@ -14,7 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from rookery.algorithms.actor_critic import (
+    ONE_UPDATE_LATE,
     ActorCritic,
+    Correction,
     advantage_targets,
     importance_metrics,
 )
@@ -239,6 +241,11 @@ class PPO(Algorithm[PPOConfig]):
         """The reward signals whose values are learned, that of the environment first; a subclass may add others."""
         return self.signals.columns(self.cfg.gamma)
 
+    @property
+    def correction(self) -> Correction | None:
+        """How far what other weights played counts; None while those that learn have played it themselves."""
+        return ONE_UPDATE_LATE if self.staleness else None
+
     def make_net(self) -> ActorCritic:
         """Builds the networks; a subclass may build others."""
         generator = torch.Generator().manual_seed(self.streams.integer(Role.INIT, self.name, 1))
@@ -302,7 +309,7 @@ class PPO(Algorithm[PPOConfig]):
         cfg, scale = self.cfg, self.value_scale
         reward = self.rewards(rollout) / scale.unit
         data = advantage_targets(
-            self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
+            self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, correction=self.correction
         )
         data = scale.renewed(data, self.net.value_head)
         if cfg.normalize_advantage == "batch":
@@ -310,10 +317,14 @@ class PPO(Algorithm[PPOConfig]):
         return self.with_old(data) if cfg.kl_coef else data
 
     def with_old(self, data: Minibatch) -> PenaltyMinibatch:
-        """Adds the distributions of a batch as they are now, for the penalty, and the weight of that."""
-        kernels = self.forward.kernels
+        """Adds the distributions of a batch as they are before the update, or as `correction` takes them, for the
+        penalty; and the weight of that.
+        """
+        correction = self.correction
+        forward = self.forward if correction is None else correction.proximal or self.forward
+        kernels = forward.kernels
         if kernels is None:
-            outputs = self.net(data)
+            outputs = forward(data)
         else:
             outputs = kernels.outputs(kernels.run(kernels.structure.inputs(data)), data)
         old = outputs.distribution.parameters

@@ -32,6 +32,14 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "continuous": {"scale_rewards": True, "model.normalize_obs": True},
         "image": {"entropy_coef": 0.01, "model.shared_trunk": True},
     },
+    "impala": {
+        "continuous": {"entropy_coef": 0.0, "scale_rewards": True, "model.normalize_obs": True},
+        "image": {"model.shared_trunk": True},
+    },
+    "appo": {
+        "continuous": {"entropy_coef": 0.0, "scale_rewards": True, "model.normalize_obs": True},
+        "image": {"lr": 2.5e-4, "model.shared_trunk": True},
+    },
     "reinforce": {"continuous": {"model.normalize_obs": True}},
     "sac": {
         "discrete": {"discrete": True},
@@ -49,6 +57,8 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 MEMORY_PRESETS: dict[str, dict[str, Any]] = {
     "ppo": {"scale_rewards": True},
     "a2c": {"scale_rewards": True},
+    "impala": {"scale_rewards": True},
+    "appo": {"scale_rewards": True, "clip": 0.2},
     "dqn": {"batch_size": 16, "updates_per_step": 0.0625, "replay.burn_in": 8},
 }
 """By algorithm name, where `model.memory.kind` is not none: settings on top of those of the space. The critic of an
