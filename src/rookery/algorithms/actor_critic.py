@@ -23,6 +23,7 @@ from rookery.native.forward import Forward
 from rookery.policies.policy import Policy
 from rookery.signals.signal import ValueColumn
 
+
 @dataclass(frozen=True)
 class Correction:
     """Says how far what older weights played counts as if those that learn had played it (V-trace, Espeholt et al. 2018,
@@ -333,8 +334,9 @@ def advantage_targets(
     policy, seen = forward.net.policy, values_of(forward, rollout)
     obs, value, logp, ratio = seen.obs, seen.value, rollout.logp, None
     reward = reward.unsqueeze(-1) if reward.dim() == 2 else reward
-    _must_agree(len(columns), reward.shape[-1], value.shape[-1])
-    only = columns[0] if len(columns) == 1 else None
+    if not len(columns) == reward.shape[-1] == value.shape[-1]:
+        raise _disagreement(len(columns), reward.shape[-1], value.shape[-1])
+    only = columns[0] if reward.shape[-1] == 1 else None
     gamma = only.gamma if only else value.new_tensor([column.gamma for column in columns])
     ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
     next_value, sequences, memory = seen.next_value, None, None
@@ -368,12 +370,11 @@ def advantage_targets(
     )
 
 
-def _must_agree(columns: int, rewards: int, values: int) -> None:
-    if not columns == rewards == values:
-        raise RookeryError(
-            f"{columns} value columns, rewards of {rewards} and values of {values} signals: columns, rewards(rollout) "
-            "and make_net must agree"
-        )
+def _disagreement(columns: int, rewards: int, values: int) -> RookeryError:
+    return RookeryError(
+        f"{columns} value columns, rewards of {rewards} and values of {values} signals: columns, rewards(rollout) and "
+        "make_net must agree"
+    )
 
 
 def importance_metrics(data: Minibatch) -> Row:
