@@ -93,7 +93,7 @@ def test_the_target_network_follows_every_so_many_updates():
 
 
 def test_ratios_and_values_are_those_of_the_target_network():
-    with appo(target_every=1000, rho_bar=1.5) as trainer:
+    with appo(target_every=1000, rho_bar=1.5, batch_uses=1) as trainer:
         learner = trainer.learners["main"]
         trainer.train_iteration()
         (rollout,) = trainer.pool.sample(10_000).rollouts.values()
@@ -110,7 +110,7 @@ def test_ratios_and_values_are_those_of_the_target_network():
 
 
 def test_the_penalty_is_on_the_divergence_from_the_target_network():
-    with appo(kl_coef=0.5, target_every=1000) as trainer:
+    with appo(kl_coef=0.5, target_every=1000, batch_uses=1) as trainer:
         learner = trainer.learners["main"]
         for _ in range(2):
             row = trainer.train_iteration().policies["main"].learning
@@ -129,8 +129,14 @@ def test_the_penalty_is_on_the_divergence_from_the_target_network():
 def test_an_update_learns_from_the_new_batch_and_from_kept_ones(env):
     with appo(env, batch_uses=3, buffered_batches=2) as trainer:
         rows = [trainer.train_iteration().policies["main"] for _ in range(5)]
-        assert [row.learning["batches"] for row in rows] == [1, 2, 3, 3, 3]
-        assert len(trainer.learners["main"].ring.batches) == 2
+        assert [row.learning["kept_batches"] for row in rows] == [1, 2, 2, 2, 2]
+        learner = trainer.learners["main"]
+        (rollout,) = trainer.pool.sample(10_000).rollouts.values()
+        kept = list(learner.ring.batches)
+        action = learner.targets(rollout).action.view(16, 3, 4, -1).transpose(0, 1)
+    drawn = [[torch.equal(part, batch.action.view(16, 4, -1)) for batch in (rollout, *kept)] for part in action]
+    assert drawn[0] == [True, False, False]
+    assert sorted(drawn[1:]) == [[False, False, True], [False, True, False]]
 
 
 def a_batch(trainer):
@@ -161,7 +167,7 @@ def test_a_ring_gives_each_kept_batch_and_forgets_the_oldest():
 @pytest.mark.parametrize("task", TASKS)
 def test_targets_of_joined_batches_are_those_of_each(task):
     env, settings = TASKS[task]
-    with appo(env, **settings) as trainer:
+    with appo(env, batch_uses=1, **settings) as trainer:
         learner, batches = trainer.learners["main"], []
         for steps in (16, 11):  # the second has shorter fragments
             batch = a_batch(trainer)

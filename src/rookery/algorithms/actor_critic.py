@@ -26,7 +26,7 @@ from rookery.signals.signal import ValueColumn
 
 @dataclass(frozen=True)
 class Correction:
-    """Says how far what older weights played counts as if those that learn had played it (V-trace, Espeholt et al. 2018,
+    """Says how far what other weights have played counts for those that learn (V-trace, Espeholt et al. 2018,
     arXiv:1802.01561).
 
     Attributes:
@@ -349,8 +349,8 @@ def advantage_targets(
         logp = logp_now(correction.proximal or forward, rollout, obs, sequences, memory)
         ratio = (logp - rollout.logp).exp()
         played = reward, value, next_value, ended, ratio.unsqueeze(-1)
-        bounds = {"rho_bar": correction.rho_bar, "c_bar": correction.c_bar}
-        advantage, target = vtrace(*played, gamma=gamma, gae_lambda=gae_lambda, **bounds)
+        rho_bar, c_bar = correction.rho_bar, correction.c_bar
+        advantage, target = vtrace(*played, gamma=gamma, gae_lambda=gae_lambda, rho_bar=rho_bar, c_bar=c_bar)
     else:
         advantage = gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
         target = advantage + value

@@ -19,7 +19,7 @@ from torch import Tensor
 from rookery.algorithms.actor_critic import Correction
 from rookery.algorithms.algorithm import Row
 from rookery.algorithms.ppo import PPO, PPOConfig
-from rookery.core.batch import Rollout, joined
+from rookery.core.batch import Minibatch, Rollout, joined
 from rookery.core.flat import flatten
 from rookery.core.optim import track
 from rookery.core.schedules import Linear
@@ -133,11 +133,16 @@ class APPO(PPO):
         """Gives the rewards of a rollout, ``[T, F, S]``, as PPO does; those that are known already as they are."""
         return rollout.rewards if isinstance(rollout, RewardedRollout) else super().rewards(rollout)
 
-    def training_step(self, rollout: Rollout) -> Row:
-        """One update: the target network where it is due, then PPO's update of the new batch and some of those kept."""
+    def targets(self, rollout: Rollout) -> Minibatch:
+        """Computes advantages and value targets, ``[N]`` and ``[N, S]``, of the new batch and of some of those kept.
+        Before that the target network follows, where it is due.
+        """
         cfg = self.cfg
         if self.updates % cfg.target_every == 0:
             track(self.target_data, self.optimizer.flat.data, 1.0)
-        batch = RewardedRollout(**vars(rollout), rewards=self.rewards(rollout))
-        batches = self.ring.turn(batch, cfg.batch_uses - 1, cfg.buffered_batches, self.rng)
-        return {**super().training_step(joined(batches)), "batches": len(batches)}
+        batch = RewardedRollout(**{**vars(rollout), "rewards": self.rewards(rollout)})
+        return super().targets(joined(self.ring.turn(batch, cfg.batch_uses - 1, cfg.buffered_batches, self.rng)))
+
+    def summary(self) -> Row:
+        """Reports what PPO does, and how many batches are kept."""
+        return {**super().summary(), "kept_batches": len(self.ring.batches)}

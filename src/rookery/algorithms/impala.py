@@ -1,4 +1,4 @@
-"""IMPALA (Espeholt et al. 2018, arXiv:1802.01561): an actor-critic that allows for the weights that played being others.
+"""IMPALA (Espeholt et al. 2018, arXiv:1802.01561): an actor-critic that allows for others having played.
 
 One gradient step an update, like A2C, and on what its own weights have played the same one. The details that decide are
 in docs/algorithms/impala.md.

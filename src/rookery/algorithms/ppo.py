@@ -216,8 +216,17 @@ def standardized(data: Minibatch) -> Minibatch:
 class PPO(Algorithm[PPOConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
-    saved = ("net", "optimizer", "signals", "imitation", "return_scale", "value_scale", "rng", "kl_coef")
-    fixed = ("forward",)
+    saved: ClassVar[tuple[str, ...]] = (
+        "net",
+        "optimizer",
+        "signals",
+        "imitation",
+        "return_scale",
+        "value_scale",
+        "rng",
+        "kl_coef",
+    )
+    fixed: ClassVar[tuple[str, ...]] = ("forward",)
     corrects_staleness = True
     learns_memory = True
     loss = staticmethod(ppo_loss)

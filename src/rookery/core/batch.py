@@ -452,7 +452,7 @@ def joined(rollouts: Sequence[RolloutT]) -> RolloutT:
         before.append(before[-1] + len(rollout.length))
 
     def together(name: str, _: Tensor) -> Tensor:
-        of, _, path = name.partition("/")
+        of, path = name.partition("/")[::2]
         parts = [getattr(rollout, of) for rollout in rollouts]
         parts = [part[path] if isinstance(part, dict) else part for part in parts]
         if of == "boot_index":

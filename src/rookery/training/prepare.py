@@ -426,7 +426,8 @@ def check_learner(learner: Algorithm[Any], resolved: Resolved[RunConfig]) -> Non
     if learner.staleness and not learner.corrects_staleness:
         raise ConfigError(
             f"{resolved.history['sampling.staleness'][-1][0]}: sampling.staleness = 1: policy {name!r} is learned by "
-            f"{told}, which takes what older weights played for its own play; use ppo, a2c, impala or appo, or sampling.staleness = 0"
+            f"{told}, which takes what older weights played for its own play; use ppo, a2c, impala or appo, or "
+            "sampling.staleness = 0"
         )
     if learner.policy.memory_size and not learner.learns_memory:
         raise ConfigError(
