@@ -297,7 +297,7 @@ def class_for(algorithm: str, options: Mapping[str, Any]) -> type[TorchPolicy] |
         options: The section ``model``, whole.
 
     Raises:
-        ConfigError: If the distribution is one of a script and the algorithm learns from replay.
+        ConfigError: If the distribution is one of a script and the algorithm learns by Rookery's own alone.
     """
     custom, distribution = custom_model(options), custom_action_dist(options)
     states = getattr(custom, "get_initial_state", ModelV2.get_initial_state)
@@ -306,8 +306,8 @@ def class_for(algorithm: str, options: Mapping[str, Any]) -> type[TorchPolicy] |
         return None
     if algorithm not in KINDS:
         raise ConfigError(
-            f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: {algorithm} learns from "
-            "replay, by Rookery's own distributions; leave it out, or use PPO, A2C or PG"
+            f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: {algorithm} learns by "
+            "Rookery's own distributions alone; leave it out, or use PPO, A2C or PG"
         )
     kind = KINDS[algorithm]
     return build_policy_class(f"{kind}TorchPolicy", **PARTS[kind])
