@@ -151,18 +151,23 @@ def source_of(resolved: Resolved[RunConfig], path: str) -> str:
     return next((given[-1][0] for given in inside), "code")
 
 
-def training_plan(draws: Draws, streams: Streams) -> SeedPlan:
+def training_plan(
+    draws: Draws, streams: Streams, place: Callable[[int, int], tuple[int, int]] | None = None
+) -> SeedPlan:
     """Gives the plan of the episodes that are trained in.
 
     Args:
         draws: What is drawn.
         streams: Streams of the run.
+        place: Gives the lane and the number there that an episode has in the whole run; None = those that it has here.
     """
-    seeds = streams.episodes(Role.ENV)
+    whole = streams.episodes(Role.ENV)
+    seeds: SeedPlan = whole if place is None else lambda lane, episode: whole(*place(lane, episode))
     if not draws.samplers:
         return seeds
 
     def rng(lane: int, episode: int, name: str, seed: int | None) -> np.random.Generator:
+        lane, episode = (lane, episode) if place is None else place(lane, episode)
         return (streams if seed is None else Streams(seed)).generator(Role.PARAMETERS, lane, episode, name)
 
     return EpisodePlan(seeds, draws, rng, dict.fromkeys(draws.lessons, 0))

@@ -52,6 +52,7 @@ from rookery.training.settings import (
     settings_of,
 )
 from rookery.training.unused import unused_settings
+from rookery.training.workers import stand_in_elsewhere
 
 
 def code_values(
@@ -183,6 +184,9 @@ def prepare(
     env: VectorEnv
     if stand_in is not None:
         env = _given_copies(stand_in, second.config)
+    elif second.config.sampling.workers:
+        env = stand_in_elsewhere(second, make_copies)
+        notes.extend(env.notes)
     else:
         choice = _choice(second)
         if choice.measured:

@@ -446,8 +446,7 @@ class Trainer(Trainable):
     @property
     def decisions(self) -> int:
         """Decisions of all agents so far."""
-        playing = self.rookery.pool.worker.policies.values()
-        return self._decisions_before + sum(policy.acted for policy in playing)
+        return self._decisions_before + self.rookery.pool.acted()
 
     def take_episodes(self) -> list[EndedEpisode]:
         """Returns the episodes that have ended since the last call."""
