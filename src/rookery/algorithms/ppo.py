@@ -321,8 +321,7 @@ class PPO(Algorithm[PPOConfig]):
             self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, correction=self.correction
         )
         data = scale.renewed(data, self.net.value_head)
-        if cfg.normalize_advantage == "batch":
-            data = standardized(data)
+        data = standardized(data) if cfg.normalize_advantage == "batch" else data
         return self.with_old(data) if cfg.kl_coef else data
 
     def with_old(self, data: Minibatch) -> PenaltyMinibatch:
