@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from rookery import A2CConfig, APPOConfig, ConfigError, IMPALAConfig, ModelConfig, PPOConfig, Trainer
+from rookery import (
+    A2CConfig,
+    APPOConfig,
+    ConfigError,
+    IMPALAConfig,
+    ModelConfig,
+    MultiAgentArena,
+    PPOConfig,
+    Trainer,
+)
 from rookery.algorithms.appo import BatchRing, RewardedRollout
 from rookery.algorithms.ppo import PenaltyMinibatch
 from rookery.core.batch import joined
@@ -234,3 +243,24 @@ def test_bounds_must_be_above_nothing():
     with pytest.raises(ConfigError, match="batch_uses"):
         APPOConfig(batch_uses=0)
     assert math.isclose(IMPALAConfig().rho_bar, 1.0)
+
+
+# --- asynchronous playing ---------------------------------------------------------------------------------------------
+
+
+def test_what_asynchronous_workers_play_is_corrected_with_and_without_memory():
+    policies = {
+        "impala": IMPALAConfig(fragment_length=10, batch_size=60, lr=1e-2, model=LSTM),
+        "appo": APPOConfig(fragment_length=10, batch_size=60, minibatch_size=30, lr=1e-2, target_every=1),
+    }
+    sampling = {"num_envs": 6, "workers": 3, "asynchronous": True, "iteration_steps": 300, "in_flight": 4}
+    mapping = {"agent1": "impala", "agent2": "appo"}
+    more = {"policies": policies, "policy_mapping": mapping, "cluster": {"ray": "here"}}
+    with Trainer(MultiAgentArena, sampling=sampling, seed=1, **more) as trainer:
+        before = {name: learner.optimizer.flat.data.clone() for name, learner in trainer.learners.items()}
+        result = [trainer.train_iteration() for _ in range(4)][-1]
+        for name, learner in trainer.learners.items():
+            told = result.policies[name]
+            assert told.lag_max >= 2
+            assert told.learning["importance_std"] > 1e-4
+            assert not torch.equal(learner.optimizer.flat.data, before[name])
