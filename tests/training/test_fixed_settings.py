@@ -36,6 +36,8 @@ OF_AN_ALGORITHM = {
     "mappo": {"fragment_length", "scale_rewards", "normalize_values", "critic_sees", "member_id", IMITATION},
     "poca": {"fragment_length", "scale_rewards", "normalize_values", "attention_size", "attention_heads", IMITATION},
     "a2c": {"fragment_length", "scale_rewards", "normalize_values"},
+    "impala": {"fragment_length", "scale_rewards", "normalize_values", "optimizer"},
+    "appo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
     "reinforce": set(),
     "dqn": {"dueling", "dueling_hidden", "values", *OFF_POLICY},
     "pqn": {"fragment_length"},

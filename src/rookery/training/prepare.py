@@ -430,12 +430,13 @@ def check_learner(learner: Algorithm[Any], resolved: Resolved[RunConfig]) -> Non
     if learner.staleness and not learner.corrects_staleness:
         raise ConfigError(
             f"{resolved.history['sampling.staleness'][-1][0]}: sampling.staleness = 1: policy {name!r} is learned by "
-            f"{told}, which takes what older weights played for its own play; use ppo or a2c, or sampling.staleness = 0"
+            f"{told}, which takes what older weights played for its own play; use ppo, a2c, impala or appo, or "
+            "sampling.staleness = 0"
         )
     if learner.policy.memory_size and not learner.learns_memory:
         raise ConfigError(
             f"policies.{name}.model.memory: policy {name!r} is learned by {told}, which takes every decision for "
-            "itself and cannot learn to remember; use ppo or a2c, or leave memory out"
+            "itself and cannot learn to remember; use ppo, a2c, impala or appo, or leave memory out"
         )
 
 
