@@ -45,9 +45,9 @@ class HostActor:
         self._kept: dict[int, Any] = {}
         self._failed: dict[int, Exception] = {}
 
-    def where(self) -> tuple[str, str]:
-        """Says on which node this is: Ray's id, and the machine's name with the number of the process."""
-        return str(ray.get_runtime_context().get_node_id()), f"{socket.gethostname()} (process {os.getpid()})"
+    def where(self) -> tuple[str, str, int]:
+        """Says on which node this is: Ray's id, the machine's name, and the number of the process."""
+        return str(ray.get_runtime_context().get_node_id()), socket.gethostname(), os.getpid()
 
     def begin(self, number: int, make: bytes) -> None:
         """Makes an object, in place of the one of that number; what is raised, its first call raises."""
@@ -76,6 +76,8 @@ class RayHost:
         actor: Ray's handle.
         started: Ray's ticket of its first answer.
         name: Where it is; empty before it has answered.
+        node: Ray's id of its node.
+        process: Number of the process there.
         numbers: Objects that it keeps.
         is_lost: Whether it is gone.
     """
@@ -83,6 +85,8 @@ class RayHost:
     actor: Any
     started: Any
     name: str = ""
+    node: str = ""
+    process: int = 0
     numbers: set[int] = field(default_factory=set)
     is_lost: bool = False
 
@@ -209,7 +213,8 @@ class RayHosts:
         if host.name:
             return True
         try:
-            _, host.name = ray.get(host.started, timeout=seconds)
+            host.node, machine, host.process = ray.get(host.started, timeout=seconds)
+            host.name = f"{machine} (process {host.process})"
         except GetTimeoutError:
             ray.kill(host.actor)
             self.notes.append(
@@ -226,6 +231,10 @@ class RayHosts:
             host.is_lost = True
             self._hosts.remove(host)
         return bool(host.name)
+
+    def home(self, share: int) -> RayHost:
+        """Returns the process that keeps an object."""
+        return self._home[share]
 
     def host_of(self, share: int) -> str:
         """Names where an object is."""
