@@ -428,10 +428,12 @@ def check_learner(learner: Algorithm[Any], resolved: Resolved[RunConfig]) -> Non
     """
     name, told = learner.name, type(learner).__name__
     if learner.staleness and not learner.corrects_staleness:
+        ahead = "asynchronous" if resolved.config.sampling.asynchronous else "staleness"
+        now, never = ("true", "false") if ahead == "asynchronous" else ("1", "0")
         raise ConfigError(
-            f"{resolved.history['sampling.staleness'][-1][0]}: sampling.staleness = 1: policy {name!r} is learned by "
+            f"{resolved.history[f'sampling.{ahead}'][-1][0]}: sampling.{ahead} = {now}: policy {name!r} is learned by "
             f"{told}, which takes what older weights played for its own play; use ppo, a2c, impala or appo, or "
-            "sampling.staleness = 0"
+            f"sampling.{ahead} = {never}"
         )
     if learner.policy.memory_size and not learner.learns_memory:
         raise ConfigError(

@@ -86,6 +86,11 @@ def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -
         )
     if sampling.staleness:
         problems.append(f"{said}: sampling.staleness = 1 is for one process; use sampling.asynchronous=true")
+    if cfg.device != "cpu" and not cfg.cluster.worker_gpus and cfg.cluster.ray != "here":
+        problems.append(
+            f"{said}: device = {cfg.device}: workers act where the policy is, and have no GPU; set "
+            "cluster.worker_gpus=0.25, say, so that four share one"
+        )
     if cfg.self_play:
         problems.append(f"{said}: self_play is played in this process only; set sampling.workers=0")
     refuse(problems)
