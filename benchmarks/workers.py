@@ -72,7 +72,8 @@ def slow_environment(counts: list[int], seconds: float) -> list[str]:
     ]
     for count in counts:
         sampling = {
-            "num_envs": count, "workers": count, "asynchronous": True, "warmup_steps": 0, "iteration_steps": 200 * count,
+            "num_envs": count, "workers": count, "asynchronous": True, "warmup_steps": 0,
+            "iteration_steps": 200 * count,
         }  # fmt: skip
         algorithm = IMPALAConfig(fragment_length=50, batch_size=500, model={"hidden": (64, 64)})
         with Trainer(Sleeper, algorithm, seed=0, sampling=sampling, cluster={"ray": "local"}) as trainer:
