@@ -448,6 +448,7 @@ DIFFERS = {
     "Adam.on_kernels": "set with every gradient",
     "RMSprop.on_kernels": "likewise",
     "WorkerPolicy.decided": "of the last step; the next one sets it before it is read",
+    "WorkerPolicy.deciding": "likewise",
     "WorkerPolicy._source": "found again when weights are next handed out",
     "WorkerPolicy._tensors": "likewise",
     "RowTable.routes": "found out again in the next step",

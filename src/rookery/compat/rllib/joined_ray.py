@@ -19,6 +19,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from rookery.cluster.address import answers
 from rookery.compat.rllib import finder, ray_exceptions
 from rookery.compat.rllib.ray_exceptions import RayError, RayTaskError
 from rookery.core.errors import ConfigError
@@ -69,14 +70,13 @@ def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
             f"{what}(address={address!r}): a cluster needs Ray, which is not installed ({error}): {BEGIN}; without an "
             "address everything stays in this process"
         ) from None
-    ray_cluster = import_module("rookery.tune.executors.ray_cluster")
     finder.carry_names_along(theirs.cloudpickle)
     host = address.removeprefix("ray://")
     handler = signal.getsignal(signal.SIGTERM)
     known = set(inspect.signature(theirs.init).parameters)
     given = {name: value for name, value in options.items() if name in known and value is not None}
     try:
-        if not ray_cluster.answers(host):
+        if not answers(host):
             raise ConnectionError(f"nobody answers at {host}")
         context = theirs.init(address, **{"logging_level": logging.ERROR, **given})
     except (theirs.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
