@@ -1,0 +1,1 @@
+"""Several processes or machines in one run: how learners agree."""
