@@ -36,8 +36,9 @@ class Agreement:
         self.idle = False
 
     def __call__(self, gradient: Tensor, batch: Any, metrics: Metrics) -> Metrics:
-        """Agrees on a gradient, as `Ranks.agree`."""
-        return self.ranks.agree(gradient, 0 if self.idle else len(batch), metrics)
+        """Agrees on a gradient, as `Ranks.agree`; batches that cannot be counted are of one size on all ranks."""
+        rows = len(batch) if hasattr(batch, "__len__") else 1
+        return self.ranks.agree(gradient, 0 if self.idle else rows, metrics)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Sequence
 from datetime import timedelta
@@ -20,6 +21,9 @@ from rookery.core.metrics import Means, Metrics
 
 TIMEOUT = 600.0
 """Seconds that a rank waits for the others before the run counts as broken."""
+
+AGREED = ("kl", "full_kl")
+"""Metrics by which updates go on or change; all others are reports of each rank."""
 
 
 class Ranks:
@@ -63,21 +67,23 @@ class Ranks:
             metrics: Means over these rows, or numbers of each; the same names on all ranks.
 
         Returns:
-            The metrics as means over the rows of all ranks, where they were finite.
+            The metrics; those in `AGREED` as means over the rows of all ranks, where they were finite.
         """
         own = Means()
-        own.add(metrics)
+        own.add({name: metrics[name] for name in AGREED if name in metrics})
         found = own.result()
-        names = sorted(found)
         numbers = [float(rows)]
-        for name in names:
-            mean = found[name]
+        for mean in found.values():
             numbers += [0.0, 0.0] if mean is None or not rows else [mean * rows, float(rows)]
         weighted = gradient * rows if rows else torch.zeros_like(gradient)
         total = self.sums(torch.cat((weighted, gradient.new_tensor(numbers))))
-        gradient.copy_(total[: len(gradient)]).div_(total[len(gradient)].clamp(min=1.0))
-        pairs = total[len(gradient) + 1 :].view(-1, 2).tolist()
-        return {name: value / count if count else float("nan") for name, (value, count) in zip(names, pairs, strict=True)}
+        size = len(gradient)
+        gradient.copy_(total[:size]).div_(total[size].clamp(min=1.0))
+        if not found:
+            return metrics
+        pairs = total[size + 1 :].view(-1, 2).tolist()
+        means = {name: value / count if count else math.nan for name, (value, count) in zip(found, pairs, strict=True)}
+        return {**metrics, **means}
 
     def moments(self, count: int, mean: Tensor, var: Tensor) -> tuple[int, Tensor, Tensor]:
         """Merges the moments of each rank's rows (Chan et al. 1979).
