@@ -1,6 +1,6 @@
 """Ranks: learners that each play a share of a run's lanes and make the same steps with the same weights.
 
-`Ranks` is one learner alone, which agrees with itself; `Gathered` speaks through a process group of `torch.distributed`.
+`Ranks` is one learner alone, which agrees with itself; `Gathered` speaks through a group of `torch.distributed`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
@@ -36,6 +36,9 @@ class Ranks:
 
     rank = 0
     size = 1
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # copies of a policy play for the same learner
 
     def sums(self, values: Tensor) -> Tensor:
         """Returns the sum of a tensor over all ranks, of the same shape; the given one may change."""
@@ -108,6 +111,10 @@ class Ranks:
 
     def close(self) -> None:
         """Leaves the others."""
+
+
+ALONE = Ranks()
+"""The learner of a run that has one."""
 
 
 class Gathered(Ranks):

@@ -151,19 +151,25 @@ def source_of(resolved: Resolved[RunConfig], path: str) -> str:
     return next((given[-1][0] for given in inside), "code")
 
 
-def training_plan(draws: Draws, streams: Streams) -> SeedPlan:
+def training_plan(draws: Draws, streams: Streams, first_lane: int) -> SeedPlan:
     """Gives the plan of the episodes that are trained in.
 
     Args:
         draws: What is drawn.
         streams: Streams of the run.
+        first_lane: Number of the first lane here among those of the whole run.
     """
-    seeds = streams.episodes(Role.ENV)
+    whole = streams.episodes(Role.ENV)
+
+    def moved(lane: int, episode: int) -> int:
+        return whole(lane + first_lane, episode)
+
+    seeds = moved if first_lane else whole
     if not draws.samplers:
         return seeds
 
     def rng(lane: int, episode: int, name: str, seed: int | None) -> np.random.Generator:
-        return (streams if seed is None else Streams(seed)).generator(Role.PARAMETERS, lane, episode, name)
+        return (streams if seed is None else Streams(seed)).generator(Role.PARAMETERS, lane + first_lane, episode, name)
 
     return EpisodePlan(seeds, draws, rng, dict.fromkeys(draws.lessons, 0))
 

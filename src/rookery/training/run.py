@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import torch
 
 from rookery.algorithms.algorithm import Algorithm, Row
+from rookery.algorithms.ranked import join
+from rookery.cluster.ranks import Ranks
 from rookery.core.batch import Rollout, flat
 from rookery.core.config import Resolved
 from rookery.core.device import Staging
@@ -134,6 +136,7 @@ class Run(Stateful):
         mapping: Which policy plays which agent.
         listeners: Objects that want to hear of episodes, in the order in which they are told.
         note: Function that is given a line which a user should read once.
+        ranks: The learners of the run, of which this is one.
 
     Attributes:
         pool: Plays.
@@ -180,6 +183,7 @@ class Run(Stateful):
         "draws",
         "match",
         "retired",
+        "ranks",
     )
 
     def __init__(
@@ -189,7 +193,9 @@ class Run(Stateful):
         mapping: PolicyMapping,
         listeners: Sequence[EpisodeListener],
         note: Callable[[str], None],
+        ranks: Ranks,
     ) -> None:
+        self.ranks = ranks
         self.resolved = resolved
         self.config = resolved.config
         self.env = env
@@ -223,10 +229,12 @@ class Run(Stateful):
         self.horizon: int | None = None
         self.draws = check_parameters(resolved, env)
         self.curriculum = Curriculum(self.config.curriculum)
-        seeds = training_plan(self.draws, self.streams)
+        first = ranks.share(self.config.sampling.num_envs)[0]
+        seeds = training_plan(self.draws, self.streams, first)
         self.self_play = SelfPlay(resolved, env, mapping, self.streams)
         self.match = RatingGames(self.config, self.draws, self.streams, mapping, self.copies)
         worker = RolloutWorker(env, self.self_play.mapping, self.streams, seeds, self.timers, interrupt=self.interrupt)
+        worker.first_lane = first
         if any(map(moments_of, listeners)):
             worker.listeners = EpisodeListeners(env, listeners, seeds)
         self.pool = LocalPool(worker, self.config.sampling.staleness)
@@ -262,6 +270,7 @@ class Run(Stateful):
             learner = self.learners[name] = make(policy, entry.algorithm, self.streams, name)
             learner.staleness = self.config.sampling.staleness
             check_learner(learner, self.resolved)
+            join(learner, self.ranks)
             load_sources(name, learner, self.note)
             self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
             self.pool.add_policy(name, learner.behaviour, learner.demand)
@@ -292,7 +301,8 @@ class Run(Stateful):
 
     def count_played(self, sample: Sample) -> None:
         """Takes over how far playing has come."""
-        self.env_steps, self.lane_steps = sample.env_steps, sample.lane_steps
+        size = self.ranks.size  # all ranks make the same vector steps of as many lanes
+        self.env_steps, self.lane_steps = sample.env_steps * size, sample.lane_steps * size
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished
         self.curriculum.hear(sample.finished)
@@ -307,7 +317,7 @@ class Run(Stateful):
         """Tells a learner how far the run is, and how far its policy is with a rollout that it takes now."""
         learner = self.learners[name]
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
-        learner.decisions = self.decisions.get(name, 0) + rollout.num_decisions
+        learner.decisions = self.decisions.get(name, 0) + rollout.num_decisions * self.ranks.size
 
     def count_learned(self, name: str, rollout: Rollout) -> None:
         """Updates observation statistics and the count of decisions by a rollout that a learner has taken.
@@ -320,7 +330,7 @@ class Run(Stateful):
         if normalizer is not None and not self.learners[name].cfg.from_data:
             rows = rollout.valid_rows()
             normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
-        self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions
+        self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions * self.ranks.size
         self._retire(name)
         self.self_play.learned(name, self.decisions[name], self.learners[name], self.pool, self.match)
 

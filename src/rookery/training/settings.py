@@ -77,6 +77,16 @@ class SamplingConfig(Settings):
 
 
 @dataclass(frozen=True)
+class ClusterConfig(Settings):
+    """How many learn together."""
+
+    learners: Structural[PositiveInt] = 1
+    """Learners, each with an equal share of the copies and with minibatches of its own, which agree on every gradient
+    step (docs/how-to/several-learners.md).
+    """
+
+
+@dataclass(frozen=True)
 class EvaluationConfig(Settings):
     """Measuring while training."""
 
@@ -150,6 +160,8 @@ class RunConfig(Settings):
     """Which environment, and how it is built."""
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     """How experience is made."""
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    """How many learn together."""
     algorithm: Annotated[AlgorithmConfig, Polymorphic("ppo")] = field(default_factory=PPOConfig)
     """Settings of the algorithm that every policy starts from; its key ``name`` chooses which."""
     policies: Annotated[
@@ -201,6 +213,7 @@ SHORTHANDS = {
 
 SECTIONS = (
     "sampling",
+    "cluster",
     "curriculum",
     "self_play",
     "teams",
