@@ -33,6 +33,8 @@ CONTROL_STEPS = 100_000  # without learning more steps change nothing
 NOTHING: dict[str, Any] = {}
 FORGETFUL = {"algorithm.model.memory.kind": "none"}
 UNREMEMBERED = {**FORGETFUL, "algorithm.replay.burn_in": 0, "algorithm.batch_size": 512}  # as many decisions a batch
+LATE: dict[str, Any] = {"sampling.staleness": 1}  # the weights that play are an update older than those that learn
+ICE: dict[str, Any] = {**LATE, "sampling.num_envs": 16, "env.config": {"is_slippery": False}}
 FLAT = {"algorithm.model.entities_as": "flat", "algorithm.model.hidden": (96, 64)}  # with more weights than the set's
 QUANTILE = {"algorithm.values.kind": "quantile", "algorithm.values.quantiles": 10}
 CATEGORICAL = {
@@ -166,6 +168,24 @@ def corridor(kind: str) -> Claim:
 CLAIMS = [
     Claim("cartpole", preset("CartPole-v1"), 100_000, evaluation_return, 475, 0.3),
     Claim("cartpole-a2c", preset("CartPole-v1", "a2c"), 200_000, evaluation_return, 450, 0.4),
+    Claim("cartpole-impala", preset("CartPole-v1", "impala", LATE), 1_000_000, evaluation_return, 450, 0.2),
+    Claim("cartpole-appo", preset("CartPole-v1", "appo", LATE), 200_000, evaluation_return, 450, 0.1),
+    Claim("frozen-lake-impala", preset("FrozenLake-v1", "impala", ICE), 300_000, evaluation_return, 0.95, 0.2),
+    Claim("frozen-lake-appo", preset("FrozenLake-v1", "appo", ICE), 300_000, evaluation_return, 0.95, 0.2),
+    Claim("pendulum-appo", preset("Pendulum-v1", "appo", LATE), 500_000, evaluation_return, -300, 0.3),
+    *(
+        Claim(
+            f"stateless-cartpole-{algorithm}",
+            preset("StatelessCartPole", algorithm, LATE),
+            1_000_000,
+            evaluation_return,
+            300,
+            0.6,
+            without=FORGETFUL,
+            control_below=100,
+        )
+        for algorithm in ("impala", "appo")
+    ),
     Claim("cartpole-reinforce", preset("CartPole-v1", "reinforce"), 200_000, evaluation_return, 350, 0.2),
     Claim("pendulum", preset("Pendulum-v1"), 100_000, evaluation_return, -250, 0.5),
     Claim("minigrid-empty-5x5", preset("MiniGrid-Empty-5x5-v0"), 60_000, evaluation_return, 0.9, 1),

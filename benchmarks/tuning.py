@@ -36,12 +36,12 @@ def nothing(config: dict[str, Any]) -> float:
     return float(config["x"])
 
 
-def trivial(folder: Path, workers: str, trials: int) -> float:
+def trivial(folder: Path, place: str, trials: int) -> float:
     """Seconds of an experiment whose trials do nothing."""
     began = time.perf_counter()
     tune.run(
         trainable=nothing, config={"x": tune.uniform(0, 1)}, metric="score", num_samples=trials, seed=0,
-        folder=folder, workers=workers, console="quiet",
+        folder=folder, place=place, console="quiet",
     )  # fmt: skip
     return time.perf_counter() - began
 
@@ -49,14 +49,14 @@ def trivial(folder: Path, workers: str, trials: int) -> float:
 def part_trials(folder: Path) -> list[str]:
     """The cost of a trial: the difference between many and few, so that starting does not count."""
     lines = ["| where | trials | ms a trial, median of 5 | asked |", "|---|---|---|---|"]
-    for workers in ("here", "processes"):
-        trivial(folder / f"{workers}-warm", workers, 2)
+    for place in ("here", "processes"):
+        trivial(folder / f"{place}-warm", place, 2)
         found = []
         for turn in range(5):
-            few = trivial(folder / f"{workers}-few-{turn}", workers, 2)
-            many = trivial(folder / f"{workers}-many-{turn}", workers, TRIALS + 2)
+            few = trivial(folder / f"{place}-few-{turn}", place, 2)
+            many = trivial(folder / f"{place}-many-{turn}", place, TRIALS + 2)
             found.append(1000 * (many - few) / TRIALS)
-        lines.append(f"| {workers} | {TRIALS} | {median(found):.1f} | < 20 |")
+        lines.append(f"| {place} | {TRIALS} | {median(found):.1f} | < 20 |")
     return lines
 
 
@@ -76,7 +76,7 @@ def look(folder: Path, search: str, seed: int) -> list[float]:
             model=ModelConfig(hidden=tune.choice([(16,), (64,), (64, 64)])),
         ),
         num_envs=8, stop={"env_steps": SEARCH_STEPS}, search=search, num_samples=SEARCH_TRIALS, max_concurrent=1,
-        workers="here", seed=seed, folder=folder, console="quiet",
+        place="here", seed=seed, folder=folder, console="quiet",
     )  # fmt: skip
     return [trial.score or 0.0 for trial in sorted(analysis.trials, key=lambda trial: trial.number)]
 

@@ -14,11 +14,13 @@ from typing import Any
 
 from rookery.algorithms.a2c import A2CConfig
 from rookery.algorithms.action_noise import NoiseConfig
+from rookery.algorithms.appo import APPOConfig
 from rookery.algorithms.bc import BCConfig, MARWILConfig
 from rookery.algorithms.critics import CriticConfig
 from rookery.algorithms.ddpg import DDPGConfig
 from rookery.algorithms.dqn import DQNConfig, TargetConfig
 from rookery.algorithms.imitation import ImitationConfig
+from rookery.algorithms.impala import IMPALAConfig
 from rookery.algorithms.mappo import MAPPOConfig
 from rookery.algorithms.ppo import PPOConfig
 from rookery.algorithms.pqn import PQNConfig
@@ -63,6 +65,7 @@ from rookery.compat.rllib.config_table import (
     DQN_KEYS,
     ENVIRONMENT,
     EVALUATION,
+    IMPALA_AND_APPO,
     LEARNING,
     MODEL,
     MULTIAGENT,
@@ -107,6 +110,8 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm: ppo", "algorithm.", PPOConfig),
     ("algorithm: mappo", "algorithm.", MAPPOConfig),
     ("algorithm: a2c", "algorithm.", A2CConfig),
+    ("algorithm: impala", "algorithm.", IMPALAConfig),
+    ("algorithm: appo", "algorithm.", APPOConfig),
     ("algorithm: reinforce", "algorithm.", ReinforceConfig),
     ("algorithm: dqn", "algorithm.", DQNConfig),
     ("algorithm: pqn", "algorithm.", PQNConfig),
@@ -222,6 +227,7 @@ RLLIB_SECTIONS: list[tuple[str, list[Row]]] = [
     ("multiagent", MULTIAGENT),
     ("model", MODEL),
     ("PPO, A2C and their kin", PPO_AND_A2C),
+    ("IMPALA and APPO", IMPALA_AND_APPO),
     ("Replay", REPLAY),
     ("DQN and its kin", DQN_KEYS),
     ("SAC, DDPG, TD3", CRITIC_KEYS),

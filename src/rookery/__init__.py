@@ -19,6 +19,10 @@ _HOME = {
     "POCA": "rookery.algorithms.poca",
     "A2CConfig": "rookery.algorithms.a2c",
     "A2C": "rookery.algorithms.a2c",
+    "IMPALAConfig": "rookery.algorithms.impala",
+    "IMPALA": "rookery.algorithms.impala",
+    "APPOConfig": "rookery.algorithms.appo",
+    "APPO": "rookery.algorithms.appo",
     "ReinforceConfig": "rookery.algorithms.reinforce",
     "Reinforce": "rookery.algorithms.reinforce",
     "DQNConfig": "rookery.algorithms.dqn",
@@ -73,6 +77,8 @@ __all__ = ["__version__", *_HOME]
 if TYPE_CHECKING:
     from rookery.algorithms.a2c import A2C as A2C
     from rookery.algorithms.a2c import A2CConfig as A2CConfig
+    from rookery.algorithms.appo import APPO as APPO
+    from rookery.algorithms.appo import APPOConfig as APPOConfig
     from rookery.algorithms.bc import BC as BC
     from rookery.algorithms.bc import MARWIL as MARWIL
     from rookery.algorithms.bc import BCConfig as BCConfig
@@ -81,6 +87,8 @@ if TYPE_CHECKING:
     from rookery.algorithms.ddpg import DDPGConfig as DDPGConfig
     from rookery.algorithms.dqn import DQN as DQN
     from rookery.algorithms.dqn import DQNConfig as DQNConfig
+    from rookery.algorithms.impala import IMPALA as IMPALA
+    from rookery.algorithms.impala import IMPALAConfig as IMPALAConfig
     from rookery.algorithms.maddpg import MADDPG as MADDPG
     from rookery.algorithms.maddpg import MADDPGConfig as MADDPGConfig
     from rookery.algorithms.mappo import MAPPO as MAPPO

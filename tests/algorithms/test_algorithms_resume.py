@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from rookery import A2CConfig, PPOConfig, ReinforceConfig, Trainer
+from rookery import A2CConfig, APPOConfig, IMPALAConfig, PPOConfig, ReinforceConfig, Trainer
 from selection import slow
 
 
@@ -47,6 +47,8 @@ def weights(trainer):
 SMALL = {
     "ppo with the penalty": PPOConfig(kl_coef=0.2, fragment_length=50, epochs=2),
     "a2c": A2CConfig(),
+    "impala": IMPALAConfig(batch_size=90),
+    "appo with the penalty": APPOConfig(kl_coef=0.2, batch_size=90, buffered_batches=3),
     "reinforce": ReinforceConfig(),
 }
 

@@ -7,8 +7,10 @@ import torch
 
 from rookery import (
     A2CConfig,
+    APPOConfig,
     DDPGConfig,
     DQNConfig,
+    IMPALAConfig,
     PPOConfig,
     PQNConfig,
     ReinforceConfig,
@@ -18,7 +20,14 @@ from rookery import (
 )
 from rookery.extend import BatchHook
 
-ON_POLICY = [PPOConfig(fragment_length=32, epochs=1), A2CConfig(), ReinforceConfig(), PQNConfig(fragment_length=32)]
+ON_POLICY = [
+    PPOConfig(fragment_length=32, epochs=1),
+    A2CConfig(),
+    IMPALAConfig(),
+    APPOConfig(fragment_length=32),
+    ReinforceConfig(),
+    PQNConfig(fragment_length=32),
+]
 FROM_REPLAY = [DQNConfig(), SACConfig(), DDPGConfig(), TD3Config()]
 
 

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, Trainer
 from rookery.algorithms.a2c import A2C, a2c_loss
-from rookery.algorithms.actor_critic import RHO_BAR, ValueColumn, advantage_targets
+from rookery.algorithms.actor_critic import ONE_UPDATE_LATE, ValueColumn, advantage_targets
 from rookery.algorithms.ppo import PPO, PenaltyMinibatch, ppo_loss
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.optim import compute_gradients
@@ -63,9 +63,8 @@ def probability(policy):
 
 def slope(learner, rollout):
     """By how much a step along the loss's gradient raises the first logit, per unit of learning rate."""
-    data = advantage_targets(
-        learner.forward, rollout, rollout.reward, [ValueColumn(0.9)], gae_lambda=0.9, stale=learner.staleness
-    )
+    columns, correction = [ValueColumn(0.9)], learner.correction
+    data = advantage_targets(learner.forward, rollout, rollout.reward, columns, gae_lambda=0.9, correction=correction)
     compute_gradients(learner.forward, learner.loss, data, learner.optimizer, learner.now())
     (bias,) = [p for n, p in learner.policy.head.named_parameters() if n.endswith("bias")]
     return -bias.grad[0].item()
@@ -113,8 +112,8 @@ def test_a_very_unlikely_action_counts_no_more_than_the_bound():
     rollout = bandit()
     rollout.logp[0, 3] = math.log(0.01)  # 50 times likelier now
     data = learner(PPO, PPOConfig(normalize_values=False), 1).targets(rollout)
-    assert data.importance.max() == RHO_BAR
-    assert data.value_target.max() == pytest.approx(3 * RHO_BAR)
+    assert data.importance.max() == ONE_UPDATE_LATE.rho_bar
+    assert data.value_target.max() == pytest.approx(3 * ONE_UPDATE_LATE.rho_bar)
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])

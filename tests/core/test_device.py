@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rookery import A2CConfig, ModelConfig, PPOConfig, ReinforceConfig, Trainer
+from rookery import A2CConfig, APPOConfig, IMPALAConfig, ModelConfig, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.batch import Rollout
 from rookery.core.device import Staging, check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError
@@ -93,7 +93,10 @@ def test_rollouts_arrive_whole_on_the_card():
 
 
 @CUDA
-@pytest.mark.parametrize("cfg", [PPOConfig(fragment_length=16), A2CConfig(), ReinforceConfig(batch_size=200)])
+@pytest.mark.parametrize(
+    "cfg",
+    [PPOConfig(fragment_length=16), A2CConfig(), IMPALAConfig(), APPOConfig(), ReinforceConfig(batch_size=200)],
+)
 def test_algorithms_learn_on_the_card(cfg):
     with Trainer("CartPole-v1", cfg, seed=0, device="cuda") as trainer:
         before = [weight.detach().clone() for weight in trainer.policies["main"].parameters()]

@@ -129,6 +129,16 @@ def test_with_lambda_1_the_advantage_is_that_of_the_paper():
     assert close(advantage, [(REWARD[t] + 0.9 * after[t] - VALUE[t]).item() for t in range(5)])
 
 
+def test_vtrace_agrees_with_the_published_implementations():
+    # the numbers are those of rlax and of torchrl for these ratios and discounts, all bounds 1; value afterwards 0.6
+    ratio = torch.tensor([0.5, 2.0, 1.0, 0.8, 1.5], dtype=torch.float64)
+    next_value = torch.tensor([0.2, -0.1, 0.0, 0.3, 0.6], dtype=torch.float64)  # terminated at 2
+    ended = torch.tensor([False, False, True, False, True])
+    advantage, target = traced(ratio, next_value, ended, gae_lambda=1.0, rho_bar=1.0)
+    assert close(target, [1.335, 1.3, 2.0, 1.1888, 1.54])
+    assert close(advantage * ratio.clamp(max=1.0), [0.835, 1.1, 2.1, 0.7888, 1.24])
+
+
 @pytest.mark.parametrize("garbage", [float("nan"), float("inf")])
 def test_nothing_behind_an_end_leaks_into_a_trace(garbage):
     next_value, ratio = NEXT_VALUE.clone(), RATIO.clone()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import threading
 import time
 from collections import Counter
@@ -21,16 +20,12 @@ from rookery.tune.jobs.trainable import TrainableJob
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
-from ray.cluster_utils import Cluster  # noqa: E402
+from nodes_of_ray import Nodes, eventually, is_alive  # noqa: E402
 
 from rookery.tune.executors.ray_cluster import RayExecutor  # noqa: E402
 
 AT_LENGTH = "ROOKERY_FAULTS" in os.environ
 LENGTH = 6
-PATIENCE = 20.0
-QUICK = {"health_check_period_ms": 300, "health_check_timeout_ms": 500, "health_check_failure_threshold": 3,
-         "health_check_initial_delay_ms": 0}  # fmt: skip
-"""A killed node is noticed within a second or two, not after 15."""
 
 
 class Walk:
@@ -61,54 +56,6 @@ def walked(number):
 
 def rows(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def eventually(what):
-    """Waits until something holds, and gives it."""
-    until = time.monotonic() + PATIENCE
-    while not (found := what()):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return found
-
-
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-class Nodes:
-    """The cluster of a test: a head that stays, and nodes that are lost; one core each."""
-
-    def __init__(self):
-        self.cluster = Cluster(
-            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, "_system_config": QUICK},
-        )  # fmt: skip
-        self.begun = set()
-        self.note_processes(self.cluster.head_node)
-        ray.init(address=self.cluster.address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-
-    def add(self):
-        node = self.cluster.add_node(num_cpus=1)
-        self.note_processes(node)
-        return node
-
-    def note_processes(self, node):
-        self.begun |= {info.process.pid for infos in node.all_processes.values() for info in infos}
-
-    def lose(self, node, how):
-        """Ends a node in order, or kills its raylet, by its own process id."""
-        if how == "removed":
-            self.cluster.remove_node(node)
-        else:
-            (raylet,) = node.all_processes["raylet"]
-            os.kill(raylet.process.pid, signal.SIGKILL)
-
-    def close(self):
-        ray.shutdown()
-        self.cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +149,7 @@ def test_an_experiment_outlives_a_node_repeats_no_finished_trial_and_loses_none(
         analysis = tune.run(
             trainable=Walk,
             config={"number": tune.grid_search(list(range(6))), "seconds": 0.1, "hold": str(tmp_path / "no")},
-            metric="place", stop={"iterations": LENGTH}, save_every=2, workers="ray", console="quiet",
+            metric="place", stop={"iterations": LENGTH}, save_every=2, place="ray", console="quiet",
             folder=folder,
         )  # fmt: skip
     finally:

@@ -12,9 +12,11 @@ from q_learners import fresh
 from test_loss_gradients import replaced
 from torch import nn
 
-from rookery import A2CConfig, ModelConfig, PPOConfig, ReinforceConfig
+from rookery import A2CConfig, APPOConfig, IMPALAConfig, ModelConfig, PPOConfig, ReinforceConfig
 from rookery.algorithms.a2c import A2C
 from rookery.algorithms.actor_critic import ActorCritic
+from rookery.algorithms.appo import APPO
+from rookery.algorithms.impala import IMPALA
 from rookery.algorithms.ppo import PPO
 from rookery.algorithms.reinforce import Reinforce
 from rookery.core.flat import flatten
@@ -55,6 +57,22 @@ ALGORITHMS = {
         ),  # fmt: skip
     ),
     "a2c": (A2C, A2CConfig(batch_size=64, fragment_length=16, entropy_coef=0.01, lr=1e-2, normalize_values=False)),
+    "impala": (
+        IMPALA,
+        IMPALAConfig(batch_size=64, fragment_length=16, lr=1e-3, adam_eps=1e-3, normalize_values=False),
+    ),
+    "appo": (
+        APPO,
+        APPOConfig(
+            batch_size=64,
+            fragment_length=16,
+            minibatch_size=32,
+            lr=1e-3,
+            adam_eps=1e-3,
+            target_every=3,
+            normalize_values=False,
+        ),
+    ),
     "reinforce": (Reinforce, ReinforceConfig(batch_size=64, entropy_coef=0.01, adam_eps=1e-3)),
 }
 
@@ -226,7 +244,7 @@ def test_gradient_steps_on_single_rows_are_those_of_torch():
     learn_alike("ppo", {"action": ACTIONS["composite"], "settings": settings}, updates=2)
 
 
-@pytest.mark.parametrize("algorithm", ["a2c", "reinforce"])
+@pytest.mark.parametrize("algorithm", ["a2c", "impala", "appo", "reinforce"])
 @pytest.mark.parametrize("case", REACHES_ALL)
 def test_ten_updates_of_others_are_those_of_torch(algorithm, case):
     learn_alike(algorithm, CASES[case])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rookery import A2CConfig, PPOConfig, Trainer
+from rookery import A2CConfig, APPOConfig, IMPALAConfig, PPOConfig, Trainer
 from rookery.core.native import SWITCH, best_build
 from rookery.core.spaces import MASK, action_spec
 from rookery.native.forward import NetworkKernels
@@ -65,6 +65,16 @@ class Noise(gymnasium.Env):
 # as in test_native_learning: with Adam's usual eps the rounding of the smallest gradients would be compared
 LEARNERS = {
     "ppo": PPOConfig(fragment_length=13, epochs=2, minibatch_size=20, lr=1e-3, adam_eps=1e-3, scale_rewards=False),
+    "appo": APPOConfig(
+        fragment_length=13,
+        batch_size=None,
+        minibatch_size=20,
+        lr=1e-3,
+        adam_eps=1e-3,
+        scale_rewards=False,
+        target_every=3,
+    ),
+    "impala": IMPALAConfig(fragment_length=13, batch_size=None, lr=1e-3, adam_eps=1e-3, scale_rewards=False),
     "a2c": A2CConfig(fragment_length=13, entropy_coef=0.01, lr=1e-2, scale_rewards=False),
 }
 

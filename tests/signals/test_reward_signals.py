@@ -8,7 +8,18 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rookery import A2CConfig, ConfigError, DQNConfig, PPOConfig, PQNConfig, ReinforceConfig, SACConfig, Trainer
+from rookery import (
+    A2CConfig,
+    APPOConfig,
+    ConfigError,
+    DQNConfig,
+    IMPALAConfig,
+    PPOConfig,
+    PQNConfig,
+    ReinforceConfig,
+    SACConfig,
+    Trainer,
+)
 from rookery.algorithms.actor_critic import beyond_episodes
 from rookery.core.batch import Decisions, Rollout
 from rookery.core.errors import SpaceError
@@ -285,6 +296,8 @@ LEARNERS = {
     "ppo-numbers": ("Pendulum-v1", PPOConfig(fragment_length=32, signals=ALL), {}),
     "ppo-lstm": ("CartPole-v1", PPOConfig(fragment_length=32, signals=ALL, model={"memory": {"kind": "lstm"}}), {}),
     "a2c": ("CartPole-v1", A2CConfig(signals=ALL), {}),
+    "impala": ("CartPole-v1", IMPALAConfig(batch_size=64, signals=ALL), {}),
+    "appo": ("CartPole-v1", APPOConfig(fragment_length=16, batch_size=64, signals=ALL), {}),
     "reinforce": ("CartPole-v1", ReinforceConfig(batch_size=256, signals=ALL), {}),
     "pqn": ("CartPole-v1", PQNConfig(signals=ALL), {}),
     "dqn": ("CartPole-v1", DQNConfig(learning_starts=64, n_step=3, signals=ALL), {"sampling.iteration_steps": 256}),

@@ -11,7 +11,9 @@ from gymnasium import spaces
 
 from rookery import (
     A2CConfig,
+    APPOConfig,
     DQNConfig,
+    IMPALAConfig,
     Linear,
     MAPPOConfig,
     MultiAgentArena,
@@ -379,6 +381,15 @@ CASES = {
     "composite actions": {"env": Composite},
     "flags as actions": {"env": Flags},
     "a2c": {"env": "CartPole-v1", "cfg": A2CConfig(scale_rewards=True), "config": {"sampling.iteration_steps": 100}},
+    "impala and appo": {
+        "env": MultiAgentArena,
+        "policies": {
+            "a": IMPALAConfig(fragment_length=8, batch_size=70),
+            "b": APPOConfig(fragment_length=12, batch_size=70, minibatch_size=32, buffered_batches=3, batch_uses=3),
+        },
+        "policy_mapping": {"agent1": "a", "agent2": "b"},
+        "env_config": {"max_timesteps": 23},
+    },
     "mappo, who goes early": {"env": "rookery.tasks:Sacrifice", "cfg": GROUPED},
     "reinforce": {"env": "CartPole-v1", "cfg": ReinforceConfig(), "config": {"sampling.iteration_steps": 200}},
     "ppo with a penalty": {"env": "Pendulum-v1", "cfg": FAST.replace(kl_coef=0.3, lr=Linear(1e-3, 0.0, steps=500))},

@@ -98,7 +98,7 @@ def test_all_problems_are_reported_together(tmp_path):
 def test_an_unknown_algorithm_is_answered_with_those_there_are():
     message = told(ConfigError, lambda: Trainer("CartPole-v1", config={"algorithm.name": "pppo"}))
     assert message.startswith(
-        "code: algorithm.name = 'pppo': no such name; there are ppo, mappo, poca, a2c, reinforce, dqn, "
+        "code: algorithm.name = 'pppo': no such name; there are ppo, mappo, poca, a2c, impala, appo, reinforce, dqn, "
         "pqn, vdn, qmix, maddpg, sac, td3, ddpg, bc, marwil; did you mean 'ppo'?; or "
     )
 

@@ -18,8 +18,8 @@ from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.spec import domains_in, split_layers
 
 OF_A_RUN = {
-    "env", "sampling.num_envs", "sampling.warmup_steps", "policy_mapping", "curriculum", "self_play", "teams",
-    "seed", "device",
+    "env", "sampling.num_envs", "sampling.workers", "sampling.lane_group", "sampling.warmup_steps",
+    "policy_mapping", "curriculum", "self_play", "teams", "seed", "device",
 }  # fmt: skip
 
 OF_A_POLICY = {"frozen", "init_from"}
@@ -36,6 +36,8 @@ OF_AN_ALGORITHM = {
     "mappo": {"fragment_length", "scale_rewards", "normalize_values", "critic_sees", "member_id", IMITATION},
     "poca": {"fragment_length", "scale_rewards", "normalize_values", "attention_size", "attention_heads", IMITATION},
     "a2c": {"fragment_length", "scale_rewards", "normalize_values"},
+    "impala": {"fragment_length", "scale_rewards", "normalize_values", "optimizer"},
+    "appo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
     "reinforce": set(),
     "dqn": {"dueling", "dueling_hidden", "values", *OFF_POLICY},
     "pqn": {"fragment_length"},

@@ -9,7 +9,7 @@ import pytest
 from lives import FAST, Restless, Turns, Walk, digest, either, make, rows, weights
 
 from each_step import after_each_step
-from rookery import A2CConfig, ConfigError, PPOConfig, ReinforceConfig, Trainer
+from rookery import A2CConfig, APPOConfig, ConfigError, IMPALAConfig, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import SWITCH, best_build, kernel_threads
 from rookery.core.runtime import torch_threads
@@ -43,6 +43,8 @@ CASES = {
     **{memory: {"env": Walk, "cfg": remembering(memory)} for memory in MEMORIES},
     "batched": {"env": "StatelessCartPole", "cfg": remembering("lstm"), "num_envs": 5},
     "a2c": {"env": Walk, "cfg": remembering("recall and lstm", A2CConfig)},
+    "impala": {"env": Walk, "cfg": remembering("recall and lstm", IMPALAConfig, batch_size=100)},
+    "appo": {"env": Walk, "cfg": remembering("recall and lstm", APPOConfig, batch_size=100, minibatch_size=48)},
     "many updates an iteration": {"env": Walk, "cfg": remembering("gru"), "config": {"sampling.iteration_steps": 200}},
     "parts of fragments": {"env": Walk, "cfg": remembering("lstm", batch_size=40)},
     "turns": {"env": "TwoCues", "cfg": remembering("recall and lstm")},
@@ -263,7 +265,7 @@ def test_an_episode_that_cannot_be_taken_up_is_forgotten(tmp_path):
 
 @pytest.mark.parametrize("memory", [{"kind": "lstm"}, {"frames": 4}, {"previous_reward": True}])
 def test_an_algorithm_that_takes_every_decision_for_itself_is_refused_a_memory(memory):
-    message = "policies.main.model.memory: policy 'main' is learned by .*; use ppo or a2c, or leave memory out"
+    message = "policies.main.model.memory: policy 'main' is learned by .*; use ppo, .*, or leave memory out"
     with pytest.raises(ConfigError, match=message):
         Trainer("CartPole-v1", ReinforceConfig(model={"memory": memory}))
 

@@ -110,8 +110,8 @@ STOPPED_ANYWHERE = [
 
 HALF_WAY = [
     "a frozen policy", "a2c", "by its own word", "composite actions", "drawn parameters", "frozen lake",
-    "lessons, batched", "lessons, played ahead", "maddpg, members that fall", "ppo with a penalty", "reinforce", "td3",
-    "teams in turn", "self-play, memory", "self-play, played ahead",
+    "impala and appo", "lessons, batched", "lessons, played ahead", "maddpg, members that fall", "ppo with a penalty",
+    "reinforce", "td3", "teams in turn", "self-play, memory", "self-play, played ahead",
 ]  # fmt: skip
 """In ``make test``, with others for the other steps."""
 
@@ -613,7 +613,7 @@ def differences(a, b):
 GRAPHS = [
     "one policy", "serial, by state", "normalizers, evaluation", "random mapping, batched", "random mapping, serial",
     "a frozen policy", "by its own word", "turns, late agents", "by actions", "tictactoe", "composite actions", "a2c",
-    "reinforce", "memory", "memories, late agents",
+    "impala and appo", "reinforce", "memory", "memories, late agents",
 ]  # fmt: skip
 
 

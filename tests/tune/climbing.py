@@ -37,7 +37,7 @@ def climb(folder, trainable=Climb, **settings):
         "stop": {"iteration": 5},
         "num_samples": 4,
         "seed": 3,
-        "workers": "here",
+        "place": "here",
         "console": "quiet",
     }
     return tune.run(trainable=trainable, folder=folder, **(given | settings))

@@ -255,7 +255,7 @@ def test_no_process_is_left_when_the_driver_is_killed(tmp_path):
 
 
 def test_a_job_that_cannot_be_sent_is_refused(make):
-    with pytest.raises(ConfigError, match=r"cannot be sent.*cannot pickle '_thread.lock'.*tune.workers=here"):
+    with pytest.raises(ConfigError, match=r"cannot be sent.*cannot pickle '_thread.lock'.*tune.place=here"):
         make(TrainableJob(surroundings, {"lock": threading.Lock()}, {}, 0))
 
 

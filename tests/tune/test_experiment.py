@@ -23,7 +23,7 @@ SMALL = PPOConfig(model=ModelConfig(hidden=(16,)), fragment_length=16, epochs=1,
 
 def train(folder, algorithm=SMALL, env="CartPole-v1", **settings):
     """Trainings of three short iterations in this process, unless `settings` say otherwise."""
-    given = {"num_envs": 2, "stop": {"iterations": 3}, "seed": 5, "workers": "here", "console": "quiet"}
+    given = {"num_envs": 2, "stop": {"iterations": 3}, "seed": 5, "place": "here", "console": "quiet"}
     return tune.run(env, algorithm, folder=folder, **(given | settings))
 
 

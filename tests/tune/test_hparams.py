@@ -103,7 +103,7 @@ def test_every_trial_that_is_over_is_there_after_a_run(tmp_path):
         yield {"height": config["x"]}
 
     analysis = tune.run(trainable=hill, config={"x": tune.grid_search([1, 2, 3])}, metric="height",
-                        folder=tmp_path / "hill", workers="here", console="quiet")  # fmt: skip
+                        folder=tmp_path / "hill", place="here", console="quiet")  # fmt: skip
     content = plugin_data(tmp_path / "hill")[metadata.EXPERIMENT_TAG]
     assert [info.name for info in metadata.parse_experiment_plugin_data(content).hparam_infos] == ["x"]
     ends = [plugin_data(trial.folder)[metadata.SESSION_END_INFO_TAG] for trial in analysis.trials]

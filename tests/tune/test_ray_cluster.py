@@ -305,7 +305,7 @@ def test_a_log_that_cannot_be_written_fails_the_trial(make, tmp_path):
 
 
 def test_a_job_that_cannot_be_pickled_is_refused(make):
-    with pytest.raises(ConfigError, match=r"pickling them raised .*use tune\.workers=here"):
+    with pytest.raises(ConfigError, match=r"pickling them raised .*use tune\.place=here"):
         make(job(lock=threading.Lock()))
 
 
@@ -366,7 +366,7 @@ import sys
 sys.modules["ray"] = None
 from rookery import tune
 try:
-    tune.run(trainable=print, config={{"x": 1}}, metric="x", workers="ray", folder={str(tmp_path / "x")!r})
+    tune.run(trainable=print, config={{"x": 1}}, metric="x", place="ray", folder={str(tmp_path / "x")!r})
 except Exception as error:
     print(type(error).__name__, error)
 """

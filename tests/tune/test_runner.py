@@ -124,7 +124,7 @@ def test_a_metric_that_nobody_reports_ends_the_experiment_with_its_first_trial(t
 
 def test_a_function_is_judged_by_its_score(tmp_path):
     analysis = tune.run(trainable=lambda config: config["x"], config={"x": tune.grid_search([1, 3, 2])},
-                        folder=tmp_path / "x", workers="here", console="quiet")  # fmt: skip
+                        folder=tmp_path / "x", place="here", console="quiet")  # fmt: skip
     assert analysis.best().params == {"x": 3}
 
 

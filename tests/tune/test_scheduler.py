@@ -182,7 +182,7 @@ def test_the_simulation_does_what_the_runner_does(settings, tmp_path):
         metric="score",
         num_samples=25,
         scheduler=settings,
-        workers="here",
+        place="here",
         seed=4,
         folder=tmp_path / "experiment",
         console="quiet",

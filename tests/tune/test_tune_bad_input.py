@@ -22,7 +22,7 @@ SMALL = PPOConfig(model=ModelConfig(hidden=(8,)), fragment_length=16, epochs=1, 
 
 
 def train(folder, algorithm=SMALL, env="CartPole-v1", **settings):
-    given = {"num_envs": 2, "stop": {"iterations": 1}, "seed": 5, "workers": "here", "console": "quiet"}
+    given = {"num_envs": 2, "stop": {"iterations": 1}, "seed": 5, "place": "here", "console": "quiet"}
     return tune.run(env, algorithm, folder=folder, **(given | settings))
 
 
@@ -306,7 +306,7 @@ class Breaks(gymnasium.Env):
 
 def test_an_experiment_of_which_all_trials_fail_ends_with_1(tmp_path):
     (tmp_path / "mine.py").write_text(BREAKS)
-    code, said = shell(tmp_path, "mine:Breaks", "--stop", "iterations=1", "--workers", "here", "--quiet")
+    code, said = shell(tmp_path, "mine:Breaks", "--stop", "iterations=1", "--place", "here", "--quiet")
     assert code == 1
     assert "1 of 1 trials failed; 00000 with: " in said
     assert "no such robot" in said

@@ -107,7 +107,7 @@ def test_own_experiments_go_on_without_a_word_and_those_of_others_with_one(tmp_p
     place = tmp_path / "mine"
     config = {"env.name": OWN, "algorithm.fragment_length": 8, "algorithm.epochs": 1, "sampling.num_envs": 2,
               "algorithm.lr": tune.uniform(1e-4, 1e-3), "stop.iterations": 1, "logging.tensorboard": False}  # fmt: skip
-    tune.run(config=config, folder=place, workers="here", seed=3, console="quiet")
+    tune.run(config=config, folder=place, place="here", seed=3, console="quiet")
     assert len(tune.resume(place, num_samples=2)) == 2
     trial = tune.Analysis(place)["00000"]
     trial.load().close()

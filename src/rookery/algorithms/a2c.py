@@ -15,7 +15,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from rookery.algorithms.actor_critic import (
+    ONE_UPDATE_LATE,
     ActorCritic,
+    Correction,
     advantage_targets,
     importance_metrics,
 )
@@ -24,7 +26,7 @@ from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import ClosedForm, OutputGradients, RMSprop, gradient_step
+from rookery.core.optim import ClosedForm, Optimizer, OutputGradients, RMSprop, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
@@ -145,10 +147,19 @@ class A2C(Algorithm[A2CConfig]):
         self.columns: Sequence[ValueColumn] = self.signals.columns(cfg.gamma)
         """The reward signals whose values are learned, that of the environment first."""
         self.net = ActorCritic(policy, cfg.model, generator, columns=len(self.columns))
-        self.optimizer = RMSprop(flatten(self.net.parts), alpha=cfg.rms_alpha, eps=cfg.rms_eps)
+        self.optimizer = self.make_optimizer()
         self.forward = attach(self.net)
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
         self.value_scale = ValueScale(is_fixed=not cfg.normalize_values)
+
+    @property
+    def correction(self) -> Correction | None:
+        """How far what other weights played counts; None while those that learn have played it themselves."""
+        return ONE_UPDATE_LATE if self.staleness else None
+
+    def make_optimizer(self) -> Optimizer:
+        """Builds the optimizer of `net`; a subclass may build another."""
+        return RMSprop(flatten(self.net.parts), alpha=self.cfg.rms_alpha, eps=self.cfg.rms_eps)
 
     @property
     def demand(self) -> Demand:
@@ -170,7 +181,7 @@ class A2C(Algorithm[A2CConfig]):
             reward / self.value_scale.unit,
             self.columns,
             gae_lambda=cfg.gae_lambda,
-            stale=self.staleness > 0,
+            correction=self.correction,
         )
         data = self.before_update(self.value_scale.renewed(data, self.net.value_head))
         means = Means()

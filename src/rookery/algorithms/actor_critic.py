@@ -23,13 +23,28 @@ from rookery.native.forward import Forward
 from rookery.policies.policy import Policy
 from rookery.signals.signal import ValueColumn
 
-RHO_BAR = 2.0
-"""Largest importance weight of a decision. It decides what is learned, so it should hardly ever cut: between the
-weights of two updates probabilities rarely double.
-"""
-C_BAR = 1.0
-"""Largest factor by which a later error counts for an earlier decision. It decides only how fast values are learned,
-and 1 keeps products of many ratios from growing, as in the paper.
+
+@dataclass(frozen=True)
+class Correction:
+    """Says how far what other weights have played counts for those that learn (V-trace, Espeholt et al. 2018,
+    arXiv:1802.01561).
+
+    Attributes:
+        rho_bar: Largest importance weight of a decision, which decides what is learned.
+        c_bar: Largest factor by which a later error counts for an earlier decision. It decides only how fast values are
+            learned, and 1 keeps products of many ratios from growing, as in the paper.
+        proximal: Networks whose probabilities lead from what was played to what is learned, such as a target network;
+            None = those that learn.
+    """
+
+    rho_bar: float
+    c_bar: float
+    proximal: Forward[ActorCritic] | None = None
+
+
+ONE_UPDATE_LATE = Correction(rho_bar=2.0, c_bar=1.0)
+"""What `sampling.staleness` 1 asks for: importance weights should hardly ever be cut, and between the weights of two
+updates probabilities rarely double.
 """
 
 
@@ -299,7 +314,7 @@ def advantage_targets(
     columns: Sequence[ValueColumn],
     *,
     gae_lambda: float,
-    stale: bool = False,
+    correction: Correction | None = None,
 ) -> Minibatch:
     """Computes advantages and value targets of every valid decision of a rollout, for each reward signal by itself.
 
@@ -309,7 +324,8 @@ def advantage_targets(
         reward: ``[T, F, S]`` rewards, scaled or not; ``[T, F]`` of a single signal.
         columns: The S signals, by whose strength advantages are summed.
         gae_lambda: Decay of later errors.
-        stale: Older weights than those that learn may have played: V-trace takes the place of GAE, with importance.
+        correction: Other weights than those that learn may have played: V-trace takes the place of GAE, with
+            importance; None = GAE, as if these had.
 
     Returns:
         ``[N]`` rows, observations as the trunk takes them; in sequences, if the policy has a memory that is learned.
@@ -320,7 +336,7 @@ def advantage_targets(
     reward = reward.unsqueeze(-1) if reward.dim() == 2 else reward
     if not len(columns) == reward.shape[-1] == value.shape[-1]:
         raise _disagreement(len(columns), reward.shape[-1], value.shape[-1])
-    only = columns[0] if len(columns) == 1 else None
+    only = columns[0] if reward.shape[-1] == 1 else None
     gamma = only.gamma if only else value.new_tensor([column.gamma for column in columns])
     ended = (rollout.terminated | rollout.truncated | rollout.last).unsqueeze(-1)
     next_value, sequences, memory = seen.next_value, None, None
@@ -329,11 +345,12 @@ def advantage_targets(
     if policy.memory is not None:
         sequences, kept = rollout.sequences()
         memory = policy.learned(kept)
-    if stale:
-        logp = logp_now(forward, rollout, obs, sequences, memory)
+    if correction is not None:
+        logp = logp_now(correction.proximal or forward, rollout, obs, sequences, memory)
         ratio = (logp - rollout.logp).exp()
         played = reward, value, next_value, ended, ratio.unsqueeze(-1)
-        advantage, target = vtrace(*played, gamma=gamma, gae_lambda=gae_lambda, rho_bar=RHO_BAR, c_bar=C_BAR)
+        rho_bar, c_bar = correction.rho_bar, correction.c_bar
+        advantage, target = vtrace(*played, gamma=gamma, gae_lambda=gae_lambda, rho_bar=rho_bar, c_bar=c_bar)
     else:
         advantage = gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
         target = advantage + value
@@ -347,7 +364,7 @@ def advantage_targets(
         advantage=flat(advantage, rows),
         value_target=flat(target, rows),
         value=flat(value, rows),
-        importance=None if ratio is None else flat(ratio.clamp(max=RHO_BAR), rows),
+        importance=None if ratio is None or correction is None else flat(ratio.clamp(max=correction.rho_bar), rows),
         sequences=sequences,
         memory=memory,
     )

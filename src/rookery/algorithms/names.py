@@ -7,6 +7,8 @@ ALGORITHMS = {
     "mappo": "rookery.algorithms.mappo:MAPPOConfig",
     "poca": "rookery.algorithms.poca:POCAConfig",
     "a2c": "rookery.algorithms.a2c:A2CConfig",
+    "impala": "rookery.algorithms.impala:IMPALAConfig",
+    "appo": "rookery.algorithms.appo:APPOConfig",
     "reinforce": "rookery.algorithms.reinforce:ReinforceConfig",
     "dqn": "rookery.algorithms.dqn:DQNConfig",
     "pqn": "rookery.algorithms.pqn:PQNConfig",

@@ -14,7 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from rookery.algorithms.actor_critic import (
+    ONE_UPDATE_LATE,
     ActorCritic,
+    Correction,
     advantage_targets,
     importance_metrics,
 )
@@ -214,8 +216,17 @@ def standardized(data: Minibatch) -> Minibatch:
 class PPO(Algorithm[PPOConfig]):
     """The algorithm: `training_step` is Algorithm 1 of the paper from the learner's side."""
 
-    saved = ("net", "optimizer", "signals", "imitation", "return_scale", "value_scale", "rng", "kl_coef")
-    fixed = ("forward",)
+    saved: ClassVar[tuple[str, ...]] = (
+        "net",
+        "optimizer",
+        "signals",
+        "imitation",
+        "return_scale",
+        "value_scale",
+        "rng",
+        "kl_coef",
+    )
+    fixed: ClassVar[tuple[str, ...]] = ("forward",)
     corrects_staleness = True
     learns_memory = True
     loss = staticmethod(ppo_loss)
@@ -238,6 +249,11 @@ class PPO(Algorithm[PPOConfig]):
     def columns(self) -> Sequence[ValueColumn]:
         """The reward signals whose values are learned, that of the environment first; a subclass may add others."""
         return self.signals.columns(self.cfg.gamma)
+
+    @property
+    def correction(self) -> Correction | None:
+        """How far what other weights played counts; None while those that learn have played it themselves."""
+        return ONE_UPDATE_LATE if self.staleness else None
 
     def make_net(self) -> ActorCritic:
         """Builds the networks; a subclass may build others."""
@@ -302,18 +318,21 @@ class PPO(Algorithm[PPOConfig]):
         cfg, scale = self.cfg, self.value_scale
         reward = self.rewards(rollout) / scale.unit
         data = advantage_targets(
-            self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, stale=self.staleness > 0
+            self.forward, rollout, reward, self.columns, gae_lambda=cfg.gae_lambda, correction=self.correction
         )
         data = scale.renewed(data, self.net.value_head)
-        if cfg.normalize_advantage == "batch":
-            data = standardized(data)
+        data = standardized(data) if cfg.normalize_advantage == "batch" else data
         return self.with_old(data) if cfg.kl_coef else data
 
     def with_old(self, data: Minibatch) -> PenaltyMinibatch:
-        """Adds the distributions of a batch as they are now, for the penalty, and the weight of that."""
-        kernels = self.forward.kernels
+        """Adds the distributions of a batch as they are before the update, or as `correction` takes them, for the
+        penalty; and the weight of that.
+        """
+        correction = self.correction
+        forward = self.forward if correction is None else correction.proximal or self.forward
+        kernels = forward.kernels
         if kernels is None:
-            outputs = self.net(data)
+            outputs = forward(data)
         else:
             outputs = kernels.outputs(kernels.run(kernels.structure.inputs(data)), data)
         old = outputs.distribution.parameters

@@ -10,7 +10,7 @@ import typer
 
 from rookery.cli.apart import report_rows, rows_apart
 from rookery.cli.runs import Provenance, SavedRun, TrustedCode, find_run, find_saved, read_provenance
-from rookery.cli.train import LINE, console_style, finish, layers_of_arguments, stop_values
+from rookery.cli.train import LINE, RayAddress, console_style, finish, layers_of_arguments, stop_values
 from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, list_checkpoints
 from rookery.core.layers import Layer, override_layer
@@ -40,6 +40,7 @@ def resume(
     plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
     json_rows: Annotated[bool, typer.Option("--json", help="Write a row of JSON an iteration, nothing else.")] = False,
     trust_code: TrustedCode = False,
+    ray: RayAddress = None,
 ) -> None:
     """Go on with a run exactly where its last checkpoint was written; begin it anew if it has none yet.
 
@@ -54,7 +55,7 @@ def resume(
     criteria: dict[str, float | None] = {**stop_values(stop or [])}
     if stop:
         criteria = dict.fromkeys(criteria_in(provenance)) | criteria
-    options = {"logging.console": console_style(quiet=quiet, plain=plain, json=json_rows)}
+    options = {"logging.console": console_style(quiet=quiet, plain=plain, json=json_rows), "cluster.ray": ray}
     layers = [
         Layer("default of the command line", {"logging.console": "auto"}),
         *layers_of_arguments(changes or [], None, options),

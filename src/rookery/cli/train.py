@@ -48,6 +48,9 @@ ReplayPlaces = Annotated[
 SpacesFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="What clients of external:PORT see and do, in YAML or JSON.")
 ]
+RayAddress = Annotated[
+    str | None, typer.Option(metavar="ADDRESS|local", help="Cluster of Ray where workers play; local = this machine.")
+]
 """What stands in a command besides options in a line."""
 
 
@@ -61,6 +64,8 @@ def train(
     ] = None,
     preset: Annotated[str, typer.Option(help="Settings for a known environment: auto, none or a name.")] = "auto",
     num_envs: Annotated[int | None, typer.Option(help="Copies of the environment.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Workers on Ray that play shares of the copies.")] = None,
+    ray: RayAddress = None,
     run_id: Annotated[str | None, typer.Option(help="Name of the run's folder.")] = None,
     run_dir: Annotated[Path, typer.Option(help="Folder that the run's folder is made in.")] = Path("runs"),
     evaluate: Annotated[int, typer.Option(min=0, help="Episodes to evaluate at the end; 0 = none.")] = 20,
@@ -83,6 +88,8 @@ def train(
         "algorithm.name": algo,
         "seed": seed,
         "sampling.num_envs": num_envs,
+        "sampling.workers": workers,
+        "cluster.ray": ray,
         "logging.console": console_style(quiet=quiet, plain=plain, json=json_rows),
         **stop_values(stop or []),
         **replay_values([in_runs(source) for source in [*(replay or []), *(memory or [])]]),

@@ -49,7 +49,7 @@ def run(
     mode: Annotated[str | None, typer.Option(help="Whether more of it is better (max) or less (min).")] = None,
     search: Annotated[str | None, typer.Option(help="random, optuna.")] = None,
     scheduler: Annotated[str | None, typer.Option(help="fifo, median, asha, hyperband, pbt, pb2.")] = None,
-    workers: Annotated[str | None, typer.Option(help="auto, here, processes, ray.")] = None,
+    place: Annotated[str | None, typer.Option(help="Where trials run: auto, here, processes, ray.")] = None,
     preset: Annotated[str, typer.Option(help="Settings for a known environment: auto, none or a name.")] = "auto",
     name: Annotated[str | None, typer.Option(help="Name of the experiment's folder in runs/.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
@@ -68,7 +68,7 @@ def run(
     options = {
         "algorithm.name": algo, "seed": seed, "tune.num_samples": num_samples, "tune.repeats": repeats,
         "tune.metric": metric, "tune.mode": mode, "tune.search.name": search, "tune.scheduler.name": scheduler,
-        "tune.workers": workers, "tune.console": console_style(quiet=quiet, plain=plain, json=json_rows),
+        "tune.place": place, "tune.console": console_style(quiet=quiet, plain=plain, json=json_rows),
         **stop_values(stop or []),
     }  # fmt: skip
     layers = layers_of_arguments(what, None, options)
@@ -83,7 +83,7 @@ def resume(
     num_samples: Annotated[
         int | None, typer.Option("-n", "--num-samples", help="Suggestions, with those tried.")
     ] = None,
-    workers: Annotated[str | None, typer.Option(help="auto, here, processes, ray.")] = None,
+    place: Annotated[str | None, typer.Option(help="Where trials run: auto, here, processes, ray.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
     trust_code: TrustedCode = False,
@@ -95,7 +95,7 @@ def resume(
     from rookery.tune import resume as go_on
 
     console = "quiet" if quiet else "plain" if plain else "auto"
-    changes = {"num_samples": num_samples, "workers": workers, "console": console}
+    changes = {"num_samples": num_samples, "place": place, "console": console}
     given = {setting: value for setting, value in changes.items() if value is not None}
     with exit_of_interrupts(kept):
         outcome(go_on(find_experiment(folder), trust_code, **given), False)

@@ -1,1 +1,1 @@
-"""Several processes or machines in one run: how learners agree."""
+"""Beyond one process: the connection to Ray, what is kept in processes there, and learners that agree."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import FileStore, ProcessGroupGloo  # type: ignore[attr-defined]
 
 from rookery.core.errors import TrainingError
 from rookery.core.metrics import Means, Metrics
@@ -170,8 +170,8 @@ def meet(place: Path, rank: int, size: int, timeout: float = TIMEOUT) -> Ranks:
     """
     if size == 1:
         return Ranks()
-    store = dist.FileStore(str(place), size)
-    group = dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=timeout))
+    store = FileStore(str(place), size)
+    group = ProcessGroupGloo(store, rank, size, timedelta(seconds=timeout))
     return Gathered(group, torch.device("cpu"))
 
 

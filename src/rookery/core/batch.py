@@ -7,7 +7,7 @@ Fragments may span episodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from typing import Any, Self, TypeVar
@@ -148,9 +148,15 @@ class Rollout:
     memory: Tensor | None = None
     memory_every: int = 1
 
-    def map(self, function: Callable[[str, Tensor], Tensor]) -> Rollout:
+    def map(self, function: Callable[[str, Tensor], Tensor]) -> Self:
         """A rollout whose every tensor went through `function`, which is told its name (``obs/camera``) too."""
         return _mapped(self, function)
+
+    def named_tensors(self) -> dict[str, Tensor]:
+        """Gives every tensor by its name, leaves as ``obs/camera``; a rollout without memory has none of that name."""
+        found: dict[str, Tensor] = {}
+        self.map(lambda name, tensor: found.setdefault(name, tensor))
+        return found
 
     @property
     def begins(self) -> Tensor:
@@ -436,3 +442,36 @@ def _mapped(record: Record, function: Callable[[str, Tensor], Tensor]) -> Record
         elif isinstance(part, Tensor):
             made[item.name] = function(item.name, part)
     return type(record)(**made)
+
+
+RolloutT = TypeVar("RolloutT", bound=Rollout)
+OF_FRAGMENTS = ("last_obs", "slot", "clock", "length", "first", "version")
+"""Fields of a rollout whose first axis is that of fragments; where it is not that of `boot_index`, it is the second."""
+
+
+def joined(rollouts: Sequence[RolloutT]) -> RolloutT:
+    """Gives the fragments of several rollouts of one policy as one rollout, in their order; where fragments are longer
+    in one than in another, those of the other get rows that mean nothing.
+    """
+    whole, before = rollouts[0], [0]
+    for rollout in rollouts:
+        before.append(before[-1] + len(rollout.length))
+
+    def together(name: str, _: Tensor) -> Tensor:
+        of, path = name.partition("/")[::2]
+        parts = [getattr(rollout, of) for rollout in rollouts]
+        parts = [part[path] if isinstance(part, dict) else part for part in parts]
+        if of == "boot_index":
+            parts = [part + part.new_tensor([0, count]) for part, count in zip(parts, before, strict=False)]
+        if of in (*OF_FRAGMENTS, "final_obs", "boot_index"):
+            return torch.cat(parts)
+        rows = max(map(len, parts))
+        return torch.cat([_lengthened(part, rows) for part in parts], 1)
+
+    return whole if len(rollouts) == 1 else whole.map(together)
+
+
+def _lengthened(tensor: Tensor, rows: int) -> Tensor:
+    """The tensor with zeros after it, so that it has so many rows."""
+    missing = rows - len(tensor)
+    return torch.cat((tensor, tensor.new_zeros(missing, *tensor.shape[1:]))) if missing else tensor

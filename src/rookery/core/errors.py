@@ -31,6 +31,10 @@ class RemoteError(Exception):
     """What another process raised: the text is its traceback. It stands as the cause of an error raised here."""
 
 
+class WorkerLostError(RookeryError):
+    """The process or machine of a worker is gone, with all that it had not handed over."""
+
+
 class SpaceError(RookeryError):
     """A space, or a value of it, that Rookery cannot use."""
 

@@ -28,6 +28,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "policy_kwargs": ("model",),
     "use_sde": ("exploration.kind", "exploration"),
     # RLlib
+    "workers": ("sampling.workers", "place"),
     "lambda": ("gae_lambda", "trace_lambda"),
     "lambda_": ("gae_lambda", "trace_lambda"),
     "train_batch_size": ("batch_size",),
@@ -41,8 +42,8 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "entropy_coeff": ("entropy_coef", "alpha"),
     "kl_coeff": ("kl_coef",),
     "grad_clip": ("max_grad_norm",),
-    "num_env_runners": ("helpers",),
-    "num_workers": ("helpers",),
+    "num_env_runners": ("sampling.workers", "workers", "helpers"),
+    "num_workers": ("sampling.workers", "workers", "helpers"),
     "num_envs_per_env_runner": ("num_envs",),
     "num_envs_per_worker": ("num_envs",),
     "rollout_fragment_length": ("fragment_length", "train_every"),

@@ -11,6 +11,7 @@ PLACES = {
     "train_iteration": "rookery.training.trainer:Trainer.train_iteration",
     "sample": "rookery.rollout.worker:RolloutWorker.sample",
     "play_ahead": "rookery.rollout.pool:LocalPool.play_ahead",
+    "workers": "rookery.rollout.remote_pool:RemotePool._answer",
     "env.reset": "rookery.rollout.worker:RolloutWorker.reset self.env.reset",
     "act": "rookery.rollout.worker:RolloutWorker._act",
     "env.step": "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
@@ -85,12 +86,12 @@ class Timer:
         inner = {name: child.as_dict() for name, child in self.children.items()}
         return {"seconds": round(self.seconds, 6), "count": self.count, **({"children": inner} if inner else {})}
 
-    def include(self, other: Timer) -> None:
-        """Adds the seconds and calls of `other`, and of all below it, to those here."""
-        self.seconds += other.seconds
+    def include(self, other: Timer, part: float = 1.0) -> None:
+        """Adds the seconds, or a part of them, and calls of `other`, and of all below it, to those here."""
+        self.seconds += part * other.seconds
         self.count += other.count
         for name, child in other.children.items():
-            self.children.setdefault(name, Timer(self._tree, self)).include(child)
+            self.children.setdefault(name, Timer(self._tree, self)).include(child, part)
 
     def load(self, state: dict[str, Any]) -> None:
         """Takes over what `as_dict` gave."""

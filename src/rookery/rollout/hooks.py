@@ -38,6 +38,7 @@ class EpisodeResult:
         parameters: Parameters that were drawn for the episode.
         lessons: Lesson that each parameter with lessons was in when the episode began, from 0.
         groups: Sum of rewards of each group that the environment names, beside what its members got by themselves.
+        vector_step: How many vector steps its lane's worker had made when it ended.
     """
 
     lane: int
@@ -51,6 +52,7 @@ class EpisodeResult:
     parameters: dict[str, Any] = field(default_factory=dict)
     lessons: dict[str, int] = field(default_factory=dict)
     groups: dict[str, float] = field(default_factory=dict)
+    vector_step: int = 0
 
 
 class Episode(Stateful):

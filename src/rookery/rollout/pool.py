@@ -27,7 +27,15 @@ from rookery.rollout.worker import RolloutWorker, Sample
 
 
 class WorkerPool(Protocol):
-    """Workers, wherever they are, as a trainer sees them."""
+    """Workers, wherever they are, as a trainer sees them.
+
+    Attributes:
+        threads: Threads of torch that each worker acts with.
+        plays_ahead: Whether to call `play_ahead` when rollouts have come.
+    """
+
+    threads: int
+    plays_ahead: bool
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to every worker; `demand` None = frozen."""
@@ -73,6 +81,22 @@ class WorkerPool(Protocol):
         """Lends the copies of the environment to somebody who plays in them meanwhile; see `RolloutWorker.lent`."""
         ...
 
+    def counters(self) -> dict[str, int]:
+        """What could not be learned from as it should, so far."""
+        ...
+
+    def acted(self) -> int:
+        """Counts the decisions of all policies since they were added, those included that nobody learns from."""
+        ...
+
+    def play_ahead(self, max_env_steps: int) -> None:
+        """Begins to play what the next `sample` returns, where `plays_ahead` says that somebody should ask for it."""
+        ...
+
+    def lag(self, name: str, rollout: Rollout) -> dict[str, float]:
+        """Says how far weights have moved on since they played a rollout that is learned from now; empty if not."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
         ...
@@ -92,17 +116,20 @@ class LocalPool(Stateful):
     Args:
         worker: Plays.
         staleness: 1 if `play_ahead` will be called: rollouts are then copies, because playing goes on.
+        lane_group: Lanes whose agents decide together where torch computes a policy; None = all of them.
 
     Attributes:
         threads: Threads of torch to act with.
     """
 
     saved = ("worker", "limit", "waiting", "ready", "lessons", "lineup")
-    fixed = ("staleness", "policies", "threads", "_ahead")
+    fixed = ("staleness", "plays_ahead", "lane_group", "policies", "threads", "_ahead")
 
-    def __init__(self, worker: RolloutWorker, staleness: int) -> None:
+    def __init__(self, worker: RolloutWorker, staleness: int, lane_group: int | None = None) -> None:
         self.worker = worker
         self.staleness = staleness
+        self.plays_ahead = staleness > 0
+        self.lane_group = lane_group
         self.threads = 1
         self.policies: dict[str, Policy] = {}
         self.limit: int | None = None
@@ -135,7 +162,7 @@ class LocalPool(Stateful):
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to the worker; `demand` None = frozen."""
         self.policies[name] = policy
-        self.worker.add_policy(name, policy, demand, self.worker.first_lane)
+        self.worker.add_policy(name, policy, demand, self.worker.first_lane, self.lane_group)
 
     def undelivered(self, name: str) -> int:
         """Counts the complete decisions of a policy that nobody has been given yet, those played ahead left out."""
@@ -220,15 +247,24 @@ class LocalPool(Stateful):
         with self.worker.lent() as env:
             yield env
 
-    def stale_fraction(self, name: str, rollout: Rollout) -> float:
-        """Share of a rollout's decisions that other weights made than those its policy has now.
+    def counters(self) -> dict[str, int]:
+        """What could not be learned from as it should, so far."""
+        return self.worker.counters()
 
-        Of a fragment that began before the weights changed, all decisions count.
+    def acted(self) -> int:
+        """Counts the decisions of all policies since they were added, those included that nobody learns from."""
+        return sum(policy.acted for policy in self.worker.policies.values())
+
+    def lag(self, name: str, rollout: Rollout) -> dict[str, float]:
+        """Gives the share of a rollout's decisions that other weights made than those its policy has now, where playing
+        goes on meanwhile. Of a fragment that began before the weights changed, all decisions count.
         """
+        if not self.staleness:
+            return {}
         store = self.worker.policies[name].store
         assert store is not None
         stale = rollout.version < store.version
-        return int(rollout.length[stale].sum()) / rollout.num_decisions
+        return {"stale_fraction": int(rollout.length[stale].sum()) / rollout.num_decisions}
 
     def close(self) -> None:
         """Frees the environments."""

@@ -12,13 +12,14 @@ same bytes. Where it is kept stands in `storage.py`, the way of writing with clo
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.batch import Rollout
+from rookery.core.batch import Rollout, TensorTree
 from rookery.core.device import Staging, device_of
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
@@ -26,6 +27,7 @@ from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy
 from rookery.rollout.columns import ColumnWriter
 from rookery.rollout.noise import ActionNoise
+from rookery.rollout.order import in_order
 from rookery.rollout.storage import OF_FRAGMENTS, OF_ROWS, DecisionSlab, Outcome
 
 
@@ -41,7 +43,7 @@ class SlotStore(ColumnWriter):
     # --- slots --------------------------------------------------------------------------------------------------------
 
     def open_slot(self, slot: int) -> None:
-        """An agent takes `slot`; its clock starts at 0, unless it goes on with the fragment of one that has left."""
+        """An agent takes `slot`. Its clock starts at `first_clock`, unless it goes on with an older fragment."""
         if self._taken:
             self._begin()
         self._leave_lockstep()
@@ -54,13 +56,14 @@ class SlotStore(ColumnWriter):
             for name in ("_active", "_column", "_filled", "_pending", "_starts", "_clock", "_before"):
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate((old, np.zeros((more, *old.shape[1:]), dtype=old.dtype))))
-        self.wanted = self.demand.decisions or self.demand.fragment_length * self.num_slots
+        wanted = self.demand.decisions or self.demand.fragment_length * self.num_slots
+        self.wanted = 0 if self.by_request else wanted
         self._active[slot] = True
         self._column[slot] = -1
         self._filled[slot] = 0
         self._pending[slot] = False
         self._starts[slot] = True
-        self._clock[slot] = 0
+        self._clock[slot] = self.first_clock
 
     def close_slot(self, slot: int) -> None:
         """The agent left, or plays another policy from now on: its fragment is cut here, and the slot is free.
@@ -230,7 +233,7 @@ class SlotStore(ColumnWriter):
             row_of_slot: ``[slots]`` the row of the slab that each slot plays; of meaning for slots that are in use.
 
         Returns:
-            Fragments in the order in which they were begun, so that those of one slot come in the order of time.
+            Fragments by the clocks of their first decisions, and then by slots (`order.in_order`).
         """
         store = self._store
         if self._lockstep:
@@ -262,7 +265,7 @@ class SlotStore(ColumnWriter):
         )
         if whole:
             self._handed[at] = rollout
-        return rollout
+        return rollout if self._lockstep else in_order(rollout)
 
     def _close_open(self, slab: Tree, row_of_slot: np.ndarray) -> None:
         """Cuts every open fragment after its last complete decision; pending decisions are set aside."""
@@ -408,6 +411,8 @@ class WorkerPolicy(Stateful):
         "actor",
         "decided",
         "acted",
+        "group",
+        "deciding",
         "_source",
         "_tensors",
     )
@@ -438,6 +443,10 @@ class WorkerPolicy(Stateful):
         self.taken = np.zeros(0, dtype=bool)
         self.decided: DecisionSlab | None = None
         self.acted = 0
+        self.group: int | None = None
+        """Slots that decide together where torch computes the policy; None = all that have to."""
+        self.deciding: np.ndarray | None = None
+        """``[N]`` the slots that decide now; None = all."""
         self.use_weights()
 
     def tensors_from(self, source: Policy) -> tuple[list[Tensor], list[Tensor]]:
@@ -483,6 +492,7 @@ class WorkerPolicy(Stateful):
         else:
             remembered = None if memory is None or not policy.memory_size else memory[:, : policy.memory_size]
             self.decided = decisions = self.store.place(slots, slab, rows, remembered)
+        self.deciding = slots
         self.act(decisions, None if vector_step is None else self.noise.at(slots, len(self.taken), vector_step), memory)
         self.acted += decisions.logp.size
         if self.memory is not None and memory is not None:
@@ -506,10 +516,29 @@ class WorkerPolicy(Stateful):
             return
         seen = self.staging.send({path: torch.from_numpy(array) for path, array in decisions.obs.items()})
         remembered = None if memory is None else torch.from_numpy(memory).to(self.staging.device)
-        action, logp = self.staging.fetch(*self.policy.act(seen, noise, noise is None, remembered))
+        decided = self.policy.act if self.group is None else self._act_in_groups
+        action, logp = self.staging.fetch(*decided(seen, noise, noise is None, remembered))
         decisions.action[...], decisions.logp[...] = action, logp
         if memory is not None and remembered is not None and remembered.device.type != "cpu":
             memory[...] = remembered.cpu().numpy()
+
+    def _act_in_groups(
+        self, obs: TensorTree, noise: Tensor | None, deterministic: bool, memory: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Acts as `Policy.act` does, for one group of slots after the other, so that last bits do not depend on how
+        many other slots there are.
+        """
+        assert self.group is not None
+        slots = np.arange(len(next(iter(obs.values())))) if self.deciding is None else self.deciding
+        bounds = np.flatnonzero(np.diff((self.noise.first_slot + slots) // self.group)) + 1
+        actions, logps = [], []
+        for low, high in itertools.pairwise([0, *bounds.tolist(), len(slots)]):
+            part = {path: leaf[low:high] for path, leaf in obs.items()}
+            drawn, kept = (None if whole is None else whole[low:high] for whole in (noise, memory))
+            action, logp = self.policy.act(part, drawn, deterministic, kept)
+            actions.append(action)
+            logps.append(logp)
+        return torch.cat(actions), torch.cat(logps)
 
     def decide_unlearned(self, slots: np.ndarray, slab: Tree, rows: np.ndarray, vector_step: int | None) -> np.ndarray:
         """Actions as of `decide`, of which nothing is kept but what the policy itself remembers."""

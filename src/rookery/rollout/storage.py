@@ -89,8 +89,8 @@ class FragmentStorage(Stateful):
     saved = ("version", "complete", "wanted", "rewards_without_decision", "_lockstep", "_row", "_base", "_used",
              "_taken", "_carried", "_finals", "_store", "_active", "_column", "_filled", "_pending", "_starts",
              "_clock", "_before")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "_lines", "_due",
-             "_handed")  # fmt: skip
+    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "first_clock",
+             "by_request", "_lines", "_due", "_handed")  # fmt: skip
 
     def __init__(
         self,
@@ -103,6 +103,10 @@ class FragmentStorage(Stateful):
     ) -> None:
         self.first_slot = first_slot
         """Number of slot 0 among the slots that the policy has in the whole run."""
+        self.first_clock = 0
+        """Clock of a slot that is opened: decisions that it has made elsewhere."""
+        self.by_request = False
+        """Whether decisions are handed over only when somebody asks, however many they are."""
         self.obs_spec = obs
         self.action_spec = action
         self.demand = demand

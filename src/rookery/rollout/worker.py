@@ -261,7 +261,9 @@ class RolloutWorker(Stateful):
 
     # --- policies -----------------------------------------------------------------------------------------------------
 
-    def add_policy(self, name: str, policy: Policy, demand: Demand | None, first_slot: int = 0) -> None:
+    def add_policy(
+        self, name: str, policy: Policy, demand: Demand | None, first_slot: int = 0, lane_group: int | None = None
+    ) -> None:
         """Adds a copy of a policy.
 
         Args:
@@ -269,6 +271,7 @@ class RolloutWorker(Stateful):
             policy: Weights and normalizer to play with until `set_weights`.
             demand: How much experience its learner wants; None for a frozen policy, of which nothing is kept.
             first_slot: Number of its first slot here among those that it has in the whole run.
+            lane_group: Lanes whose agents decide together where torch computes the policy; None = all.
         """
         store = None
         if demand is not None:
@@ -279,7 +282,16 @@ class RolloutWorker(Stateful):
         noise = ActionNoise(self.streams, name, *numbers, device_of(policy), first_slot)
         acting = deepcopy(policy)
         acting.requires_grad_(False)
-        self.policies[name] = WorkerPolicy(name, len(self.policies), acting, store, noise)
+        mine = self.policies[name] = WorkerPolicy(name, len(self.policies), acting, store, noise)
+        mine.group = lane_group and lane_group * self.played_by(name)
+
+    def played_by(self, name: str) -> int:
+        """Counts the agents of a lane that a policy plays, at most."""
+        agents = [agent for kind in self.env.kinds for agent in kind.agents]
+        if not self.mapping.is_static:
+            return len(agents)
+        info = EpisodeInfo(0, 0, self.streams)
+        return sum(self.mapping(agent, info) == name for agent in agents) or len(agents)
 
     def retire(self, name: str) -> None:
         """Lets a policy play on without anything being kept of it; what is kept now is forgotten."""
@@ -376,15 +388,18 @@ class RolloutWorker(Stateful):
             ):
                 break
         finished, self.finished = self.finished, []
-        at = self.env_steps, self.lane_steps, self.resting, self._running_length()
+        running, count = self.running_lengths()
+        at = self.env_steps, self.lane_steps, self.resting, running / max(1, count)
         return Sample(rollouts, newcomers, finished, *at, self.counters())
 
-    def _running_length(self) -> float:
-        """Mean length of the episodes that are running: of lanes, or of agents where these have their own."""
+    def running_lengths(self) -> tuple[int, int]:
+        """Sum of the lengths of the episodes that are running, of lanes, or of agents where these have their own; and
+        how many they are.
+        """
         lengths = [self.lengths]
         if self.own_episodes:
             lengths = [table.decisions[table.joined] for table in self.tables]
-        return sum(int(some.sum()) for some in lengths) / max(1, sum(map(len, lengths)))
+        return sum(int(some.sum()) for some in lengths), sum(map(len, lengths))
 
     def _have_played(self, episodes: int) -> bool:
         """Whether every lane is past its share of the first episodes, counted over the lanes in turn."""
@@ -631,9 +646,8 @@ class RolloutWorker(Stateful):
         length = int(self.lengths[lane])
         groups = dict(zip(self.groups, self.group_returns[lane].tolist(), strict=True))
         total += sum(groups.values())
-        return EpisodeResult(
-            lane, index, length, total, agents, policies, parameters=drawn, lessons=lessons, groups=groups
-        )
+        earned, at = (lane, index, length, total, agents, policies), self.vector_steps
+        return EpisodeResult(*earned, parameters=drawn, lessons=lessons, groups=groups, vector_step=at)
 
     def _finish(self, lane: int, index: int, step: Step) -> None:
         """Notes an ended episode of a lane; whom another policy may play in the next one will be asked for anew."""
@@ -670,9 +684,8 @@ class RolloutWorker(Stateful):
             length = max(int(table.decisions[row]) for _, table, row in unit.members)
             drawn, lessons = parameters_of(self.seeds, lane, index), lessons_of(self.seeds, lane, index)
             total = sum(agents.values()) + sum(groups.values())
-            result = EpisodeResult(
-                lane, index, length, total, agents, policies, parameters=drawn, lessons=lessons, groups=groups
-            )
+            earned, at = (lane, index, length, total, agents, policies), self.vector_steps
+            result = EpisodeResult(*earned, parameters=drawn, lessons=lessons, groups=groups, vector_step=at)
             if self.listeners is not None:
                 result = self.listeners.end(result, step, self.tables)
                 self.listeners.begin(lane, step)

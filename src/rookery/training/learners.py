@@ -34,7 +34,8 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
         raise ConfigError(f"{where}: sampling.num_envs = {lanes} copies cannot be shared equally; write num_envs={fit}")
     for path, value in (
         ("self_play", config.self_play), ("curriculum", config.curriculum),
-        ("sampling.staleness", config.sampling.staleness), ("evaluation.every", config.evaluation.every),
+        ("sampling.staleness", config.sampling.staleness), ("sampling.workers", config.sampling.workers),
+        ("sampling.asynchronous", config.sampling.asynchronous), ("evaluation.every", config.evaluation.every),
     ):  # fmt: skip
         if value:
             raise ConfigError(f"{where}: {path} is not agreed upon by several learners; leave it out or learn on one")
@@ -46,7 +47,7 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
         raise ConfigError(f"{where}: of this algorithm learners do not agree on everything; use one of {known}")
     if type(settings) is PPOConfig and settings.batch_size is not None:
         raise ConfigError(f"{where}: algorithm.batch_size is counted by each; leave it out and set fragment_length")
-    if type(settings) in (SACConfig, DQNConfig) and settings.replay.kind == "prioritized":
+    if isinstance(settings, SACConfig | DQNConfig) and settings.replay.kind == "prioritized":
         raise ConfigError(f"{where}: priorities are weighed by each learner alone; set algorithm.replay.kind=uniform")
 
 

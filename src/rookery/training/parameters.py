@@ -151,25 +151,24 @@ def source_of(resolved: Resolved[RunConfig], path: str) -> str:
     return next((given[-1][0] for given in inside), "code")
 
 
-def training_plan(draws: Draws, streams: Streams, first_lane: int) -> SeedPlan:
+def training_plan(
+    draws: Draws, streams: Streams, place: Callable[[int, int], tuple[int, int]] | None = None
+) -> SeedPlan:
     """Gives the plan of the episodes that are trained in.
 
     Args:
         draws: What is drawn.
         streams: Streams of the run.
-        first_lane: Number of the first lane here among those of the whole run.
+        place: Gives the lane and the number there that an episode has in the whole run; None = those that it has here.
     """
     whole = streams.episodes(Role.ENV)
-
-    def moved(lane: int, episode: int) -> int:
-        return whole(lane + first_lane, episode)
-
-    seeds = moved if first_lane else whole
+    seeds: SeedPlan = whole if place is None else lambda lane, episode: whole(*place(lane, episode))
     if not draws.samplers:
         return seeds
 
     def rng(lane: int, episode: int, name: str, seed: int | None) -> np.random.Generator:
-        return (streams if seed is None else Streams(seed)).generator(Role.PARAMETERS, lane + first_lane, episode, name)
+        lane, episode = (lane, episode) if place is None else place(lane, episode)
+        return (streams if seed is None else Streams(seed)).generator(Role.PARAMETERS, lane, episode, name)
 
     return EpisodePlan(seeds, draws, rng, dict.fromkeys(draws.lessons, 0))
 

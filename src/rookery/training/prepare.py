@@ -54,6 +54,7 @@ from rookery.training.settings import (
     settings_of,
 )
 from rookery.training.unused import unused_settings
+from rookery.training.workers import stand_in_elsewhere
 
 
 def code_values(
@@ -186,6 +187,9 @@ def prepare(
     env: VectorEnv
     if stand_in is not None:
         env = _given_copies(stand_in, second.config)
+    elif second.config.sampling.workers:
+        env = stand_in_elsewhere(second, make_copies)
+        notes.extend(env.notes)
     else:
         choice = _choice(second)
         if choice.measured:
@@ -428,14 +432,17 @@ def check_learner(learner: Algorithm[Any], resolved: Resolved[RunConfig]) -> Non
     """
     name, told = learner.name, type(learner).__name__
     if learner.staleness and not learner.corrects_staleness:
+        ahead = "asynchronous" if resolved.config.sampling.asynchronous else "staleness"
+        now, never = ("true", "false") if ahead == "asynchronous" else ("1", "0")
         raise ConfigError(
-            f"{resolved.history['sampling.staleness'][-1][0]}: sampling.staleness = 1: policy {name!r} is learned by "
-            f"{told}, which takes what older weights played for its own play; use ppo or a2c, or sampling.staleness = 0"
+            f"{resolved.history[f'sampling.{ahead}'][-1][0]}: sampling.{ahead} = {now}: policy {name!r} is learned by "
+            f"{told}, which takes what older weights played for its own play; use ppo, a2c, impala or appo, or "
+            f"sampling.{ahead} = {never}"
         )
     if learner.policy.memory_size and not learner.learns_memory:
         raise ConfigError(
             f"policies.{name}.model.memory: policy {name!r} is learned by {told}, which takes every decision for "
-            "itself and cannot learn to remember; use ppo or a2c, or leave memory out"
+            "itself and cannot learn to remember; use ppo, a2c, impala or appo, or leave memory out"
         )
 
 

@@ -32,6 +32,14 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "continuous": {"scale_rewards": True, "model.normalize_obs": True},
         "image": {"entropy_coef": 0.01, "model.shared_trunk": True},
     },
+    "impala": {
+        "continuous": {"entropy_coef": 0.0, "scale_rewards": True, "model.normalize_obs": True},
+        "image": {"model.shared_trunk": True},
+    },
+    "appo": {
+        "continuous": {"clip": 0.2, "entropy_coef": 0.0, "scale_rewards": True, "model.normalize_obs": True},
+        "image": {"clip": 0.2, "model.shared_trunk": True},
+    },
     "reinforce": {"continuous": {"model.normalize_obs": True}},
     "sac": {
         "discrete": {"discrete": True},
@@ -49,6 +57,8 @@ SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 MEMORY_PRESETS: dict[str, dict[str, Any]] = {
     "ppo": {"scale_rewards": True},
     "a2c": {"scale_rewards": True},
+    "impala": {"scale_rewards": True},
+    "appo": {"scale_rewards": True, "clip": 0.2},
     "dqn": {"batch_size": 16, "updates_per_step": 0.0625, "replay.burn_in": 8},
 }
 """By algorithm name, where `model.memory.kind` is not none: settings on top of those of the space. The critic of an
@@ -104,6 +114,9 @@ RECURRENT: dict[str, Any] = {
 the cell. The critic stands on the actor's memory, so the scale of the returns must not drown the actor's gradient. The
 learning rate ends at 0, because a policy that has solved such a task can fall apart again.
 """
+
+BY_LSTM: dict[str, Any] = {"sampling.num_envs": 16, "algorithm.model.memory.kind": "lstm"}
+"""What IMPALA and APPO take for tasks that need memory, beside their defaults."""
 
 SMALL: dict[str, Any] = {
     "sampling.num_envs": 4,
@@ -437,6 +450,23 @@ ENV_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "a2c": {
         "CartPole-v1": {"sampling.num_envs": 8, "sampling.iteration_steps": 2_000, "stop.env_steps": 200_000},
+    },
+    "impala": {
+        "CartPole-v1": {"sampling.num_envs": 16, "stop.env_steps": 1_000_000},
+        "StatelessCartPole": {**BY_LSTM, "stop.env_steps": 1_000_000},
+    },
+    "appo": {
+        "CartPole-v1": {"sampling.num_envs": 16, "stop.env_steps": 200_000},
+        "StatelessCartPole": {**BY_LSTM, "stop.env_steps": 1_000_000},
+        "Pendulum-v1": {
+            "sampling.num_envs": 16,
+            "algorithm.lr": Linear(1e-3, 1e-4),
+            "algorithm.gamma": 0.9,
+            "algorithm.minibatch_size": 64,
+            "algorithm.scale_rewards": False,
+            "algorithm.model.normalize_obs": False,
+            "stop.env_steps": 500_000,
+        },
     },
     "reinforce": {
         "CartPole-v1": {"sampling.num_envs": 8, "stop.env_steps": 200_000},

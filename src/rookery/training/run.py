@@ -23,13 +23,14 @@ from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.core.trust import CodeKind
 from rookery.envs.base import Kind, VectorEnv, is_only_one
+from rookery.envs.elsewhere import EnvElsewhere
 from rookery.envs.samplers import is_number
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 from rookery.report.results import WINDOW, IterationResult
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
 from rookery.rollout.mapping import PolicyMapping
-from rookery.rollout.pool import LocalPool
+from rookery.rollout.pool import LocalPool, WorkerPool
 from rookery.rollout.worker import RolloutWorker, Sample
 from rookery.training.clock import Clock
 from rookery.training.compute import acting_threads, learning_threads
@@ -41,6 +42,7 @@ from rookery.training.replays import load_sources
 from rookery.training.self_play import SelfPlay
 from rookery.training.settings import RunConfig
 from rookery.training.stopping import criteria_of
+from rookery.training.workers import WorkerRecipe, workers_elsewhere
 
 ALGORITHM = CodeKind("an algorithm (a class of rookery.extend.Algorithm)", lambda found: issubclass(found, Algorithm))
 
@@ -229,17 +231,27 @@ class Run(Stateful):
         self.horizon: int | None = None
         self.draws = check_parameters(resolved, env)
         self.curriculum = Curriculum(self.config.curriculum)
-        first = ranks.share(self.config.sampling.num_envs)[0]
-        seeds = training_plan(self.draws, self.streams, first)
         self.self_play = SelfPlay(resolved, env, mapping, self.streams)
         self.match = RatingGames(self.config, self.draws, self.streams, mapping, self.copies)
-        worker = RolloutWorker(env, self.self_play.mapping, self.streams, seeds, self.timers, interrupt=self.interrupt)
+        self.pool = self._make_pool(listeners)
+        self.counters = self.pool.counters()
+        self.introduce(self.self_play.with_exploiters(kinds_of(env, mapping)))
+
+    def _make_pool(self, listeners: Sequence[EpisodeListener]) -> WorkerPool:
+        """Makes what plays: a worker in this process, or workers elsewhere."""
+        if isinstance(self.env, EnvElsewhere):
+            recipe = WorkerRecipe(self.config, self.mapping, self.streams, self.draws, tuple(listeners), make_copies)
+            return workers_elsewhere(recipe, self.env, self.timers, self.interrupt)
+        first = self.ranks.share(self.config.sampling.num_envs)[0]
+        seeds = training_plan(
+            self.draws, self.streams, (lambda lane, episode: (lane + first, episode)) if first else None
+        )
+        mapping = self.self_play.mapping
+        worker = RolloutWorker(self.env, mapping, self.streams, seeds, self.timers, interrupt=self.interrupt)
         worker.first_lane = first
         if any(map(moments_of, listeners)):
-            worker.listeners = EpisodeListeners(env, listeners, seeds)
-        self.pool = LocalPool(worker, self.config.sampling.staleness)
-        self.counters = worker.counters()
-        self.introduce(self.self_play.with_exploiters(kinds_of(env, mapping)))
+            worker.listeners = EpisodeListeners(self.env, listeners, seeds)
+        return LocalPool(worker, self.config.sampling.staleness, self.config.sampling.lane_group)
 
     @property
     def replays(self) -> dict[str, Replay]:
@@ -268,7 +280,7 @@ class Run(Stateful):
                 continue
             make: type[Algorithm[Any]] = ALGORITHM.find(entry.algorithm.algorithm)
             learner = self.learners[name] = make(policy, entry.algorithm, self.streams, name)
-            learner.staleness = self.config.sampling.staleness
+            learner.staleness = int(self.config.sampling.staleness or self.config.sampling.asynchronous)
             check_learner(learner, self.resolved)
             join(learner, self.ranks)
             load_sources(name, learner, self.note)
@@ -301,8 +313,7 @@ class Run(Stateful):
 
     def count_played(self, sample: Sample) -> None:
         """Takes over how far playing has come."""
-        size = self.ranks.size  # all ranks make the same vector steps of as many lanes
-        self.env_steps, self.lane_steps = sample.env_steps * size, sample.lane_steps * size
+        self.env_steps, self.lane_steps = sample.env_steps * self.ranks.size, sample.lane_steps * self.ranks.size
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished
         self.curriculum.hear(sample.finished)

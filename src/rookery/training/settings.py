@@ -11,6 +11,7 @@ from rookery.algorithms.ppo import PPOConfig
 from rookery.core.config import Polymorphic
 from rookery.core.settings import (
     AtStart,
+    NonNegative,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -72,18 +73,49 @@ class SamplingConfig(Settings):
     """Random decisions on throwaway copies that observation normalizers start from, and by which pictures of codes are
     told from those of pixels (`model.codes`).
     """
+    workers: Structural[NonNegativeInt] = 0
+    """Workers on Ray that each play a share of the copies, with their own processes and perhaps machines; 0 = this
+    process plays all of them (docs/how-to/workers.md).
+    """
+    asynchronous: bool = False
+    """Whether workers play on while their rollouts are learned from, with the weights they have."""
+    in_flight: PositiveInt = 2
+    """Fragments that each worker is asked for ahead, where playing is asynchronous."""
+    max_lag: NonNegativeInt | None = None
+    """Updates that a fragment may be behind when it comes, where playing is asynchronous; older ones are left out and
+    counted. None = any.
+    """
+    lane_group: Structural[PositiveInt | None] = None
+    """Copies whose agents decide in one pass where torch computes a policy; none = all of a process. With it, runs have
+    the same weights however many workers play; kernels need it not.
+    """
     staleness: Literal[0, 1] = 0
     """1: while a rollout is learned from, the next is played, with weights one update old (docs/how-to/overlap.md)."""
 
 
 @dataclass(frozen=True)
 class ClusterConfig(Settings):
-    """How many learn together."""
+    """How many learn together; where workers are, and what they get (how many there are says `sampling.workers`)."""
 
     learners: Structural[PositiveInt] = 1
     """Learners, each with an equal share of the copies and with minibatches of its own, which agree on every gradient
     step (docs/how-to/several-learners.md).
     """
+    ray: str = "auto"
+    """Cluster of Ray: an address, as ``10.0.0.1:6379``; ``local`` begins one on this machine, for this run; ``auto`` is
+    the one that ``RAY_ADDRESS`` names or that runs on this machine, else ``local``; ``here`` plays all workers in this
+    process, one after the other, for debuggers.
+    """
+    worker_cpus: PositiveFloat = 1.0
+    """Cores that a worker gets."""
+    worker_gpus: NonNegative = 0.0
+    """GPUs that a worker gets."""
+    placement: Literal["pack", "spread"] = "pack"
+    """``pack``: few machines have many workers; ``spread``: each machine has as many as the others."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Environment variables of the workers' processes."""
+    working_directory: str | None = None
+    """Folder that is sent to all machines, in which workers find modules and files; none = what is there already."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +193,7 @@ class RunConfig(Settings):
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     """How experience is made."""
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
-    """How many learn together."""
+    """Where workers are, and what they get."""
     algorithm: Annotated[AlgorithmConfig, Polymorphic("ppo")] = field(default_factory=PPOConfig)
     """Settings of the algorithm that every policy starts from; its key ``name`` chooses which."""
     policies: Annotated[

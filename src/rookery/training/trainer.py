@@ -140,7 +140,7 @@ class Trainer(Run):
                     self.count_played(sample)
                     if sample.newcomers:
                         self.introduce(sample.newcomers)
-                    if sample.rollouts and self.config.sampling.staleness:  # the next are played meanwhile
+                    if sample.rollouts and self.pool.plays_ahead:  # the next are played meanwhile
                         self.pool.play_ahead(ahead(self, progress))
                     for name, rollout in sample.rollouts.items():
                         progress.note(name, self._learn(name, sample.rollouts), rollout)
@@ -185,8 +185,7 @@ class Trainer(Run):
         rollout = self.staging.send_rollout(rollouts[name])
         with self.timers["training_step"], threads_for(learner, self.threads[name]):
             row = learner.training_step(learner.before_targets(rollout, rollouts))
-        if self.config.sampling.staleness:
-            row["stale_fraction"] = self.pool.stale_fraction(name, rollout)
+        row.update(self.pool.lag(name, rollouts[name]))
         self.count_learned(name, rollout)
         return row
 

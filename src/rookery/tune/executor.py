@@ -114,7 +114,7 @@ class Executor(ABC):
         """Ends everything, whatever it does."""
 
 
-def pickled_job(job: Job, workers: str) -> bytes:
+def pickled_job(job: Job, place: str) -> bytes:
     """Returns a job as other processes load it.
 
     Raises:
@@ -124,6 +124,6 @@ def pickled_job(job: Job, workers: str) -> bytes:
         return bytes(cloudpickle.dumps(job))
     except Exception as error:  # whatever an object does when it is pickled
         raise ConfigError(
-            f"tune.workers = {workers}: the trials cannot be sent to other processes, because pickling them raised "
-            f"{type(error).__name__}: {error}; make what cannot be pickled inside the trial, or use tune.workers=here"
+            f"tune.place = {place}: the trials cannot be sent to other processes, because pickling them raised "
+            f"{type(error).__name__}: {error}; make what cannot be pickled inside the trial, or use tune.place=here"
         ) from error

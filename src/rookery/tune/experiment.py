@@ -272,7 +272,7 @@ def resume(folder: str | Path, trust_code: TrustCode = False, **changes: Any) ->
         folder: Folder of the experiment.
         trust_code: Whether code of any package may be run where an experiment of somebody else names it; or the names
             that may be, ``["my.module:Annealing"]`` (docs/trust.md).
-        changes: Settings that may be others now: num_samples (more), workers, cpus, gpus, max_concurrent, max_failures,
+        changes: Settings that may be others now: num_samples (more), place, cpus, gpus, max_concurrent, max_failures,
             max_losses, save_every, seconds, console.
 
     Raises:
@@ -346,7 +346,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         runner = Runner(experiment, search, scheduler, executor, journal, reporter)
         reporter.start(ExperimentSummary(
             title=job.title, folder=str(absolute), metrics=experiment.metrics, modes=experiment.modes, scope=cfg.scope,
-            total=cfg.num_samples * grid_size(space) * cfg.repeats, cores=0 if cfg.workers == "ray" else usable_cores(),
+            total=cfg.num_samples * grid_size(space) * cfg.repeats, cores=0 if cfg.place == "ray" else usable_cores(),
             cpus=cfg.cpus or job.cpus, columns=tuple(job.metrics),
         ))  # fmt: skip
         try:
@@ -388,10 +388,10 @@ def new_folder(title: str) -> Path:
 def make_executor(job: Job, cfg: TuneConfig) -> Executor:
     """Makes what runs trials: this process where one runs at a time and nobody said otherwise."""
     cpus = cfg.cpus or job.cpus
-    kind = cfg.workers
+    kind = cfg.place
     if kind == "auto":
         kind = "here" if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus else "processes"
     if kind == "ray" and find_spec("ray") is None:
-        raise ConfigError("tune.workers = ray: Ray is not installed: pip install 'rookery[ray]'; processes needs none")
+        raise ConfigError("tune.place = ray: Ray is not installed: pip install 'rookery[ray]'; processes needs none")
     executor: Executor = import_object(EXECUTORS[kind])(job, cpus, cfg.gpus, cfg.max_concurrent)
     return executor

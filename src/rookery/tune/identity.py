@@ -21,7 +21,7 @@ from rookery.tune.settings import SECTION, TuneConfig
 from rookery.tune.space import Domain, written
 from rookery.tune.spec import outline
 
-FREE = ("num_samples", "workers", "cpus", "gpus", "max_concurrent", "max_failures", "max_losses", "save_every",
+FREE = ("num_samples", "place", "cpus", "gpus", "max_concurrent", "max_failures", "max_losses", "save_every",
         "seconds", "console", "seed")  # fmt: skip
 """Settings that may be others when an experiment goes on; the seed is that of its beginning."""
 

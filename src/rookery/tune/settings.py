@@ -37,7 +37,7 @@ class TuneConfig(Settings):
     """What suggests parameters; its key ``name`` chooses which."""
     scheduler: Annotated[Any, Polymorphic("fifo")] = field(default_factory=FIFOConfig)
     """What pauses, stops and clones trials; its key ``name`` chooses which."""
-    workers: Literal["auto", "here", "processes", "ray"] = "auto"
+    place: Literal["auto", "here", "processes", "ray"] = "auto"
     """Where trials run: in this process, in local ones that share its cores, on Ray. ``auto``: here if one trial runs
     at a time, else in processes.
     """

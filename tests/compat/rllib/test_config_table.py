@@ -78,6 +78,8 @@ OTHER = {
     "timesteps_per_iteration": 20_000,
     "vf_clip_param": 20.0,
     "l2_reg": 0.5,
+    "opt_type": "rmsprop",
+    "replay_proportion": 2.0,
     "model.attention_use_n_prev_actions": 1,
     "model.attention_use_n_prev_rewards": 1,
     "exploration_config.random_timesteps": 50_000,
@@ -159,6 +161,8 @@ def basis(algorithm: str, key: str) -> dict:
         said = merged({"model": {"use_lstm": True}}, said)
     if algorithm == "R2D2" and key in ("num_atoms", "v_min", "v_max"):
         said = merged(said, {"use_h_function": False})
+    if algorithm == "APPO":
+        said = {"kl_coeff": {"use_kl_loss": True}, "replay_buffer_num_slots": {"replay_proportion": 1.0}}.get(key, said)
     if key.count(".") == 2:
         said = merged(said, {"exploration_config": {"type": key.split(".")[1]}})
     return said
@@ -234,6 +238,7 @@ def test_a_key_that_is_set_or_translated_changes_what_the_table_says():
 SAME = {
     ("DDPPO", "train_batch_size"), ("DDPPO", "batch_mode"),  # a batch is one round
     ("A3C", "train_batch_size"), ("A3C", "batch_mode"), ("A3C", "sample_async"),  # likewise, and of one moment
+    ("IMPALA", "sample_async"), ("APPO", "sample_async"),  # always ahead
     ("PG", "rollout_fragment_length"), ("PG", "batch_mode"),  # learns from whole episodes
     ("PG", "sample_async"), ("R2D2", "prioritized_replay"), ("R2D2", "model.use_lstm"),  # refused
     ("R2D2", "model.use_attention"),  # has a memory in any case

@@ -18,7 +18,7 @@ from rookery.compat.rllib.model_v2 import ScriptNetwork
 from rookery.compat.rllib.names import example_models as table
 from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.repeated_values import RepeatedValues
-from rookery.compat.rllib.trainers import DQNTrainer, PGTrainer, PPOTrainer
+from rookery.compat.rllib.trainers import PGTrainer, PPOTrainer, get_trainer_class
 from rookery.compat.rllib.tuning.registry import register_env
 from rookery.core.errors import ConfigError
 
@@ -294,7 +294,10 @@ def test_distributions_of_a_script_are_learned_on_policy(trainer):
     assert any((before[name] != after[name]).any() for name in before)
 
 
-def test_distributions_of_a_script_are_refused_where_replay_is_learned_from():
+@pytest.mark.parametrize(
+    ("name", "why"), [("DQN", "learns from replay"), ("IMPALA", "corrects for"), ("APPO", "corrects for")]
+)
+def test_distributions_of_a_script_are_refused_where_only_our_own_are_learned(name, why):
     config = {"model": {"custom_action_dist": models.TorchBinaryAutoregressiveDistribution}, "framework": "torch"}
-    with pytest.raises(ConfigError, match=r"model.custom_action_dist.*DQN learns from replay"):
-        DQNTrainer(env="CartPole-v1", config=config)
+    with pytest.raises(ConfigError, match=rf"model.custom_action_dist.*{name} {why}"):
+        get_trainer_class(name)(env="CartPole-v1", config=config)

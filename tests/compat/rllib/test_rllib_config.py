@@ -116,6 +116,52 @@ def test_batches_of_sequences_are_counted_in_steps():
 
 def test_the_gradient_of_a_sum_is_clipped_as_that_of_a_mean():
     assert translated("A2C", {}).settings["algorithm.max_grad_norm"] == pytest.approx(40 / 200)
+    assert translated("IMPALA", {}).settings["algorithm.max_grad_norm"] == pytest.approx(40 / 500)
+    assert translated("APPO", {}).settings["algorithm.max_grad_norm"] == 40  # whose loss is a mean there
+
+
+# --- IMPALA and APPO --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, (1, 1, None)),
+        ({"num_sgd_iter": 3}, (3, 1, None)),
+        ({"num_sgd_iter": 3, "minibatch_buffer_size": 4}, (1, 3, 4)),
+        ({"replay_proportion": 2.0, "num_sgd_iter": 3}, (3, 3, 10)),  # 100 pieces of 50 decisions, 10 to a batch
+        ({"replay_proportion": 1, "replay_buffer_num_slots": 40, "num_envs_per_worker": 5}, (1, 2, 20)),
+    ],
+)
+def test_batches_of_appo_are_learned_from_at_once_or_again(config, expected):
+    settings = translated("APPO", {"num_workers": 2, **config}).settings
+    assert settings["algorithm.minibatch_size"] == 500
+    names = ("epochs", "batch_uses", "buffered_batches")
+    assert tuple(settings.get(f"algorithm.{name}") for name in names) == expected
+
+
+def test_one_bound_of_importance_weights_is_that_of_both():
+    for key in ("vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold"):
+        translation = translated("IMPALA", {key: 1.5})
+        assert translation.settings["algorithm.rho_bar"] == 1.5
+        assert f"{key} = 1.5 bounds value targets and scores alike here" in translation.notes
+    assert translated("APPO", {}).settings["algorithm.rho_bar"] == 1.0
+    with pytest.raises(ConfigError, match="vtrace_clip_pg_rho_threshold = 2.*one bound here"):
+        translated("APPO", {"vtrace_clip_rho_threshold": 1.0, "vtrace_clip_pg_rho_threshold": 2.0})
+
+
+def test_the_penalty_of_appo_is_there_where_it_is_asked_for():
+    assert translated("APPO", {}).settings["algorithm.kl_coef"] == 0
+    assert translated("APPO", {"use_kl_loss": True}).settings["algorithm.kl_coef"] == 1.0
+
+
+def test_impala_steps_by_rmsprop_if_that_is_asked_for():
+    settings = translated("IMPALA", {"opt_type": "rmsprop", "decay": 0.9, "epsilon": 0.01}).settings
+    assert [settings[f"algorithm.{name}"] for name in ("optimizer", "rms_alpha", "rms_eps")] == ["rmsprop", 0.9, 0.01]
+
+
+def test_a_gpu_that_nobody_asked_for_need_not_be_there():
+    assert translated("IMPALA", {}).settings["device"] in ("cpu", "cuda")
 
 
 # --- single keys ------------------------------------------------------------------------------------------------------
@@ -228,7 +274,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     ("algorithm", "config", "text"),
     [
         ("PPO", {"lrr": 1}, "lrr = 1: PPO has no such key; did you mean 'lr'"),
-        ("DQN", {"kl_coeff": 1}, "kl_coeff = 1: it is a key of PPO, DDPPO, and not of DQN"),
+        ("DQN", {"kl_coeff": 1}, "kl_coeff = 1: it is a key of PPO, DDPPO, APPO, and not of DQN"),
         ("PPO", {"sample_batch_size": 3}, "it was called 'rollout_fragment_length' in 2021"),
         ("PPO", {"model": {"fcnet_hidden": [3]}}, r"model.fcnet_hidden = \[3\].*did you mean 'fcnet_hiddens'"),
         ("PPO", {"multiagent": {"policy_mapping_fun": len}}, "did you mean 'policy_mapping_fn'"),
@@ -455,6 +501,8 @@ SMALL = {"num_workers": 0, "seed": 0, "model": {"fcnet_hiddens": [8]}}
         ("PPO", {"rollout_fragment_length": 16, "train_batch_size": 32, "sgd_minibatch_size": 32, "num_sgd_iter": 1,
                  "model": {"fcnet_hiddens": [8], "fcnet_activation": "linear"}, "horizon": 5}),
         ("A2C", {"train_batch_size": 40}),
+        ("IMPALA", {"rollout_fragment_length": 20, "train_batch_size": 60}),
+        ("APPO", {"rollout_fragment_length": 20, "train_batch_size": 60, "num_sgd_iter": 2}),
         ("PG", {}),
         ("DQN", {"learning_starts": 32, "timesteps_per_iteration": 64, "buffer_size": 500}),
     ],

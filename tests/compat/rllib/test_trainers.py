@@ -10,6 +10,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
+from rookery import MultiAgentArena
 from rookery.compat.rllib import finder
 from rookery.compat.rllib.build_trainers import build_trainer
 from rookery.compat.rllib.callbacks import DefaultCallbacks
@@ -23,6 +24,7 @@ from rookery.compat.rllib.trainers import (
     PPOTrainer,
     SACTrainer,
     Trainer,
+    get_trainer_class,
 )
 from rookery.compat.rllib.tuning import experiment
 from rookery.core.errors import ConfigError
@@ -690,3 +692,27 @@ def test_callbacks_go_on_with_running_episodes_after_a_restore(whole, tmp_path):
     assert counts == [told["episodes_this_iter"]] * 2
     first.stop()
     second.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "own"), [("IMPALA", {}), ("APPO", {"replay_proportion": 1, "use_kl_loss": True})], ids=["IMPALA", "APPO"]
+)
+def test_impala_and_appo_train_policies_with_and_without_memory(name, own):
+    config = {
+        "rollout_fragment_length": 10, "train_batch_size": 40, "num_workers": 0, "num_envs_per_worker": 2, "seed": 1,
+        "model": {"fcnet_hiddens": [8]},
+        "multiagent": {
+            "policies": {
+                "plain": (None, None, None, {}),
+                "lstm": (None, None, None, {"model": {"fcnet_hiddens": [8], "use_lstm": True, "lstm_cell_size": 8}}),
+            },
+            "policy_mapping_fn": lambda agent: "plain" if agent == "agent1" else "lstm",
+        },
+    }  # fmt: skip
+    trainer = get_trainer_class(name)({"env": MultiAgentArena, **config, **own})
+    results = [trainer.train() for _ in range(3)]
+    assert results[-1]["timesteps_total"] >= 120
+    assert set(results[-1]["info"]["learner"]) == {"plain", "lstm"}
+    assert {type(learner).__name__ for learner in trainer.rookery.learners.values()} == {name}
+    assert trainer.rookery.config.sampling.staleness == 1
+    trainer.stop()

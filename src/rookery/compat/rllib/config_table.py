@@ -111,8 +111,8 @@ SAMPLING = [
     *ignored("batch_mode", "what is replayed does not depend on where playing paused", f.OFF_POLICY),
     *by(f.iteration, "timesteps_per_iteration", "sampling.iteration_steps",
         "Env steps of an iteration, at least; without it an iteration is one batch."),
-    kept("min_iter_time_s", "Seconds an iteration goes on for at least, where it is set; the defaults of A2C (10), A3C "
-         "(5) and of replay (1) are not waited for, so that equal seeds give equal iterations."),
+    kept("min_iter_time_s", "Seconds an iteration goes on for at least, where it is set; the defaults of A2C, IMPALA "
+         "and APPO (10), of A3C (5) and of replay (1) are not waited for, so that equal seeds give equal iterations."),
     *by(f.staleness, "sample_async", "sampling.staleness", "True: the next batch is played while one is learned from."),
     *refused("sample_collector", "batches are collected in one way; see a batch in on_postprocess_trajectory"),
     *ignored("compress_observations", "replay stores pictures frame by frame"),
@@ -239,25 +239,71 @@ MODEL = [
 
 PPO_AND_A2C = [
     *by(f.advantage, "use_critic use_gae lambda", f"{A}gae_lambda",
-        "Decay of later errors in the advantage; without use_gae it is 1.", f.ON_POLICY),
+        "Decay of later errors in the advantage; without use_gae it is 1.", (*f.PPO_KIND, *f.A2C_KIND)),
     to("vf_loss_coeff", f"{A}value_coef", "Weight of the value loss.", f.PPO_KIND),
     *by(f.actor_value_weight, "vf_loss_coeff", f"{A}value_coef", "Weight of the value loss, halved as theirs is.",
-        f.A2C_KIND),
+        (*f.A2C_KIND, *f.IMPALA_KIND)),
     *by(f.entropy, "entropy_coeff", f"{A}entropy_coef", "Weight of the entropy bonus.", f.ON_POLICY),
     *by(f.entropy, "entropy_coeff_schedule", f"{A}entropy_coef",
-        "Weight by env steps, [[step, weight], ...], or the step at which it is 0.", f.PPO_KIND),
-    to("clip_param", f"{A}clip", "How far a probability ratio may leave 1.", f.PPO_KIND),
+        "Weight by env steps, [[step, weight], ...], or the step at which it is 0.",
+        (*f.PPO_KIND, *f.IMPALA_KIND)),
+    to("clip_param", f"{A}clip", "How far a probability ratio may leave 1.", (*f.PPO_KIND, "APPO")),
     *by(f.value_clip, "vf_clip_param", f"{A}value_clip",
         "How far values may move in an update; ignored at its default, with a line.", f.PPO_KIND),
     to("kl_coeff", f"{A}kl_coef", "First weight of the penalty on the KL divergence.", f.PPO_KIND),
-    to("kl_target", f"{A}kl_target", "Divergence that the penalty aims at.", f.PPO_KIND),
+    to("kl_target", f"{A}kl_target", "Divergence that the penalty aims at.", (*f.PPO_KIND, "APPO")),
     *by(f.on_policy_batch, "sgd_minibatch_size", f"{A}minibatch_size", "Decisions in a gradient step.", f.PPO_KIND),
     to("num_sgd_iter", f"{A}epochs", "Passes over a batch.", f.PPO_KIND),
-    to("grad_clip", f"{A}max_grad_norm", "Longest gradient; None = any.", f.PPO_KIND),
+    to("grad_clip", f"{A}max_grad_norm", "Longest gradient; None = any.", (*f.PPO_KIND, "APPO")),
     *refused("shuffle_sequences", "minibatches are always drawn anew; leave it out", f.PPO_KIND),
     *ignored("microbatch_size", "it saves memory on a GPU and changes no gradient", ("A2C",)),
     *ignored("keep_local_weights_in_sync torch_distributed_backend truncate_episodes",
              "DDPPO is PPO in one process here", ("DDPPO",)),
+]  # fmt: skip
+
+NO_QUEUE = "nothing waits in queues: one batch is played while one is learned from, and no more"
+
+IMPALA_AND_APPO = [
+    *by(f.actor_batch, "rollout_fragment_length train_batch_size batch_mode grad_clip",
+        f"{A}fragment_length {A}batch_size {A}max_grad_norm",
+        "Whole rounds of fragments until train_batch_size env steps are reached; the longest gradient is divided by "
+        "the batch, because their loss is a sum.", ("IMPALA",)),
+    *by(f.on_policy_batch, "rollout_fragment_length train_batch_size batch_mode", f"{A}fragment_length {A}batch_size",
+        "Whole rounds of fragments until train_batch_size env steps are reached.", ("APPO",)),
+    *refused("vtrace", "IMPALA always corrects for the weights that played; A2C does without", ("IMPALA",)),
+    *refused("vtrace", "APPO always corrects for the weights that played; PPO with sample_async does without a target "
+             "network", ("APPO",)),
+    *by(f.trace_bounds, "vtrace_clip_rho_threshold vtrace_clip_pg_rho_threshold", f"{A}rho_bar",
+        "Largest importance weight, of value targets and of scores alike.", f.IMPALA_KIND),
+    *ignored("vtrace_drop_last_ts", "no decision is dropped: what comes after the last one counts with its value",
+             f.IMPALA_KIND),
+    *refused("num_sgd_iter", "IMPALA learns from a batch once; use APPO", ("IMPALA",)),
+    *refused("replay_proportion", "IMPALA keeps no batches; use APPO", ("IMPALA",)),
+    *ignored("minibatch_buffer_size replay_buffer_num_slots", "IMPALA keeps no batches", ("IMPALA",)),
+    *by(f.passes, "num_sgd_iter minibatch_buffer_size",
+        f"{A}epochs {A}batch_uses {A}buffered_batches {A}minibatch_size",
+        "How often a batch is learned from: at once, or, where more than one is kept, again later; a batch is one "
+        "gradient step.", ("APPO",)),
+    *by(f.passes, "replay_proportion replay_buffer_num_slots", f"{A}batch_uses {A}buffered_batches",
+        "Older batches that are learned with each new one, and how many pieces of them are kept.", ("APPO",)),
+    *ignored("learner_queue_size learner_queue_timeout max_sample_requests_in_flight_per_worker", NO_QUEUE,
+             f.IMPALA_KIND),
+    *ignored("num_aggregation_workers", NO_RAY, f.IMPALA_KIND),
+    *ignored("broadcast_interval", "weights are handed out after each update", f.IMPALA_KIND),
+    *ignored("num_multi_gpu_tower_stacks num_data_loader_buffers", "a training learns on one GPU at most",
+             f.IMPALA_KIND),
+    *by(f.step_maker, "opt_type decay epsilon", f"{A}optimizer {A}rms_alpha {A}rms_eps",
+        "Adam or RMSprop; RMSprop has epsilon inside the root here.", ("IMPALA",)),
+    *refused("momentum", "RMSprop has none here; use 0", ("IMPALA",), fine=(0,)),
+    *refused("opt_type", "APPO learns by Adam", ("APPO",)),
+    *ignored("decay momentum epsilon", "they belong to RMSprop", ("APPO",)),
+    *refused("_separate_vf_optimizer", "actor and critic have one optimizer; leave it out", f.IMPALA_KIND),
+    *ignored("_lr_vf", "actor and critic have one optimizer", f.IMPALA_KIND),
+    *refused("after_train_step", "see and change batches in on_learn_on_batch", f.IMPALA_KIND),
+    *ignored("use_critic use_gae lambda", "they belong to vtrace = False", ("APPO",)),
+    *by(f.target_penalty, "use_kl_loss kl_coeff", f"{A}kl_coef",
+        "First weight of the penalty on the KL divergence from the target network, where use_kl_loss is set.",
+        ("APPO",)),
 ]  # fmt: skip
 
 REPLAY = [
@@ -412,8 +458,8 @@ def _exploration() -> list[Row]:
 
 
 ROWS: list[Row] = [
-    *SAMPLING, *ENVIRONMENT, *LEARNING, *EVALUATION, *REPORTING, *MULTIAGENT, *MODEL, *PPO_AND_A2C, *REPLAY, *DQN_KEYS,
-    *CRITIC_KEYS, *TEAM_KEYS, *_exploration(),
+    *SAMPLING, *ENVIRONMENT, *LEARNING, *EVALUATION, *REPORTING, *MULTIAGENT, *MODEL, *PPO_AND_A2C, *IMPALA_AND_APPO,
+    *REPLAY, *DQN_KEYS, *CRITIC_KEYS, *TEAM_KEYS, *_exploration(),
 ]  # fmt: skip
 """The table."""
 
@@ -512,6 +558,13 @@ def pins(algorithm: str) -> f.Values:
         }  # fmt: skip
     if algorithm in f.A2C_KIND:
         return values | {f"{A}normalize_advantage": False, f"{A}scale_rewards": False, f"{A}normalize_values": False}
+    if algorithm in f.IMPALA_KIND:
+        values |= {
+            f"{A}normalize_advantage": False, f"{A}scale_rewards": False, f"{A}normalize_values": False,
+            f"{A}gae_lambda": 1.0, f"{A}c_bar": 1.0, f"{A}adam_eps": 1e-8,
+        }  # fmt: skip
+        own = {f"{A}target_every": 1, f"{A}target_kl": None, f"{A}value_clip": None}
+        return values if algorithm == "IMPALA" else values | own
     if algorithm == "PG":
         return values | {
             f"{A}normalize_returns": False, f"{A}entropy_coef": 0.0, f"{A}max_grad_norm": None, f"{A}adam_eps": 1e-8
@@ -539,7 +592,8 @@ def pins(algorithm: str) -> f.Values:
 
 
 NAMES = {
-    "PPO": "ppo", "DDPPO": "ppo", "A2C": "a2c", "A3C": "a2c", "PG": "reinforce", "DQN": "dqn", "SimpleQ": "dqn",
+    "PPO": "ppo", "DDPPO": "ppo", "A2C": "a2c", "A3C": "a2c", "IMPALA": "impala", "APPO": "appo",
+    "PG": "reinforce", "DQN": "dqn", "SimpleQ": "dqn",
     "R2D2": "dqn", "SAC": "sac", "DDPG": "ddpg", "TD3": "td3", "QMIX": "qmix", "MADDPG": "maddpg",
 }  # fmt: skip
 """Our algorithms by the names of 2021."""
@@ -547,6 +601,10 @@ NAMES = {
 LINES = {
     "A3C": "A3C is A2C here: gradients of one moment, and none of older weights",
     "DDPPO": "DDPPO is PPO here: one learner with the batch of all workers",
+    "IMPALA": "IMPALA plays one batch while it learns from another here, by weights that are one update older: "
+    "equal seeds give equal runs",
+    "APPO": "APPO plays one batch while it learns from another here, by weights that are one update older: equal "
+    "seeds give equal runs",
     "A2C": "A2C learns by RMSprop here, and by Adam there",
     "QMIX": "QMIX learns sequences of up to 16 decisions here, and whole episodes there",
     "MADDPG": "MADDPG has one critic of the sum of all rewards here, and one for each agent there; its agents are the "

@@ -239,6 +239,54 @@ A3C: Config = {
 
 A2C: Config = {"rollout_fragment_length": 20, "min_iter_time_s": 10, "sample_async": False, "microbatch_size": None}
 
+IMPALA: Config = {
+    "vtrace": True,
+    "vtrace_clip_rho_threshold": 1.0,
+    "vtrace_clip_pg_rho_threshold": 1.0,
+    "vtrace_drop_last_ts": True,
+    "rollout_fragment_length": 50,
+    "train_batch_size": 500,
+    "min_iter_time_s": 10,
+    "num_workers": 2,
+    "num_gpus": 1,
+    "num_multi_gpu_tower_stacks": 1,
+    "num_data_loader_buffers": DEPRECATED_VALUE,
+    "minibatch_buffer_size": 1,
+    "num_sgd_iter": 1,
+    "replay_proportion": 0.0,
+    "replay_buffer_num_slots": 0,
+    "learner_queue_size": 16,
+    "learner_queue_timeout": 300,
+    "max_sample_requests_in_flight_per_worker": 2,
+    "broadcast_interval": 1,
+    "num_aggregation_workers": 0,
+    "grad_clip": 40.0,
+    "opt_type": "adam",
+    "lr": 0.0005,
+    "lr_schedule": None,
+    "decay": 0.99,
+    "momentum": 0.0,
+    "epsilon": 0.1,
+    "vf_loss_coeff": 0.5,
+    "entropy_coeff": 0.01,
+    "entropy_coeff_schedule": None,
+    "_separate_vf_optimizer": False,
+    "_lr_vf": 0.0005,
+    "after_train_step": None,
+}
+
+APPO: Config = {
+    "use_critic": True,
+    "use_gae": True,
+    "lambda": 1.0,
+    "clip_param": 0.4,
+    "use_kl_loss": False,
+    "kl_coeff": 1.0,
+    "kl_target": 0.01,
+    "num_gpus": 0,
+    "replay_buffer_num_slots": 100,
+}
+
 PG: Config = {"num_workers": 0, "lr": 0.0004}
 
 SIMPLE_Q: Config = {
@@ -485,6 +533,8 @@ CHANGES: dict[str, tuple[Config, ...]] = {
     "DDPPO": (PPO, DDPPO),
     "A2C": (A3C, A2C),
     "A3C": (A3C,),
+    "IMPALA": (IMPALA,),
+    "APPO": (IMPALA, APPO),
     "PG": (PG,),
     "DQN": (DQN,),
     "SimpleQ": (SIMPLE_Q,),

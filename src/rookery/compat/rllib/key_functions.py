@@ -27,11 +27,12 @@ from rookery.core.settings import show
 
 Values = dict[str, Any]
 
-ON_POLICY = ("PPO", "DDPPO", "A2C", "A3C")
-"""Algorithms that learn from batches of fragments."""
-
 PPO_KIND = ("PPO", "DDPPO")
 A2C_KIND = ("A2C", "A3C")
+IMPALA_KIND = ("IMPALA", "APPO")
+ON_POLICY = (*PPO_KIND, *A2C_KIND, *IMPALA_KIND)
+"""Algorithms that learn from batches of fragments."""
+
 Q_KIND = ("DQN", "SimpleQ", "R2D2")
 DDPG_KIND = ("DDPG", "TD3")
 OFF_POLICY = (*Q_KIND, "SAC", *DDPG_KIND)
@@ -220,6 +221,8 @@ def staleness(reader: Reader) -> Values:
     """Whether the next batch is played while one is learned from."""
     if reader.algorithm == "A3C":
         return {"sampling.staleness": 0}
+    if reader.algorithm in IMPALA_KIND:
+        return {"sampling.staleness": 1}
     if reader.algorithm == "PG" and reader.get("sample_async"):
         reader.refuse("sample_async", "PG takes what older weights played for its own play; use PPO or A2C, or False")
     return {"sampling.staleness": int(bool(reader.get("sample_async")))}
@@ -265,7 +268,8 @@ def device(reader: Reader) -> Values:
     if isinstance(gpus, bool) or not isinstance(gpus, int | float) or gpus < 0:
         reader.refuse("num_gpus", "must be a number of at least 0")
         return {"device": "cpu"}
-    if not gpus or reader.get("_fake_gpus"):
+    nobody_asked = "num_gpus" not in reader.given and not torch.cuda.is_available()
+    if not gpus or reader.get("_fake_gpus") or nobody_asked:
         return {"device": "cpu"}
     if not torch.cuda.is_available():
         reader.refuse(
@@ -367,6 +371,64 @@ def value_clip(reader: Reader) -> Values:
 def actor_value_weight(reader: Reader) -> Values:
     """The weight of the value loss: theirs is of half the squared error."""
     return {"algorithm.value_coef": 0.5 * reader.number("vf_loss_coeff")}
+
+
+# --- IMPALA and APPO --------------------------------------------------------------------------------------------------
+
+
+def trace_bounds(reader: Reader) -> Values:
+    """The largest importance weight, which is one for targets and scores."""
+    keys = ("vtrace_clip_rho_threshold", "vtrace_clip_pg_rho_threshold")
+    given = [key for key in keys if key in reader.given] or [keys[0]]
+    bounds = {key: reader.number(key) for key in given}
+    if len(set(bounds.values())) > 1:
+        reader.refuse(keys[1], f"value targets and scores have one bound here; use {keys[0]} = {bounds[keys[0]]:g}")
+    if min(bounds.values()) <= 0:
+        reader.refuse(given[0], "must be above 0")
+        return {}
+    if len(given) == 1 and given[0] in reader.given:
+        reader.notes.append(f"{given[0]} = {bounds[given[0]]:g} bounds value targets and scores alike here")
+    return {"algorithm.rho_bar": bounds[given[0]]}
+
+
+def passes(reader: Reader) -> Values:
+    """How often APPO learns from a batch: in passes at once, or again later, from those that are kept."""
+    rows, kept = batch_rows(reader), reader.whole("minibatch_buffer_size", 1)
+    uses, proportion = reader.whole("num_sgd_iter", 1), reader.number("replay_proportion")
+    values: Values = {"algorithm.minibatch_size": rows, "algorithm.epochs": 1, "algorithm.batch_uses": 1}
+    if proportion != int(proportion) or proportion < 0:
+        reader.refuse("replay_proportion", "must be a whole number: older batches that are learned with each new one")
+    elif proportion and kept > 1:
+        reader.refuse("replay_proportion", "batches are kept once here; leave it out, or minibatch_buffer_size")
+    elif proportion:
+        pieces = rows // (reader.fragment * reader.whole("num_envs_per_worker", 1) * reader.agents)
+        slots = max(reader.whole("replay_buffer_num_slots", 1) // max(pieces, 1), 1)
+        return values | {
+            "algorithm.epochs": uses,
+            "algorithm.batch_uses": 1 + int(proportion),
+            "algorithm.buffered_batches": slots,
+        }
+    if kept > 1:
+        return values | {"algorithm.batch_uses": uses, "algorithm.buffered_batches": kept}
+    return values | {"algorithm.epochs": uses}
+
+
+def step_maker(reader: Reader) -> Values:
+    """What makes the gradient steps of IMPALA."""
+    kind = reader.get("opt_type")
+    if kind not in ("adam", "rmsprop"):
+        reader.refuse("opt_type", f"must be 'adam' or 'rmsprop'{nearest(str(kind), ['adam', 'rmsprop'])}")
+        return {}
+    return {
+        "algorithm.optimizer": kind,
+        "algorithm.rms_alpha": reader.number("decay"),
+        "algorithm.rms_eps": reader.number("epsilon"),
+    }
+
+
+def target_penalty(reader: Reader) -> Values:
+    """The penalty on the divergence from the target network, if it is used."""
+    return {"algorithm.kl_coef": reader.number("kl_coeff") if reader.get("use_kl_loss") else 0.0}
 
 
 # --- networks ---------------------------------------------------------------------------------------------------------

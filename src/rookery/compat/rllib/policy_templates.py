@@ -16,6 +16,7 @@ import torch
 from rookery.compat.rllib import policy_losses as losses
 from rookery.compat.rllib.catalog import ModelCatalog, custom_action_dist, custom_model
 from rookery.compat.rllib.defaults import DEFAULT_CONFIGS
+from rookery.compat.rllib.key_functions import IMPALA_KIND
 from rookery.compat.rllib.model_v2 import ModelV2
 from rookery.compat.rllib.policies import LEARNER_STATS_KEY, LearnedPolicy
 from rookery.compat.rllib.policy_mixins import (
@@ -297,7 +298,7 @@ def class_for(algorithm: str, options: Mapping[str, Any]) -> type[TorchPolicy] |
         options: The section ``model``, whole.
 
     Raises:
-        ConfigError: If the distribution is one of a script and the algorithm learns from replay.
+        ConfigError: If the distribution is one of a script and the algorithm learns by Rookery's own alone.
     """
     custom, distribution = custom_model(options), custom_action_dist(options)
     states = getattr(custom, "get_initial_state", ModelV2.get_initial_state)
@@ -305,9 +306,10 @@ def class_for(algorithm: str, options: Mapping[str, Any]) -> type[TorchPolicy] |
     if distribution is None and not (algorithm == "PG" and remembers):
         return None
     if algorithm not in KINDS:
+        how = "corrects for older weights" if algorithm in IMPALA_KIND else "learns from replay"
         raise ConfigError(
-            f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: {algorithm} learns from "
-            "replay, by Rookery's own distributions; leave it out, or use PPO, A2C or PG"
+            f"rllib config: model.custom_action_dist = {options['custom_action_dist']!r}: {algorithm} {how}, "
+            "by Rookery's own distributions; leave it out, or use PPO, A2C or PG"
         )
     kind = KINDS[algorithm]
     return build_policy_class(f"{kind}TorchPolicy", **PARTS[kind])

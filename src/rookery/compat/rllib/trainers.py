@@ -32,7 +32,7 @@ from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, toda
 from rookery.compat.rllib.envs import EnvContext
 from rookery.compat.rllib.evaluation_workers import EvaluationWorkers
 from rookery.compat.rllib.exploring import ExplorationHook, apart, exploration_layers, explorer_of
-from rookery.compat.rllib.key_functions import A2C_KIND, DDPG_KIND, PPO_KIND, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
+from rookery.compat.rllib.key_functions import DDPG_KIND, ON_POLICY, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
@@ -181,7 +181,7 @@ class Trainer(Trainable):
         for line in self.translation.notes:
             if not (scripts and line.startswith((WHOLE_EPISODES, VALUE_CLIP_IGNORED))):
                 say_once(f"{self}: {line}")
-        if not self.config["explore"] and self.algorithm in (*PPO_KIND, *A2C_KIND, "PG"):
+        if not self.config["explore"] and self.algorithm in (*ON_POLICY, "PG"):
             say_once(f"{self}: explore = False: actions that are asked for are the most likely ones; what is learned "
                      "from is drawn all the same")  # fmt: skip
         self.callbacks = self._make_callbacks(self.translation.callbacks)
@@ -307,7 +307,7 @@ class Trainer(Trainable):
                     "are made by settings, actor and critics alike; leave it out, or use PPO, A2C, PG or DQN, or "
                     "rookery's own algorithm with model.module (docs/how-to/own-model.md)"
                 )
-            looks = self.algorithm in (*PPO_KIND, *A2C_KIND) and looks_back(options)
+            looks = self.algorithm in ON_POLICY and looks_back(options)
             values = {
                 f"policies.{name}.model.module": ViewingNetwork if looks else ScriptNetwork,
                 f"policies.{name}.model.gives": "outputs",
@@ -446,8 +446,7 @@ class Trainer(Trainable):
     @property
     def decisions(self) -> int:
         """Decisions of all agents so far."""
-        playing = self.rookery.pool.worker.policies.values()
-        return self._decisions_before + sum(policy.acted for policy in playing)
+        return self._decisions_before + self.rookery.pool.acted()
 
     def take_episodes(self) -> list[EndedEpisode]:
         """Returns the episodes that have ended since the last call."""
@@ -737,7 +736,8 @@ def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
 # --- the algorithms ---------------------------------------------------------------------------------------------------
 
 
-ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2", "QMIX", "MADDPG")
+ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2", "QMIX", "MADDPG",
+              "IMPALA", "APPO")  # fmt: skip
 """Trainers by name. Another one is a word here, its defaults in `defaults.py` and its rows in `config_table.py`."""
 
 TRAINERS: dict[str, type[Trainer]] = {}
@@ -759,15 +759,14 @@ PPOTrainer, DQNTrainer, SimpleQTrainer, SACTrainer = (TRAINERS[name] for name in
 TD3Trainer, DDPGTrainer, A2CTrainer, A3CTrainer = (TRAINERS[name] for name in ("TD3", "DDPG", "A2C", "A3C"))
 DDPPOTrainer, PGTrainer, R2D2Trainer = (TRAINERS[name] for name in ("DDPPO", "PG", "R2D2"))
 QMixTrainer, MADDPGTrainer = TRAINERS["QMIX"], TRAINERS["MADDPG"]
+ImpalaTrainer, APPOTrainer = TRAINERS["IMPALA"], TRAINERS["APPO"]
 GenericOffPolicyTrainer = DQNTrainer
 """What off-policy trainers were made of by ``with_updates``."""
 
 NOT_HERE = {
     "ES": "evolution strategies", "ARS": "augmented random search", "DREAMER": "Dreamer", "MAML": "MAML",
     "MBMPO": "MBMPO", "SlateQ": "SlateQ", "contrib/AlphaZero": "AlphaZero", "contrib/LinTS": "linear bandits",
-    "contrib/LinUCB": "linear bandits", "IMPALA": "IMPALA (PPO with sampling.staleness=1 overlaps play and learning)",
-    "APPO": "APPO (PPO with sampling.staleness=1 overlaps play and learning)", "APEX": "Ape-X (use DQN)",
-    "APEX_DDPG": "Ape-X (use DDPG)",
+    "contrib/LinUCB": "linear bandits", "APEX": "Ape-X (use DQN)", "APEX_DDPG": "Ape-X (use DDPG)",
     "MARWIL": "MARWIL as a trainer (rookery train --algo marwil --replay DATA learns by it)",
     "BC": "behavioural cloning as a trainer (rookery train --algo bc --replay DATA learns by it)",
     "CQL": "CQL", "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",

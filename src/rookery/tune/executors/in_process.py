@@ -20,7 +20,7 @@ class InProcessExecutor(Executor):
     """
 
     def __init__(self, job: Job, cpus: float, gpus: float, max_concurrent: int | None) -> None:
-        cores, one = usable_cores(), "with tune.workers = here, one trial runs at a time"
+        cores, one = usable_cores(), "with tune.place = here, one trial runs at a time"
         notes = {
             f"tune.cpus = {cpus:g}: there are {cores} cores here, which each trial has": cpus > cores,
             f"tune.gpus = {gpus:g}: there are none here: trials run without": gpus and not visible_gpus(),

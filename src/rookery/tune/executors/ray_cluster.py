@@ -2,23 +2,17 @@
 
 Ray decides on which node a worker is, by the cores and GPUs that a trial is said to need. A worker that is lost with
 its node makes a `Failed` event; the trial goes on from its last checkpoint elsewhere, so the experiment's folder has
-to be on a disk that all nodes share. This module needs Ray, and is imported only where ``tune.workers = ray``.
+to be on a disk that all nodes share. This module needs Ray, and is imported only where ``tune.place = ray``.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import secrets
-import signal
 import socket
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +21,8 @@ import cloudpickle
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
+from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
 from rookery.core.errors import ConfigError
-from rookery.core.processor import LIMIT
 from rookery.tune.executor import Event, Executor, Failed, Order, Stopped, pickled_job
 from rookery.tune.executors.trial_worker import TrialWorker
 from rookery.tune.executors.worker_process import send_prints
@@ -45,12 +39,6 @@ LATE_SECONDS = 10.0
 
 LOOK_SECONDS = 1.0
 """Between two looks at which nodes there are."""
-
-CONNECT_SECONDS = 5.0
-"""What the cluster's address gets to answer; Ray itself would wait for more than a minute."""
-
-RAYLET_SECONDS = 0.5
-"""Between two looks of a trial's process whether its node is still part of the cluster."""
 
 END_SECONDS = 300.0
 """What a trial gets to save and free what it has, before its worker is ended."""
@@ -73,12 +61,8 @@ class TrialActor(TrialWorker):
     """
 
     def __init__(self, job: bytes, cores: int, cwd: str, path: list[str]) -> None:
-        os.environ[LIMIT] = str(cores)
-        with suppress(OSError):
-            os.chdir(cwd)
-        sys.path += [entry for entry in path if entry not in sys.path and os.path.exists(entry)]
+        settle_in(cores, cwd, path, {})
         super().__init__(lambda: cloudpickle.loads(job), send_prints)
-        threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
 
     def node(self, probe: Path, content: str, seconds: float) -> tuple[str, str]:
         """Says on which node this is, and whether it sees a file that the runner wrote.
@@ -95,41 +79,7 @@ class TrialActor(TrialWorker):
         return node, ""
 
 
-def end_with(raylet: int) -> None:
-    """Ends this process when Ray's process on this node is gone, which began it: the trial goes on elsewhere by then.
-
-    Ray does this too, but not reliably while the trial's code is at work.
-    """
-    while os.getppid() == raylet:
-        time.sleep(RAYLET_SECONDS)
-    os._exit(1)
-
-
 # --- at the runner ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What one trial gets of a node: cores and GPUs."""
-
-    cpus: float
-    gpus: float
-
-    def __str__(self) -> str:
-        parts = [(self.cpus, "CPU"), *([(self.gpus, "GPU")] if self.gpus else [])]
-        return " and ".join(f"{number:g} {name}{'' if number == 1 else 's'}" for number, name in parts)
-
-    def times_in(self, node: Resources) -> int:
-        """Counts how often these resources fit on a node."""
-        parts = [(node.cpus, self.cpus), (node.gpus, self.gpus)]
-        return min((math.floor(there / needed + 1e-9) for there, needed in parts if needed), default=0)
-
-    def within_largest(self, nodes: list[Resources]) -> Resources:
-        """Returns these resources if a node has them; else what the nearest node has of them."""
-        if not nodes or any(self.times_in(node) for node in nodes):
-            return self
-        parts = [Resources(min(self.cpus, node.cpus), min(self.gpus, node.gpus)) for node in nodes if node.cpus]
-        return max(parts, key=lambda part: (part.gpus, part.cpus), default=self)
 
 
 @dataclass
@@ -185,7 +135,7 @@ class RayExecutor(Executor):
         self._waiting: dict[str, Waiting] = {}
         self._open: dict[Any, RayWorker] = {}  # in the order of asking, so that nobody's answer waits for long
         self._is_stopping = False
-        self._connected_here = connect()
+        self._connected_here = connect(said="tune.place = ray", instead="place=processes needs no Ray")
         self._resources, self._room, self._looked = self._asked, 0, -math.inf
         self._look()
 
@@ -327,7 +277,7 @@ class RayExecutor(Executor):
         except RayError as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
                 raise ConfigError(
-                    f"tune.workers = ray: a node cannot run trials: {in_a_line(error)}; every node needs this library, "
+                    f"tune.place = ray: a node cannot run trials: {in_a_line(error)}; every node needs this library, "
                     "and the modules that the trials use, in the same versions"
                 ) from error
             return self._lost(worker, error)
@@ -336,7 +286,7 @@ class RayExecutor(Executor):
         worker.node, problem = answer
         if problem:
             raise ConfigError(
-                f"tune.workers = ray: {problem}: the folder of an experiment has to be on a disk that all nodes of "
+                f"tune.place = ray: {problem}: the folder of an experiment has to be on a disk that all nodes of "
                 "the cluster share, under the same path; set folder to one that is"
             )
         self._fill()
@@ -369,61 +319,3 @@ class RayExecutor(Executor):
             self._remove(worker)
         if self._connected_here:
             ray.shutdown()
-
-
-def connect() -> bool:
-    """Joins the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else begins one on this machine.
-
-    Returns:
-        Whether this did anything: False if the caller's process has joined one before.
-
-    Raises:
-        ConfigError: If there is none at the address, or it refuses.
-    """
-    if ray.is_initialized():
-        return False
-    address = os.environ.get("RAY_ADDRESS", "")
-    latest = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
-    if address and not answers(address):
-        raise ConfigError(
-            f"environment variable RAY_ADDRESS = {address}: no Ray cluster answers there; start one with ray start "
-            "--head, or unset the variable to run on this machine alone"
-        )
-    # A cluster whose processes were killed leaves its address behind; Ray itself would wait for it for ever.
-    is_over = not address and latest.exists() and not answers(latest.read_text(encoding="utf-8").strip())
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(
-            "local" if is_over else None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
-        )
-    except (RayError, OSError, RuntimeError, ValueError) as error:
-        raise ConfigError(
-            f"tune.workers = ray: Ray does not start: {type(error).__name__}: {error}; workers=processes needs no Ray"
-        ) from error
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # ray.init takes it, and would end the runner without a checkpoint
-    return True
-
-
-def answers(address: str) -> bool:
-    """Says whether somebody answers at ``HOST:PORT``; other forms of addresses are left to Ray."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or "://" in address:
-        return True
-    try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-    except OSError:
-        return False
-    return True
-
-
-def resources_of(resources: Mapping[str, float]) -> Resources:
-    """Reads the cores and GPUs of a node or a cluster."""
-    return Resources(float(resources.get("CPU", 0.0)), float(resources.get("GPU", 0.0)))
-
-
-def in_a_line(error: RayError) -> str:
-    """Puts what Ray says in many lines into one, without the table of its ids."""
-    lines = [line.strip() for line in str(error).splitlines() if not line.startswith("\t") or "node" in line]
-    return " ".join(line for line in lines if line)

@@ -15,6 +15,8 @@ _PLACES = {
     "A3C": ("a3c", "a3c"),
     "PG": ("pg", "pg"),
     "QMIX": ("qmix", "qmix"),
+    "IMPALA": ("impala", "impala"),
+    "APPO": ("ppo", "appo"),
 }
 """Package and module of each trainer below ``ray.rllib.agents``."""
 
@@ -70,10 +72,10 @@ for _name, (_package, _module) in _PLACES.items():
     _home = NAMES.setdefault(f"ray.rllib.agents.{_package}", {})
     _own = NAMES.setdefault(f"ray.rllib.agents.{_package}.{_module}", {})
     for _table in (_home, _own):
-        _trainer = {"QMIX": "QMixTrainer"}.get(_name, f"{_name}Trainer")
+        _trainer = {"QMIX": "QMixTrainer", "IMPALA": "ImpalaTrainer"}.get(_name, f"{_name}Trainer")
         _table[_trainer] = f"trainers:{_trainer}"
     _own["DEFAULT_CONFIG"] = f"defaults:{_name.upper()}_DEFAULT_CONFIG"
-    if _name in ("PPO", "DQN", "SAC", "DDPG", "A3C", "PG", "QMIX"):
+    if _name in ("PPO", "DQN", "SAC", "DDPG", "A3C", "PG", "QMIX", "IMPALA"):
         _home["DEFAULT_CONFIG"] = _own["DEFAULT_CONFIG"]
     if _name in _POLICIES:
         for _framework in ("torch", "tf"):
@@ -120,12 +122,10 @@ GONE: dict[str, str] = {
             "maml": "MAML",
             "mbmpo": "MBMPO",
             "slateq": "SlateQ",
-            "impala": "IMPALA",
             "marwil": "MARWIL or BC as a trainer (rookery train --algo marwil, or bc, --replay DATA learns by it)",
             "cql": "CQL",
         }.items()
     },
-    "ray.rllib.agents.ppo.APPOTrainer": "APPO is not here yet; use PPOTrainer, with sample_async=True",
     "ray.rllib.agents.dqn.ApexTrainer": "Ape-X is not here yet; use DQNTrainer",
     "ray.rllib.agents.ddpg.ApexDDPGTrainer": "Ape-X is not here yet; use DDPGTrainer",
 }

@@ -1,0 +1,173 @@
+"""Workers on Ray: how much of them plays while the environment is slow, and what weights and rollouts cost to send.
+
+``python benchmarks/workers.py`` writes benchmarks/results/workers.md. It needs the extra ray, and minutes for starting
+many processes, which are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import resource
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import gymnasium
+import numpy as np
+import ray
+import torch
+from gymnasium import spaces
+
+from rookery import IMPALAConfig, PPOConfig, Trainer
+from rookery.core.processor import usable_cores
+
+PAGE = Path(__file__).parent / "results" / "workers.md"
+STEP_SECONDS = 0.005
+
+
+class Sleeper(gymnasium.Env[np.ndarray, int]):
+    """Takes its time for each step, and nothing of the processor."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begins an episode."""
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Sleeps."""
+        time.sleep(STEP_SECONDS)
+        self.time += 1
+        return np.zeros(4, np.float32), 1.0, False, self.time == 200, {}
+
+
+def processor_seconds() -> float:
+    """Processor time of every process of this user's Ray and of this one, so far."""
+    total = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+    tick = os.sysconf("SC_CLK_TCK")
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = path.read_text().rpartition(")")
+        except OSError:
+            continue
+        if "ray" in name or "raylet" in name or "gcs_server" in name:
+            fields = rest.split()
+            total += (int(fields[11]) + int(fields[12])) / tick
+    return total
+
+
+def slow_environment(counts: list[int], seconds: float) -> list[str]:
+    """Steps a second of asynchronous workers with one lane each, beside what sleeping alone allows."""
+    lines = [
+        "| workers | env steps/s | of what sleeping allows | steps per processor second | mean lag, updates |",
+        "|---|---|---|---|---|",
+    ]
+    for count in counts:
+        sampling = {
+            "num_envs": count, "workers": count, "asynchronous": True, "warmup_steps": 0,
+            "iteration_steps": 200 * count,
+        }  # fmt: skip
+        algorithm = IMPALAConfig(fragment_length=50, batch_size=500, model={"hidden": (64, 64)})
+        with Trainer(Sleeper, algorithm, seed=0, sampling=sampling, cluster={"ray": "local"}) as trainer:
+            for _ in range(2):
+                trainer.train_iteration()
+            steps, began, used = trainer.env_steps, time.perf_counter(), processor_seconds()
+            while time.perf_counter() - began < seconds:
+                result = trainer.train_iteration()
+            took, spent = time.perf_counter() - began, processor_seconds() - used
+            rate = (trainer.env_steps - steps) / took
+            lag = result.policies["main"].lag_mean
+        share = rate * STEP_SECONDS / count
+        lines.append(f"| {count} | {rate:,.0f} | {share:.2f} | {rate * took / spent:,.0f} | {lag:.1f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+class Big(gymnasium.Env[np.ndarray, int]):
+    """Shows so many numbers that the first layer of a network has the size that is wanted."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, width: int = 4) -> None:
+        self.observation_space = spaces.Box(-1.0, 1.0, (width,), np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begins an episode."""
+        super().reset(seed=seed)
+        return np.zeros(self.observation_space.shape or (), np.float32), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Goes on for ever."""
+        return np.zeros(self.observation_space.shape or (), np.float32), 1.0, False, False, {}
+
+
+def transfers(sizes: list[int]) -> list[str]:
+    """Milliseconds for handing out weights to two workers, and for fetching their rollouts."""
+    lines = [
+        "| policy, MB | weights to 2 workers, ms | MB/s | rollouts back, MB | ms a round of 8 vector steps |",
+        "|---|---|---|---|---|",
+    ]
+    for size in sizes:
+        hidden = int((size * 1e6 / 4) ** 0.5)
+        algorithm = PPOConfig(
+            fragment_length=8, model={"hidden": (hidden, hidden), "shared_trunk": True, "native": False}
+        )
+        sampling = {"num_envs": 2, "workers": 2, "warmup_steps": 0}
+        with Trainer(Big, algorithm, seed=0, sampling=sampling, cluster={"ray": "local"}) as trainer:
+            trainer.train_iteration()
+            policy = trainer.policies["main"]
+            weight = sum(tensor.numel() * tensor.element_size() for tensor in policy.parameters()) / 1e6
+            sent, played = [], []
+            for _ in range(5):
+                began = time.perf_counter()
+                trainer.pool.set_weights({"main": trainer.learners["main"].behaviour})
+                trainer.pool.settle()
+                sent.append(1e3 * (time.perf_counter() - began))
+                began = time.perf_counter()
+                sample = trainer.pool.sample(16)
+                played.append(1e3 * (time.perf_counter() - began))
+            (rollout,) = sample.rollouts.values()
+            bytes_back = sum(tensor.numel() * tensor.element_size() for tensor in rollout.named_tensors().values())
+        took = median(sent)
+        rate, back = 2e3 * weight / took, bytes_back / 1e6
+        lines.append(f"| {weight:.0f} | {took:.0f} | {rate:,.0f} | {back:.3f} | {median(played):.0f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    """Measures and writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1, 10, 100], help="of policies, MB")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    slow = slow_environment(options.workers, options.seconds)
+    sent = transfers(options.sizes)
+    cpu = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), "unknown processor")  # fmt: skip
+    PAGE.write_text("\n".join([
+        "# Workers on Ray", "",
+        "Written by `python benchmarks/workers.py`.", "",
+        f"An environment whose step sleeps {1e3 * STEP_SECONDS:g} ms, one copy a worker, IMPALA with asynchronous "
+        "playing; starting is not counted. Sleeping alone would allow 200 steps a second and worker.", "", *slow, "",
+        "Synchronous playing with two workers: what it takes until both act by new weights, and until a round of eight "
+        "vector steps is back and put together; torch acts, medians of five.", "", *sent, "",
+        f"{cpu}, {usable_cores()} cores, Python {platform.python_version()}, torch {torch.__version__}, "
+        f"Ray {ray.__version__}.",
+    ]) + "\n")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""IMPALA (Espeholt et al. 2018, arXiv:1802.01561): an actor-critic that allows for others having played.
+
+One gradient step an update, like A2C, and on what its own weights have played the same one. The details that decide are
+in docs/algorithms/impala.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from rookery.algorithms.a2c import A2C, A2CConfig
+from rookery.algorithms.actor_critic import Correction
+from rookery.core.flat import flatten
+from rookery.core.optim import Adam, Optimizer
+from rookery.core.settings import NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
+
+
+@dataclass(frozen=True)
+class IMPALAConfig(A2CConfig):
+    """Settings of IMPALA. Space and environment presets change some of them: see docs/reference/presets.md."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.impala:IMPALA"
+
+    lr: Scheduled[PositiveFloat] = 5e-4
+    """Learning rate."""
+    fragment_length: Structural[PositiveInt] = 20
+    """Decisions in a row of one slot (n of the paper) before its targets are cut off with a value."""
+    batch_size: PositiveInt | None = 500
+    """Decisions an update; none = fragment_length x the slots that the policy plays."""
+    entropy_coef: Scheduled[NonNegative] = 0.01
+    """Weight of the entropy bonus."""
+    rho_bar: PositiveFloat = 1.0
+    """Largest importance weight of a decision: above 1 less is cut, and single decisions weigh more."""
+    c_bar: PositiveFloat = 1.0
+    """Largest factor by which a later error counts for an earlier decision."""
+    optimizer: Structural[Literal["adam", "rmsprop"]] = "adam"
+    """What makes the gradient steps; rmsprop goes by `rms_alpha` and `rms_eps`, as in the paper."""
+    adam_eps: PositiveFloat = 1e-5
+    """Added to Adam's denominator."""
+
+
+class IMPALA(A2C):
+    """The algorithm: A2C's update with the targets and the weights of V-trace, whoever played."""
+
+    cfg: IMPALAConfig
+
+    @property
+    def correction(self) -> Correction:
+        """How far what other weights played counts."""
+        return Correction(self.cfg.rho_bar, self.cfg.c_bar)
+
+    def make_optimizer(self) -> Optimizer:
+        """Builds the optimizer of `net`; a subclass may build another."""
+        if self.cfg.optimizer == "rmsprop":
+            return super().make_optimizer()
+        return Adam(flatten(self.net.parts), betas=(0.9, 0.999), eps=self.cfg.adam_eps)

@@ -1,0 +1,56 @@
+"""Which cluster of Ray is meant, as far as that is known before Ray is loaded."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+CONNECT_SECONDS = 5.0
+"""What the cluster's address gets to answer; Ray itself would wait for more than a minute."""
+
+AUTO = "auto"
+"""The cluster that ``RAY_ADDRESS`` names or that runs on this machine, else one begun here."""
+
+LOCAL = "local"
+"""A cluster begun here, for this process."""
+
+
+def named_by(address: str) -> str:
+    """Returns the address that a setting names, or else ``RAY_ADDRESS``; empty if neither names one."""
+    given = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
+    return "" if given in (AUTO, LOCAL) else given
+
+
+def begins_here(address: str) -> bool:
+    """Says whether a cluster is to be begun on this machine, because none is named, and none runs or is wanted."""
+    if address == LOCAL or named_by(address):
+        return address == LOCAL
+    latest = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    # A cluster whose processes were killed leaves its address behind; Ray itself would wait for it for ever.
+    return not (latest.exists() and answers(latest.read_text(encoding="utf-8").strip()))
+
+
+def guard_own_cluster(address: str) -> None:
+    """Gives a cluster that will be begun here a token that only this process and its own know.
+
+    Ray reads that when it is loaded, so this comes before; where Ray is loaded already, whoever did so has decided.
+    """
+    if begins_here(address) and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+
+
+def answers(address: str) -> bool:
+    """Says whether somebody answers at ``HOST:PORT``; other forms of addresses are left to Ray."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "://" in address:
+        return True
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True

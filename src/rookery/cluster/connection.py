@@ -1,0 +1,158 @@
+"""The connection to a cluster of Ray: the one at an address, the one that runs on this machine, or one begun here.
+
+A cluster that is begun here serves this process and nobody else: on loopback, with a token of its own, without a
+dashboard. This module needs Ray, and is imported only where somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import ray
+from ray.exceptions import RayError
+
+from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, answers, begins_here, named_by
+from rookery.core.errors import ConfigError
+from rookery.core.processor import LIMIT, usable_cores
+
+RAYLET_SECONDS = 0.5
+"""Between two looks of a process whether its node is still part of the cluster."""
+
+OBJECT_STORE = 1 << 30
+"""Bytes of the object store of a cluster that is begun here, at most: what is sent is read and forgotten at once."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one process gets of a node: cores and GPUs."""
+
+    cpus: float
+    gpus: float
+
+    def __str__(self) -> str:
+        parts = [(self.cpus, "CPU"), *([(self.gpus, "GPU")] if self.gpus else [])]
+        return " and ".join(f"{number:g} {name}{'' if number == 1 else 's'}" for number, name in parts)
+
+    def times_in(self, node: Resources) -> int:
+        """Counts how often these resources fit on a node."""
+        parts = [(node.cpus, self.cpus), (node.gpus, self.gpus)]
+        return min((math.floor(there / needed + 1e-9) for there, needed in parts if needed), default=0)
+
+    def within_largest(self, nodes: list[Resources]) -> Resources:
+        """Returns these resources if a node has them; else what the nearest node has of them."""
+        if not nodes or any(self.times_in(node) for node in nodes):
+            return self
+        parts = [Resources(min(self.cpus, node.cpus), min(self.gpus, node.gpus)) for node in nodes if node.cpus]
+        return max(parts, key=lambda part: (part.gpus, part.cpus), default=self)
+
+
+def connect(address: str = AUTO, *, said: str, instead: str, cores: float = 0.0) -> bool:
+    """Joins a cluster, or begins one on this machine.
+
+    Args:
+        address: Its address, `AUTO` or `LOCAL`.
+        said: What a user has set, for messages, as ``cluster.ray = 10.0.0.1:6379``.
+        instead: What can be done without Ray, for messages.
+        cores: Cores that a cluster begun here says it has, if the machine has fewer.
+
+    Returns:
+        Whether this did anything: False if the caller's process has joined one before.
+
+    Raises:
+        ConfigError: If there is none at the address, or it refuses.
+    """
+    if ray.is_initialized():
+        return False
+    given = named_by(address)
+    if given and not answers(given):
+        source = f"environment variable RAY_ADDRESS = {given}" if address == AUTO else f"{said}"
+        raise ConfigError(
+            f"{source}: no Ray cluster answers at {given} within {CONNECT_SECONDS:g} seconds; start one with ray start "
+            "--head, or take local to run on this machine alone"
+        )
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        if begins_here(address):
+            _begin(cores)
+        else:
+            ray.init(given or None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except (RayError, OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(f"{said}: {_why(error, given)}; {instead}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)  # ray.init takes it, and would end the run without a checkpoint
+    return True
+
+
+def _begin(cores: float) -> None:
+    """Begins a cluster of this machine alone, for this process alone."""
+    ray.init(
+        LOCAL,
+        num_cpus=max(math.ceil(cores), usable_cores()),
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=OBJECT_STORE,
+        _node_ip_address="127.0.0.1",
+        _system_config={"worker_niceness": 0},  # else playing would have what everything else leaves
+    )
+
+
+def _why(error: Exception, address: str) -> str:
+    """Says what Ray means, where it says so in many lines."""
+    text = " ".join(str(error).split())
+    if "ersion" in text and "ray" in text.lower() and "python" in text.lower():
+        return f"the cluster has other versions than this process: {text}"
+    if "oken" in text or "nauthenticated" in text:
+        return (
+            f"the cluster at {address or 'this machine'} wants another token: set RAY_AUTH_MODE=token and "
+            f"RAY_AUTH_TOKEN to those it was started with ({text[:200]})"
+        )
+    return f"Ray does not start: {type(error).__name__}: {text}"
+
+
+def resources_of(resources: Mapping[str, float]) -> Resources:
+    """Reads the cores and GPUs of a node or a cluster."""
+    return Resources(float(resources.get("CPU", 0.0)), float(resources.get("GPU", 0.0)))
+
+
+def in_a_line(error: RayError) -> str:
+    """Puts what Ray says in many lines into one, without the table of its ids."""
+    lines = [line.strip() for line in str(error).splitlines() if not line.startswith("\t") or "node" in line]
+    return " ".join(line for line in lines if line)
+
+
+def settle_in(cores: int, cwd: str, path: list[str], environment: Mapping[str, str]) -> None:
+    """Prepares a process on a node, before anything of a user's is loaded there.
+
+    Args:
+        cores: Cores that it may use; threads and helpers are chosen by it.
+        cwd: Where relative paths begin, if the node has it.
+        path: Where whoever asks finds modules; what is not there on this node is passed over.
+        environment: Environment variables.
+    """
+    os.environ.update(environment)
+    os.environ[LIMIT] = str(cores)
+    with suppress(OSError):
+        os.chdir(cwd)
+    sys.path += [entry for entry in path if entry not in sys.path and os.path.exists(entry)]
+    threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
+
+
+def end_with(raylet: int) -> None:
+    """Ends this process when Ray's process on this node is gone, which began it: others go on elsewhere by then.
+
+    Ray does this too, but not reliably while code is at work here.
+    """
+    while os.getppid() == raylet:
+        time.sleep(RAYLET_SECONDS)
+    os._exit(1)

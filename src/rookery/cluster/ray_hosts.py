@@ -1,0 +1,286 @@
+"""Workers on Ray: processes on whichever machines have room, which keep objects and call their methods when asked.
+
+What the objects are is not known here: somebody sends a function that makes one. This module needs Ray.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+import ray
+from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
+
+from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
+from rookery.core.errors import ConfigError, RemoteError, WorkerLostError
+
+LATE_SECONDS = 10.0
+"""What a process gets to begin once others have, before its objects go to those."""
+
+START_SECONDS = 300.0
+"""What the first process gets to begin."""
+
+
+# --- on a node ----------------------------------------------------------------------------------------------------
+
+
+class HostActor:
+    """A process on a node that keeps objects by number.
+
+    Args:
+        cores: Cores that it may use.
+        cwd: Where relative paths begin, if the node has it.
+        path: Where the driver finds modules.
+        environment: Environment variables.
+    """
+
+    def __init__(self, cores: int, cwd: str, path: list[str], environment: Mapping[str, str]) -> None:
+        settle_in(cores, cwd, path, environment)
+        self._kept: dict[int, Any] = {}
+        self._failed: dict[int, Exception] = {}
+
+    def where(self) -> tuple[str, str, int]:
+        """Says on which node this is: Ray's id, the machine's name, and the number of the process."""
+        return str(ray.get_runtime_context().get_node_id()), socket.gethostname(), os.getpid()
+
+    def begin(self, number: int, make: bytes) -> None:
+        """Makes an object, in place of the one of that number; what is raised, its first call raises."""
+        self._failed.pop(number, None)
+        try:
+            builder: Callable[[], Any] = cloudpickle.loads(make)
+            self._kept[number] = builder()
+        except Exception as error:
+            self._failed[number] = error
+
+    def call(self, number: int, method: str, *arguments: Any) -> Any:
+        """Calls a method of an object."""
+        if number in self._failed:
+            raise self._failed[number]
+        return getattr(self._kept[number], method)(*arguments)
+
+
+# --- at the driver ------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class RayHost:
+    """The driver's side of a process.
+
+    Attributes:
+        actor: Ray's handle.
+        started: Ray's ticket of its first answer.
+        name: Where it is; empty before it has answered.
+        node: Ray's id of its node.
+        process: Number of the process there.
+        numbers: Objects that it keeps.
+        is_lost: Whether it is gone.
+    """
+
+    actor: Any
+    started: Any
+    name: str = ""
+    node: str = ""
+    process: int = 0
+    numbers: set[int] = field(default_factory=set)
+    is_lost: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class RayCall:
+    """A call under way.
+
+    Attributes:
+        number: Of whose method.
+        host: Where.
+        ref: Ray's ticket.
+    """
+
+    number: int
+    host: RayHost
+    ref: Any
+
+
+class RayHosts:
+    """Processes on the nodes of a Ray cluster, one for each object if there is room, else fewer with more objects each.
+
+    Args:
+        address: The cluster, see `connect`.
+        count: Objects there will be.
+        cpus: Cores of each process.
+        gpus: GPUs of each process.
+        spread: Whether each machine gets as many as the others, instead of few machines many.
+        environment: Environment variables of the processes.
+        working_directory: Folder that is sent to all machines; None = none.
+
+    Raises:
+        ConfigError: If there is no such cluster, it refuses, or no machine has so many cores or GPUs.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        count: int,
+        *,
+        cpus: float,
+        gpus: float,
+        spread: bool,
+        environment: Mapping[str, str],
+        working_directory: str | None,
+    ) -> None:
+        self._each = Resources(cpus, gpus)
+        instead = "sampling.workers=0 needs no Ray"
+        self._connected_here = connect(address, said=f"cluster.ray = {address}", instead=instead, cores=cpus * count)
+        self._environment = dict(environment)
+        self._options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus}
+        if spread:
+            self._options["scheduling_strategy"] = "SPREAD"
+        if working_directory is not None:
+            self._options["runtime_env"] = {"working_dir": working_directory}
+        self.notes: list[str] = []
+        room = self._room()
+        if room < count:
+            self.notes.append(
+                f"cluster: there is room for {room} of {count} workers with {self._each} each: the others share their "
+                "processes"
+            )
+        self._hosts = [self._start() for _ in range(min(count, room))]
+        self._home: dict[int, RayHost] = {}
+
+    def _room(self) -> int:
+        """Counts the processes that the cluster's machines have room for, if nobody else is there.
+
+        Raises:
+            ConfigError: If no machine has what one of them needs.
+        """
+        nodes = [resources_of(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+        room = sum(self._each.times_in(node) for node in nodes)
+        if not room:
+            largest = max(nodes, key=lambda node: (node.gpus, node.cpus), default=Resources(0, 0))
+            setting = "worker_gpus" if self._each.gpus > largest.gpus else "worker_cpus"
+            asked = self._each.gpus if setting == "worker_gpus" else self._each.cpus
+            raise ConfigError(
+                f"cluster.{setting} = {asked:g}: a worker needs {self._each} on one machine, and the largest of the "
+                f"{len(nodes)} of this Ray cluster has {largest}"
+            )
+        return room
+
+    def _start(self) -> RayHost:
+        cores = max(math.floor(self._each.cpus), 1)
+        remote: Any = ray.remote(HostActor)
+        actor = remote.options(**self._options).remote(cores, os.getcwd(), sys.path, self._environment)
+        return RayHost(actor, actor.where.remote())
+
+    # --- where objects are --------------------------------------------------------------------------------------------
+
+    def begin(self, share: int, make: bytes) -> None:
+        """Makes an object on the host that has the fewest; one that is gone is replaced first."""
+        before = self._home.get(share)
+        if before is None or before.is_lost:
+            if before is not None:
+                before.numbers.discard(share)
+                if before in self._hosts:
+                    self._hosts.remove(before)
+                    self._hosts.append(self._start())
+            self._home[share] = self._emptiest()
+        host = self._home[share]
+        host.numbers.add(share)
+        host.actor.begin.remote(share, make)
+
+    def _emptiest(self) -> RayHost:
+        """Finds the host with the fewest objects among those that answer.
+
+        Raises:
+            WorkerLostError: If none does.
+        """
+        for host in sorted(self._hosts, key=lambda one: len(one.numbers)):
+            known = any(one.name for one in self._hosts)
+            if self._has_begun(host, LATE_SECONDS if known else START_SECONDS):
+                return host
+        there, unused = resources_of(ray.cluster_resources()), resources_of(ray.available_resources())
+        raise WorkerLostError(
+            f"cluster: no worker could be begun: each needs {self._each} on one machine, and the Ray cluster has "
+            f"{unused} free of {there}"
+        )
+
+    def _has_begun(self, host: RayHost, seconds: float) -> bool:
+        """Waits until a process answers; forgets one that does not."""
+        if host.name:
+            return True
+        try:
+            host.node, machine, host.process = ray.get(host.started, timeout=seconds)
+            host.name = f"{machine} (process {host.process})"
+        except GetTimeoutError:
+            ray.kill(host.actor)
+            self.notes.append(
+                f"cluster: a worker's process did not begin within {seconds:g} seconds, because machines are busy; "
+                "another has its lanes"
+            )
+        except RayActorError as error:
+            if error.actor_init_failed:
+                raise ConfigError(
+                    f"cluster: a machine cannot run workers: {in_a_line(error)}; every machine needs this library, and "
+                    "the modules of the environment, in the same versions"
+                ) from error
+        if not host.name:
+            host.is_lost = True
+            self._hosts.remove(host)
+        return bool(host.name)
+
+    def home(self, share: int) -> RayHost:
+        """Returns the process that keeps an object."""
+        return self._home[share]
+
+    def host_of(self, share: int) -> str:
+        """Names where an object is."""
+        return self._home[share].name
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def publish(self, value: Any) -> Any:
+        """Puts a value where each machine fetches it once."""
+        return ray.put(value)
+
+    def call(self, share: int, method: str, *arguments: Any) -> RayCall:
+        """Calls a method of an object."""
+        host = self._home[share]
+        return RayCall(share, host, host.actor.call.remote(share, method, *arguments))
+
+    def ready(self, tickets: Sequence[RayCall], seconds: float) -> list[RayCall]:
+        """Waits for the first of some calls, and says which are over by then."""
+        by_ref = {ticket.ref: ticket for ticket in tickets}
+        found, left = ray.wait(list(by_ref), timeout=seconds)
+        if found and left:
+            found += ray.wait(left, num_returns=len(left), timeout=0)[0]
+        return [by_ref[ref] for ref in found]
+
+    def result(self, ticket: RayCall) -> Any:
+        """Returns what a call returned."""
+        try:
+            return ray.get(ticket.ref)
+        except RayTaskError as error:
+            cause = error.cause
+            raise cause from RemoteError(str(error))
+        except (RayActorError, ObjectLostError) as error:
+            ticket.host.is_lost = True
+            raise WorkerLostError(f"the worker on {ticket.host.name} is gone: {in_a_line(error)}") from error
+        except RayError as error:
+            raise WorkerLostError(f"the Ray cluster is gone: {in_a_line(error)}") from error
+
+    def close(self) -> None:
+        """Ends all processes, and the connection to Ray if it was made here."""
+        if not ray.is_initialized():
+            return
+        closing = [self.call(number, "close").ref for number, host in self._home.items() if not host.is_lost]
+        ray.wait(closing, num_returns=len(closing), timeout=LATE_SECONDS) if closing else None
+        for host in self._hosts:
+            ray.kill(host.actor)
+        self._hosts.clear()
+        self._home.clear()
+        if self._connected_here:
+            ray.shutdown()

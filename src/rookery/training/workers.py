@@ -1,0 +1,217 @@
+"""Workers elsewhere, as the settings of a run ask for them: what each is made of, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from rookery.cluster.address import guard_own_cluster
+from rookery.core.config import Resolved
+from rookery.core.errors import ConfigError, refuse
+from rookery.core.interrupt import Interrupt
+from rookery.core.seeding import Streams
+from rookery.core.timers import Timers
+from rookery.envs.base import SeedPlan, VectorEnv, is_only_one
+from rookery.envs.choice import HelperChoice
+from rookery.envs.elsewhere import EnvElsewhere
+from rookery.envs.parameters import Draws
+from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, moments_of
+from rookery.rollout.hosts import Hosts, HostsHere
+from rookery.rollout.mapping import PolicyMapping
+from rookery.rollout.remote_pool import RemotePool
+from rookery.rollout.shares import LaneShare, ShareMapping, shares_of
+from rookery.rollout.worker import RolloutWorker
+from rookery.training.parameters import training_plan
+from rookery.training.settings import RunConfig
+
+MakeCopies = Callable[[RunConfig, int, HelperChoice | None], VectorEnv]
+"""Makes so many copies of a run's environment."""
+
+
+@dataclass(frozen=True)
+class WorkerRecipe:
+    """What a worker elsewhere is made of; it can be sent.
+
+    Attributes:
+        config: Settings of the run.
+        mapping: Which policy plays which agent.
+        streams: Random streams of the run.
+        draws: What is drawn for environment parameters.
+        listeners: Objects that hear of the worker's episodes.
+        make_copies: Makes the copies of the environment.
+    """
+
+    config: RunConfig
+    mapping: PolicyMapping
+    streams: Streams
+    draws: Draws
+    listeners: tuple[EpisodeListener, ...]
+    make_copies: MakeCopies
+
+    def __call__(self, share: LaneShare) -> RolloutWorker:
+        """Makes the worker of a share, without policies."""
+        cfg = self.config
+        env = self.make_copies(cfg, share.lanes, worker_choice(cfg))
+        seeds: SeedPlan = training_plan(self.draws, self.streams, share.place)
+        worker = RolloutWorker(env, ShareMapping(self.mapping, share), self.streams, seeds, Timers())
+        if any(map(moments_of, self.listeners)):
+            worker.listeners = EpisodeListeners(env, self.listeners, seeds)
+        return worker
+
+
+def worker_choice(config: RunConfig) -> HelperChoice:
+    """How a worker elsewhere steps its copies: by itself, unless helpers are asked for."""
+    return HelperChoice(config.env.implementation, config.sampling.helpers or 0)
+
+
+def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -> EnvElsewhere:
+    """Makes what stands for the copies that workers will have, of a copy that is made here and closed again.
+
+    Raises:
+        ConfigError: If workers cannot have copies of this environment, or their settings contradict each other.
+    """
+    cfg, sampling = resolved.config, resolved.config.sampling
+    problems = []
+    lanes, workers, group = sampling.num_envs, sampling.workers, sampling.lane_group or 1
+    source = resolved.history["sampling.workers"][-1][0]
+    said = f"{source}: sampling.workers = {workers}"
+    if workers > -(-lanes // group):
+        of = f"groups of {group} lanes (sampling.lane_group)" if group > 1 else "lanes"
+        problems.append(
+            f"{said}: there are {-(-lanes // group)} {of} to share; at most as many workers, or more sampling.num_envs"
+        )
+    if sampling.staleness:
+        problems.append(f"{said}: sampling.staleness = 1 is for one process; use sampling.asynchronous=true")
+    if cfg.device != "cpu" and not cfg.cluster.worker_gpus and cfg.cluster.ray != "here":
+        problems.append(
+            f"{said}: device = {cfg.device}: workers act where the policy is, and have no GPU; set "
+            "cluster.worker_gpus=0.25, say, so that four share one"
+        )
+    if cfg.self_play:
+        problems.append(f"{said}: self_play is played in this process only; set sampling.workers=0")
+    refuse(problems)
+    with closing(make_copies(cfg, 1, worker_choice(cfg))) as copy:
+        if is_only_one(copy):
+            raise ConfigError(f"{said}: {copy.name} has the only copies there can be; set sampling.workers=0")
+        return EnvElsewhere(copy, lanes)
+
+
+def workers_elsewhere(recipe: WorkerRecipe, env: EnvElsewhere, timers: Timers, interrupt: Interrupt) -> RemotePool:
+    """Starts the workers of a run, without policies.
+
+    Args:
+        recipe: What each of them is made of.
+        env: What stands for the environment here.
+        timers: Where to count time.
+        interrupt: Ends playing early.
+
+    Raises:
+        ConfigError: If what a worker is made of cannot be sent, or there is no cluster.
+    """
+    config, mapping = recipe.config, recipe.mapping
+    sampling = config.sampling
+    check_can_be_sent(recipe)
+    shares = shares_of(sampling.num_envs, sampling.workers, sampling.lane_group or 1)
+    if sampling.asynchronous or not mapping.is_static:
+        env.exact = False
+    hosts = hosts_of(config)
+    env.notes = (*env.notes, *getattr(hosts, "notes", ()))
+    try:
+        return RemotePool(
+            hosts,
+            shares,
+            recipe,
+            env,
+            timers,
+            interrupt,
+            lane_group=sampling.lane_group,
+            asynchronous=sampling.asynchronous,
+            in_flight=sampling.in_flight,
+            max_lag=sampling.max_lag,
+            max_losses=sampling.max_restarts,
+        )
+    except BaseException:
+        hosts.close()
+        raise
+
+
+def hosts_of(config: RunConfig) -> Hosts:
+    """Finds where workers are to be."""
+    if config.cluster.ray == "here":
+        return HostsHere()
+    guard_own_cluster(config.cluster.ray)
+    try:
+        from rookery.cluster.ray_hosts import RayHosts
+    except ImportError as error:
+        raise ConfigError(
+            f"sampling.workers = {config.sampling.workers} plays on Ray, which is not installed here ({error}): pip "
+            "install 'rookery[ray]'; or set sampling.workers=0, and sampling.helpers to step copies in processes of "
+            "this machine"
+        ) from error
+    cluster = config.cluster
+    return RayHosts(
+        cluster.ray,
+        config.sampling.workers,
+        cpus=cluster.worker_cpus,
+        gpus=cluster.worker_gpus,
+        spread=cluster.placement == "spread",
+        environment=cluster.environment,
+        working_directory=cluster.working_directory,
+    )
+
+
+def check_can_be_sent(recipe: WorkerRecipe) -> None:
+    """Refuses what cannot be pickled.
+
+    Raises:
+        ConfigError: Names the part, the attribute inside, and why.
+    """
+    env = recipe.config.env
+    parts = {
+        "env.name": env.name,
+        "env.config": env.config,
+        "env.wrappers": env.wrappers,
+        "policy_mapping": recipe.mapping.rule,
+        "callbacks": recipe.listeners,
+    }
+    try:
+        cloudpickle.dumps(recipe)
+        return
+    except Exception as error:  # whatever an object does when it is pickled
+        whole = error
+    for path, part in parts.items():
+        found = unsendable(part, path)
+        if found is not None:
+            raise ConfigError(
+                f"{found[0]}: it cannot be sent to workers (sampling.workers): {type(found[1]).__name__}: {found[1]}; "
+                "make it where it is used, in the environment's constructor, or set sampling.workers=0"
+            ) from whole
+    raise ConfigError(f"sampling.workers: the run cannot be sent to workers: {whole}") from whole
+
+
+def unsendable(value: Any, path: str, depth: int = 6) -> tuple[str, Exception] | None:
+    """Finds the innermost part of a value that cannot be pickled: where it stands, and what pickling raised."""
+    try:
+        cloudpickle.dumps(value)
+        return None
+    except Exception as error:
+        raised = error
+    inside: dict[str, Any] = {}
+    if isinstance(value, Mapping):
+        inside = {f"{path}.{key}": part for key, part in value.items()}
+    elif isinstance(value, list | tuple):
+        inside = {f"{path}[{number}]": part for number, part in enumerate(value)}
+    else:
+        inside = {f"{path}.{name}": part for name, part in getattr(value, "__dict__", {}).items()}
+        cells = getattr(value, "__closure__", None) or ()
+        names = getattr(getattr(value, "__code__", None), "co_freevars", ())
+        inside |= {f"{path}, its variable {name}": cell.cell_contents for name, cell in zip(names, cells, strict=True)}
+    for where, part in inside.items() if depth else ():
+        found = unsendable(part, where, depth - 1)
+        if found is not None:
+            return found
+    return path, raised
