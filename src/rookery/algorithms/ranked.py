@@ -119,10 +119,10 @@ class RankedBatches(BatchHook):
         return kind(**own)
 
 
-def join(learner: Algorithm[Any], ranks: Ranks) -> None:
+def join(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
     """Lets a learner learn as one with those of the other ranks; one alone stays as it is."""
     if ranks.size == 1:
-        return
+        return learner
     agreement = Agreement(ranks)
     for part in _parts(learner):
         if isinstance(part, Optimizer):
@@ -133,6 +133,7 @@ def join(learner: Algorithm[Any], ranks: Ranks) -> None:
     if normalize is not None:
         learner.cfg = learner.cfg.replace(normalize_advantage=False)
     learner.hooks.append(RankedBatches(agreement, normalize))
+    return learner
 
 
 def _parts(whole: Any) -> list[Any]:

@@ -231,10 +231,8 @@ def gradient_step(
         The loss's metrics and ``grad_norm`` (before clipping).
     """
     metrics = compute_gradients(forward, loss, batch, optimizer, cfg, closed_form)
-    if optimizer.agree is not None:
-        metrics = optimizer.agree(optimizer.flat.grad, batch, metrics)
-    metrics["grad_norm"] = apply_gradients(optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)
-    return metrics
+    metrics = metrics if optimizer.agree is None else optimizer.agree(optimizer.flat.grad, batch, metrics)
+    return {**metrics, "grad_norm": apply_gradients(optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)}
 
 
 def compute_gradients(

@@ -51,6 +51,12 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
         raise ConfigError(f"{where}: priorities are weighed by each learner alone; set algorithm.replay.kind=uniform")
 
 
+def lanes_of(config: RunConfig, ranks: Ranks) -> int:
+    """Returns how many copies this learner plays, if learners can learn together as settings say."""
+    check_learners(config, ranks)
+    return ranks.share(config.sampling.num_envs)[1]
+
+
 def check_agents(env: VectorEnv, ranks: Ranks) -> None:
     """Refuses environments whose lanes are not all on turn in every step.
 

@@ -37,7 +37,7 @@ from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.codes import code_layers, codes_of
 from rookery.training.from_data import capacity_layers, env_of_data
-from rookery.training.learners import check_agents, check_learners
+from rookery.training.learners import lanes_of
 from rookery.training.named_policies import check_named
 from rookery.training.parameters import parameter_names
 from rookery.training.presets import find_preset, space_layer
@@ -180,7 +180,6 @@ def prepare(
         layers.insert(0, Layer(f"preset {found[0]}", found[1]))
     second = first if layers == user_layers else resolve(RunConfig, layers, ALGORITHMS)
     check_device(second.config.device)
-    check_learners(second.config, ranks)
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
     if any(cfg.model.compile for cfg in learning or [second.config.algorithm]):
         check_compiler()
@@ -195,8 +194,7 @@ def prepare(
         if choice.measured:
             layers.insert(0, Layer("measured", choice.measured))
         check_copies(second, lambda lanes: make_copies(second.config, lanes))
-        env = make_copies(second.config, ranks.share(second.config.sampling.num_envs)[1], choice)
-        check_agents(env, ranks)
+        env = make_copies(second.config, lanes_of(second.config, ranks), choice)
         cfg = second.config.env
         one_by_one = twin_without(cfg.name, cfg.config, cfg.wrappers, env.num_lanes, parameter_names(second.config))
         notes.extend((*filter(None, [one_by_one, choice.reason]), *env.notes))

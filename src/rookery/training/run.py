@@ -35,6 +35,7 @@ from rookery.rollout.worker import RolloutWorker, Sample
 from rookery.training.clock import Clock
 from rookery.training.compute import acting_threads, learning_threads
 from rookery.training.curriculum import Curriculum
+from rookery.training.learners import check_agents
 from rookery.training.parameters import check_parameters, training_plan
 from rookery.training.prepare import check_learner, kinds_of, make_copies, make_policy
 from rookery.training.rating_games import RatingGames
@@ -198,6 +199,7 @@ class Run(Stateful):
         ranks: Ranks,
     ) -> None:
         self.ranks = ranks
+        check_agents(env, ranks)
         self.resolved = resolved
         self.config = resolved.config
         self.env = env
@@ -271,18 +273,17 @@ class Run(Stateful):
         """
         for name, kind in kinds.items():
             entry = self.config.policies[name]
-            policy = self.policies[name] = make_policy(name, kind, self.config, self.streams, self.env)
-            policy.to(self.staging.device)
+            made = make_policy(name, kind, self.config, self.streams, self.env)
+            policy = self.policies[name] = made.to(self.staging.device)
             if entry.frozen:
                 policy.requires_grad_(False)
                 self.frozen.append(name)
                 self.pool.add_policy(name, policy, None)
                 continue
             make: type[Algorithm[Any]] = ALGORITHM.find(entry.algorithm.algorithm)
-            learner = self.learners[name] = make(policy, entry.algorithm, self.streams, name)
+            learner = self.learners[name] = join(make(policy, entry.algorithm, self.streams, name), self.ranks)
             learner.staleness = int(self.config.sampling.staleness or self.config.sampling.asynchronous)
             check_learner(learner, self.resolved)
-            join(learner, self.ranks)
             load_sources(name, learner, self.note)
             self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
             self.pool.add_policy(name, learner.behaviour, learner.demand)
