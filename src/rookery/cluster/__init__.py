@@ -1,1 +1,1 @@
-"""Other machines: the connection to Ray, and what is kept in processes there."""
+"""Beyond one process: the connection to Ray, what is kept in processes there, and learners that agree."""

@@ -77,6 +77,8 @@ class Optimizer(ABC):
         self.flat = flat
         self.on_kernels = False
         """Whether kernels have computed the gradient that is there."""
+        self.agree: Callable[[Tensor, Any, Metrics], Metrics] | None = None
+        """Makes gradient and metrics of a batch those of all ranks; None = there is one."""
         self.skipped = torch.zeros((), device=flat.data.device)
         self.skipped_in_a_row = torch.zeros((), device=flat.data.device)
 
@@ -229,8 +231,8 @@ def gradient_step(
         The loss's metrics and ``grad_norm`` (before clipping).
     """
     metrics = compute_gradients(forward, loss, batch, optimizer, cfg, closed_form)
-    metrics["grad_norm"] = apply_gradients(optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)
-    return metrics
+    metrics = metrics if optimizer.agree is None else optimizer.agree(optimizer.flat.grad, batch, metrics)
+    return {**metrics, "grad_norm": apply_gradients(optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)}
 
 
 def compute_gradients(

@@ -6,7 +6,7 @@ learning read float32 copies of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -39,6 +39,8 @@ class RunningMeanStd(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
         self.register_buffer("mean32", torch.zeros(shape))
         self.register_buffer("inverse_std32", torch.ones(shape))
+        self.merge: Callable[[int, Tensor, Tensor], tuple[int, Tensor, Tensor]] | None = None
+        """Merges count, mean and variance of rows with those of other ranks; None = there is one."""
 
     @torch.no_grad()
     def update(self, rows: Tensor) -> None:
@@ -46,13 +48,17 @@ class RunningMeanStd(nn.Module):
 
         The variance is that of the rows themselves (divided by the count, not by one less).
         """
-        if len(rows) == 0:
+        if len(rows) == 0 and self.merge is None:
             return
-        rows = rows.to(torch.float64)
+        count, rows = len(rows), rows.to(torch.float64)
         batch_mean = rows.mean(0)
         batch_var = (rows - batch_mean).square().mean(0)
-        total = self.count + len(rows)
-        share = len(rows) / total
+        if self.merge is not None:
+            count, batch_mean, batch_var = self.merge(count, batch_mean, batch_var)
+            if count == 0:
+                return
+        total = self.count + count
+        share = count / total
         delta = batch_mean - self.mean
         if float(self.count) == 0.0:
             self.var.zero_()

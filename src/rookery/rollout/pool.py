@@ -162,7 +162,7 @@ class LocalPool(Stateful):
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to the worker; `demand` None = frozen."""
         self.policies[name] = policy
-        self.worker.add_policy(name, policy, demand, lane_group=self.lane_group)
+        self.worker.add_policy(name, policy, demand, self.worker.first_lane, self.lane_group)
 
     def undelivered(self, name: str) -> int:
         """Counts the complete decisions of a policy that nobody has been given yet, those played ahead left out."""

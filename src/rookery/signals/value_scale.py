@@ -13,6 +13,7 @@ take many updates: until then every time limit, after which the value of the las
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -42,10 +43,12 @@ class ValueScale(Stateful):
     """
 
     saved = ("unit", "count", "mean", "var")
-    fixed = ("is_fixed",)
+    fixed = ("is_fixed", "merge")
 
     def __init__(self, is_fixed: bool) -> None:
         self.is_fixed = is_fixed
+        self.merge: Callable[[int, Tensor, Tensor], tuple[int, Tensor, Tensor]] | None = None
+        """Merges count, mean and variance of rows with those of other ranks; None = there is one."""
         self.unit = 1.0
         self.count = 0
         self.mean: list[float] = []
@@ -66,7 +69,10 @@ class ValueScale(Stateful):
             return data
         mean = self._take_in(data.value_target)
         if mean is not None:
-            shift = (mean - data.value.mean(0)).mul_(len(data.value) / (len(data.value) + CAUTION))
+            count, average = len(data.value), data.value.mean(0)
+            if self.merge is not None:
+                count, average, _ = self.merge(count, average, torch.zeros_like(average))
+            shift = (mean - average).mul_(count / (count + CAUTION))
             head.linear.bias.add_(shift)
             data.value.add_(shift)
         std = math.sqrt(max(self.var, default=0.0))
@@ -88,8 +94,12 @@ class ValueScale(Stateful):
         if not all(map(math.isfinite, (*std, *mean))):
             target = target[target.isfinite().all(1)]
             return self._take_in(target) if len(target) else None
-        share = len(target) / (self.count + len(target))
-        self.count = min(self.count + len(target), MEMORY)
+        count = len(target)
+        if self.merge is not None:
+            count, average, spreads = self.merge(count, average, deviation.square())
+            std, mean = spreads.sqrt().tolist(), average.tolist()
+        share = count / (self.count + count)
+        self.count = min(self.count + count, MEMORY)
         self.mean = self.mean or [0.0] * len(mean)
         self.var = self.var or [0.0] * len(std)
         for column, (new_mean, new_std) in enumerate(zip(mean, std, strict=True)):

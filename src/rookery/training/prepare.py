@@ -11,6 +11,7 @@ import torch
 
 from rookery.algorithms.algorithm import Algorithm
 from rookery.algorithms.names import ALGORITHMS
+from rookery.cluster.ranks import Ranks
 from rookery.core.config import Resolved, resolve
 from rookery.core.device import check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError, nearest
@@ -36,6 +37,7 @@ from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.codes import code_layers, codes_of
 from rookery.training.from_data import capacity_layers, env_of_data
+from rookery.training.learners import lanes_of
 from rookery.training.named_policies import check_named
 from rookery.training.parameters import parameter_names
 from rookery.training.presets import find_preset, space_layer
@@ -159,7 +161,7 @@ def callbacks_of(callbacks: Any) -> list[EpisodeListener]:
 
 
 def prepare(
-    user_layers: list[Layer], preset: str, stand_in: VectorEnv | None
+    user_layers: list[Layer], preset: str, stand_in: VectorEnv | None, ranks: Ranks
 ) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[str]]:
     """Resolves the settings and makes the environments, which presets depend on, unless something stands for them."""
     first = resolve(RunConfig, user_layers, ALGORITHMS)
@@ -192,7 +194,7 @@ def prepare(
         if choice.measured:
             layers.insert(0, Layer("measured", choice.measured))
         check_copies(second, lambda lanes: make_copies(second.config, lanes))
-        env = make_copies(second.config, second.config.sampling.num_envs, choice)
+        env = make_copies(second.config, lanes_of(second.config, ranks), choice)
         cfg = second.config.env
         one_by_one = twin_without(cfg.name, cfg.config, cfg.wrappers, env.num_lanes, parameter_names(second.config))
         notes.extend((*filter(None, [one_by_one, choice.reason]), *env.notes))

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import torch
 
 from rookery.algorithms.algorithm import Algorithm, Row
+from rookery.algorithms.ranked import join
+from rookery.cluster.ranks import Ranks
 from rookery.core.batch import Rollout, flat
 from rookery.core.config import Resolved
 from rookery.core.device import Staging
@@ -33,6 +35,7 @@ from rookery.rollout.worker import RolloutWorker, Sample
 from rookery.training.clock import Clock
 from rookery.training.compute import acting_threads, learning_threads
 from rookery.training.curriculum import Curriculum
+from rookery.training.learners import check_agents
 from rookery.training.parameters import check_parameters, training_plan
 from rookery.training.prepare import check_learner, kinds_of, make_copies, make_policy
 from rookery.training.rating_games import RatingGames
@@ -136,6 +139,7 @@ class Run(Stateful):
         mapping: Which policy plays which agent.
         listeners: Objects that want to hear of episodes, in the order in which they are told.
         note: Function that is given a line which a user should read once.
+        ranks: The learners of the run, of which this is one.
 
     Attributes:
         pool: Plays.
@@ -182,6 +186,7 @@ class Run(Stateful):
         "draws",
         "match",
         "retired",
+        "ranks",
     )
 
     def __init__(
@@ -191,7 +196,10 @@ class Run(Stateful):
         mapping: PolicyMapping,
         listeners: Sequence[EpisodeListener],
         note: Callable[[str], None],
+        ranks: Ranks,
     ) -> None:
+        self.ranks = ranks
+        check_agents(env, ranks)
         self.resolved = resolved
         self.config = resolved.config
         self.env = env
@@ -236,9 +244,13 @@ class Run(Stateful):
         if isinstance(self.env, EnvElsewhere):
             recipe = WorkerRecipe(self.config, self.mapping, self.streams, self.draws, tuple(listeners), make_copies)
             return workers_elsewhere(recipe, self.env, self.timers, self.interrupt)
-        seeds = training_plan(self.draws, self.streams)
+        first = self.ranks.share(self.config.sampling.num_envs)[0]
+        seeds = training_plan(
+            self.draws, self.streams, (lambda lane, episode: (lane + first, episode)) if first else None
+        )
         mapping = self.self_play.mapping
         worker = RolloutWorker(self.env, mapping, self.streams, seeds, self.timers, interrupt=self.interrupt)
+        worker.first_lane = first
         if any(map(moments_of, listeners)):
             worker.listeners = EpisodeListeners(self.env, listeners, seeds)
         return LocalPool(worker, self.config.sampling.staleness, self.config.sampling.lane_group)
@@ -261,15 +273,15 @@ class Run(Stateful):
         """
         for name, kind in kinds.items():
             entry = self.config.policies[name]
-            policy = self.policies[name] = make_policy(name, kind, self.config, self.streams, self.env)
-            policy.to(self.staging.device)
+            made = make_policy(name, kind, self.config, self.streams, self.env)
+            policy = self.policies[name] = made.to(self.staging.device)
             if entry.frozen:
                 policy.requires_grad_(False)
                 self.frozen.append(name)
                 self.pool.add_policy(name, policy, None)
                 continue
             make: type[Algorithm[Any]] = ALGORITHM.find(entry.algorithm.algorithm)
-            learner = self.learners[name] = make(policy, entry.algorithm, self.streams, name)
+            learner = self.learners[name] = join(make(policy, entry.algorithm, self.streams, name), self.ranks)
             learner.staleness = int(self.config.sampling.staleness or self.config.sampling.asynchronous)
             check_learner(learner, self.resolved)
             load_sources(name, learner, self.note)
@@ -302,7 +314,7 @@ class Run(Stateful):
 
     def count_played(self, sample: Sample) -> None:
         """Takes over how far playing has come."""
-        self.env_steps, self.lane_steps = sample.env_steps, sample.lane_steps
+        self.env_steps, self.lane_steps = sample.env_steps * self.ranks.size, sample.lane_steps * self.ranks.size
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished
         self.curriculum.hear(sample.finished)
@@ -317,7 +329,7 @@ class Run(Stateful):
         """Tells a learner how far the run is, and how far its policy is with a rollout that it takes now."""
         learner = self.learners[name]
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
-        learner.decisions = self.decisions.get(name, 0) + rollout.num_decisions
+        learner.decisions = self.decisions.get(name, 0) + rollout.num_decisions * self.ranks.size
 
     def count_learned(self, name: str, rollout: Rollout) -> None:
         """Updates observation statistics and the count of decisions by a rollout that a learner has taken.
@@ -330,7 +342,7 @@ class Run(Stateful):
         if normalizer is not None and not self.learners[name].cfg.from_data:
             rows = rollout.valid_rows()
             normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
-        self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions
+        self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions * self.ranks.size
         self._retire(name)
         self.self_play.learned(name, self.decisions[name], self.learners[name], self.pool, self.match)
 

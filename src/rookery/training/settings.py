@@ -95,8 +95,12 @@ class SamplingConfig(Settings):
 
 @dataclass(frozen=True)
 class ClusterConfig(Settings):
-    """Where workers are, and what they get; how many there are says `sampling.workers`."""
+    """How many learn together; where workers are, and what they get (how many there are says `sampling.workers`)."""
 
+    learners: Structural[PositiveInt] = 1
+    """Learners, each with an equal share of the copies and with minibatches of its own, which agree on every gradient
+    step (docs/how-to/several-learners.md).
+    """
     ray: str = "auto"
     """Cluster of Ray: an address, as ``10.0.0.1:6379``; ``local`` begins one on this machine, for this run; ``auto`` is
     the one that ``RAY_ADDRESS`` names or that runs on this machine, else ``local``; ``here`` plays all workers in this

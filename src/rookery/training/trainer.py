@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from rookery.algorithms.algorithm import Row
+from rookery.cluster.ranks import ALONE, Ranks
 from rookery.core.batch import Rollout
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, last_good
@@ -67,6 +68,7 @@ class Trainer(Run):
             nothing.
         force: Replace the run that is in `run_dir`.
         stand_in: Copies that are there already; or what stands for them in a trainer that only learns, see `load`.
+        ranks: The learners of the run, of which this is one (docs/how-to/several-learners.md).
         overrides: Shorthands such as ``num_envs=16``, or whole sections such as
             ``evaluation=EvaluationConfig(every=5)``.
 
@@ -92,16 +94,17 @@ class Trainer(Run):
         run_dir: str | Path | None = None,
         force: bool = False,
         stand_in: VectorEnv | None = None,
+        ranks: Ranks = ALONE,
         **overrides: Any,
     ) -> None:
         keep_large_blocks()
         with torch_threads(1), logs_in(run_dir):  # learning may take more, see `threads`
             values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
             user_layers = [*layers_of(config), Layer("code", values)]
-            resolved, vector_env, mapping, self.notes = prepare(user_layers, preset, stand_in)
+            resolved, vector_env, mapping, self.notes = prepare(user_layers, preset, stand_in, ranks)
             self.reporter: Reporter = reporter(resolved.config.logging.console)
             self.callbacks = callbacks_of(callbacks)
-            super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note)
+            super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note, ranks)
         check_criteria(resolved, result_of(self, self.begin_iteration()))
         self.silent: list[Any] = []
         """States of callbacks that are not here, kept where nothing is played."""
@@ -133,7 +136,7 @@ class Trainer(Run):
                     self._learn_from_replay(min(budget, CHUNK), progress)
                 else:
                     with self.timers["sample"]:
-                        sample = self.pool.sample(budget)
+                        sample = self.pool.sample(-(-budget // self.ranks.size))
                     self.count_played(sample)
                     if sample.newcomers:
                         self.introduce(sample.newcomers)
@@ -163,7 +166,7 @@ class Trainer(Run):
     def _end_iteration(self, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
         """Counts an iteration and writes down what came of it."""
         self.iteration += 1
-        self.windows.add(self.finished, self.env)
+        self.windows.add([episode for each in self.ranks.gather(self.finished) for episode in each], self.env)
         self.finished = []
         for name, rows in progress.learned.items():
             learner = self.learners[name]
@@ -257,7 +260,7 @@ class Trainer(Run):
                     yield result
             while not reason:
                 result = self.train_iteration()
-                reason = rule.reason(result)
+                reason = self.ranks.gather(rule.reason(result))[0]
                 result = replace(result, stop_reason=reason)
                 self._report(result)
                 with self.clock.held():
