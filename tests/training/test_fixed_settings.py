@@ -18,7 +18,7 @@ from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.spec import domains_in, split_layers
 
 OF_A_RUN = {
-    "env", "sampling.num_envs", "sampling.workers", "sampling.lane_group", "sampling.warmup_steps",
+    "env", "sampling.num_envs", "sampling.workers", "sampling.lane_group", "sampling.warmup_steps", "cluster.learners",
     "policy_mapping", "curriculum", "self_play", "teams", "seed", "device",
 }  # fmt: skip
 

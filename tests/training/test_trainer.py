@@ -461,6 +461,7 @@ FORGETTABLE = {
     "LastWord": "what a stream and a key begin with; kept because it takes long to find out",
     "TicTacToe": "environments have states of their own kind",
     "StackedActors": "reads the weights of snapshots, which never change, where they lie",
+    "Ranks": "who learns together, told anew by whoever makes the trainer",
     "PolicyMapping": "made again from the settings; it remembers nothing",
     "ActionNoise": "its block follows from the streams and the vector step",
     "Interrupt": "whether somebody asked to stop, asked anew by every train()",

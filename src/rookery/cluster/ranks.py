@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor
-from torch.distributed import FileStore, ProcessGroupGloo  # type: ignore[attr-defined]
+from torch import Tensor, distributed
 
 from rookery.core.errors import TrainingError
 from rookery.core.metrics import Means, Metrics
@@ -170,8 +169,8 @@ def meet(place: Path, rank: int, size: int, timeout: float = TIMEOUT) -> Ranks:
     """
     if size == 1:
         return Ranks()
-    store = FileStore(str(place), size)
-    group = ProcessGroupGloo(store, rank, size, timedelta(seconds=timeout))
+    there: Any = distributed  # not every build of torch has all of it
+    group = there.ProcessGroupGloo(there.FileStore(str(place), size), rank, size, timedelta(seconds=timeout))
     return Gathered(group, torch.device("cpu"))
 
 

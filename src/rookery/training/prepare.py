@@ -481,7 +481,7 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
         start_from(policy, read_policy(entry.init_from, trust_code=same, way_out=way_out), entry.init_from)
     elif policy.normalizer is not None and decisions and not cfg.from_data and has_throwaways(env):
         warm_up(policy, kind, _throwaway_copies(config, env), streams, decisions)
-    return attach_actor(policy)
+    return attach_actor(policy).to(torch.device(config.device))
 
 
 def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisions: int) -> None:

@@ -273,8 +273,7 @@ class Run(Stateful):
         """
         for name, kind in kinds.items():
             entry = self.config.policies[name]
-            made = make_policy(name, kind, self.config, self.streams, self.env)
-            policy = self.policies[name] = made.to(self.staging.device)
+            policy = self.policies[name] = make_policy(name, kind, self.config, self.streams, self.env)
             if entry.frozen:
                 policy.requires_grad_(False)
                 self.frozen.append(name)
