@@ -7,6 +7,7 @@ from rookery.algorithms.actor_critic import ActorCritic, advantage_targets
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, BatchHook, Row
 from rookery.algorithms.ppo import ppo_loss
 from rookery.algorithms.rewarding import add_signals
+from rookery.cluster.ranks import Ranks, meet
 from rookery.core.batch import Decisions, Demand, Minibatch, Rollout, Transitions
 from rookery.core.flat import Flat, flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
@@ -92,6 +93,7 @@ __all__ = [
     "PositiveFloat",
     "PositiveInt",
     "RMSprop",
+    "Ranks",
     "Replay",
     "ReplayBuffer",
     "ReplayConfig",
@@ -128,6 +130,7 @@ __all__ = [
     "flatten",
     "gae",
     "gradient_step",
+    "meet",
     "ppo_loss",
     "read_session",
     "track",

@@ -21,7 +21,7 @@ from rookery.policies.normalize import RunningMeanStd
 from rookery.signals.value_scale import ValueScale
 
 
-class Agreement:
+class GradientAgreement:
     """Weights the gradients of one learner by rows.
 
     Args:
@@ -97,7 +97,7 @@ class RankedBatches(BatchHook):
         normalize: How advantages are normalized, as `normalize_advantage` of PPO says.
     """
 
-    def __init__(self, agreement: Agreement, normalize: Any) -> None:
+    def __init__(self, agreement: GradientAgreement, normalize: Any) -> None:
         self.agreement = agreement
         self.normalize = normalize
 
@@ -123,7 +123,7 @@ def join(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
     """Lets a learner learn as one with those of the other ranks; one alone stays as it is."""
     if ranks.size == 1:
         return learner
-    agreement = Agreement(ranks)
+    agreement = GradientAgreement(ranks)
     for part in _parts(learner):
         if isinstance(part, Optimizer):
             part.agree = agreement
