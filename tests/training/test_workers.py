@@ -276,3 +276,9 @@ class Held:
 def test_settings_that_cannot_be_are_refused(arguments, words):
     with pytest.raises(ConfigError, match=words):
         trainer_of("CartPole-v1", PPO, **arguments)
+
+
+def test_settings_of_workers_that_are_not_there_are_said_to_do_nothing():
+    with Trainer("CartPole-v1", PPO, cluster={"ray": "local"}, sampling={"asynchronous": True}) as trainer:
+        (note,) = [note for note in trainer.notes if "sampling.workers = 0" in note]
+    assert note.startswith("sampling.asynchronous, cluster.ray: without effect")

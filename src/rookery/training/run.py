@@ -281,7 +281,7 @@ class Run(Stateful):
                 continue
             make: type[Algorithm[Any]] = ALGORITHM.find(entry.algorithm.algorithm)
             learner = self.learners[name] = join(make(policy, entry.algorithm, self.streams, name), self.ranks)
-            learner.staleness = int(self.config.sampling.staleness or self.config.sampling.asynchronous)
+            learner.staleness = self.config.sampling.lag
             check_learner(learner, self.resolved)
             load_sources(name, learner, self.note)
             self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)

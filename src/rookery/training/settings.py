@@ -92,6 +92,11 @@ class SamplingConfig(Settings):
     staleness: Literal[0, 1] = 0
     """1: while a rollout is learned from, the next is played, with weights one update old (docs/how-to/overlap.md)."""
 
+    @property
+    def lag(self) -> int:
+        """1 if learners get what older weights than theirs have played, else 0."""
+        return int(self.staleness > 0 or (self.asynchronous and self.workers > 0))
+
 
 @dataclass(frozen=True)
 class ClusterConfig(Settings):

@@ -100,6 +100,15 @@ def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -
         return EnvElsewhere(copy, lanes)
 
 
+def unused_without_workers(resolved: Resolved[RunConfig]) -> list[str]:
+    """Says which settings were given that only workers elsewhere have a use for, where there are none."""
+    paths = ("sampling.asynchronous", "sampling.max_lag", "sampling.in_flight", "cluster.ray", "cluster.worker_gpus")
+    given = [path for path in paths if resolved.given(path)]
+    if resolved.config.sampling.workers or not given:
+        return []
+    return [f"{', '.join(given)}: without effect, because sampling.workers = 0: this process plays all copies"]
+
+
 def workers_elsewhere(recipe: WorkerRecipe, env: EnvElsewhere, timers: Timers, interrupt: Interrupt) -> RemotePool:
     """Starts the workers of a run, without policies.
 
