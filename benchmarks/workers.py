@@ -10,6 +10,7 @@ import argparse
 import os
 import platform
 import resource
+import sys
 import time
 from pathlib import Path
 from statistics import median
@@ -137,7 +138,9 @@ def transfers(sizes: list[int]) -> list[str]:
                 sample = trainer.pool.sample(16)
                 played.append(1e3 * (time.perf_counter() - began))
             (rollout,) = sample.rollouts.values()
-            bytes_back = sum(tensor.numel() * tensor.element_size() for tensor in rollout.named_tensors().values())
+            tensors: list[torch.Tensor] = []
+            rollout.map(lambda _, tensor, found=tensors: found.append(tensor) or tensor)
+            bytes_back = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         took = median(sent)
         rate, back = 2e3 * weight / took, bytes_back / 1e6
         lines.append(f"| {weight:.0f} | {took:.0f} | {rate:,.0f} | {back:.3f} | {median(played):.0f} |")
@@ -159,7 +162,7 @@ def main() -> None:
                 if line.startswith("model name")), "unknown processor")  # fmt: skip
     PAGE.write_text("\n".join([
         "# Workers on Ray", "",
-        "Written by `python benchmarks/workers.py`.", "",
+        f"Written by `python benchmarks/{' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])}`.", "",
         f"An environment whose step sleeps {1e3 * STEP_SECONDS:g} ms, one copy a worker, IMPALA with asynchronous "
         "playing; starting is not counted. Sleeping alone would allow 200 steps a second and worker.", "", *slow, "",
         "Synchronous playing with two workers: what it takes until both act by new weights, and until a round of eight "

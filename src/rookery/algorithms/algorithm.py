@@ -42,6 +42,7 @@ class AlgorithmConfig(Settings):
         sees_group: Whether observations get what all members of a group see, for critics alone, and members that ended
             before their group stay as rows that do not act (`envs/groups.py:GroupEnv`).
         sees_moment: Whether they also get a number that members have in common at one moment.
+        learns_together: Whether several learners can agree on all that it learns from; each class says so for itself.
         model: The networks.
     """
 
@@ -51,6 +52,7 @@ class AlgorithmConfig(Settings):
     sees_central: ClassVar[bool] = True
     sees_group: ClassVar[bool] = False
     sees_moment: ClassVar[bool] = False
+    learns_together: ClassVar[bool] = False
     model: Structural[ModelConfig]
 
     @property

@@ -85,6 +85,7 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
     """Settings of DQN. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.dqn:DQN"
+    learns_together = True
     sees_central = False
 
     lr: Scheduled[PositiveFloat] = 5e-4

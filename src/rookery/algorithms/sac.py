@@ -69,6 +69,7 @@ class SACConfig(AlgorithmConfig, CriticSettings):
     """Settings of SAC. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.sac:SAC"
+    learns_together = True
 
     n_step: PositiveInt = 1
     """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played, and

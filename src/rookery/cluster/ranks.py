@@ -47,14 +47,6 @@ class Ranks:
         """Returns what each rank gave, a small object, in their order."""
         return [value]
 
-    def barrier(self) -> None:
-        """Waits for all ranks.
-
-        Raises:
-            TrainingError: If one has gone, or does not come in time.
-        """
-        self.gather(None)
-
     def share(self, lanes: int) -> tuple[int, int]:
         """Returns the number of this rank's first lane, and how many it plays, of all lanes of a run."""
         first, end = lanes * self.rank // self.size, lanes * (self.rank + 1) // self.size

@@ -117,6 +117,7 @@ class RayHosts:
         spread: Whether each machine gets as many as the others, instead of few machines many.
         environment: Environment variables of the processes.
         working_directory: Folder that is sent to all machines; None = none.
+        note: Function that is given a line which a user should read once.
 
     Raises:
         ConfigError: If there is no such cluster, it refuses, or no machine has so many cores or GPUs.
@@ -132,6 +133,7 @@ class RayHosts:
         spread: bool,
         environment: Mapping[str, str],
         working_directory: str | None,
+        note: Callable[[str], None],
     ) -> None:
         self._each = Resources(cpus, gpus)
         instead = "sampling.workers=0 needs no Ray"
@@ -142,10 +144,10 @@ class RayHosts:
             self._options["scheduling_strategy"] = "SPREAD"
         if working_directory is not None:
             self._options["runtime_env"] = {"working_dir": working_directory}
-        self.notes: list[str] = []
+        self._note = note
         room = self._room()
         if room < count:
-            self.notes.append(
+            self._note(
                 f"cluster: there is room for {room} of {count} workers with {self._each} each: the others share their "
                 "processes"
             )
@@ -217,7 +219,7 @@ class RayHosts:
             host.name = f"{machine} (process {host.process})"
         except GetTimeoutError:
             ray.kill(host.actor)
-            self.notes.append(
+            self._note(
                 f"cluster: a worker's process did not begin within {seconds:g} seconds, because machines are busy; "
                 "another has its lanes"
             )
@@ -235,10 +237,6 @@ class RayHosts:
     def home(self, share: int) -> RayHost:
         """Returns the process that keeps an object."""
         return self._home[share]
-
-    def host_of(self, share: int) -> str:
-        """Names where an object is."""
-        return self._home[share].name
 
     # --- calls --------------------------------------------------------------------------------------------------------
 

@@ -152,12 +152,6 @@ class Rollout:
         """A rollout whose every tensor went through `function`, which is told its name (``obs/camera``) too."""
         return _mapped(self, function)
 
-    def named_tensors(self) -> dict[str, Tensor]:
-        """Gives every tensor by its name, leaves as ``obs/camera``; a rollout without memory has none of that name."""
-        found: dict[str, Tensor] = {}
-        self.map(lambda name, tensor: found.setdefault(name, tensor))
-        return found
-
     @property
     def begins(self) -> Tensor:
         """``[T, F]`` bool, whether a row is the first of an episode."""

@@ -48,10 +48,6 @@ class Hosts(Protocol):
         """
         ...
 
-    def host_of(self, share: int) -> str:
-        """Names where a share is, for people."""
-        ...
-
     def close(self) -> None:
         """Ends all workers."""
         ...
@@ -119,10 +115,6 @@ class HostsHere:
     def lose(self, share: int) -> bool:
         """Forgets the worker of a share, as if its machine were gone; returns whether it was there."""
         return self._workers.pop(share, None) is not None
-
-    def host_of(self, share: int) -> str:
-        """Says that every share is here."""
-        return "here"
 
     def close(self) -> None:
         """Ends all workers."""

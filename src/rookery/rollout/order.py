@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.batch import Rollout
+from rookery.core.batch import OF_FRAGMENTS, Rollout
 
 
 def in_order(rollout: Rollout) -> Rollout:
@@ -39,48 +37,9 @@ def in_order(rollout: Rollout) -> Rollout:
             return torch.from_numpy(boot)
         if path == "final_obs":
             return tensor.index_select(0, first)
-        return tensor.index_select(0 if path in OF_FRAGMENTS_ALONE else 1, of)
+        return tensor.index_select(0 if path in OF_FRAGMENTS else 1, of)
 
     return rollout.map(moved)
-
-
-OF_FRAGMENTS_ALONE = ("last_obs", "slot", "clock", "length", "first", "version")
-"""Fields of a rollout whose first dimension is that of fragments."""
-
-
-def joined(rollouts: Sequence[Rollout]) -> Rollout:
-    """Puts rollouts of one policy together, as if one worker had played them all.
-
-    Args:
-        rollouts: One or more; their tensors are copied.
-    """
-    steps = max(len(rollout.reward) for rollout in rollouts)
-    by_name: dict[str, list[Tensor]] = {}
-    before = 0
-    for rollout in rollouts:
-        for name, tensor in rollout.named_tensors().items():
-            at = tensor if name != "boot_index" else tensor + torch.tensor([0, before])
-            by_name.setdefault(name, []).append(at)
-        before += len(rollout.length)
-    whole = {name: _side_by_side(name, tensors, steps) for name, tensors in by_name.items()}
-    return in_order(rollouts[0].map(lambda name, _: whole[name]))
-
-
-def _side_by_side(name: str, tensors: Sequence[Tensor], steps: int) -> Tensor:
-    """One tensor of several, along the dimension of fragments; shorter ones are filled up with zeros."""
-    path = name.partition("/")[0]
-    if path in (*OF_FRAGMENTS_ALONE, "final_obs", "boot_index"):
-        return torch.cat(list(tensors))
-    rows = max(len(tensor) for tensor in tensors)  # of memory there are fewer than steps
-    assert rows <= steps
-    full = [tensor if len(tensor) == rows else _filled_up(tensor, rows) for tensor in tensors]
-    return torch.cat(full, dim=1)
-
-
-def _filled_up(tensor: Tensor, rows: int) -> Tensor:
-    whole = tensor.new_zeros(rows, *tensor.shape[1:])
-    whole[: len(tensor)] = tensor
-    return whole
 
 
 def _moves(order: np.ndarray) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from rookery.core.batch import Demand, Rollout
+from rookery.core.batch import Demand, Rollout, joined
 from rookery.core.errors import ConfigError, WorkerLostError
 from rookery.core.interrupt import Interrupt
 from rookery.core.state import Stateful
@@ -27,7 +27,7 @@ from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.hosts import Hosts
-from rookery.rollout.order import joined
+from rookery.rollout.order import in_order
 from rookery.rollout.shares import LaneShare, PlayReport, ShareWorker, packed_weights
 from rookery.rollout.worker import RolloutWorker, Sample
 
@@ -58,7 +58,6 @@ class ShareStanding:
         version: Number of the weights that it was sent last, by policy.
         pace: Seconds of a vector step there; None before it is measured.
         calls: Tickets of what it was asked for and has not answered, the oldest first.
-        busy: Seconds that it has played.
         acted: Decisions that it has made.
     """
 
@@ -74,7 +73,6 @@ class ShareStanding:
     version: dict[str, int] = field(default_factory=dict)
     pace: float | None = None
     calls: list[Any] = field(default_factory=list)
-    busy: float = 0.0
     acted: int = 0
 
 
@@ -100,10 +98,9 @@ class RemotePool(Stateful):
         plays_ahead: Whether `play_ahead` is to be called; never.
     """
 
-    saved = ("version", "env_steps", "lane_steps", "counted", "finished", "vector_steps")
+    saved = ("version", "env_steps", "lane_steps", "counted", "finished", "vector_steps", "lessons")
     fixed = ("hosts", "make", "env", "timers", "interrupt", "lane_group", "asynchronous", "in_flight", "max_lag",
-             "max_losses", "threads", "policies", "demands", "standing", "held", "lessons", "weights", "retired",
-             "in_transit")  # fmt: skip
+             "max_losses", "threads", "policies", "demands", "standing", "held", "weights", "retired")  # fmt: skip
     plays_ahead = False
 
     def __init__(
@@ -138,9 +135,8 @@ class RemotePool(Stateful):
         """Experience that has come and has not been given to anybody, by policy."""
         self.weights: dict[str, tuple[int, Any]] = {}
         """Of each policy that has been handed out, the number of its weights and what stands for them at hosts."""
-        self.lessons: tuple[dict[str, int], bool] | None = None
-        self.in_transit = 0
-        """Decisions that have come and wait, as they were when the state was last taken."""
+        self.lessons: dict[str, int] | None = None
+        """Lessons that were handed out last, for workers that take over lanes."""
         self.standing = [ShareStanding(share) for share in shares]
         for one in self.standing:
             self._begin(one)
@@ -182,13 +178,13 @@ class RemotePool(Stateful):
         begun = one.share.skipped if one.episode is None else tuple(int(number) for number in one.episode)
         share = replace(one.share, skipped=tuple(number + 1 for number in begun))
         at = max(one.ordered, one.vector_steps)
-        fresh = ShareStanding(share, at, at, slots=dict(one.slots), episode=np.array(begun) + 1, busy=one.busy)
+        fresh = ShareStanding(share, at, at, slots=dict(one.slots), episode=np.array(begun) + 1)
         vars(one).update(vars(fresh))
         self._begin(one, at)
         for name in self.policies:
             self._introduce(one, name)
         if self.lessons is not None:
-            self.hosts.call(share.number, "change_lessons", self.lessons[0], False)
+            self.hosts.call(share.number, "change_lessons", self.lessons, False)
 
     def _count(self, name: str, number: int) -> None:
         self.counted[name] = self.counted.get(name, 0) + number
@@ -241,8 +237,8 @@ class RemotePool(Stateful):
 
     def change_lessons(self, lessons: Mapping[str, int], restart: bool) -> None:
         """Hands out lessons; see `RolloutWorker.change_lessons`."""
-        self.lessons = dict(lessons), restart
-        self._everywhere("change_lessons", dict(lessons), restart)
+        self.lessons = dict(lessons)
+        self._everywhere("change_lessons", self.lessons, restart)
 
     @contextmanager
     def lent(self) -> Iterator[VectorEnv]:
@@ -330,7 +326,9 @@ class RemotePool(Stateful):
                 held += self._taken(name)
             self.held.pop(name, None)
             if held:  # not lost at this moment
-                rollouts[name] = joined(held)
+                # of one alone a copy, because what was sent may stand on memory that nobody may write
+                whole = joined(held) if len(held) > 1 else held[0].map(lambda _, tensor: tensor.clone())
+                rollouts[name] = in_order(whole)
         return rollouts
 
     def _taken(self, name: str) -> list[Rollout]:
@@ -352,7 +350,8 @@ class RemotePool(Stateful):
         for name in names:
             one.version[name] = self.weights[name][0]
         sent = [self.weights[name][1] for name in names]
-        one.calls.append(self.hosts.call(one.share.number, "play", until, expected, self.version, names, *sent))
+        given = until, expected, self.threads, self.version, names
+        one.calls.append(self.hosts.call(one.share.number, "play", *given, *sent))
         one.ordered = until
 
     def _answer(self, one: ShareStanding) -> PlayReport | None:
@@ -366,7 +365,7 @@ class RemotePool(Stateful):
         steps = report.vector_steps - one.vector_steps
         if steps:
             one.pace = report.seconds / steps
-        one.vector_steps, one.busy = report.vector_steps, one.busy + report.seconds
+        one.vector_steps = report.vector_steps
         one.complete, one.slots, one.episode = report.complete, report.slots, report.episode
         one.acted = report.acted
         one.resting, one.running, one.counters = report.resting, report.running, report.counters

@@ -143,7 +143,6 @@ class ShareWorker:
         """Clock that slots begin with: no two decisions of a slot have one clock, whoever played the lanes before."""
         self._sources: dict[str, Policy] = {}
         self._counted = self.worker.env_steps, self.worker.lane_steps
-        self.threads = 1
 
     # --- policies -----------------------------------------------------------------------------------------------------
 
@@ -185,8 +184,9 @@ class ShareWorker:
         self,
         until: int,
         expected: Mapping[str, int] | None,
-        version: int = 0,
-        names: Sequence[str] = (),
+        threads: int,
+        version: int,
+        names: Sequence[str],
         *weights: list[np.ndarray],
     ) -> PlayReport:
         """Plays until so many vector steps are made, all lanes rest, or a policy is missing.
@@ -195,6 +195,7 @@ class ShareWorker:
             until: Vector steps of the run, this share's own count.
             expected: Policies whose experience is handed over if, then, so many of its decisions are complete here;
                 None = all that is complete.
+            threads: Threads of torch to act with.
             version: Number of the weights to play with from here on.
             names: Policies that get weights now.
             weights: Of each of them, as of `set_weights`.
@@ -203,7 +204,7 @@ class ShareWorker:
         worker.timers = timers = Timers()
         newcomers: dict[str, Kind] = {}
         finished: list[EpisodeResult] = []
-        with torch_threads(self.threads):
+        with torch_threads(threads):
             if names:
                 self.set_weights(version, dict(zip(names, weights, strict=True)))
             while (left := until - worker.vector_steps) > 0 and not newcomers:

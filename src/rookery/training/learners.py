@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from rookery.algorithms.dqn import DQNConfig
-from rookery.algorithms.ppo import PPOConfig
-from rookery.algorithms.sac import SACConfig
 from rookery.cluster.ranks import Ranks
 from rookery.core.errors import ConfigError
-from rookery.core.settings import object_name
 from rookery.envs.base import VectorEnv
-from rookery.training.settings import RunConfig
-
-TOGETHER = (PPOConfig, SACConfig, DQNConfig)
-"""Settings of the algorithms that learn on several ranks; what derives from them may agree on less."""
+from rookery.training.settings import RunConfig, algorithm_name
 
 
 def check_learners(config: RunConfig, ranks: Ranks) -> None:
@@ -42,12 +35,14 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
     if len(config.policies) > 1:
         raise ConfigError(f"{where}: several policies do not learn in step; write cluster.learners=1")
     settings = next((entry.algorithm for entry in config.policies.values()), config.algorithm)
-    if type(settings) not in TOGETHER:
-        known = ", ".join(object_name(kind).rpartition(":")[2].removesuffix("Config") for kind in TOGETHER)
-        raise ConfigError(f"{where}: of this algorithm learners do not agree on everything; use one of {known}")
-    if type(settings) is PPOConfig and settings.batch_size is not None:
+    if not vars(type(settings)).get("learns_together"):  # what derives from one that does may agree on less
+        name = algorithm_name(settings)
+        raise ConfigError(
+            f"{where}: of {name} learners do not agree on everything; use ppo, sac or dqn, or one learner"
+        )
+    if getattr(settings, "minibatch_size", None) is not None and getattr(settings, "batch_size", None) is not None:
         raise ConfigError(f"{where}: algorithm.batch_size is counted by each; leave it out and set fragment_length")
-    if isinstance(settings, SACConfig | DQNConfig) and settings.replay.kind == "prioritized":
+    if getattr(getattr(settings, "replay", None), "kind", "") == "prioritized":
         raise ConfigError(f"{where}: priorities are weighed by each learner alone; set algorithm.replay.kind=uniform")
 
 

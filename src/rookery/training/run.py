@@ -243,7 +243,7 @@ class Run(Stateful):
         """Makes what plays: a worker in this process, or workers elsewhere."""
         if isinstance(self.env, EnvElsewhere):
             recipe = WorkerRecipe(self.config, self.mapping, self.streams, self.draws, tuple(listeners), make_copies)
-            return workers_elsewhere(recipe, self.env, self.timers, self.interrupt)
+            return workers_elsewhere(recipe, self.env, self.timers, self.interrupt, self.note)
         first = self.ranks.share(self.config.sampling.num_envs)[0]
         seeds = training_plan(
             self.draws, self.streams, (lambda lane, episode: (lane + first, episode)) if first else None

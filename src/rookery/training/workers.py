@@ -109,7 +109,9 @@ def unused_without_workers(resolved: Resolved[RunConfig]) -> list[str]:
     return [f"{', '.join(given)}: without effect, because sampling.workers = 0: this process plays all copies"]
 
 
-def workers_elsewhere(recipe: WorkerRecipe, env: EnvElsewhere, timers: Timers, interrupt: Interrupt) -> RemotePool:
+def workers_elsewhere(
+    recipe: WorkerRecipe, env: EnvElsewhere, timers: Timers, interrupt: Interrupt, note: Callable[[str], None]
+) -> RemotePool:
     """Starts the workers of a run, without policies.
 
     Args:
@@ -117,6 +119,7 @@ def workers_elsewhere(recipe: WorkerRecipe, env: EnvElsewhere, timers: Timers, i
         env: What stands for the environment here.
         timers: Where to count time.
         interrupt: Ends playing early.
+        note: Function that is given a line which a user should read once.
 
     Raises:
         ConfigError: If what a worker is made of cannot be sent, or there is no cluster.
@@ -127,8 +130,7 @@ def workers_elsewhere(recipe: WorkerRecipe, env: EnvElsewhere, timers: Timers, i
     shares = shares_of(sampling.num_envs, sampling.workers, sampling.lane_group or 1)
     if sampling.asynchronous or not mapping.is_static:
         env.exact = False
-    hosts = hosts_of(config)
-    env.notes = (*env.notes, *getattr(hosts, "notes", ()))
+    hosts = hosts_of(config, note)
     try:
         return RemotePool(
             hosts,
@@ -148,7 +150,7 @@ def workers_elsewhere(recipe: WorkerRecipe, env: EnvElsewhere, timers: Timers, i
         raise
 
 
-def hosts_of(config: RunConfig) -> Hosts:
+def hosts_of(config: RunConfig, note: Callable[[str], None]) -> Hosts:
     """Finds where workers are to be."""
     if config.cluster.ray == "here":
         return HostsHere()
@@ -170,6 +172,7 @@ def hosts_of(config: RunConfig) -> Hosts:
         spread=cluster.placement == "spread",
         environment=cluster.environment,
         working_directory=cluster.working_directory,
+        note=note,
     )
 
 
