@@ -69,6 +69,7 @@ class Blocks(gymnasium.Env):
 PPO = PPOConfig(fragment_length=32, epochs=2, minibatch_size=48, model={"hidden": (16,)})
 RECURRENT = PPO.replace(model={"hidden": (16,), "memory": {"kind": "lstm", "size": 8, "sequence_length": 8}})
 TORCH = PPO.replace(model={"hidden": (16,), "native": False})
+COURSE = {"masspole": {"lessons": [0.1, 0.5], "threshold": 1.0, "min_episodes": 2}}
 CASES = {
     "ppo": ("CartPole-v1", PPO, {}),
     "normalized": ("Pendulum-v1", PPO.replace(model={"hidden": (16,), "normalize_obs": True}), {}),
@@ -79,6 +80,7 @@ CASES = {
     "composite": (Blocks, PPO, {}),
     "torch": (Blocks, TORCH, {"sampling": {"lane_group": 2}}),
     "arena": ("rookery.tasks.arena:MultiAgentArena", PPO, {}),
+    "lessons": ("CartPole-v1", PPO, {"curriculum": COURSE}),
     "parameters": ("Pendulum-v1", PPO, {"parameters": {"mass": {"sampler": "uniform", "low": 0.5, "high": 2.0}}}),
 }
 
@@ -185,6 +187,23 @@ def test_the_next_episodes_of_a_lost_worker_are_the_next_of_its_lanes():
             if number == 2:
                 trainer.pool.hosts.lose(1)
         assert trainer.pool.standing[1].share.skipped != (0, 0, 0)
+
+
+def test_whoever_takes_over_lanes_has_the_lessons_of_the_run_after_it_was_taken_up_too(tmp_path):
+    def masses(trainer):
+        return {episode.parameters["masspole"] for episode in trainer.pool.sample(60).finished}
+
+    with trainer_of("CartPole-v1", PPO, 2, curriculum=COURSE) as trainer:
+        for _ in range(3):
+            trainer.train_iteration()
+        assert trainer.curriculum.lessons == {"masspole": 1}
+        trainer.save(tmp_path / "kept")
+    with Trainer.load(tmp_path / "kept") as trainer:
+        for share in range(2):
+            trainer.pool.hosts.lose(share)
+        trainer.train_iteration()  # whoever has the lanes now begins in it
+        masses(trainer)
+        assert masses(trainer) == {0.5}
 
 
 # --- asynchronous -----------------------------------------------------------------------------------------------------
