@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import cloudpickle
@@ -101,9 +102,10 @@ def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -
 
 
 def unused_without_workers(resolved: Resolved[RunConfig]) -> list[str]:
-    """Says which settings were given that only workers elsewhere have a use for, where there are none."""
+    """Says which settings are not as usual that only workers elsewhere have a use for, where there are none."""
     paths = ("sampling.asynchronous", "sampling.max_lag", "sampling.in_flight", "cluster.ray", "cluster.worker_gpus")
-    given = [path for path in paths if resolved.given(path)]
+    usual = RunConfig()  # a file that a run has written gives them too
+    given = [path for path in paths if attrgetter(path)(resolved.config) != attrgetter(path)(usual)]
     if resolved.config.sampling.workers or not given:
         return []
     return [f"{', '.join(given)}: without effect, because sampling.workers = 0: this process plays all copies"]
