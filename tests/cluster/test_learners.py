@@ -83,6 +83,10 @@ def test_what_learners_cannot_agree_on_is_refused(env, cfg, settings, message):
         Trainer(env, cfg, ranks=Two(), **{"num_envs": 4, "config": CLUSTER, **settings})
 
 
+class Three(Ranks):
+    size = 3
+
+
 def test_as_many_learners_are_asked_for_as_there_are():
-    with pytest.raises(ConfigError, match=r"cluster\.learners = 2: 1 learner"):
-        Trainer("CartPole-v1", PPOConfig(), config=CLUSTER)
+    with pytest.raises(ConfigError, match=r"cluster\.learners = 2: 3 learner\(s\) are there"):
+        Trainer("CartPole-v1", PPOConfig(), ranks=Three(), config=CLUSTER)

@@ -47,19 +47,20 @@ class RankedMinibatch(Minibatch):
 
     Attributes:
         agreement: How the ranks agree.
+        rows: Rows of all ranks' batches.
         raw: ``[N]`` advantages as they were computed; `advantage` is written anew every epoch.
         normalize: Whether minibatches are normalized.
     """
 
     agreement: Any
+    rows: int
     raw: Tensor
     normalize: bool
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[Self]:
         """One epoch; a rank without a row for a minibatch gives one that does not count."""
         agreement, total, device = self.agreement, len(self), self.raw.device
-        rows = sum(agreement.ranks.gather(total))
-        count = -(-rows // (size * agreement.ranks.size))
+        count = -(-self.rows // (size * agreement.ranks.size))
         order = torch.from_numpy(rng.permutation(total)).to(device)
         parts = order.split(list(parts_of(total, count)))
         if self.normalize:
@@ -72,15 +73,22 @@ class RankedMinibatch(Minibatch):
             agreement.idle = False
 
     def _normalize(self, parts: tuple[Tensor, ...]) -> None:
-        raw = self.raw.double()
+        raw, ranks = self.raw.double(), self.agreement.ranks
         kept = [raw.index_select(0, part) for part in parts]
-        sums = self.agreement.ranks.sums(torch.stack([k.new_tensor([len(k), float(k.sum())]) for k in kept]))
-        mean = sums[:, 1] / sums[:, 0].clamp(min=1)
-        squares = torch.stack([(k - center).square().sum() for k, center in zip(kept, mean, strict=True)])
-        deviation = (self.agreement.ranks.sums(squares) / (sums[:, 0] - 1).clamp(min=1)).sqrt()
+        moments = raw.new_zeros(ranks.size, len(parts), 3)  # rows, mean, summed squares of the distance from it
+        for number, values in enumerate(kept):
+            if len(values):
+                mean = values.mean()
+                squares = (values - mean).square().sum()
+                moments[ranks.rank, number] = torch.stack((mean.new_tensor(len(values)), mean, squares))
+        rows, means, squares = ranks.sums(moments).unbind(-1)
+        count = rows.sum(0)
+        center = (rows * means).sum(0) / count.clamp(min=1)
+        total = (squares + rows * (means - center).square()).sum(0)  # Chan et al. 1979
+        deviation = (total / (count - 1).clamp(min=1)).sqrt()
         for number, part in enumerate(parts):
-            if sums[number, 0] > 1:
-                normal = (kept[number] - mean[number]) / (deviation[number] + 1e-8)
+            if count[number] > 1:
+                normal = (kept[number] - center[number]) / (deviation[number] + 1e-8)
                 self.advantage.index_copy_(0, part, normal.to(self.advantage.dtype))
 
 
@@ -115,7 +123,9 @@ class RankedBatches(BatchHook):
                 raw = ((raw - mean) / var.sqrt().clamp(min=1e-4)).to(raw.dtype)
         kind = RankedPenaltyMinibatch if isinstance(batch, PenaltyMinibatch) else RankedMinibatch
         own = {item.name: getattr(batch, item.name) for item in fields(batch)}
-        own.update(advantage=raw.clone(), raw=raw, agreement=self.agreement, normalize=self.normalize is True)
+        rows = sum(self.agreement.ranks.gather(len(raw)))
+        normalize = self.normalize is True
+        own.update(advantage=raw.clone(), raw=raw, rows=rows, agreement=self.agreement, normalize=normalize)
         return kind(**own)
 
 

@@ -7,19 +7,38 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
+import cloudpickle
 import torch
 from torch import Tensor, distributed
 
-from rookery.core.errors import TrainingError
+from rookery.core.errors import RookeryError, TrainingError
+from rookery.core.interrupt import Interrupt
 from rookery.core.metrics import Means, Metrics
 
 TIMEOUT = 600.0
-"""Seconds that a rank waits for the others before the run counts as broken."""
+"""Seconds that a rank waits for the others in a gradient step before the run counts as broken."""
+
+PATIENCE = timedelta(days=30)
+"""How long a rank waits for what rank 0 does next: it may evaluate, or its user may think."""
+
+
+class RankLostError(TrainingError):
+    """Another rank is gone, or does not answer."""
+
+
+LOOPBACK = "127.0.0.1"
+
+SMALL = 1 << 16
+"""Numbers up to which each of few ranks sends all of them to each other: one way there and back is what costs then."""
+
+FEW = 8
+"""Ranks that do so."""
 
 AGREED = ("kl", "full_kl")
 """Metrics by which updates go on or change; all others are reports of each rank."""
@@ -31,10 +50,12 @@ class Ranks:
     Attributes:
         rank: Number of this learner.
         size: How many there are.
+        told: Where the others are, for people; empty of one alone.
     """
 
     rank = 0
     size = 1
+    told = ""
 
     def __deepcopy__(self, memo: object) -> Self:
         return self  # copies of a policy play for the same learner
@@ -46,6 +67,22 @@ class Ranks:
     def gather(self, value: Any) -> list[Any]:
         """Returns what each rank gave, a small object, in their order."""
         return [value]
+
+    def first(self, value: Any) -> Any:
+        """Returns what rank 0 gave, a small object."""
+        return self.gather(value)[0]
+
+    def announce(self, call: str, argument: Any = None) -> Any:
+        """Begins a call that all ranks make, with what rank 0 gives it; returns that."""
+        return argument
+
+    def heard(self) -> str:
+        """Waits until rank 0 announces a call, which this rank has to make next; returns its name."""
+        raise TrainingError("rank 0 has nobody to follow")
+
+    def check(self, interrupt: Interrupt) -> None:
+        """Raises `Interrupted` on all ranks in the same moment, if any of them was asked to stop."""
+        interrupt.check()
 
     def share(self, lanes: int) -> tuple[int, int]:
         """Returns the number of this rank's first lane, and how many it plays, of all lanes of a run."""
@@ -112,42 +149,95 @@ class Gathered(Ranks):
     """One of several learners.
 
     Args:
-        group: The process group, of gloo or NCCL.
-        device: Where its collectives take tensors from.
+        group: The process group in which gradients are summed, of gloo or NCCL.
+        device: Where it takes tensors from.
+        patient: A group of gloo for all else, in which a rank waits as long as the others are there.
     """
 
-    def __init__(self, group: Any, device: torch.device) -> None:
+    def __init__(self, group: Any, device: torch.device, patient: Any) -> None:
         self.rank, self.size = group.rank(), group.size()
-        self._group, self._device = group, device
+        self._group, self._device, self._patient = group, device, patient
+        self._announced: list[tuple[str, Any]] = []
 
     def sums(self, values: Tensor) -> Tensor:
         """Returns the sum over all ranks."""
         there = values.to(self._device).contiguous()
-        self._wait(lambda: self._group.allreduce([there]))
+        if there.numel() <= SMALL and self.size <= FEW and there.device.type == "cpu":
+            total, *rest = self._exchange(self._group, there, [there] * self.size)
+            there = total.clone() if total is there else total
+            for part in rest:  # in the order of ranks: all come to the same bits
+                there += part
+        else:
+            with self._together():
+                self._group.allreduce([there]).wait()
         return there.to(values.device)
 
     def gather(self, value: Any) -> list[Any]:
         """Returns what each rank gave, in their order."""
-        body = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8).to(self._device)
-        sizes = torch.zeros(self.size, dtype=torch.int64)
-        sizes[self.rank] = len(body)
-        lengths = self.sums(sizes).tolist()
-        room = torch.zeros(self.size, max(lengths), dtype=torch.uint8, device=self._device)
-        room[self.rank, : len(body)] = body
-        self._wait(lambda: self._group.allreduce([room]))
-        every = room.cpu()
+        body = torch.frombuffer(bytearray(cloudpickle.dumps(value)), dtype=torch.uint8)
+        length = torch.tensor([len(body)])
+        lengths = self._exchange(self._patient, length, [length] * self.size)
+        bodies = self._exchange(self._patient, body, [body.new_empty(int(one)) for one in lengths])
         # all are ranks of one run, which have shown that they belong to it by meeting here
-        return [pickle.loads(bytes(row[:length].numpy())) for row, length in zip(every, lengths, strict=True)]
+        return [value if rank == self.rank else pickle.loads(bytes(one.numpy())) for rank, one in enumerate(bodies)]
+
+    def _exchange(self, group: Any, mine: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+        """Sends a tensor to all other ranks, and returns theirs, of the shapes of `like`, with its own among them."""
+        found = [mine if rank == self.rank else torch.empty_like(one) for rank, one in enumerate(like)]
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        with self._together():
+            works = [group.send([mine], rank, 0) for rank in others]
+            works += [group.recv([found[rank]], rank, 0) for rank in others]
+            for work in works:
+                work.wait()
+        return found
+
+    def announce(self, call: str, argument: Any = None) -> Any:
+        """Begins a call that all ranks make, with what rank 0 gives it; returns that.
+
+        Raises:
+            TrainingError: If rank 0 makes another call.
+        """
+        if self.rank == 0:
+            self.gather((call, argument))
+            return argument
+        if not self._announced:
+            self.heard()
+        theirs, given = self._announced.pop()
+        if theirs != call:
+            raise TrainingError(
+                f"rank {self.rank} calls {call}, and rank 0 calls {theirs}: all ranks have to make the same calls"
+            )
+        return given
+
+    def heard(self) -> str:
+        """Waits until rank 0 announces a call, which this rank has to make next; returns its name."""
+        call = self.gather(None)[0]
+        self._announced.append(call)
+        return str(call[0])
+
+    def check(self, interrupt: Interrupt) -> None:
+        """Raises `Interrupted` on all ranks in the same moment, if any of them was asked to stop."""
+        numbers = torch.zeros(self.size)
+        numbers[self.rank] = interrupt.number or 0
+        interrupt.number = int(self.sums(numbers).max()) or None
+        interrupt.check()
 
     def close(self) -> None:
         """Leaves the others."""
-        self._group = None
+        self._group = self._patient = None
 
-    def _wait(self, begin: Any) -> None:
+    def lost(self, error: Exception) -> RookeryError:
+        """Returns what to raise when the others do not answer."""
+        return RankLostError(f"rank {self.rank} of {self.size}: another rank has gone or hangs ({error})")
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
         try:
-            begin().wait()
+            yield
         except RuntimeError as error:
-            raise TrainingError(f"rank {self.rank} of {self.size}: another rank has gone or hangs ({error})") from None
+            told = self.lost(error)
+            raise told from told.__cause__
 
 
 def meet(place: Path, rank: int, size: int, timeout: float = TIMEOUT) -> Ranks:
@@ -157,13 +247,33 @@ def meet(place: Path, rank: int, size: int, timeout: float = TIMEOUT) -> Ranks:
         place: The file; no other run may have used it.
         rank: Number of this one.
         size: How many there are.
-        timeout: Seconds to wait, here and later.
+        timeout: Seconds to wait, here and in a gradient step.
     """
     if size == 1:
         return Ranks()
     there: Any = distributed  # not every build of torch has all of it
-    group = there.ProcessGroupGloo(there.FileStore(str(place), size), rank, size, timedelta(seconds=timeout))
-    return Gathered(group, torch.device("cpu"))
+    groups = groups_of(there.FileStore(str(place), size), rank, size, timeout, LOOPBACK)
+    return Gathered(groups[0], torch.device("cpu"), groups[1])
+
+
+def groups_of(store: Any, rank: int, size: int, timeout: float, host: str | None) -> tuple[Any, Any]:
+    """Makes two groups of gloo: one that waits so many seconds, and a patient one.
+
+    Args:
+        store: Where the ranks meet.
+        rank: Number of this one.
+        size: How many there are.
+        timeout: Seconds.
+        host: Address of this machine that the others reach; None = by its name.
+    """
+    there: Any = distributed
+    groups = []
+    for name, wait in ("steps", timedelta(seconds=timeout)), ("calls", PATIENCE):
+        options = there.ProcessGroupGloo._Options()
+        options._timeout = wait
+        options._devices = [there.ProcessGroupGloo.create_device(**({} if host is None else {"hostname": host}))]
+        groups.append(there.ProcessGroupGloo(there.PrefixStore(name, store), rank, size, options))
+    return groups[0], groups[1]
 
 
 def parts_of(total: int, parts: int) -> Sequence[int]:

@@ -214,6 +214,20 @@ def tidy(folder: Path, keep_last: int) -> None:
             pinned = False
         if path.name not in kept and not pinned:
             remove_directory(path)
+    remove_lone_shares(folder)
+
+
+def share_of(path: Path, rank: int) -> Path:
+    """Gives the place where another rank than the first keeps its share of a checkpoint."""
+    return path.with_name(f"{path.name}.rank{rank}")
+
+
+def remove_lone_shares(folder: Path) -> None:
+    """Removes the shares of checkpoints that are gone, or that never came to be."""
+    for path in folder.glob("*.rank*"):
+        name, _, rank = path.name.rpartition(".rank")
+        if rank.isdigit() and checkpoint_number(name) and not (folder / name).is_dir():
+            remove_directory(path)
 
 
 def joined_history(saved: Saved, resolved: Resolved[RunConfig]) -> dict[str, list[tuple[str, Any]]]:
@@ -257,6 +271,7 @@ def forget_later(place: Path) -> None:
                 note_best(folder, path.name, read_manifest(path).get("score"))
     for path in later:
         remove_directory(path)
+    remove_lone_shares(folder)
 
 
 def values_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) -> dict[str, Any]:

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cloudpickle
+
+from rookery.cluster.local_ranks import LocalRanks
 from rookery.cluster.ranks import Ranks
 from rookery.core.errors import ConfigError
+from rookery.core.layers import Layer
 from rookery.envs.base import VectorEnv
+from rookery.rollout.hooks import EpisodeListener
 from rookery.training.settings import RunConfig, algorithm_name
+
+
+@dataclass(frozen=True)
+class RankTask:
+    """What the trainer of another rank is made of.
+
+    Attributes:
+        layers: Settings as a user gave them.
+        preset: Its name.
+        callbacks: Objects that hear of episodes; other ranks have copies of them.
+    """
+
+    layers: list[Layer]
+    preset: str
+    callbacks: Sequence[EpisodeListener]
 
 
 def check_learners(config: RunConfig, ranks: Ranks) -> None:
@@ -16,7 +39,7 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
     """
     learners, lanes = config.cluster.learners, config.sampling.num_envs
     where = f"cluster.learners = {learners}"
-    if ranks.size != learners:
+    if ranks.size not in (1, learners):
         raise ConfigError(f"{where}: {ranks.size} learner(s) are there; write cluster.learners={ranks.size}")
     if learners == 1:
         return
@@ -28,7 +51,7 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
     for path, value in (
         ("self_play", config.self_play), ("curriculum", config.curriculum),
         ("sampling.staleness", config.sampling.staleness), ("sampling.workers", config.sampling.workers),
-        ("sampling.asynchronous", config.sampling.asynchronous), ("evaluation.every", config.evaluation.every),
+        ("sampling.asynchronous", config.sampling.asynchronous),
     ):  # fmt: skip
         if value:
             raise ConfigError(f"{where}: {path} is not agreed upon by several learners; leave it out or learn on one")
@@ -44,10 +67,32 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
         raise ConfigError(f"{where}: priorities are weighed by each learner alone; set algorithm.replay.kind=uniform")
 
 
-def lanes_of(config: RunConfig, ranks: Ranks) -> int:
-    """Returns how many copies this learner plays, if learners can learn together as settings say."""
+def learners_of(config: RunConfig, task: RankTask, ranks: Ranks, stand_in: VectorEnv | None) -> Ranks:
+    """Returns the learners of a run, which begin on this machine if there is one alone and settings ask for more.
+
+    Args:
+        config: Settings of the run.
+        task: What the others are made of.
+        ranks: The learners that there are.
+        stand_in: Copies that are there already; such a trainer has no other learners.
+
+    Raises:
+        ConfigError: If learners cannot learn together as settings say, or what they are made of cannot be sent.
+        TrainingError: If one of them does not begin.
+    """
+    if stand_in is not None:
+        return ranks
     check_learners(config, ranks)
-    return ranks.share(config.sampling.num_envs)[1]
+    if ranks.size == config.cluster.learners:
+        return ranks
+    try:
+        cloudpickle.dumps(task)
+    except Exception as error:  # whatever an object does when it is pickled
+        raise ConfigError(
+            f"cluster.learners = {config.cluster.learners}: the run cannot be sent to other processes "
+            f"({type(error).__name__}: {error}); make such things in the environment's constructor, or set it to 1"
+        ) from error
+    return LocalRanks("rookery.training.rank_process", task, config.cluster.learners)
 
 
 def check_agents(env: VectorEnv, ranks: Ranks) -> None:

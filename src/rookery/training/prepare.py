@@ -37,7 +37,7 @@ from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.codes import code_layers, codes_of
 from rookery.training.from_data import capacity_layers, env_of_data
-from rookery.training.learners import lanes_of
+from rookery.training.learners import RankTask, learners_of
 from rookery.training.named_policies import check_named
 from rookery.training.parameters import parameter_names
 from rookery.training.presets import find_preset, space_layer
@@ -161,10 +161,10 @@ def callbacks_of(callbacks: Any) -> list[EpisodeListener]:
 
 
 def prepare(
-    user_layers: list[Layer], preset: str, stand_in: VectorEnv | None, ranks: Ranks
-) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[str]]:
+    task: RankTask, stand_in: VectorEnv | None, ranks: Ranks
+) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[str], Ranks]:
     """Resolves the settings and makes the environments, which presets depend on, unless something stands for them."""
-    first = resolve(RunConfig, user_layers, ALGORITHMS)
+    first = resolve(RunConfig, task.layers, ALGORITHMS)
     env_cfg = first.config.env
     stand_in = stand_in or env_of_data(first.config)
     if env_cfg.name is None and stand_in is None:
@@ -172,17 +172,17 @@ def prepare(
             "env.name is missing: say which environment, as in Trainer('CartPole-v1') or env: {name: CartPole-v1}"
         )
     name = DATA if env_cfg.name is None else env_name(env_cfg.name)
-    notes = []
-    layers = [*capacity_layers(first.config), *user_layers]
-    found = find_preset(preset, name, algorithm_family(first.config.algorithm))
+    layers = [*capacity_layers(first.config), *task.layers]
+    found = find_preset(task.preset, name, algorithm_family(first.config.algorithm))
+    notes = [] if found is None else [f"preset {found[0]}"]
     if found is not None:
-        notes.append(f"preset {found[0]}")
         layers.insert(0, Layer(f"preset {found[0]}", found[1]))
-    second = first if layers == user_layers else resolve(RunConfig, layers, ALGORITHMS)
+    second = first if layers == task.layers else resolve(RunConfig, layers, ALGORITHMS)
     check_device(second.config.device)
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
     if any(cfg.model.compile for cfg in learning or [second.config.algorithm]):
         check_compiler()
+    ranks = learners_of(second.config, task, ranks, stand_in)
     env: VectorEnv
     if stand_in is not None:
         env = _given_copies(stand_in, second.config)
@@ -194,14 +194,14 @@ def prepare(
         if choice.measured:
             layers.insert(0, Layer("measured", choice.measured))
         check_copies(second, lambda lanes: make_copies(second.config, lanes))
-        env = make_copies(second.config, lanes_of(second.config, ranks), choice)
+        env = make_copies(second.config, ranks.share(second.config.sampling.num_envs)[1], choice)
         cfg = second.config.env
         one_by_one = twin_without(cfg.name, cfg.config, cfg.wrappers, env.num_lanes, parameter_names(second.config))
         notes.extend((*filter(None, [one_by_one, choice.reason]), *env.notes))
     exploiters = exploiters_of(second.config.self_play)
     names = [name for name in second.config.policies if name not in exploiters] or ["main"]
     layers += entry_layers(second)
-    check_named(user_layers, [agent for kind in env.kinds for agent in kind.agents], second.config.policy_mapping)
+    check_named(task.layers, [agent for kind in env.kinds for agent in kind.agents], second.config.policy_mapping)
     mapping = PolicyMapping(second.config.policy_mapping, names)
     decisions, kinds = second.config.sampling.warmup_steps, kinds_of(env, mapping)
     if decisions and has_throwaways(env):
@@ -215,7 +215,7 @@ def prepare(
     check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
     notes += [*unused_settings(resolved, kinds), *_notes_of_copies(resolved, env, stand_in), *resolved.notes]
     notes += [*_precision_notes(resolved, env, mapping), *_sequence_notes(resolved), *unused_without_workers(resolved)]
-    return resolved, env, mapping, notes
+    return resolved, env, mapping, notes, ranks
 
 
 def make_copies(

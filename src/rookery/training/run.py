@@ -205,7 +205,7 @@ class Run(Stateful):
         self.env = env
         self.mapping = mapping
         self.note = note
-        self.seed: int = randbits(31) if self.config.seed is None else self.config.seed
+        self.seed: int = ranks.first(randbits(31) if self.config.seed is None else self.config.seed)
         self.streams = Streams(self.seed)
         self.timers = Timers()
         self.interrupt = Interrupt()
@@ -249,7 +249,8 @@ class Run(Stateful):
             self.draws, self.streams, (lambda lane, episode: (lane + first, episode)) if first else None
         )
         mapping = self.self_play.mapping
-        worker = RolloutWorker(self.env, mapping, self.streams, seeds, self.timers, interrupt=self.interrupt)
+        interrupt = self.interrupt if self.ranks.size == 1 else None  # several stop together, after a round
+        worker = RolloutWorker(self.env, mapping, self.streams, seeds, self.timers, interrupt=interrupt)
         worker.first_lane = first
         if any(map(moments_of, listeners)):
             worker.listeners = EpisodeListeners(self.env, listeners, seeds)

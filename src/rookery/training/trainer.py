@@ -37,6 +37,8 @@ from rookery.training.compute import changed_paths, paths_of, threads_for
 from rookery.training.endless import EndlessNote
 from rookery.training.evaluation import Measure, record
 from rookery.training.facts import nothing_to_do, run_facts
+from rookery.training.following import follow
+from rookery.training.learners import RankTask
 from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining, with_replay
 from rookery.training.prepare import callbacks_of, code_values, endless_schedules, layers_of, prepare
 from rookery.training.replays import SavedReplays
@@ -44,6 +46,7 @@ from rookery.training.results import mean_rows, result_of
 from rookery.training.room import explained_shortage
 from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
+from rookery.training.saved_shares import own_share, wait_for_shares, write_share
 from rookery.training.stopping import StopFunction, carried_on, check_criteria, criteria_of, history_of, stop_rule
 from rookery.training.trust import unsigned_notes, without_foreign_code
 
@@ -64,8 +67,7 @@ class Trainer(Run):
         config: More layers, weakest first: paths of YAML files, dicts of paths and values, or `Layer` objects.
         preset: ``none``, ``auto`` (the preset of a known environment) or the name of one.
         seed: Names all random streams; None = drawn once, see `trainer.seed`.
-        run_dir: Directory for checkpoints, `metrics.jsonl` and the rest (docs/reference/run-directory.md); None writes
-            nothing.
+        run_dir: Directory for what the run writes (docs/reference/run-directory.md); None writes nothing.
         force: Replace the run that is in `run_dir`.
         stand_in: Copies that are there already; or what stands for them in a trainer that only learns, see `load`.
         ranks: The learners of the run, of which this is one (docs/how-to/several-learners.md).
@@ -100,10 +102,10 @@ class Trainer(Run):
         keep_large_blocks()
         with torch_threads(1), logs_in(run_dir):  # learning may take more, see `threads`
             values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
-            user_layers = [*layers_of(config), Layer("code", values)]
-            resolved, vector_env, mapping, self.notes = prepare(user_layers, preset, stand_in, ranks)
-            self.reporter: Reporter = reporter(resolved.config.logging.console)
             self.callbacks = callbacks_of(callbacks)
+            task = RankTask([*layers_of(config), Layer("code", values)], preset, self.callbacks)
+            resolved, vector_env, mapping, self.notes, ranks = prepare(task, stand_in, ranks)
+            self.reporter: Reporter = reporter(resolved.config.logging.console)
             super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note, ranks)
         check_criteria(resolved, result_of(self, self.begin_iteration()))
         self.silent: list[Any] = []
@@ -147,8 +149,8 @@ class Trainer(Run):
                     self.pool.set_weights({name: self.learners[name].behaviour for name in sample.rollouts})
                     if self.resting:
                         self._learn_from_replay(None, progress)
-                self.interrupt.check()
-            every = self.config.evaluation.every
+                self.ranks.check(self.interrupt)
+            every = 0 if self.ranks.rank else self.config.evaluation.every
             evaluation = self.evaluate() if every and not self.paused and (self.iteration + 1) % every == 0 else None
         self.progress = None
         return self._end_iteration(progress, evaluation)
@@ -157,6 +159,7 @@ class Trainer(Run):
     def _timed(self) -> Iterator[None]:
         """What every iteration is done in: its time counts, and torch has one thread unless a learner asks for more."""
         self.clock.begin()
+        self.horizon, self.criteria = self.ranks.announce("train_iteration", (self.horizon, self.criteria))
         try:
             with explained_shortage(), torch_threads(1), self.timers["train_iteration"]:
                 yield
@@ -237,6 +240,9 @@ class Trainer(Run):
         ends the training there (``close()`` does so at once); `save` keeps what it has come to. The time between two
         questions is no time of the training.
         """
+        if self.ranks.rank:
+            yield from follow(self.ranks, self.interrupt, self.train_iteration, self.save)
+            return
         given = isinstance(stop, Mapping) and bool(stop)
         standing = criteria_of(self.config.stop) if given else self.standing_criteria
         rule = stop_rule(stop, standing, self.stop_function, self.config.evaluation.every)
@@ -260,13 +266,14 @@ class Trainer(Run):
                     yield result
             while not reason:
                 result = self.train_iteration()
-                reason = self.ranks.gather(rule.reason(result))[0]
+                reason = rule.reason(result)
                 result = replace(result, stop_reason=reason)
                 self._report(result)
                 with self.clock.held():
                     yield result
             self.interrupt.check()
             self._tell("on_train_end", result)
+            self.ranks.announce("end", result)
 
     @contextmanager
     def _session(self, criteria: Mapping[str, float]) -> Iterator[None]:
@@ -281,6 +288,7 @@ class Trainer(Run):
         except Interrupted:
             if self.run_dir is not None:
                 self.reporter.event(f"stopped; checkpoint {self.save()}")
+            self.ranks.announce("end")
             raise
         finally:
             self.reporter.finish()
@@ -494,6 +502,8 @@ class Trainer(Run):
             ConfigError: If there is no run directory, or `path` exists.
             FileError: If it cannot be written; says which checkpoint is the last good one.
         """
+        if self.ranks.rank:
+            return write_share(self, self.saved_replays, self.state_dict())
         folder = None if self.run_dir is None or path is not None else self.run_dir.checkpoints
         if folder is None and path is None:
             raise ConfigError("save: this trainer has no run directory; say where, as in trainer.save('my-checkpoint')")
@@ -514,6 +524,7 @@ class Trainer(Run):
         }
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
+            wait_for_shares(self.ranks, target)
             files, held = self.saved_replays.files(self.replays)
             checkpoint.write_checkpoint(target, self.state_dict(), {**extra, **files}, {**facts, **held})
             if folder is not None or self.run_dir is None:
@@ -575,17 +586,17 @@ class Trainer(Run):
             stand_in = checkpoint.stand_in_of(saved, play, layers)
             with logs_in(run_dir.path if run_dir else None):
                 trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
-            fresh, stop = trainer.resolved, trainer.config.stop
+            fresh, stop, mine = trainer.resolved, trainer.config.stop, own_share(trainer.ranks, saved)
             criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))
             trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))
             try:
                 with torch_threads(1):
-                    trainer.load_state_dict(saved.state)
+                    trainer.load_state_dict(mine.state)
             except Exception:  # of whoever meets a state that does not fit
                 check_changes(fresh, texts(saved.history))
                 raise
             trainer.criteria = criteria
-            trainer.saved_replays.restore(saved, trainer.replays, trainer.note)
+            trainer.saved_replays.restore(mine, trainer.replays, trainer.note)
             if run_dir is not None:
                 checkpoint.forget_later(saved.path)  # first: a kill in between leaves rows that the next start cuts
                 run_dir.write_settings(trainer.resolved)
@@ -623,6 +634,7 @@ class Trainer(Run):
         """Frees the environments and the run directory."""
         self.pool.close()
         self.measure.close()
+        self.ranks.close()
         if self.run_dir is not None:
             self.run_dir.close()
             self.run_dir = None

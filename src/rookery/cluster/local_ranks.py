@@ -1,0 +1,152 @@
+"""Ranks that are processes of this machine: how rank 0 starts the others, and what it says when one is gone."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
+from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
+from rookery.core.errors import RemoteError, RookeryError, TrainingError
+
+LAST_WORDS = 5.0
+"""Seconds in which a rank that has failed says why."""
+
+READY = "ready"
+"""What a rank says that has understood what it is to do."""
+
+LEAVE = 2.0
+"""Seconds that a rank gets to end once rank 0 has closed."""
+
+
+class LocalRanks(Gathered):
+    """Rank 0 of several that are processes of this machine; they end when it does.
+
+    Args:
+        module: What each of the others runs, as ``python -m MODULE``; see `joined`.
+        task: What each of them is given; it can be sent.
+        size: How many there are.
+
+    Raises:
+        TrainingError: If one of them does not begin; says why.
+    """
+
+    def __init__(self, module: str, task: Any, size: int) -> None:
+        self.told = f"{size} learners: this process and {size - 1} beside it"
+        place = Path(tempfile.mkdtemp(prefix="rookery-ranks-"))
+        self._lines: list[socket.socket] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._end = weakref.finalize(self, _end_all, self._processes, self._lines, os.getpid())
+        try:
+            for rank in range(1, size):
+                self._start(module, (sys.path, os.getcwd()), (str(place), rank, size, task))
+            for number in range(1, size):
+                self._hear(number, READY)
+            there: Any = distributed
+            groups = groups_of(there.FileStore(str(place / "meeting"), size), 0, size, TIMEOUT, LOOPBACK)
+            super().__init__(groups[0], torch.device("cpu"), groups[1])
+            self.gather(None)  # all are there, and need the file no more
+        except RuntimeError as error:
+            told = self.lost(error)
+            self._end()
+            raise told from told.__cause__
+        except BaseException:
+            self._end()
+            raise
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _start(self, module: str, *messages: tuple[Any, ...]) -> None:
+        line, far = socket.socketpair()
+        number = far.fileno()
+        self._processes.append(start_child(module, [str(number)], [number], 1, {}))
+        self._lines.append(line)
+        far.close()
+        with suppress(Gone):  # who hears it next will say so
+            for message in messages:
+                send_frame(line, message)
+
+    def _hear(self, number: int, wanted: str = "") -> None:
+        """Waits until a rank says something; raises what it says unless that is `wanted`, or how it has ended."""
+        name = f"learner {number} of {len(self._lines) + 1}"
+        try:
+            said, _ = receive_frame(self._lines[number - 1])
+        except Gone:
+            process = self._processes[number - 1]
+            raise TrainingError(f"{name} (process {process.pid}) {describe_end(process)}") from None
+        if said != wanted:
+            kind, message, text = said
+            raise kind(f"{name}: {message}") from RemoteError(text)
+
+    def lost(self, error: Exception) -> RookeryError:
+        """Returns what the rank says that has failed first, or how it ended."""
+        told: RookeryError = super().lost(error)
+        for number, line in enumerate(self._lines, 1):
+            if not select.select([line], [], [], LAST_WORDS)[0]:
+                continue
+            try:
+                self._hear(number)
+            except RankLostError:
+                continue  # who only misses another has nothing to tell
+            except RookeryError as found:
+                told = found
+                if found.__cause__ is not None:  # one that ended without a word may have missed this one
+                    break
+        return told
+
+    def close(self) -> None:
+        """Ends the other ranks."""
+        super().close()
+        self._end()
+
+
+def joined(line: socket.socket) -> tuple[Gathered, Any]:
+    """Meets the other ranks in a process that `LocalRanks` has started; returns what stands for them, and the task."""
+    (path, cwd), _ = receive_frame(line)
+    sys.path[:] = path  # modules that the task names are found by it
+    (place, rank, size, task), _ = receive_frame(line)
+    os.chdir(cwd)
+    send_frame(line, READY)
+    there: Any = distributed
+    groups = groups_of(there.FileStore(f"{place}/meeting", size), rank, size, TIMEOUT, LOOPBACK)
+    ranks = Gathered(groups[0], torch.device("cpu"), groups[1])
+    ranks.gather(None)
+    return ranks, task
+
+
+def say_why(line: socket.socket, error: BaseException, text: str) -> None:
+    """Tells rank 0 why this rank ends.
+
+    Args:
+        line: To rank 0.
+        error: What was raised.
+        text: Its traceback.
+    """
+    kind = type(error) if isinstance(error, RankLostError | RookeryError) else TrainingError
+    with suppress(Gone):
+        send_frame(line, (kind, f"{error}" if kind is type(error) else f"{type(error).__name__}: {error}", text))
+
+
+def _end_all(processes: list[subprocess.Popen[bytes]], lines: list[socket.socket], owner: int) -> None:
+    if os.getpid() != owner:  # a fork of the driver
+        return
+    for line in lines:
+        line.close()
+    for process in processes:
+        try:
+            process.wait(LEAVE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

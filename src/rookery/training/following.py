@@ -1,0 +1,47 @@
+"""Ranks that make the same calls as rank 0, where each runs the same script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+from rookery.cluster.ranks import Ranks
+from rookery.core.errors import TrainingError
+from rookery.core.interrupt import Interrupt, Interrupted
+from rookery.report.results import IterationResult
+
+
+def follow(
+    ranks: Ranks, interrupt: Interrupt, iterate: Callable[[], IterationResult], save: Callable[[], Path]
+) -> Generator[IterationResult, None, None]:
+    """Trains as rank 0 does, until that ends its training; gives each result, and at last rank 0's own.
+
+    Args:
+        ranks: All learners, of which this is not the first.
+        interrupt: Notes signals, which all ranks act on together.
+        iterate: Makes an iteration.
+        save: Writes this rank's share of a checkpoint.
+
+    Raises:
+        Interrupted: If any rank was asked to stop.
+        TrainingError: If rank 0 makes a call that is no part of a training.
+    """
+    last: IterationResult | None = None
+    stopped: Interrupted | None = None
+    with interrupt.watching():
+        while (call := ranks.heard()) != "end":
+            if call not in ("train_iteration", "save"):
+                raise TrainingError(f"rank {ranks.rank} trains, and rank 0 calls {call}: make the same calls on all")
+            try:
+                if call == "save":
+                    save()
+                    continue
+                if last is not None:
+                    yield last
+                last = iterate()
+            except Interrupted as error:
+                stopped = error  # rank 0 writes a checkpoint first
+    final: IterationResult = ranks.announce("end")
+    if stopped is not None:
+        raise stopped
+    yield final

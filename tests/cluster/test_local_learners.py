@@ -1,0 +1,170 @@
+"""Several learners of one machine: what one command starts, stops, keeps and takes up again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from gymnasium import Env, spaces
+
+from rookery import PPOConfig, Trainer
+from rookery.algorithms.dqn import DQNConfig
+from rookery.core.errors import ConfigError, EnvError, RemoteError, TrainingError
+from rookery.core.files import FileError
+from selection import slow
+
+TWO = {"cluster.learners": 2}
+PPO = PPOConfig(fragment_length=32, minibatch_size=32, epochs=2, model={"normalize_obs": True})
+DQN = DQNConfig(learning_starts=64, batch_size=16)
+
+
+class Fragile(Env):
+    """Raises, or kills its process, where it is not played by rank 0, after so many steps of all copies."""
+
+    observation_space = spaces.Box(-1, 1, (3,), np.float32)
+    action_space = spaces.Discrete(2)
+    played = 0
+
+    def __init__(self, driver, how, after=200):
+        self.driver, self.how, self.after = driver, how, after
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.clock = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        self.clock += 1
+        Fragile.played += 1
+        if os.getpid() != self.driver and Fragile.played > self.after:
+            if self.how == "raise":
+                raise ValueError("the plant is on fire")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.zeros(3, np.float32), 1.0, self.clock == 20, False, {}
+
+
+def weights(trainer):
+    return b"".join(value.numpy().tobytes() for value in trainer.policies["main"].state_dict().values())
+
+
+@pytest.mark.parametrize("cfg", [PPO, slow(DQN)], ids=["ppo", "dqn"])
+def test_a_run_that_is_taken_up_again_ends_like_one_that_never_stopped(tmp_path, cfg):
+    settings = {"num_envs": 4, "seed": 3, "iteration_steps": 256}
+    with Trainer("CartPole-v1", cfg, run_dir=tmp_path / "a", config=TWO, **settings) as trainer:
+        straight = trainer.train({"iterations": 4})
+        expected = weights(trainer)
+    with Trainer("CartPole-v1", cfg, run_dir=tmp_path / "b", config=TWO, **settings) as trainer:
+        trainer.train({"iterations": 2})
+        assert weights(trainer) != expected
+    with Trainer.load(tmp_path / "b", resume=True) as trainer:
+        result = trainer.train({"iterations": 4})
+        assert weights(trainer) == expected
+    assert result.row().keys() == straight.row().keys()
+    for name in ("env_steps", "episodes", "return_mean"):
+        assert getattr(result, name) == getattr(straight, name)
+    names = {path.name for path in (tmp_path / "b" / "checkpoints").iterdir() if path.is_dir()}
+    assert names == {"000002", "000002.rank1", "000004", "000004.rank1"}
+
+
+def test_a_share_that_is_missing_is_named(tmp_path):
+    with Trainer("CartPole-v1", PPO, run_dir=tmp_path / "a", config=TWO, num_envs=4) as trainer:
+        trainer.train({"iterations": 1})
+    share = tmp_path / "a" / "checkpoints" / "000001.rank1"
+    share.rename(tmp_path / "elsewhere")
+    with pytest.raises(FileError, match=r"share of learner 1 of 2 is missing.*init_from"):
+        Trainer.load(tmp_path / "a", resume=True)
+    with Trainer.load(tmp_path / "a", play=False) as trainer:  # one learner is enough to look at it
+        assert trainer.iteration == 1
+
+
+@pytest.mark.slow
+def test_checkpoints_that_go_take_their_shares_with_them(tmp_path):
+    kept = {"checkpoint.keep_last": 1, "checkpoint.every": 1}
+    with Trainer("CartPole-v1", PPO, run_dir=tmp_path / "a", config=[TWO, kept], num_envs=4) as trainer:
+        trainer.train({"iterations": 4})
+    found = {path.name for path in (tmp_path / "a" / "checkpoints").iterdir() if path.is_dir()}
+    whole = {name for name in found if "." not in name}
+    assert "000004" in whole
+    assert len(whole) <= 2
+    assert found - whole == {f"{name}.rank1" for name in whole}
+
+
+@pytest.mark.slow
+def test_rank_0_evaluates_and_nothing_is_changed_by_it():
+    def run(**more):
+        config = [TWO, {"evaluation.episodes": 2, **more}]
+        with Trainer("CartPole-v1", PPO, config=config, num_envs=4, seed=3) as trainer:
+            return trainer.train({"iterations": 2}), weights(trainer)
+
+    (measured, one), (plain, other) = run(**{"evaluation.every": 1}), run()
+    assert measured.evaluation is not None
+    assert measured.evaluation.episodes == 2
+    assert plain.evaluation is None
+    assert one == other
+
+
+def fragile(how, after=200):
+    settings = {"driver": os.getpid(), "how": how, "after": after}
+    return [TWO, {"env.config": settings, "env.implementation": "serial", "checkpoint.every": 1}]
+
+
+def test_what_a_learner_raises_is_raised_with_its_traceback():
+    with (
+        Trainer(Fragile, PPO, config=fragile("raise"), num_envs=4) as trainer,
+        pytest.raises(EnvError, match=r"learner 1 of 2: .*the plant is on fire") as caught,
+    ):
+        trainer.train({"iterations": 20})
+    assert isinstance(caught.value.__cause__, RemoteError)
+    assert "in step" in str(caught.value.__cause__)
+
+
+def test_a_learner_that_is_killed_ends_the_run_which_can_be_taken_up(tmp_path):
+    with Trainer(Fragile, PPO, run_dir=tmp_path / "a", config=fragile("kill", 900), num_envs=4) as trainer:
+        with pytest.raises(TrainingError, match=r"learner 1 of 2 \(process \d+\) was killed by SIGKILL"):
+            trainer.train({"iterations": 20})
+        reached = trainer.iteration
+        assert 1 <= reached < 20
+    with Trainer.load(tmp_path / "a", resume=True, env=Fragile) as trainer:
+        assert trainer.train({"iterations": reached + 1}).iteration == reached + 1
+
+
+def test_ctrl_c_stops_all_learners_with_one_checkpoint(tmp_path):
+    command = [sys.executable, "-m", "rookery", "train", "CartPole-v1", "cluster.learners=2", "--run-id", "a",
+               "--run-dir", str(tmp_path), "--plain", "--stop", "iterations=100000"]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith("iteration"):
+            process.send_signal(signal.SIGINT)
+            break
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; checkpoint" in rest
+    assert "go on with: rookery resume" in rest
+    last = max(path.name for path in (tmp_path / "a" / "checkpoints").iterdir() if path.name.isdigit())
+    assert (tmp_path / "a" / "checkpoints" / f"{last}.rank1").is_dir()
+    with Trainer.load(tmp_path / "a", resume=True) as trainer:
+        trainer.train({"iterations": trainer.iteration + 1})
+
+
+def test_what_cannot_be_sent_to_a_learner_is_refused():
+    lock = threading.Lock()
+
+    def make():
+        assert lock
+        return Fragile(0, "raise")
+
+    with pytest.raises(ConfigError, match=r"cluster\.learners = 2: the run cannot be sent.*lock"):
+        Trainer(make, PPO, config=TWO, num_envs=4)
+
+
+@pytest.mark.parametrize("call", ["learn", slow("collect"), slow("pause_sampling")])
+def test_several_learners_play_and_learn_in_turn(call):
+    with Trainer("CartPole-v1", DQN, config=TWO, num_envs=4) as trainer, pytest.raises(ConfigError, match="2 learners"):
+        getattr(trainer, call)(*([1] if call != "pause_sampling" else []))
