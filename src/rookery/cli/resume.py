@@ -10,7 +10,16 @@ import typer
 
 from rookery.cli.apart import report_rows, rows_apart
 from rookery.cli.runs import Provenance, SavedRun, TrustedCode, find_run, find_saved, read_provenance
-from rookery.cli.train import LINE, RayAddress, console_style, finish, layers_of_arguments, stop_values
+from rookery.cli.train import (
+    LINE,
+    SILENT,
+    RayAddress,
+    console_style,
+    finish,
+    follows,
+    layers_of_arguments,
+    stop_values,
+)
 from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, list_checkpoints
 from rookery.core.layers import Layer, override_layer
@@ -63,6 +72,13 @@ def resume(
     ]
     if changes:
         check(folder, provenance, layers, trust_code)
+    if follows():
+        from rookery.training.trainer import Trainer
+
+        saved = find_saved(run, "last")
+        with Trainer.load(saved, trust_code=trust_code, config=[*layers, SILENT]) as other:
+            other.train()
+        return
     with rows_apart(layers) as rows, go_on(run, folder, provenance, layers, trust_code) as trainer:
         report_rows(trainer, rows)
         finish(trainer, {}, evaluate)

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 LINE = "command line"
 """The source of every value given there."""
 
+SILENT = Layer("another rank", {"logging.console": "quiet"})
+"""What is said by ranks that only follow: nothing."""
+
 BUDGET = 1_000_000
 """Environment steps of a training for which nobody said when it ends."""
 
@@ -99,6 +102,10 @@ def train(
     layers = [default, *layers_of_arguments(what or [], env, options)]
     with explain_domains(layers):
         run_name, seeded = identify(layers)
+    if follows():
+        with Trainer(config=[*layers, SILENT], preset=preset) as trainer:
+            trainer.train()
+        return
     with rows_apart(layers) as rows:
         with claimed(run_dir, run_id, run_name, force) as folder:
             layers = [*layers, *seeded, *token_layers(layers, folder)]
@@ -106,6 +113,13 @@ def train(
         with trainer:
             report_rows(trainer, rows)
             finish(trainer, {}, evaluate)
+
+
+def follows() -> bool:
+    """Whether this process is another rank than the first of several that torchrun has started: that one writes."""
+    from rookery.cluster.torchrun import started
+
+    return started()[0] > 0
 
 
 @contextmanager

@@ -26,7 +26,8 @@ def run_facts(run: Run, notes: Sequence[str], criteria: Mapping[str, float]) -> 
         for name, policy in run.policies.items()
     }
     num_agents = sum(len(kind.agents) for kind in env.kinds)
-    return RunFacts(env.name, env.num_lanes, num_agents, run.seed, facts, notes, criteria)
+    notes, lanes = [*filter(None, [run.ranks.told]), *notes], env.num_lanes * run.ranks.size
+    return RunFacts(env.name, lanes, num_agents, run.seed, facts, notes, criteria)
 
 
 def finished_lines(run: Run) -> list[str]:

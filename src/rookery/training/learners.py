@@ -9,6 +9,7 @@ import cloudpickle
 
 from rookery.cluster.local_ranks import LocalRanks
 from rookery.cluster.ranks import Ranks
+from rookery.cluster.torchrun import meet_started, started
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
 from rookery.envs.base import VectorEnv
@@ -82,6 +83,15 @@ def learners_of(config: RunConfig, task: RankTask, ranks: Ranks, stand_in: Vecto
     """
     if stand_in is not None:
         return ranks
+    size = started()[1]
+    if ranks.size == 1 < size:
+        if size != config.cluster.learners:
+            raise ConfigError(
+                f"cluster.learners = {config.cluster.learners}: torchrun has started {size} processes, each a "
+                f"learner; write cluster.learners={size}"
+            )
+        check_learners(config, ranks)
+        return meet_started()
     check_learners(config, ranks)
     if ranks.size == config.cluster.learners:
         return ranks

@@ -1,0 +1,56 @@
+"""Ranks that ``torchrun``, or a script with its environment variables, has started: one a process, on any machines."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch import distributed
+
+from rookery.cluster.ranks import TIMEOUT, Gathered, Ranks, groups_of
+from rookery.core.errors import ConfigError
+
+VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What says which rank a process is, of how many, and where they meet."""
+
+RESTARTS = "TORCHELASTIC_RESTART_COUNT"
+
+AGENT = "TORCHELASTIC_USE_AGENT_STORE"
+"""Says whether torchrun itself keeps the place where ranks meet; else rank 0 does."""
+
+
+def started() -> tuple[int, int]:
+    """Returns which rank this process is, and of how many; 0 and 1 if nobody has started ranks.
+
+    Raises:
+        ConfigError: If the variables are not numbers, or do not fit each other.
+    """
+    if not all(name in os.environ for name in VARIABLES):
+        return 0, 1
+    said = {name: os.environ[name] for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")}
+    for name, text in said.items():
+        if not text.isdigit():
+            raise ConfigError(f"environment variable {name} = {text!r}: must be a number; torchrun sets it")
+    rank, size = int(said["RANK"]), int(said["WORLD_SIZE"])
+    if rank >= size:
+        raise ConfigError(f"environment variable RANK = {rank}: WORLD_SIZE = {size} ranks are numbered from 0")
+    return rank, size
+
+
+def meet_started() -> Ranks:
+    """Meets the other ranks, by gloo, at the address that all of them were given."""
+    rank, size = started()
+    local = os.environ.get("LOCAL_RANK", str(rank))
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(local) % torch.cuda.device_count())
+    there: Any = distributed
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    keeps = rank == 0 and os.environ.get(AGENT) != "True"
+    store = there.TCPStore(host, port, size, keeps)
+    name = f"rookery-{os.environ.get(RESTARTS, '0')}"
+    alone = host in ("127.0.0.1", "localhost", "::1")
+    groups = groups_of(there.PrefixStore(name, store), rank, size, TIMEOUT, "127.0.0.1" if alone else None)
+    ranks = Gathered(groups[0], torch.device("cpu"), groups[1])
+    ranks.told = f"{size} learners, as torchrun has started them"
+    return ranks
