@@ -243,6 +243,27 @@ def test_an_asynchronous_run_that_is_taken_up_counts_what_was_under_way(tmp_path
         assert result.counters["decisions_lost"] == waiting
 
 
+# --- what is waited for -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_rows_and_timers_say_what_was_waited_for(asynchronous):
+    sampling = {"asynchronous": asynchronous, "iteration_steps": 240}
+    with trainer_of("CartPole-v1", PPO, 3, sampling=sampling) as trainer:
+        first, last = trainer.train_iteration().row(), trainer.train_iteration().row()
+        tree = {row.label for row in trainer.timers.rows()}
+    names = ["wait", "fetch", "join", "bytes"]
+    assert all(0 < first[f"time/workers/{name}"] < last[f"time/workers/{name}"] for name in names)
+    assert all(0 < last[f"time/workers/idle/{number}"] < 1 for number in range(3))
+    assert last["time/workers/bytes"] > 2 * 3 * 64 * 4 * 4  # observations alone of two updates
+    assert {"workers", "workers.wait", "workers.fetch", "workers.join"} <= tree
+
+
+def test_a_run_of_one_process_waits_for_nobody():
+    with trainer_of("CartPole-v1", PPO, 0) as trainer:
+        assert not trainer.train_iteration().waits
+
+
 # --- everything else that a worker does -------------------------------------------------------------------------------
 
 

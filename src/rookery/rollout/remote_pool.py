@@ -29,6 +29,7 @@ from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.hosts import Hosts
 from rookery.rollout.order import in_order
 from rookery.rollout.shares import LaneShare, PlayReport, ShareWorker, packed_weights
+from rookery.rollout.waiting import WorkerWaiting
 from rookery.rollout.worker import RolloutWorker, Sample
 
 CALL_SECONDS = 2.0
@@ -100,7 +101,8 @@ class RemotePool(Stateful):
 
     saved = ("version", "env_steps", "lane_steps", "counted", "finished", "vector_steps", "lessons")
     fixed = ("hosts", "make", "env", "timers", "interrupt", "lane_group", "asynchronous", "in_flight", "max_lag",
-             "max_losses", "threads", "policies", "demands", "standing", "held", "weights", "retired")  # fmt: skip
+             "max_losses", "threads", "policies", "demands", "standing", "held", "weights", "retired",
+             "waiting")  # fmt: skip
     plays_ahead = False
 
     def __init__(
@@ -137,6 +139,7 @@ class RemotePool(Stateful):
         """Of each policy that has been handed out, the number of its weights and what stands for them at hosts."""
         self.lessons: dict[str, int] | None = None
         """Lessons that were handed out last, for workers that take over lanes."""
+        self.waiting = WorkerWaiting(timers)
         self.standing = [ShareStanding(share) for share in shares]
         for one in self.standing:
             self._begin(one)
@@ -166,6 +169,7 @@ class RemotePool(Stateful):
             WorkerLostError: If too many are gone already.
         """
         self._count("workers_lost", 1)
+        self.waiting.lost(one.share.number)
         self._count("decisions_lost", sum(one.complete.values()))
         for name, number in one.counters.items():
             self._count(name, number)
@@ -280,6 +284,9 @@ class RemotePool(Stateful):
         with self.timers["workers"]:
             for one in self.standing:
                 while one.calls:
+                    with self.waiting.wait():
+                        while not self.hosts.ready(one.calls[:1], WAIT_SECONDS):
+                            pass
                     report = self._answer(one)
                     newcomers.update({} if report is None else report.newcomers)
         self.vector_steps = start + steps
@@ -326,9 +333,10 @@ class RemotePool(Stateful):
                 held += self._taken(name)
             self.held.pop(name, None)
             if held:  # not lost at this moment
-                # of one alone a copy, because what was sent may stand on memory that nobody may write
-                whole = joined(held) if len(held) > 1 else held[0].map(lambda _, tensor: tensor.clone())
-                rollouts[name] = in_order(whole)
+                with self.waiting.join():
+                    # of one alone a copy, because what was sent may stand on memory that nobody may write
+                    whole = joined(held) if len(held) > 1 else held[0].map(lambda _, tensor: tensor.clone())
+                    rollouts[name] = in_order(whole)
         return rollouts
 
     def _taken(self, name: str) -> list[Rollout]:
@@ -338,7 +346,9 @@ class RemotePool(Stateful):
         tickets = [self.hosts.call(one.share.number, "take", [name]) for one in asked]
         for one, ticket in zip(asked, tickets, strict=True):
             try:
-                found.append(self.hosts.result(ticket)[name])
+                with self.waiting.fetch():
+                    found.append(self.hosts.result(ticket)[name])
+                self.waiting.received(found[-1])
                 one.complete[name] = 0
             except WorkerLostError as error:
                 self._replace(one, error)
@@ -351,6 +361,7 @@ class RemotePool(Stateful):
             one.version[name] = self.weights[name][0]
         sent = [self.weights[name][1] for name in names]
         given = until, expected, self.threads, self.version, names
+        self.waiting.asked(one.share.number)
         one.calls.append(self.hosts.call(one.share.number, "play", *given, *sent))
         one.ordered = until
 
@@ -358,10 +369,12 @@ class RemotePool(Stateful):
         """Takes the oldest answer of a worker; None if it is gone, and another has its lanes by now."""
         ticket = one.calls.pop(0)
         try:
-            report: PlayReport = self.hosts.result(ticket)
+            with self.waiting.fetch():
+                report: PlayReport = self.hosts.result(ticket)
         except WorkerLostError as error:
             self._replace(one, error)
             return None
+        self.waiting.answered(one.share.number, report.seconds)
         steps = report.vector_steps - one.vector_steps
         if steps:
             one.pace = report.seconds / steps
@@ -376,6 +389,7 @@ class RemotePool(Stateful):
             for number in numbers:
                 self.env.reported.add(name, number, how)
         for name, rollout in report.rollouts.items():
+            self.waiting.received(rollout)
             if name not in self.retired:
                 self._hold(name, rollout)
         self.env.exact = self.env.exact and (report.all_joined or not steps)
@@ -394,7 +408,9 @@ class RemotePool(Stateful):
         with self.timers["workers"]:
             oldest = {id(one.calls[0]): one for one in self.standing if one.calls}
             tickets = [one.calls[0] for one in oldest.values()]
-            for ticket in self.hosts.ready(tickets, WAIT_SECONDS):
+            with self.waiting.wait():
+                over = self.hosts.ready(tickets, WAIT_SECONDS)
+            for ticket in over:
                 report = self._answer(oldest[id(ticket)])
                 newcomers.update({} if report is None else report.newcomers)
         return newcomers
@@ -428,6 +444,10 @@ class RemotePool(Stateful):
         stale = float((decisions * (behind > 0)).sum() / decisions.sum())
         mean = float((decisions * behind).sum() / decisions.sum())
         return {"stale_fraction": stale, "lag_mean": mean, "lag_max": float(behind.max())}
+
+    def waits(self) -> dict[str, float]:
+        """Says what this process has waited for since it began, by name; see `WorkerWaiting.row`."""
+        return self.waiting.row()
 
     def acted(self) -> int:
         """Counts the decisions of all policies since they were added, those included that nobody learns from."""
