@@ -17,6 +17,7 @@ import cloudpickle
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
+from rookery import __version__
 from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
 from rookery.core.errors import ConfigError, RemoteError, WorkerLostError
 
@@ -45,9 +46,11 @@ class HostActor:
         self._kept: dict[int, Any] = {}
         self._failed: dict[int, Exception] = {}
 
-    def where(self) -> tuple[str, str, int]:
-        """Says on which node this is: Ray's id, the machine's name, and the number of the process."""
-        return str(ray.get_runtime_context().get_node_id()), socket.gethostname(), os.getpid()
+    def where(self) -> tuple[str, str, int, str]:
+        """Says on which node this is: Ray's id, the machine's name, the number of the process, and this library's
+        version.
+        """
+        return str(ray.get_runtime_context().get_node_id()), socket.gethostname(), os.getpid(), __version__
 
     def begin(self, number: int, make: bytes) -> None:
         """Makes an object, in place of the one of that number; what is raised, its first call raises."""
@@ -215,7 +218,12 @@ class RayHosts:
         if host.name:
             return True
         try:
-            host.node, machine, host.process = ray.get(host.started, timeout=seconds)
+            host.node, machine, host.process, version = ray.get(host.started, timeout=seconds)
+            if version != __version__:
+                raise ConfigError(
+                    f"cluster: machine {machine} has rookery {version}, and this one {__version__}: install the same "
+                    "version on both"
+                )
             host.name = f"{machine} (process {host.process})"
         except GetTimeoutError:
             ray.kill(host.actor)
