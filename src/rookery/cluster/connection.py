@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import ray
+from ray._raylet import GcsClient
 from ray.exceptions import RayError
 
 from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, answers, begins_here, named_by
@@ -96,10 +97,6 @@ def connect(address: str = AUTO, *, said: str, instead: str, cores: float = 0.0)
 
 def _show_token(address: str) -> None:
     """Asks a cluster once whether it takes this process's token: `ray.init` would ask for 20 s, and not say why."""
-    try:
-        from ray._raylet import GcsClient
-    except ImportError:
-        return
     if address.rpartition(":")[2].isdecimal() and "://" not in address:
         with suppress(RuntimeError):  # what else may be wrong says ray.init
             GcsClient(address=address)
