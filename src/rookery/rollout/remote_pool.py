@@ -102,7 +102,7 @@ class RemotePool(Stateful):
     saved = ("version", "env_steps", "lane_steps", "counted", "finished", "vector_steps", "lessons")
     fixed = ("hosts", "make", "env", "timers", "interrupt", "lane_group", "asynchronous", "in_flight", "max_lag",
              "max_losses", "threads", "policies", "demands", "standing", "held", "weights", "retired",
-             "waiting")  # fmt: skip
+             "waiting", "moving")  # fmt: skip
     plays_ahead = False
 
     def __init__(
@@ -140,6 +140,8 @@ class RemotePool(Stateful):
         self.lessons: dict[str, int] | None = None
         """Lessons that were handed out last, for workers that take over lanes."""
         self.waiting = WorkerWaiting(timers)
+        self.moving: set[int] = set()
+        """Shares that go to another host as soon as they have done what they were asked for."""
         self.standing = [ShareStanding(share) for share in shares]
         for one in self.standing:
             self._begin(one)
@@ -171,13 +173,32 @@ class RemotePool(Stateful):
         self._count("workers_lost", 1)
         self.waiting.lost(one.share.number)
         self._count("decisions_lost", sum(one.complete.values()))
-        for name, number in one.counters.items():
-            self._count(name, number)
         if self.counted["workers_lost"] > self.max_losses:
             raise WorkerLostError(
                 f"{error}; {self.counted['workers_lost']} workers were lost, and sampling.max_restarts = "
                 f"{self.max_losses}"
             ) from error
+        self._begin_anew(one)
+
+    def _move(self, one: ShareStanding) -> None:
+        """Lets the lanes of a worker that has nothing to do begin their next episodes on another host; what it has
+        played comes first.
+        """
+        for name in [name for name, number in one.complete.items() if number and name not in self.retired]:
+            rollout = self.hosts.result(self.hosts.call(one.share.number, "take", [name]))[name]
+            one.complete[name] = 0
+            self.waiting.received(rollout)
+            self._hold(name, rollout)
+        self.hosts.call(one.share.number, "close")
+        self._count("workers_moved", 1)
+        self.waiting.lost(one.share.number)
+        self._begin_anew(one)
+
+    def _begin_anew(self, one: ShareStanding) -> None:
+        """Makes a worker whose lanes go on with their next episodes, in place of one that is gone or moves."""
+        self.moving.discard(one.share.number)
+        for name, number in one.counters.items():
+            self._count(name, number)
         self.env.exact = False
         begun = one.share.skipped if one.episode is None else tuple(int(number) for number in one.episode)
         share = replace(one.share, skipped=tuple(number + 1 for number in begun))
@@ -402,6 +423,7 @@ class RemotePool(Stateful):
 
     def _collect(self, limit: int) -> dict[str, Kind]:
         """Keeps all workers at work, and takes what at least one of them has played."""
+        self.moving.update(self.hosts.vacancies())
         for one in self.standing:
             self._keep_busy(one)
         newcomers: dict[str, Kind] = {}
@@ -416,7 +438,14 @@ class RemotePool(Stateful):
         return newcomers
 
     def _keep_busy(self, one: ShareStanding) -> None:
-        """Asks a worker for fragments until so many are under way as may be."""
+        """Asks a worker for fragments until so many are under way as may be; one that is to move does these first."""
+        if one.share.number in self.moving:
+            if one.calls:
+                return
+            try:
+                self._move(one)
+            except WorkerLostError as error:
+                self._replace(one, error)
         lengths = [demand.fragment_length for demand in self.demands.values() if demand is not None]
         while len(one.calls) < self.in_flight:
             self._order(one, max(one.ordered, one.vector_steps) + min(lengths, default=FIRST_STEPS), None)
