@@ -31,11 +31,18 @@ PAGE = Path(__file__).parent / "results" / "workers.md"
 PEER = Path(__file__).parent / "peers"
 PEER_PYTHON = PEER / ".venv-rllib" / "bin" / "python"
 
+PEER_WAYS: dict[str, list[str]] = {
+    "RLlib": [],
+    "RLlib, learner in the driver": ["--learners", "0", "--aggregators", "0"],
+}
+"""As it is by default, with a learner and two aggregators in processes of their own; and in fewer processes."""
 
-def of_rllib(count: int, seconds: float) -> dict[str, Any]:
+
+def of_rllib(count: int, seconds: float, way: str) -> dict[str, Any]:
     """What RLlib's IMPALA comes to with so many env runners, in a process of its own."""
     run = subprocess.run(
-        [PEER_PYTHON, PEER / "rllib_impala.py", str(count), "--seconds", str(seconds)], stdout=subprocess.PIPE,
+        [PEER_PYTHON, PEER / "rllib_impala.py", str(count), "--seconds", str(seconds), *PEER_WAYS[way]],
+        stdout=subprocess.PIPE,
         text=True, env=os.environ | {"PYTHONPATH": str(PEER.parent), "OMP_NUM_THREADS": "1"}, check=True, cwd="/",
     )  # fmt: skip
     found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
@@ -70,9 +77,9 @@ def slow_environment(counts: list[int], seconds: float, with_rllib: bool) -> lis
             lag = result.policies["main"].lag_mean
         lines.append(row_of("Rookery", count, rate, rate * took / spent, f"{lag:.1f}"))
         print(lines[-1], flush=True)
-        if with_rllib:
-            found = of_rllib(count, seconds)
-            lines.append(row_of(f"RLlib {found['ray']}", count, found["rate"], found["per_processor_second"], ""))
+        for way in PEER_WAYS if with_rllib else ():
+            found = of_rllib(count, seconds, way)
+            lines.append(row_of(way, count, found["rate"], found["per_processor_second"], ""))
             print(lines[-1], flush=True)
     return lines
 
@@ -153,8 +160,9 @@ def main() -> None:
         "playing; starting is not counted. Sleeping alone would allow 200 steps a second and worker. "
         f"Fragments of {FRAGMENT} steps, {IN_FLIGHT} asked for ahead, batches of {BATCH}, policy and value of "
         f"{' and '.join(map(str, HIDDEN))} units each. Processor time is that of the driver and all processes below, "
-        "Ray's own included. RLlib, where it was run, in turn with Rookery on its new API stack, its learner in the "
-        "driver; benchmarks/peers/rllib_impala.py has its settings.", "", *slow, "",
+        "Ray's own included. RLlib, where it was run, in turn with Rookery, on its new API stack: by its default, with "
+        "a learner and two aggregators in processes of their own, and with its learner in the driver; "
+        "benchmarks/peers/rllib_impala.py has its settings.", "", *slow, "",
         "Synchronous playing with two workers: what it takes until both act by new weights, and until a round of eight "
         "vector steps is back and put together; torch acts, medians of five.", "", *sent, "",
         f"{cpu}, {usable_cores()} cores, Python {platform.python_version()}, torch {torch.__version__}, "

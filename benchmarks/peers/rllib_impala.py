@@ -2,7 +2,8 @@
 
 It prints a line of JSON: env steps a second and a processor second, starting not counted. Run it with the Python that
 `install.sh` made and with `benchmarks` on PYTHONPATH, as ``benchmarks/workers.py --rllib`` does. It uses the new API
-stack; the learner is in the driver, as ours is.
+stack. By RLlib's default a learner and two actors that aggregate batches have processes of their own; with
+``--learners 0 --aggregators 0`` the learner is in the driver, as ours is.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ def main() -> None:
     parser.add_argument(
         "--in-flight", type=int, default=IN_FLIGHT, help="fragments that each runner is asked for ahead"
     )
-    parser.add_argument("--learners", type=int, default=0, help="remote learners; 0 = in the driver")
-    parser.add_argument("--aggregators", type=int, default=0, help="aggregator actors of each learner")
+    parser.add_argument("--learners", type=int, default=1, help="learners of their own; 0 = in the driver")
+    parser.add_argument("--aggregators", type=int, default=2, help="aggregator actors of each learner")
     args = parser.parse_args()
     torch.set_num_threads(1)
     cores = args.runners + 1 + args.learners * (1 + args.aggregators)
-    ray.init(num_cpus=cores, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
+    ray.init("local", num_cpus=cores, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
     config = (
         IMPALAConfig()
         .environment(Sleeper)
