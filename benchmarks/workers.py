@@ -7,9 +7,10 @@ many processes, which are not counted.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
-import resource
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,62 +22,50 @@ import numpy as np
 import ray
 import torch
 from gymnasium import spaces
+from sleeper import BATCH, FRAGMENT, HIDDEN, IN_FLIGHT, STEP_SECONDS, Sleeper, processor_seconds
 
 from rookery import IMPALAConfig, PPOConfig, Trainer
 from rookery.core.processor import usable_cores
 
 PAGE = Path(__file__).parent / "results" / "workers.md"
-STEP_SECONDS = 0.005
+PEER = Path(__file__).parent / "peers"
+PEER_PYTHON = PEER / ".venv-rllib" / "bin" / "python"
+
+PEER_WAYS: dict[str, list[str]] = {
+    "RLlib": [],
+    "RLlib, learner in the driver": ["--learners", "0", "--aggregators", "0"],
+}
+"""As it is by default, with a learner and two aggregators in processes of their own; and in fewer processes."""
 
 
-class Sleeper(gymnasium.Env[np.ndarray, int]):
-    """Takes its time for each step, and nothing of the processor."""
-
-    observation_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
-    action_space = spaces.Discrete(2)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begins an episode."""
-        super().reset(seed=seed)
-        self.time = 0
-        return np.zeros(4, np.float32), {}
-
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Sleeps."""
-        time.sleep(STEP_SECONDS)
-        self.time += 1
-        return np.zeros(4, np.float32), 1.0, False, self.time == 200, {}
+def of_rllib(count: int, seconds: float, way: str) -> dict[str, Any]:
+    """What RLlib's IMPALA comes to with so many env runners, in a process of its own."""
+    run = subprocess.run(
+        [PEER_PYTHON, PEER / "rllib_impala.py", str(count), "--seconds", str(seconds), *PEER_WAYS[way]],
+        stdout=subprocess.PIPE,
+        text=True, env=os.environ | {"PYTHONPATH": str(PEER.parent), "OMP_NUM_THREADS": "1"}, check=True, cwd="/",
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return found
 
 
-def processor_seconds() -> float:
-    """Processor time of every process of this user's Ray and of this one, so far."""
-    total = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    tick = os.sysconf("SC_CLK_TCK")
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            name, _, rest = path.read_text().rpartition(")")
-        except OSError:
-            continue
-        if "ray" in name or "raylet" in name or "gcs_server" in name:
-            fields = rest.split()
-            total += (int(fields[11]) + int(fields[12])) / tick
-    return total
+def row_of(who: str, count: int, rate: float, per_second: float, lag: str) -> str:
+    """Returns a row of the table of workers."""
+    return f"| {who} | {count} | {rate:,.0f} | {rate * STEP_SECONDS / count:.2f} | {per_second:,.0f} | {lag} |"
 
 
-def slow_environment(counts: list[int], seconds: float) -> list[str]:
-    """Steps a second of asynchronous workers with one lane each, beside what sleeping alone allows."""
+def slow_environment(counts: list[int], seconds: float, with_rllib: bool) -> list[str]:
+    """Steps a second of asynchronous workers with one lane each, beside what sleeping allows and what RLlib does."""
     lines = [
-        "| workers | env steps/s | of what sleeping allows | steps per processor second | mean lag, updates |",
-        "|---|---|---|---|---|",
+        "| | workers | env steps/s | of what sleeping allows | steps per processor second | mean lag, updates |",
+        "|---|---|---|---|---|---|",
     ]
     for count in counts:
         sampling = {
             "num_envs": count, "workers": count, "asynchronous": True, "warmup_steps": 0,
-            "iteration_steps": 200 * count,
+            "iteration_steps": 200 * count, "in_flight": IN_FLIGHT,
         }  # fmt: skip
-        algorithm = IMPALAConfig(fragment_length=50, batch_size=500, model={"hidden": (64, 64)})
+        algorithm = IMPALAConfig(fragment_length=FRAGMENT, batch_size=BATCH, model={"hidden": HIDDEN})
         with Trainer(Sleeper, algorithm, seed=0, sampling=sampling, cluster={"ray": "local"}) as trainer:
             for _ in range(2):
                 trainer.train_iteration()
@@ -86,9 +75,12 @@ def slow_environment(counts: list[int], seconds: float) -> list[str]:
             took, spent = time.perf_counter() - began, processor_seconds() - used
             rate = (trainer.env_steps - steps) / took
             lag = result.policies["main"].lag_mean
-        share = rate * STEP_SECONDS / count
-        lines.append(f"| {count} | {rate:,.0f} | {share:.2f} | {rate * took / spent:,.0f} | {lag:.1f} |")
+        lines.append(row_of("Rookery", count, rate, rate * took / spent, f"{lag:.1f}"))
         print(lines[-1], flush=True)
+        for way in PEER_WAYS if with_rllib else ():
+            found = of_rllib(count, seconds, way)
+            lines.append(row_of(way, count, found["rate"], found["per_processor_second"], ""))
+            print(lines[-1], flush=True)
     return lines
 
 
@@ -154,9 +146,10 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 10, 100], help="of policies, MB")
+    parser.add_argument("--rllib", action="store_true", help="RLlib's IMPALA in turn (peers/install.sh rllib)")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    slow = slow_environment(options.workers, options.seconds)
+    slow = slow_environment(options.workers, options.seconds, options.rllib)
     sent = transfers(options.sizes)
     cpu = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), "unknown processor")  # fmt: skip
@@ -164,7 +157,12 @@ def main() -> None:
         "# Workers on Ray", "",
         f"Written by `python benchmarks/{' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])}`.", "",
         f"An environment whose step sleeps {1e3 * STEP_SECONDS:g} ms, one copy a worker, IMPALA with asynchronous "
-        "playing; starting is not counted. Sleeping alone would allow 200 steps a second and worker.", "", *slow, "",
+        "playing; starting is not counted. Sleeping alone would allow 200 steps a second and worker. "
+        f"Fragments of {FRAGMENT} steps, {IN_FLIGHT} asked for ahead, batches of {BATCH}, policy and value of "
+        f"{' and '.join(map(str, HIDDEN))} units each. Processor time is that of the driver and all processes below, "
+        "Ray's own included. RLlib, where it was run, in turn with Rookery, on its new API stack: by its default, with "
+        "a learner and two aggregators in processes of their own, and with its learner in the driver; "
+        "benchmarks/peers/rllib_impala.py has its settings.", "", *slow, "",
         "Synchronous playing with two workers: what it takes until both act by new weights, and until a round of eight "
         "vector steps is back and put together; torch acts, medians of five.", "", *sent, "",
         f"{cpu}, {usable_cores()} cores, Python {platform.python_version()}, torch {torch.__version__}, "

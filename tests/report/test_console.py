@@ -132,6 +132,14 @@ def test_a_run_that_cannot_repeat_is_marked(timers):
     assert "Arena, seed 3, not exact" in picture(panel_of({}, result(1, exact=False)), timers)
 
 
+def test_what_was_waited_for_is_shown_where_workers_are_elsewhere(timers):
+    waits = {"workers/wait": 12.5, "workers/fetch": 0.5, "workers/join": 0.25, "workers/bytes": 3_400_000,
+             "workers/idle/0": 0.25, "workers/idle/1": 0.05}  # fmt: skip
+    shown = picture(panel_of({}, result(1, waits=waits)), timers)
+    assert "waited 12.50 s for workers · fetched 3.4 MB in 0.5000 s · joined in 0.2500 s · workers idle 15 %" in shown
+    assert "for workers" not in picture(panel_of({}, result(1)), timers)
+
+
 def test_what_callbacks_measured_is_shown(timers):
     shown = picture(panel_of({}, result(1, metrics={"touches": (0.0, 2.5, 9.0)})), timers)
     assert re.search(r"touches +2\.50  0 to 9\.00", shown)

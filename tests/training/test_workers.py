@@ -243,6 +243,73 @@ def test_an_asynchronous_run_that_is_taken_up_counts_what_was_under_way(tmp_path
         assert result.counters["decisions_lost"] == waiting
 
 
+@pytest.mark.parametrize("case", ["ppo", "normalized", "lstm"])
+def test_shares_that_move_to_other_hosts_lose_nothing_that_is_played(case):
+    env, algorithm, _ = CASES[case]
+    sampling = {"asynchronous": True, "iteration_steps": 240}
+    with trainer_of(env, algorithm, 3, sampling=sampling) as trainer:
+        ledger, hosts, waiting = Ledger(trainer), trainer.pool.hosts, []
+        hosts.vacancies = lambda: [waiting.pop()] if waiting else []
+        begun = []
+        begin = hosts.begin
+        hosts.begin = lambda share, make: (begun.append(share), begin(share, make))[1]
+        for share in (0, 2, 2, 1):
+            trainer.train_iteration()
+            skipped = trainer.pool.standing[share].share.skipped
+            waiting.append(share)
+            while trainer.pool.standing[share].share.skipped == skipped:
+                result = trainer.train_iteration()
+        for _ in range(2):
+            result = trainer.train_iteration()
+        assert begun == [0, 2, 2, 1]
+        assert result.counters["workers_moved"] == 4
+        assert "workers_lost" not in result.counters and "decisions_lost" not in result.counters
+        assert len(ledger.seen) == len(set(ledger.seen))
+        assert result.env_steps == len(ledger.seen) + trainer.pool.undelivered("main")
+        assert not result.exact
+
+
+def test_synchronous_shares_do_not_move():
+    with trainer_of("CartPole-v1", PPO, 2) as trainer:
+        trainer.pool.hosts.vacancies = lambda: [0]
+        for _ in range(2):
+            result = trainer.train_iteration()
+        assert result.exact and "workers_moved" not in result.counters
+
+
+def test_a_share_that_is_lost_while_it_should_move_is_counted_as_lost():
+    sampling = {"asynchronous": True, "iteration_steps": 240}
+    with trainer_of("CartPole-v1", PPO, 2, sampling=sampling) as trainer:
+        trainer.train_iteration()
+        trainer.pool.moving.add(1)
+        trainer.pool.hosts.lose(1)
+        for _ in range(3):
+            result = trainer.train_iteration()
+        assert result.counters["workers_lost"] == 1
+        assert not trainer.pool.moving
+
+
+# --- what is waited for -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_rows_and_timers_say_what_was_waited_for(asynchronous):
+    sampling = {"asynchronous": asynchronous, "iteration_steps": 240}
+    with trainer_of("CartPole-v1", PPO, 3, sampling=sampling) as trainer:
+        first, last = trainer.train_iteration().row(), trainer.train_iteration().row()
+        tree = {row.label for row in trainer.timers.rows()}
+    names = ["wait", "fetch", "join", "bytes"]
+    assert all(0 < first[f"time/workers/{name}"] < last[f"time/workers/{name}"] for name in names)
+    assert all(0 < last[f"time/workers/idle/{number}"] < 1 for number in range(3))
+    assert last["time/workers/bytes"] > 2 * 3 * 64 * 4 * 4  # observations alone of two updates
+    assert {"workers", "workers.wait", "workers.fetch", "workers.join"} <= tree
+
+
+def test_a_run_of_one_process_waits_for_nobody():
+    with trainer_of("CartPole-v1", PPO, 0) as trainer:
+        assert not trainer.train_iteration().waits
+
+
 # --- everything else that a worker does -------------------------------------------------------------------------------
 
 

@@ -18,6 +18,9 @@ AUTO = "auto"
 LOCAL = "local"
 """A cluster begun here, for this process."""
 
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""What every client of Ray says first, as of HTTP/2; a server answers with its settings."""
+
 
 def named_by(address: str) -> str:
     """Returns the address that a setting names, or else ``RAY_ADDRESS``; empty if neither names one."""
@@ -45,12 +48,16 @@ def guard_own_cluster(address: str) -> None:
 
 
 def answers(address: str) -> bool:
-    """Says whether somebody answers at ``HOST:PORT``; other forms of addresses are left to Ray."""
+    """Says whether a server that may be Ray's answers at ``HOST:PORT``; other forms of addresses are left to Ray."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "://" in address:
         return True
     try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+        with socket.create_connection((host, int(port)), CONNECT_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+                return True
+            connection.settimeout(CONNECT_SECONDS)
+            connection.sendall(GREETING)
+            return bool(connection.recv(1))
     except OSError:
         return False
-    return True

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import ray
+from ray._raylet import GcsClient
 from ray.exceptions import RayError
 
 from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, answers, begins_here, named_by
@@ -84,6 +85,7 @@ def connect(address: str = AUTO, *, said: str, instead: str, cores: float = 0.0)
         if begins_here(address):
             _begin(cores)
         else:
+            _show_token(given)
             ray.init(given or None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (RayError, OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"{said}: {_why(error, given)}; {instead}") from error
@@ -91,6 +93,13 @@ def connect(address: str = AUTO, *, said: str, instead: str, cores: float = 0.0)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # ray.init takes it, and would end the run without a checkpoint
     return True
+
+
+def _show_token(address: str) -> None:
+    """Asks a cluster once whether it takes this process's token: `ray.init` would ask for 20 s, and not say why."""
+    if address.rpartition(":")[2].isdecimal() and "://" not in address:
+        with suppress(RuntimeError):  # what else may be wrong says ray.init
+            GcsClient(address=address)
 
 
 def _begin(cores: float) -> None:
@@ -114,8 +123,8 @@ def _why(error: Exception, address: str) -> str:
         return f"the cluster has other versions than this process: {text}"
     if "oken" in text or "nauthenticated" in text:
         return (
-            f"the cluster at {address or 'this machine'} wants another token: set RAY_AUTH_MODE=token and "
-            f"RAY_AUTH_TOKEN to those it was started with ({text[:200]})"
+            f"the cluster at {address or 'this machine'} wants another token: set RAY_AUTH_MODE and RAY_AUTH_TOKEN to "
+            f"those it was started with ({text[:200]})"
         )
     return f"Ray does not start: {type(error).__name__}: {text}"
 

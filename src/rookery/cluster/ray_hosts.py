@@ -9,6 +9,7 @@ import math
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ import cloudpickle
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
+from rookery import __version__
 from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
 from rookery.core.errors import ConfigError, RemoteError, WorkerLostError
 
@@ -25,6 +27,9 @@ LATE_SECONDS = 10.0
 
 START_SECONDS = 300.0
 """What the first process gets to begin."""
+
+LOOK_SECONDS = 10.0
+"""Between two looks whether the cluster has got room for another process."""
 
 
 # --- on a node ----------------------------------------------------------------------------------------------------
@@ -45,9 +50,11 @@ class HostActor:
         self._kept: dict[int, Any] = {}
         self._failed: dict[int, Exception] = {}
 
-    def where(self) -> tuple[str, str, int]:
-        """Says on which node this is: Ray's id, the machine's name, and the number of the process."""
-        return str(ray.get_runtime_context().get_node_id()), socket.gethostname(), os.getpid()
+    def where(self) -> tuple[str, str, int, str]:
+        """Says on which node this is: Ray's id, the machine's name, the number of the process, and this library's
+        version.
+        """
+        return str(ray.get_runtime_context().get_node_id()), socket.gethostname(), os.getpid(), __version__
 
     def begin(self, number: int, make: bytes) -> None:
         """Makes an object, in place of the one of that number; what is raised, its first call raises."""
@@ -57,6 +64,10 @@ class HostActor:
             self._kept[number] = builder()
         except Exception as error:
             self._failed[number] = error
+
+    def forget(self, number: int) -> None:
+        """Lets go of an object, which is elsewhere by now."""
+        self._kept.pop(number, None)
 
     def call(self, number: int, method: str, *arguments: Any) -> Any:
         """Calls a method of an object."""
@@ -153,16 +164,25 @@ class RayHosts:
             )
         self._hosts = [self._start() for _ in range(min(count, room))]
         self._home: dict[int, RayHost] = {}
+        self._count = count
+        self._looks_at = time.monotonic() + LOOK_SECONDS
+        self._joining: list[RayHost] = []
+        """Processes that were begun because room has come, and have not answered yet."""
+        self._moves: dict[int, RayHost] = {}
+        """Where objects are made that are begun anew."""
 
-    def _room(self) -> int:
+    def _room(self, least: int = 1) -> int:
         """Counts the processes that the cluster's machines have room for, if nobody else is there.
+
+        Args:
+            least: How many there must be.
 
         Raises:
             ConfigError: If no machine has what one of them needs.
         """
         nodes = [resources_of(node["Resources"]) for node in ray.nodes() if node["Alive"]]
         room = sum(self._each.times_in(node) for node in nodes)
-        if not room:
+        if room < least:
             largest = max(nodes, key=lambda node: (node.gpus, node.cpus), default=Resources(0, 0))
             setting = "worker_gpus" if self._each.gpus > largest.gpus else "worker_cpus"
             asked = self._each.gpus if setting == "worker_gpus" else self._each.cpus
@@ -182,13 +202,18 @@ class RayHosts:
 
     def begin(self, share: int, make: bytes) -> None:
         """Makes an object on the host that has the fewest; one that is gone is replaced first."""
-        before = self._home.get(share)
-        if before is None or before.is_lost:
-            if before is not None:
+        before, better = self._home.get(share), self._moves.pop(share, None)
+        if before is not None and before.is_lost:
+            before.numbers.discard(share)
+            if before in self._hosts:
+                self._hosts.remove(before)
+                self._hosts.append(self._start())
+        if better is not None and not better.is_lost:
+            if before is not None and not before.is_lost:
                 before.numbers.discard(share)
-                if before in self._hosts:
-                    self._hosts.remove(before)
-                    self._hosts.append(self._start())
+                before.actor.forget.remote(share)
+            self._home[share] = better
+        elif before is None or before.is_lost:
             self._home[share] = self._emptiest()
         host = self._home[share]
         host.numbers.add(share)
@@ -215,7 +240,12 @@ class RayHosts:
         if host.name:
             return True
         try:
-            host.node, machine, host.process = ray.get(host.started, timeout=seconds)
+            host.node, machine, host.process, version = ray.get(host.started, timeout=seconds)
+            if version != __version__:
+                raise ConfigError(
+                    f"cluster: machine {machine} has rookery {version}, and this one {__version__}: install the same "
+                    "version on both"
+                )
             host.name = f"{machine} (process {host.process})"
         except GetTimeoutError:
             ray.kill(host.actor)
@@ -233,6 +263,34 @@ class RayHosts:
             host.is_lost = True
             self._hosts.remove(host)
         return bool(host.name)
+
+    def vacancies(self) -> list[int]:
+        """Begins processes where the cluster has got room while others share some; says which objects these take."""
+        if time.monotonic() < self._looks_at:
+            return []
+        self._looks_at = time.monotonic() + LOOK_SECONDS
+        for host in self._have_joined():
+            self._note(f"cluster: 1 worker joined on {host.name}")
+            for _ in range(max(len(self._home) // len(self._hosts), 1)):
+                fullest = max(self._hosts, key=lambda one: len(one.numbers - self._moves.keys()))
+                staying = fullest.numbers - self._moves.keys()
+                if fullest is not host and len(staying) > 1:
+                    self._moves[max(staying)] = host
+        missing = self._count - len(self._hosts) - len(self._joining)
+        if missing > 0:
+            room = self._room(0) - len(self._hosts) - len(self._joining)
+            self._joining += [self._start() for _ in range(min(missing, room))]
+        return list(self._moves)
+
+    def _have_joined(self) -> list[RayHost]:
+        """Finds those that answer by now of the processes that were begun because there was room."""
+        if not self._joining:
+            return []
+        over = set(ray.wait([host.started for host in self._joining], num_returns=len(self._joining), timeout=0)[0])
+        known = [host for host in self._joining if host.started in over]
+        self._joining = [host for host in self._joining if host.started not in over]
+        self._hosts += known
+        return [host for host in known if self._has_begun(host, LATE_SECONDS)]
 
     def home(self, share: int) -> RayHost:
         """Returns the process that keeps an object."""
@@ -276,9 +334,10 @@ class RayHosts:
             return
         closing = [self.call(number, "close").ref for number, host in self._home.items() if not host.is_lost]
         ray.wait(closing, num_returns=len(closing), timeout=LATE_SECONDS) if closing else None
-        for host in self._hosts:
+        for host in self._hosts + self._joining:
             ray.kill(host.actor)
         self._hosts.clear()
+        self._joining.clear()
         self._home.clear()
         if self._connected_here:
             ray.shutdown()

@@ -44,6 +44,7 @@ COLUMNS = {
     "updates_per_env_step": "grads/step",
     "gradient_steps": "grad. steps",
     "replay_size": "replay",
+    "lag_mean": "lag",
     "lr": "lr",
 }
 """Metrics of a policy that are shown, in this order, and the heads of their columns."""
@@ -184,6 +185,8 @@ class Panel:
         parts = [f"iteration {result.iteration:,}", pace,
                  f"{result.env_steps:,} env steps", f"{result.episodes:,} episodes", span(result.seconds)]  # fmt: skip
         lines.append(dim(f" {brush.dot} ".join(parts)))
+        if result.waits:
+            lines.append(dim(waits_text(result.waits, f" {brush.dot} ")))
         lines += [Text(f"{name} {lesson.text()}") for name, lesson in result.lessons.items()]
         lines += [Text(f"{name} {standing.text()}") for name, standing in result.self_play.items()]
         return lines
@@ -325,6 +328,20 @@ def progress_row(part: float, *words: str) -> Table:
 def dim(text: str) -> Text:
     """Returns a quiet line, cut where it is too long."""
     return Text(text, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def waits_text(waits: Mapping[str, float], between: str) -> str:
+    """Returns what was waited for where workers are elsewhere, in a line: see `IterationResult.waits`."""
+    idle = [share for name, share in waits.items() if name.startswith("workers/idle/")]
+    parts = [
+        f"waited {number(waits['workers/wait'])} s for workers",
+        f"fetched {waits['workers/bytes'] / 1e6:,.1f} MB in {number(waits['workers/fetch'])} s",
+        f"joined in {number(waits['workers/join'])} s",
+    ]
+    if idle:
+        mean = sum(idle) / len(idle)
+        parts.append(f"workers idle {100 * mean:.0f} % ({100 * min(idle):.0f} to {100 * max(idle):.0f} %)")
+    return between.join(parts)
 
 
 def unhealthy(metric: str, value: Number) -> bool:

@@ -193,6 +193,9 @@ class IterationResult:
             made of them (``average``, ``most_recent``, ``sum``, ``histogram``), and the numbers.
         finished_policies: How many policies have learned from all the decisions that they are to learn from.
         finished_share: Their share of the policies that learn, as far as these have agents: 1 when all have.
+        waits: What was waited for where workers are elsewhere, since this process began: seconds ``workers/wait``,
+            ``workers/fetch`` and ``workers/join``, ``workers/bytes`` that came, and ``workers/idle/N``, the share of
+            its latest time in which worker N did not play.
         stop_reason: Reason why training ended here; empty if it goes on.
     """
 
@@ -222,6 +225,7 @@ class IterationResult:
     finished_policies: int = 0
     finished_share: float = 0.0
     reported: Mapping[str, tuple[str, Sequence[float]]] = field(default_factory=dict)
+    waits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def score(self) -> float | None:
@@ -280,6 +284,7 @@ class IterationResult:
             row |= {f"evaluation/groups/{name}/return_mean": value for name, value in means}
         row["time/seconds"] = round(self.seconds, 3)
         row["time/steps_per_second"] = round(self.steps_per_second, 1)
+        row |= {f"time/{name}": value for name, value in self.waits.items()}
         broken = {name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)}
         return row | dict.fromkeys(broken)
 

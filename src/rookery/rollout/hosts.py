@@ -27,6 +27,12 @@ class Hosts(Protocol):
         """
         ...
 
+    def vacancies(self) -> list[int]:
+        """Says, now and then, which shares have a better host by now, because room has come: if one of them is begun
+        anew, it is there.
+        """
+        ...
+
     def publish(self, value: Any) -> Any:
         """Sends a value to hosts, once to each machine; returns what stands for it as an argument of `call`."""
         ...
@@ -86,6 +92,10 @@ class HostsHere:
         """Makes the worker of a share."""
         builder: Callable[[], Any] = cloudpickle.loads(make)
         self._workers[share] = builder()
+
+    def vacancies(self) -> list[int]:
+        """Names none: there is no room but this process."""
+        return []
 
     def publish(self, value: Any) -> Any:
         """Returns the value itself."""

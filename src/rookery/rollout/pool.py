@@ -97,6 +97,10 @@ class WorkerPool(Protocol):
         """Says how far weights have moved on since they played a rollout that is learned from now; empty if not."""
         ...
 
+    def waits(self) -> dict[str, float]:
+        """Says what was waited for so far, by name: seconds, bytes and shares; empty if nobody is elsewhere."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
         ...
@@ -265,6 +269,10 @@ class LocalPool(Stateful):
         assert store is not None
         stale = rollout.version < store.version
         return {"stale_fraction": int(rollout.length[stale].sum()) / rollout.num_decisions}
+
+    def waits(self) -> dict[str, float]:
+        """Says nothing: the only worker is here."""
+        return {}
 
     def close(self) -> None:
         """Frees the environments."""

@@ -29,6 +29,7 @@ from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.hosts import Hosts
 from rookery.rollout.order import in_order
 from rookery.rollout.shares import LaneShare, PlayReport, ShareWorker, packed_weights
+from rookery.rollout.waiting import WorkerWaiting
 from rookery.rollout.worker import RolloutWorker, Sample
 
 CALL_SECONDS = 2.0
@@ -100,7 +101,8 @@ class RemotePool(Stateful):
 
     saved = ("version", "env_steps", "lane_steps", "counted", "finished", "vector_steps", "lessons")
     fixed = ("hosts", "make", "env", "timers", "interrupt", "lane_group", "asynchronous", "in_flight", "max_lag",
-             "max_losses", "threads", "policies", "demands", "standing", "held", "weights", "retired")  # fmt: skip
+             "max_losses", "threads", "policies", "demands", "standing", "held", "weights", "retired",
+             "waiting", "moving")  # fmt: skip
     plays_ahead = False
 
     def __init__(
@@ -137,6 +139,9 @@ class RemotePool(Stateful):
         """Of each policy that has been handed out, the number of its weights and what stands for them at hosts."""
         self.lessons: dict[str, int] | None = None
         """Lessons that were handed out last, for workers that take over lanes."""
+        self.waiting = WorkerWaiting(timers)
+        self.moving: set[int] = set()
+        """Shares that go to another host as soon as they have done what they were asked for."""
         self.standing = [ShareStanding(share) for share in shares]
         for one in self.standing:
             self._begin(one)
@@ -166,14 +171,34 @@ class RemotePool(Stateful):
             WorkerLostError: If too many are gone already.
         """
         self._count("workers_lost", 1)
+        self.waiting.lost(one.share.number)
         self._count("decisions_lost", sum(one.complete.values()))
-        for name, number in one.counters.items():
-            self._count(name, number)
         if self.counted["workers_lost"] > self.max_losses:
             raise WorkerLostError(
                 f"{error}; {self.counted['workers_lost']} workers were lost, and sampling.max_restarts = "
                 f"{self.max_losses}"
             ) from error
+        self._begin_anew(one)
+
+    def _move(self, one: ShareStanding) -> None:
+        """Lets the lanes of a worker that has nothing to do begin their next episodes on another host; what it has
+        played comes first.
+        """
+        for name in [name for name, number in one.complete.items() if number and name not in self.retired]:
+            rollout = self.hosts.result(self.hosts.call(one.share.number, "take", [name]))[name]
+            one.complete[name] = 0
+            self.waiting.received(rollout)
+            self._hold(name, rollout)
+        self.hosts.call(one.share.number, "close")
+        self._count("workers_moved", 1)
+        self.waiting.lost(one.share.number)
+        self._begin_anew(one)
+
+    def _begin_anew(self, one: ShareStanding) -> None:
+        """Makes a worker whose lanes go on with their next episodes, in place of one that is gone or moves."""
+        self.moving.discard(one.share.number)
+        for name, number in one.counters.items():
+            self._count(name, number)
         self.env.exact = False
         begun = one.share.skipped if one.episode is None else tuple(int(number) for number in one.episode)
         share = replace(one.share, skipped=tuple(number + 1 for number in begun))
@@ -280,6 +305,9 @@ class RemotePool(Stateful):
         with self.timers["workers"]:
             for one in self.standing:
                 while one.calls:
+                    with self.waiting.wait():
+                        while not self.hosts.ready(one.calls[:1], WAIT_SECONDS):
+                            pass
                     report = self._answer(one)
                     newcomers.update({} if report is None else report.newcomers)
         self.vector_steps = start + steps
@@ -326,9 +354,10 @@ class RemotePool(Stateful):
                 held += self._taken(name)
             self.held.pop(name, None)
             if held:  # not lost at this moment
-                # of one alone a copy, because what was sent may stand on memory that nobody may write
-                whole = joined(held) if len(held) > 1 else held[0].map(lambda _, tensor: tensor.clone())
-                rollouts[name] = in_order(whole)
+                with self.waiting.join():
+                    # of one alone a copy, because what was sent may stand on memory that nobody may write
+                    whole = joined(held) if len(held) > 1 else held[0].map(lambda _, tensor: tensor.clone())
+                    rollouts[name] = in_order(whole)
         return rollouts
 
     def _taken(self, name: str) -> list[Rollout]:
@@ -338,7 +367,9 @@ class RemotePool(Stateful):
         tickets = [self.hosts.call(one.share.number, "take", [name]) for one in asked]
         for one, ticket in zip(asked, tickets, strict=True):
             try:
-                found.append(self.hosts.result(ticket)[name])
+                with self.waiting.fetch():
+                    found.append(self.hosts.result(ticket)[name])
+                self.waiting.received(found[-1])
                 one.complete[name] = 0
             except WorkerLostError as error:
                 self._replace(one, error)
@@ -351,6 +382,7 @@ class RemotePool(Stateful):
             one.version[name] = self.weights[name][0]
         sent = [self.weights[name][1] for name in names]
         given = until, expected, self.threads, self.version, names
+        self.waiting.asked(one.share.number)
         one.calls.append(self.hosts.call(one.share.number, "play", *given, *sent))
         one.ordered = until
 
@@ -358,10 +390,12 @@ class RemotePool(Stateful):
         """Takes the oldest answer of a worker; None if it is gone, and another has its lanes by now."""
         ticket = one.calls.pop(0)
         try:
-            report: PlayReport = self.hosts.result(ticket)
+            with self.waiting.fetch():
+                report: PlayReport = self.hosts.result(ticket)
         except WorkerLostError as error:
             self._replace(one, error)
             return None
+        self.waiting.answered(one.share.number, report.seconds)
         steps = report.vector_steps - one.vector_steps
         if steps:
             one.pace = report.seconds / steps
@@ -376,6 +410,7 @@ class RemotePool(Stateful):
             for number in numbers:
                 self.env.reported.add(name, number, how)
         for name, rollout in report.rollouts.items():
+            self.waiting.received(rollout)
             if name not in self.retired:
                 self._hold(name, rollout)
         self.env.exact = self.env.exact and (report.all_joined or not steps)
@@ -388,19 +423,29 @@ class RemotePool(Stateful):
 
     def _collect(self, limit: int) -> dict[str, Kind]:
         """Keeps all workers at work, and takes what at least one of them has played."""
+        self.moving.update(self.hosts.vacancies())
         for one in self.standing:
             self._keep_busy(one)
         newcomers: dict[str, Kind] = {}
         with self.timers["workers"]:
             oldest = {id(one.calls[0]): one for one in self.standing if one.calls}
             tickets = [one.calls[0] for one in oldest.values()]
-            for ticket in self.hosts.ready(tickets, WAIT_SECONDS):
+            with self.waiting.wait():
+                over = self.hosts.ready(tickets, WAIT_SECONDS)
+            for ticket in over:
                 report = self._answer(oldest[id(ticket)])
                 newcomers.update({} if report is None else report.newcomers)
         return newcomers
 
     def _keep_busy(self, one: ShareStanding) -> None:
-        """Asks a worker for fragments until so many are under way as may be."""
+        """Asks a worker for fragments until so many are under way as may be; one that is to move does these first."""
+        if one.share.number in self.moving:
+            if one.calls:
+                return
+            try:
+                self._move(one)
+            except WorkerLostError as error:
+                self._replace(one, error)
         lengths = [demand.fragment_length for demand in self.demands.values() if demand is not None]
         while len(one.calls) < self.in_flight:
             self._order(one, max(one.ordered, one.vector_steps) + min(lengths, default=FIRST_STEPS), None)
@@ -428,6 +473,10 @@ class RemotePool(Stateful):
         stale = float((decisions * (behind > 0)).sum() / decisions.sum())
         mean = float((decisions * behind).sum() / decisions.sum())
         return {"stale_fraction": stale, "lag_mean": mean, "lag_max": float(behind.max())}
+
+    def waits(self) -> dict[str, float]:
+        """Says what this process has waited for since it began, by name; see `WorkerWaiting.row`."""
+        return self.waiting.row()
 
     def acted(self) -> int:
         """Counts the decisions of all policies since they were added, those included that nobody learns from."""

@@ -56,6 +56,7 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
         self_play=run.self_play.standing(),
         finished_policies=len(run.retired),
         finished_share=len(run.retired) / max(1, len(run.learners)),
+        waits=run.pool.waits(),
     )
 
 

@@ -1,0 +1,97 @@
+"""What a run with workers elsewhere waits for: seconds of waiting, fetching, joining, and how idle each worker is."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+
+from torch import Tensor
+
+from rookery.core.batch import Rollout
+from rookery.core.timers import Timer, Timers
+
+ANSWERS = 16
+"""Answers of a worker that its idle share is taken over: the latest."""
+
+
+class WorkerWaiting:
+    """Counts what this process waits for, and what each worker does meanwhile.
+
+    Args:
+        timers: Tree whose nodes `workers.wait`, `workers.fetch` and `workers.join` count the seconds too.
+        clock: Tells seconds.
+    """
+
+    def __init__(self, timers: Timers, clock: Callable[[], float] = perf_counter) -> None:
+        self._timers, self._clock = timers, clock
+        self.seconds = dict.fromkeys(("wait", "fetch", "join"), 0.0)
+        self.bytes = 0
+        self._since: dict[int, float] = {}
+        self._answers: dict[int, deque[tuple[float, float]]] = {}
+
+    def wait(self) -> _Counted:
+        """Returns a context in which this process waits for workers."""
+        return _Counted(self, "wait", self._timers["workers.wait"])
+
+    def fetch(self) -> _Counted:
+        """Returns a context in which an answer is fetched that is there."""
+        return _Counted(self, "fetch", self._timers["workers.fetch"])
+
+    def join(self) -> _Counted:
+        """Returns a context in which rollouts are put together."""
+        return _Counted(self, "join", self._timers["workers.join"])
+
+    def asked(self, worker: int) -> None:
+        """Hears that a worker is asked to play; its time is counted from the first call on."""
+        self._since.setdefault(worker, self._clock())
+
+    def answered(self, worker: int, playing: float) -> None:
+        """Hears that a worker has answered, and how many seconds it has played since its answer before."""
+        now = self._clock()
+        passed = now - self._since.get(worker, now)
+        self._answers.setdefault(worker, deque(maxlen=ANSWERS)).append((playing, passed))
+        self._since[worker] = now
+
+    def lost(self, worker: int) -> None:
+        """Hears that a worker is gone: who takes its place is counted anew."""
+        self._since.pop(worker, None)
+        self._answers.pop(worker, None)
+
+    def received(self, rollout: Rollout) -> None:
+        """Counts the bytes of a rollout that has come."""
+
+        def count(_: str, tensor: Tensor) -> Tensor:
+            self.bytes += tensor.numel() * tensor.element_size()
+            return tensor
+
+        rollout.map(count)
+
+    def idle(self) -> dict[int, float]:
+        """Returns the share of its latest wall time, in [0, 1], in which each worker did not play."""
+        shares = {}
+        for worker, answers in sorted(self._answers.items()):
+            playing, passed = (sum(numbers) for numbers in zip(*answers, strict=True))
+            shares[worker] = min(max(1.0 - playing / max(passed, 1e-9), 0.0), 1.0)
+        return shares
+
+    def row(self) -> dict[str, float]:
+        """Returns all of it by the names that a run's rows have it under."""
+        seconds = {f"workers/{what}": round(value, 6) for what, value in self.seconds.items()}
+        idle = {f"workers/idle/{worker}": round(share, 4) for worker, share in self.idle().items()}
+        return {**seconds, "workers/bytes": self.bytes, **idle}
+
+
+class _Counted:
+    """Counts the seconds of a block, here and in the timer tree."""
+
+    def __init__(self, waiting: WorkerWaiting, what: str, timer: Timer) -> None:
+        self._waiting, self._what, self._timer = waiting, what, timer
+
+    def __enter__(self) -> None:
+        self._timer.__enter__()
+        self._before = self._timer.seconds
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.__exit__(None, None, None)
+        self._waiting.seconds[self._what] += self._timer.seconds - self._before

@@ -1,0 +1,122 @@
+"""What is said of a cluster that is not there, is somebody else's, or has other versions: at once, and by its name."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from rookery.cluster import address
+
+SCRIPT = """
+import sys
+import ray
+from rookery.cluster import ray_hosts
+from rookery.core.errors import ConfigError
+
+{change}
+try:
+    hosts = ray_hosts.RayHosts(sys.argv[1], 1, cpus=1, gpus=0, spread=False, environment={{}}, working_directory=None,
+                               note=print)
+    hosts.begin(0, __import__("cloudpickle").dumps(object))
+    print("it begins")
+except ConfigError as error:
+    print(f"refused: {{error}}")
+"""
+OTHER_RAY = "import ray._private.utils as utils; utils.compute_version_info = lambda: ('1.2.3', '3.11.7')"
+OTHER_PYTHON = "import ray._private.utils as utils; utils.compute_version_info = lambda: (ray.__version__, '3.4.5')"
+OTHER_ROOKERY = "ray_hosts.__version__ = '1.2.3'"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """The address of a cluster with a token, and that token."""
+    pytest.importorskip("ray")
+    short, token = Path(tempfile.mkdtemp(dir="/tmp")), secrets.token_hex(32)  # the paths of Ray's sockets have a limit
+    where = f"127.0.0.1:{30000 + os.getpid() % 2000}"
+    command = [
+        str(Path(sys.executable).with_name("ray")), "start", "--head", f"--port={where.rpartition(':')[2]}", "--block",
+        "--num-cpus=1", f"--temp-dir={short}", "--include-dashboard=false", "--disable-usage-stats",
+    ]  # fmt: skip
+    log, variables = short / "head.txt", os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+    with log.open("w") as file:
+        head = subprocess.Popen(command, env=variables, stdout=file, stderr=subprocess.STDOUT, cwd="/")
+    try:
+        while "This command will now block" not in log.read_text():
+            assert head.poll() is None, log.read_text()
+            time.sleep(0.1)
+        yield where, token
+    finally:
+        head.terminate()
+        head.wait(60)
+        shutil.rmtree(short, ignore_errors=True)
+
+
+def answer(where, change="", **environment):
+    """What a process says that wants a worker on a cluster."""
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(change=change), where],
+        env=os.environ | environment, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+@pytest.mark.slow
+def test_only_the_token_of_a_cluster_is_let_in(cluster):
+    where, token = cluster
+    assert answer(where, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=token) == "it begins"
+    wrong = answer(where, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+    none = answer(where, RAY_AUTH_MODE="disabled")
+    said = f"refused: cluster.ray = {where}: the cluster at {where} wants another token: set RAY_AUTH_MODE and RAY_AUTH"
+    assert wrong.startswith(said) and none.startswith(said)
+    assert token not in wrong + none
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (OTHER_RAY, ["cluster.ray = 127.0.0.1:", "other versions than this process", "Ray: 1.2.3"]),
+        (OTHER_PYTHON, ["cluster.ray = 127.0.0.1:", "other versions than this process", "Python: 3.4.5"]),
+        (OTHER_ROOKERY, ["cluster: machine ", "and this one 1.2.3: install the same version"]),
+    ],
+    ids=["ray", "python", "rookery"],
+)
+def test_other_versions_are_told_with_both_numbers(cluster, change, words):
+    import rookery
+
+    where, token = cluster
+    said = answer(where, change, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=token)
+    assert said.startswith("refused: ")
+    assert all(word in said for word in words), said
+    ours = {OTHER_RAY: f"Ray: {__import__('ray').__version__}", OTHER_ROOKERY: f"has rookery {rookery.__version__}"}
+    assert ours.get(change, f"Python: {sys.version.split()[0]}") in said
+
+
+def test_who_takes_a_connection_and_says_nothing_is_no_cluster(monkeypatch):
+    monkeypatch.setattr(address, "CONNECT_SECONDS", 0.2)
+    monkeypatch.delenv("RAY_USE_TLS", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert not address.answers(where)
+        monkeypatch.setenv("RAY_USE_TLS", "1")  # there nobody answers before both are sure of each other
+        assert address.answers(where)
+    assert not address.answers(where)
+
+
+@pytest.mark.slow
+def test_a_silent_address_is_named_after_five_seconds():
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        said = answer(where)
+    assert said.startswith(f"refused: cluster.ray = {where}: no Ray cluster answers at {where} within 5 seconds; start")
