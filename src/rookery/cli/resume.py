@@ -12,6 +12,7 @@ from rookery.cli.apart import report_rows, rows_apart
 from rookery.cli.runs import Provenance, SavedRun, TrustedCode, find_run, find_saved, read_provenance
 from rookery.cli.train import (
     LINE,
+    SHOWN,
     SILENT,
     RayAddress,
     console_style,
@@ -66,18 +67,13 @@ def resume(
         criteria = dict.fromkeys(criteria_in(provenance)) | criteria
     options = {"logging.console": console_style(quiet=quiet, plain=plain, json=json_rows), "cluster.ray": ray}
     layers = [
-        Layer("default of the command line", {"logging.console": "auto"}),
+        SHOWN,
         *layers_of_arguments(changes or [], None, options),
         Layer(f"{LINE}, --stop", criteria),
     ]
     if changes:
         check(folder, provenance, layers, trust_code)
-    if follows():
-        from rookery.training.trainer import Trainer
-
-        saved = find_saved(run, "last")
-        with Trainer.load(saved, trust_code=trust_code, config=[*layers, SILENT]) as other:
-            other.train()
+    if follows(lambda: follower(run, layers, trust_code)):
         return
     with rows_apart(layers) as rows, go_on(run, folder, provenance, layers, trust_code) as trainer:
         report_rows(trainer, rows)
@@ -105,6 +101,13 @@ def go_on(run: Path, folder: Path, provenance: Provenance, layers: Sequence[Laye
     trainer = begin_anew(folder, own, beside) if beside else Trainer(config=own, run_dir=folder, force=True)
     trainer.notes.append(f"{folder} holds no checkpoint yet: it begins anew, with the settings that are stored there")
     return trainer
+
+
+def follower(run: Path, layers: Sequence[Layer], trust_code: bool) -> Trainer:
+    """A trainer of another rank than the first, which takes up its share of the run's last checkpoint."""
+    from rookery.training.trainer import Trainer
+
+    return Trainer.load(find_saved(run, "last"), trust_code=trust_code, config=[*layers, SILENT])
 
 
 def criteria_in(provenance: Provenance) -> list[str]:

@@ -31,6 +31,9 @@ LINE = "command line"
 SILENT = Layer("another rank", {"logging.console": "quiet"})
 """What is said by ranks that only follow: nothing."""
 
+SHOWN = Layer("default of the command line", {"logging.console": "auto"})
+"""Where the command line has another default than code."""
+
 BUDGET = 1_000_000
 """Environment steps of a training for which nobody said when it ends."""
 
@@ -98,13 +101,10 @@ def train(
         **replay_values([in_runs(source) for source in [*(replay or []), *(memory or [])]]),
         **space_values(spaces),
     }
-    default = Layer("default of the command line", {"logging.console": "auto"})
-    layers = [default, *layers_of_arguments(what or [], env, options)]
+    layers = [SHOWN, *layers_of_arguments(what or [], env, options)]
     with explain_domains(layers):
         run_name, seeded = identify(layers)
-    if follows():
-        with Trainer(config=[*layers, SILENT], preset=preset) as trainer:
-            trainer.train()
+    if follows(lambda: Trainer(config=[*layers, SILENT], preset=preset)):
         return
     with rows_apart(layers) as rows:
         with claimed(run_dir, run_id, run_name, force) as folder:
@@ -115,11 +115,20 @@ def train(
             finish(trainer, {}, evaluate)
 
 
-def follows() -> bool:
-    """Whether this process is another rank than the first of several that torchrun has started: that one writes."""
+def follows(make: Callable[[], Trainer]) -> bool:
+    """Says whether this process is another rank than the first of several that torchrun has started; it has trained
+    then as rank 0 did, which writes.
+
+    Args:
+        make: Makes its trainer.
+    """
     from rookery.cluster.torchrun import started
 
-    return started()[0] > 0
+    if started()[0] == 0:
+        return False
+    with make() as trainer:
+        trainer.train()
+    return True
 
 
 @contextmanager

@@ -172,11 +172,9 @@ def prepare(
             "env.name is missing: say which environment, as in Trainer('CartPole-v1') or env: {name: CartPole-v1}"
         )
     name = DATA if env_cfg.name is None else env_name(env_cfg.name)
-    layers = [*capacity_layers(first.config), *task.layers]
     found = find_preset(task.preset, name, algorithm_family(first.config.algorithm))
-    notes = [] if found is None else [f"preset {found[0]}"]
-    if found is not None:
-        layers.insert(0, Layer(f"preset {found[0]}", found[1]))
+    presets = [] if found is None else [Layer(f"preset {found[0]}", found[1])]
+    layers, notes = [*presets, *capacity_layers(first.config), *task.layers], [layer.source for layer in presets]
     second = first if layers == task.layers else resolve(RunConfig, layers, ALGORITHMS)
     check_device(second.config.device)
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
