@@ -30,6 +30,7 @@ REPLAY = {
 IMITATION = "imitation.pretrain_steps"
 SIGNALS = {f"signals.{name}" for name in ("rnd", "curiosity", "count", "gail", "own")}
 OFF_POLICY = {"train_every", "exploration.kind", *REPLAY}
+LADDER = "exploration.ladder"
 
 OF_AN_ALGORITHM = {
     "ppo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
@@ -39,14 +40,14 @@ OF_AN_ALGORITHM = {
     "impala": {"fragment_length", "scale_rewards", "normalize_values", "optimizer"},
     "appo": {"fragment_length", "scale_rewards", "normalize_values", IMITATION},
     "reinforce": set(),
-    "dqn": {"dueling", "dueling_hidden", "values", *OFF_POLICY},
+    "dqn": {"dueling", "dueling_hidden", "values", LADDER, *OFF_POLICY},
     "pqn": {"fragment_length"},
-    "vdn": {"dueling", "dueling_hidden", "values", "share", *OFF_POLICY},
-    "qmix": {"dueling", "dueling_hidden", "values", "share", "mixing_size", "mixing_hidden", *OFF_POLICY},
+    "vdn": {"dueling", "dueling_hidden", "values", "share", LADDER, *OFF_POLICY},
+    "qmix": {"dueling", "dueling_hidden", "values", "share", "mixing_size", "mixing_hidden", LADDER, *OFF_POLICY},
     "maddpg": {"critic", "share", *OFF_POLICY - {"exploration.kind"}},
     "sac": {"critic", "discrete", IMITATION, *OFF_POLICY},
-    "td3": {"critic", *OFF_POLICY},
-    "ddpg": {"critic", *OFF_POLICY},
+    "td3": {"critic", LADDER, *OFF_POLICY},
+    "ddpg": {"critic", LADDER, *OFF_POLICY},
     "bc": {"distribution", *REPLAY},
     "marwil": {"distribution", *REPLAY},
 }

@@ -30,3 +30,8 @@ class SizedNoiseConfig(NoiseConfig):
 
     std: Scheduled[NonNegative] = 0.1
     """Standard deviation, where actions span [-1, 1]."""
+
+    ladder: Structural[NonNegative] = 0.0
+    """How much less later slots explore: slot i of N by ``std ** (1 + ladder * i / (N - 1))``; 0 = all alike. Ape-X
+    (Horgan et al. 2018) takes 7 with 0.4.
+    """

@@ -56,7 +56,8 @@ class DDPGConfig(AlgorithmConfig, CriticSettings):
     @property
     def head(self) -> HeadSpec:
         """One action for each state."""
-        return Deterministic(self.exploration.kind, self.exploration.theta, self.exploration.every)
+        exploration = self.exploration
+        return Deterministic(exploration.kind, exploration.theta, exploration.every, exploration.ladder)
 
 
 class DDPGActor:

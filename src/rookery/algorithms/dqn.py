@@ -134,6 +134,7 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
             noisy_std=exploration.noisy_std,
             explore="boltzmann" if exploration.kind == "boltzmann" else "epsilon",
             by_model=self.model.gives == "outputs",
+            ladder=exploration.ladder,
         )
 
 
@@ -328,6 +329,11 @@ def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:
         raise ConfigError(
             f"{where}.values: {values.atoms} atoms from low = {values.low:g} to high = {values.high:g}; there must be "
             "two at least, and high must be above low: the smallest and the largest return to expect"
+        )
+    if cfg.exploration.ladder and cfg.exploration.kind != "epsilon":
+        raise ConfigError(
+            f"{where}.exploration.ladder = {cfg.exploration.ladder:g} is for exploration.kind = epsilon, not "
+            f"{cfg.exploration.kind}, by which all slots explore alike: leave one of them out"
         )
     if cfg.target.kind == "hard" and cfg.target.tau != TargetConfig().tau:
         raise ConfigError(

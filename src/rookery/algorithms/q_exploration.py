@@ -16,7 +16,7 @@ from rookery.algorithms.algorithm import Row
 from rookery.core.batch import TensorTree
 from rookery.core.flat import flatten
 from rookery.core.schedules import Linear
-from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled, Settings, Structural
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Settings, Structural
 from rookery.core.spaces import MASK
 from rookery.core.state import Stateful
 from rookery.models.distributions import Categorical
@@ -42,6 +42,11 @@ class ExplorationConfig(Settings):
     epsilon: Scheduled[Fraction] = field(default_factory=lambda: Linear(1.0, 0.05, 10_000))
     """Probability of a random action. Of ``parameters``: weights are disturbed so far that actions differ about as much
     as with this.
+    """
+
+    ladder: Structural[NonNegative] = 0.0
+    """Of ``epsilon``, how much less later slots explore: slot i of N by ``epsilon ** (1 + ladder * i / (N - 1))``; 0 =
+    all alike. Ape-X (Horgan et al. 2018) takes 7 with 0.4.
     """
 
     temperature: Scheduled[PositiveFloat] = 1.0

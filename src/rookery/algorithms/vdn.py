@@ -44,7 +44,7 @@ class VDNConfig(DQNConfig):
     @property
     def head(self) -> TeamQValues:
         """Values of the actions of each member."""
-        return TeamQValues(share=self.share)
+        return TeamQValues(share=self.share, ladder=self.exploration.ladder)
 
 
 class MixedNetwork(QNetwork):

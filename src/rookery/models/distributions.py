@@ -29,10 +29,12 @@ class NoiseSpec:
     Attributes:
         uniform: Numbers uniform in [0, 1).
         normal: Standard normal numbers.
+        ladder: How much less each slot of a run explores than the one before, see `LadderPolicy`; 0 = all alike.
     """
 
     uniform: int = 0
     normal: int = 0
+    ladder: float = 0.0
 
     @property
     def width(self) -> int:

@@ -143,6 +143,15 @@ class Head(nn.Module, ABC):
         behavior: Behavior = self(features, mask)
         return behavior.sample_logp(noise)
 
+    def of_slots(self, noise: Tensor, power: Tensor) -> Tensor:
+        """Returns noise by which each slot explores at a rate of its own, that of all raised to a power.
+
+        Args:
+            noise: ``[N, noise.width]`` as drawn for all alike.
+            power: ``[N, 1]`` at least 1, see `LadderPolicy`; the rate (an epsilon, a standard deviation) is below 1.
+        """
+        raise NotImplementedError(f"{type(self).__name__} explores alike in all slots")
+
 
 class HeadSpec(ABC):
     """Which head a policy ends in: a frozen dataclass of numbers and words, so that it can stand in a file."""

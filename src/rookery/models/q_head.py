@@ -151,6 +151,7 @@ class QValues(HeadSpec):
         noisy: Whether the weights of these layers are noisy, see `NoisyLinear`.
         noisy_std: First size of that noise.
         explore: What is drawn from: ``epsilon`` = `EpsilonGreedy`, ``boltzmann`` = `Boltzmann`.
+        ladder: Of ``epsilon``, how much less each slot explores than the one before; 0 = all alike.
         by_model: Whether a model puts these values out itself (``model.gives=outputs``), so that there are no layers.
     """
 
@@ -164,6 +165,7 @@ class QValues(HeadSpec):
     noisy_std: float = 0.5
     explore: Literal["epsilon", "boltzmann"] = "epsilon"
     by_model: bool = False
+    ladder: float = 0.0
 
     def given(self, action: ActionSpec) -> int | None:
         """The values of all actions, if the model puts them out."""
@@ -176,7 +178,7 @@ class QValues(HeadSpec):
     @property
     def greedy(self) -> QValues:
         """See `HeadSpec.greedy`."""
-        return replace(self, explore="epsilon")
+        return replace(self, explore="epsilon", ladder=0.0)
 
 
 class QHead(Head):
@@ -216,7 +218,8 @@ class QHead(Head):
         layers = self._make_layers(num_features, width, generator)
         self._widths = tuple(layer.width for layer in layers if isinstance(layer, NoisyLinear))
         self.layer_noise = sum(self._widths)
-        self.noise = NoiseSpec(uniform=1 if spec.explore == "boltzmann" else 2, normal=self.layer_noise)
+        uniform = 1 if spec.explore == "boltzmann" else 2
+        self.noise = NoiseSpec(uniform=uniform, normal=self.layer_noise, ladder=spec.ladder)
         self.register_buffer("epsilon", torch.tensor(1.0))
         self.register_buffer("temperature", torch.tensor(torch.inf))
         self.register_buffer("support", torch.linspace(spec.low, spec.high, self.atoms), persistent=False)
@@ -249,6 +252,14 @@ class QHead(Head):
             noise, of_layers = noise.split((self.noise.uniform, self.layer_noise), -1)
         behavior: EpsilonGreedy | Boltzmann = self(features, mask, of_layers)
         return behavior.sample_logp(noise)
+
+    def of_slots(self, noise: Tensor, power: Tensor) -> Tensor:
+        """Returns noise by which slots act by an epsilon of their own: ``u < epsilon ** power`` is as probable as
+        ``u ** (1 / power) < epsilon``; see `Head.of_slots`.
+        """
+        noise = noise.clone()
+        noise[:, : self.noise.uniform : 2].pow_(power.reciprocal())  # of each pair what says whether to explore
+        return noise
 
     def values(self, features: Tensor, noise: Tensor | None = None) -> Tensor:
         """What is learned of each action: means ``[N, A]``; logits of atoms or quantiles ``[N, A, M]``.

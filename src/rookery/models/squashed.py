@@ -8,7 +8,7 @@ Delalleau et al. 2019 (1912.11077, section 4). The deterministic head is for pol
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -356,7 +356,13 @@ class Disturbed(Behavior):
 
 @dataclass(frozen=True)
 class Deterministic(BoundedSpec):
-    """One action for each state, for a Box with bounds."""
+    """One action for each state, for a Box with bounds.
+
+    Attributes:
+        ladder: How much less each slot explores than the one before; 0 = all alike.
+    """
+
+    ladder: float = 0.0
 
     def build(
         self, num_features: int, action: ActionSpec, *, log_std_init: float, generator: torch.Generator
@@ -387,6 +393,7 @@ class DeterministicHead(BoundedHead):
         self, num_features: int, action: ActionSpec, spec: Deterministic, *, generator: torch.Generator
     ) -> None:
         super().__init__(num_features, action, spec)
+        self.noise = replace(self.noise, ladder=spec.ladder)
         self.linear = linear(num_features, self.num_numbers, gain=ACTION_GAIN, generator=generator)
         self.register_buffer("std", torch.tensor(0.0))
         self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
@@ -395,6 +402,12 @@ class DeterministicHead(BoundedHead):
         """Each row's action, and its noise, whether or not it is `random`; arguments as of `Head.forward`."""
         weight, bias = self._own
         return self.behavior(functional.linear(features, weight, bias))
+
+    def of_slots(self, noise: Tensor, power: Tensor) -> Tensor:
+        """Returns noise by which slots act with a spread of their own, ``std ** power``, unless they act evenly at
+        random; see `Head.of_slots`.
+        """
+        return noise if self.random else noise * self.std.pow(power - 1.0)
 
     def behavior(self, output: Tensor) -> Disturbed:
         """What actions are drawn from, given what `linear` puts out, ``[N, k]``."""

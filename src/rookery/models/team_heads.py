@@ -152,7 +152,7 @@ class TeamQHead(QHead):
         sizes = action.sizes
         self.num_members, self.num_actions, self.atoms = len(sizes), max(sizes), 1
         self.layers = MemberLayers(num_features, sizes, share=spec.share, gain=VALUE_GAIN, generator=generator)
-        self.noise = NoiseSpec(uniform=2 * len(sizes))
+        self.noise = NoiseSpec(uniform=2 * len(sizes), ladder=spec.ladder)
         self.register_buffer("epsilon", torch.tensor(1.0))
         self.register_buffer("temperature", torch.tensor(torch.inf))
         self.register_buffer("support", torch.zeros(1), persistent=False)

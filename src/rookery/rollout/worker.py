@@ -24,6 +24,7 @@ from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
+from rookery.rollout.ladder import LadderPolicy
 from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, OpponentMapping, PolicyMapping
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore, WorkerPolicy
@@ -76,8 +77,8 @@ class RolloutWorker(Stateful):
     saved = ("policies", "tables", "layout", "env_steps", "vector_steps", "standstills", "lengths", "finished", "asked",
              "version", "group_returns", "finals_stale", "rewards_unclaimed", "actions_not_learned")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
-    fixed = ("env", "mapping", "streams", "seeds", "first_lane", "timers", "deterministic", "interrupt", "listeners",
-             "unheard", "now", "groups", "own_episodes", "_firsts", "_lost")  # fmt: skip
+    fixed = ("env", "mapping", "streams", "seeds", "first_lane", "lanes_in_run", "timers", "deterministic", "interrupt",
+             "listeners", "unheard", "now", "groups", "own_episodes", "_firsts", "_lost")  # fmt: skip
 
     def __init__(
         self,
@@ -98,6 +99,8 @@ class RolloutWorker(Stateful):
         self.interrupt = interrupt
         self.first_lane = 0
         """Number of the first lane here among those of the whole run."""
+        self.lanes_in_run: int | None = None
+        """How many those are; None = as many as here."""
         self.listeners: EpisodeListeners | None = None
         self.unheard: dict[str, Any] | None = None
         """The state of listeners that are not here, until playing goes on."""
@@ -279,10 +282,14 @@ class RolloutWorker(Stateful):
             every = policy.memory_every(demand.fragment_length) if size else 1
             store = SlotStore(policy.obs_spec, policy.action_spec, demand, size, every, first_slot)
         numbers = policy.noise.uniform, policy.noise.normal
-        noise = ActionNoise(self.streams, name, *numbers, device_of(policy), first_slot)
         acting = deepcopy(policy)
         acting.requires_grad_(False)
-        mine = self.policies[name] = WorkerPolicy(name, len(self.policies), acting, store, noise)
+        noise = ActionNoise(self.streams, name, *numbers, device_of(policy), first_slot)
+        mine = WorkerPolicy(name, len(self.policies), acting, store, noise)
+        if store is not None and policy.noise.ladder:
+            slots = (self.lanes_in_run or self.env.num_lanes) * self.played_by(name)
+            mine = LadderPolicy(name, len(self.policies), acting, store, noise, slots)
+        self.policies[name] = mine
         mine.group = lane_group and lane_group * self.played_by(name)
 
     def played_by(self, name: str) -> int:

@@ -251,7 +251,7 @@ class Run(Stateful):
         mapping = self.self_play.mapping
         interrupt = self.interrupt if self.ranks.size == 1 else None  # several stop together, after a round
         worker = RolloutWorker(self.env, mapping, self.streams, seeds, self.timers, interrupt=interrupt)
-        worker.first_lane = first
+        worker.first_lane, worker.lanes_in_run = first, self.config.sampling.num_envs
         if any(map(moments_of, listeners)):
             worker.listeners = EpisodeListeners(self.env, listeners, seeds)
         return LocalPool(worker, self.config.sampling.staleness, self.config.sampling.lane_group)

@@ -59,6 +59,7 @@ class WorkerRecipe:
         env = self.make_copies(cfg, share.lanes, worker_choice(cfg))
         seeds: SeedPlan = training_plan(self.draws, self.streams, share.place)
         worker = RolloutWorker(env, ShareMapping(self.mapping, share), self.streams, seeds, Timers())
+        worker.lanes_in_run = cfg.sampling.num_envs
         if any(map(moments_of, self.listeners)):
             worker.listeners = EpisodeListeners(env, self.listeners, seeds)
         return worker

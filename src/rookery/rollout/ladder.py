@@ -1,0 +1,51 @@
+"""Slots that explore at rates of their own, as the actors of Ape-X do (Horgan et al. 2018, 1803.00933, section 4.1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.policies.policy import Policy
+from rookery.rollout.noise import ActionNoise
+from rookery.rollout.slots import SlotStore, WorkerPolicy
+from rookery.rollout.storage import DecisionSlab
+
+
+class LadderPolicy(WorkerPolicy):
+    """A policy whose slot i of N explores at the rate of all raised to the power ``1 + ladder * i / (N - 1)``.
+
+    Log-probabilities of what it plays are nan: those that its head computes are of the rate of all.
+
+    Args:
+        name: What the mapping calls the policy.
+        number: Its place among the worker's policies.
+        policy: Weights and normalizer, of its own.
+        store: Where its decisions are kept.
+        noise: What its actions are drawn with, as if all slots were alike.
+        slots_in_run: N, in the whole run; any beyond them explore as the last one does.
+    """
+
+    fixed: ClassVar[tuple[str, ...]] = (*WorkerPolicy.fixed, "_last", "_power")
+
+    def __init__(
+        self, name: str, number: int, policy: Policy, store: SlotStore, noise: ActionNoise, slots_in_run: int
+    ) -> None:
+        super().__init__(name, number, policy, store, noise)
+        self._last = max(slots_in_run - 1, 1)
+        self._power = torch.empty(0, 1)
+
+    def act(self, decisions: DecisionSlab, noise: Tensor | None, memory: np.ndarray | None) -> None:
+        """Writes actions, from one forward pass; see `WorkerPolicy.act`."""
+        if noise is None:
+            super().act(decisions, None, memory)
+            return
+        if len(self._power) != len(self.taken):
+            place = (torch.arange(len(self.taken)) + self.noise.first_slot) / self._last
+            power = 1.0 + self.policy.noise.ladder * place.clamp(max=1.0)
+            self._power = power.unsqueeze(1).to(noise.device)
+        power = self._power if self.deciding is None else self._power[torch.from_numpy(self.deciding)]
+        super().act(decisions, self.policy.head.of_slots(noise, power), memory)
+        decisions.logp[...] = np.nan
