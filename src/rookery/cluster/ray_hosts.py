@@ -129,6 +129,8 @@ class RayHosts:
         environment: Environment variables of the processes.
         working_directory: Folder that is sent to all machines; None = none.
         note: Function that is given a line which a user should read once.
+        cores: Cores that a cluster begun here needs for all that the run has there.
+        instead: What can be done without Ray, for messages.
 
     Raises:
         ConfigError: If there is no such cluster, it refuses, or no machine has so many cores or GPUs.
@@ -145,10 +147,11 @@ class RayHosts:
         environment: Mapping[str, str],
         working_directory: str | None,
         note: Callable[[str], None],
+        cores: float,
+        instead: str,
     ) -> None:
         self._each = Resources(cpus, gpus)
-        instead = "sampling.workers=0 needs no Ray"
-        self._connected_here = connect(address, said=f"cluster.ray = {address}", instead=instead, cores=cpus * count)
+        self._connected_here = connect(address, said=f"cluster.ray = {address}", instead=instead, cores=cores)
         self._environment = dict(environment)
         self._options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus}
         if spread:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from rookery.policies.policy import Policy
 from rookery.report.results import IterationResult
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
+from rookery.rollout.shares import LaneShare, ShareMapping, shares_of
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.parameters import evaluation_plan
 
@@ -25,6 +26,25 @@ LOOK_EVERY = 1000
 
 TELL_AFTER = 5000
 """Steps of each copy in which no episode has ended, after which a user is told."""
+
+
+@dataclass(frozen=True)
+class PlayedEpisodes:
+    """What came of episodes that were played to measure.
+
+    Attributes:
+        finished: Those that ended, lanes and numbers those of all lanes that they were dealt to.
+        cut: How many of them were cut at the limit.
+        episodes: How many were to be played.
+        lanes: How many lanes they were dealt to.
+        deterministic: Whether the most likely actions were played.
+    """
+
+    finished: tuple[EpisodeResult, ...]
+    cut: int
+    episodes: int
+    lanes: int
+    deterministic: bool
 
 
 class BoundedEpisodes:
@@ -45,6 +65,8 @@ class BoundedEpisodes:
         listeners: Who is told of the episodes, those included that are played for nothing.
         draws: What is drawn for environment parameters.
         lessons: Lesson of each of them that has lessons, from 0.
+        share: Which of all lanes that episodes are dealt to the copies are; None = all.
+        lanes: How many lanes these are; None = as many as copies.
 
     Attributes:
         worker: Who plays; another one after every reset.
@@ -67,8 +89,13 @@ class BoundedEpisodes:
         listeners: Sequence[EpisodeListener] = (),
         draws: Draws | None = None,
         lessons: Mapping[str, int] | None = None,
+        share: LaneShare | None = None,
+        lanes: int | None = None,
     ) -> None:
         self.env, self.policies, self.mapping = env, policies, mapping
+        self.lanes = lanes or env.num_lanes
+        self._share = share or shares_of(env.num_lanes, 1)[0]
+        self._number = self._share.first + np.arange(env.num_lanes)
         self.deterministic, self.episodes, self.limit, self.interrupt = deterministic, episodes, limit, interrupt
         self.listeners = tuple(listeners)
         self.finished: list[EpisodeResult] = []
@@ -81,22 +108,26 @@ class BoundedEpisodes:
 
     def _begin(self) -> None:
         """Starts a round: a worker that begins each lane with the episode `index` says."""
-        first = self._first = self.index.copy()
+        first, share = self.index.copy(), self._share
+        self._first = first
         streams, mapping = self._streams, self.mapping
         if self._rounds:  # actions are drawn from other numbers than in the round before
 
             def moved(agent: str, episode: EpisodeInfo) -> str:
-                return self.mapping(agent, replace(episode, index=int(first[episode.lane]) + episode.index))
+                begun = int(first[episode.lane - share.first])
+                return self.mapping(agent, replace(episode, index=begun + episode.index))
 
             streams = Streams(streams.integer(Role.EVALUATION, self._rounds))
             mapping = self.mapping if self.mapping.is_static else PolicyMapping(moved, self.mapping.policies)
+        if self.lanes != self.env.num_lanes:
+            mapping = ShareMapping(mapping, share)
         self._rounds += 1
-        self._idle = self.index * self.env.num_lanes + np.arange(self.env.num_lanes) >= self.episodes
+        self._idle = self.index * self.lanes + self._number >= self.episodes
         plan = evaluation_plan(
             self.draws,
             self._streams,
-            lambda lane, episode: (lane, int(first[lane]) + episode),
-            self.env.num_lanes,
+            lambda lane, episode: (share.first + lane, int(first[lane]) + episode),
+            self.lanes,
             self.lessons,
         )
         self.worker = RolloutWorker(
@@ -111,13 +142,18 @@ class BoundedEpisodes:
         if self.listeners:
             self.worker.listeners = EpisodeListeners(self.env, self.listeners, plan)
         for name, policy in self.policies.items():
-            self.worker.add_policy(name, policy, demand=None)
+            self.worker.add_policy(name, policy, None, share.first and share.first * self.worker.played_by(name))
         self.worker.reset()
 
     @property
     def over(self) -> bool:
         """Whether all episodes have been played."""
-        return bool((self.index * self.env.num_lanes + np.arange(self.env.num_lanes) >= self.episodes).all())
+        return bool((self.index * self.lanes + self._number >= self.episodes).all())
+
+    @property
+    def outcome(self) -> PlayedEpisodes:
+        """What has come of them so far."""
+        return PlayedEpisodes(tuple(self.finished), self.cut, self.episodes, self.lanes, self.deterministic)
 
     def begin_round(self) -> None:
         """Resets all lanes, if all wait for that; `play` does so by itself before it goes on."""
@@ -145,26 +181,32 @@ class BoundedEpisodes:
 
     def _play_some(self, vector_steps: int) -> None:
         """Plays at most so many steps, in which no episode gets longer than the limit, and notes which are over."""
-        worker, lanes = self.worker, self.env.num_lanes
-        sample = worker.sample(vector_steps * lanes, self.episodes - lanes * int(self._first.min()))
+        worker, copies = self.worker, self.env.num_lanes
+        dealt = int((-(-(self.episodes - self._number) // self.lanes)).clip(0).sum())
+        sample = worker.sample(vector_steps * copies, dealt - copies * int(self._first.min()))
         for name, kind in sample.newcomers.items():
             agents = ", ".join(kind.agents)
             raise EnvError(f"no policy {name!r} for agents {agents}; train first, or map them to another")
         if self.interrupt is not None:
             self.interrupt.check()
         for result in sample.finished:
-            index = int(self._first[result.lane]) + result.index
-            if not self._idle[result.lane] and index * lanes + result.lane < self.episodes:
-                self.finished.append(replace(result, index=index))
+            self._finish(result, int(self._first[result.lane]) + result.index)
         busy = np.flatnonzero(~self._idle)
         self.index[busy] = self._first[busy] + self.env.episode[busy]
         for lane in busy[worker.lengths[busy] >= self.limit].tolist():
-            if self.index[lane] * lanes + lane < self.episodes:
-                self.finished.append(worker.standing(lane, int(self.index[lane])))
+            if self._finish(worker.standing(lane, int(self.index[lane])), int(self.index[lane])):
                 self.cut += 1
                 self.index[lane] += 1
                 self._idle[lane] = True
-        self._idle |= self.index * lanes + np.arange(lanes) >= self.episodes
+        self._idle |= self.index * self.lanes + self._number >= self.episodes
+
+    def _finish(self, result: EpisodeResult, index: int) -> bool:
+        """Notes an episode of a lane, the number `index` of that lane, if it counts; says whether it does."""
+        lane = int(self._number[result.lane])
+        counts = not self._idle[result.lane] and index * self.lanes + lane < self.episodes
+        if counts:
+            self.finished.append(replace(result, lane=lane, index=index))
+        return counts
 
 
 class EndlessNote:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rookery.core.errors import EnvError
@@ -13,7 +13,8 @@ from rookery.report.films import Film, Progress, check_suffix
 from rookery.report.results import EvaluationResult, interval
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.worker import RolloutWorker
-from rookery.training.endless import BoundedEpisodes
+from rookery.training.endless import BoundedEpisodes, PlayedEpisodes
+from rookery.training.evaluation_workers import EvaluationWorkers, EvaluationTask
 from rookery.training.prepare import make_copies
 from rookery.training.run import Run
 
@@ -30,34 +31,60 @@ MOST_FPS = 50.0
 class Measure:
     """Measures a run's policies in copies of the environment that are made when first needed, and then kept.
 
-    Where the run has the only ones there are, these are played in, and the run's own episodes are given up.
+    Where the run has the only ones there are, these are played in, and the run's own episodes are given up. Workers
+    elsewhere (`evaluation.workers`) measure beside training: what an iteration begins with, while it is made.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._env: VectorEnv | None = None
+        self._workers: EvaluationWorkers | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the iteration that is made ends with a measure of training."""
+        run, every = self._run, self._run.config.evaluation.every
+        return bool(every) and not run.ranks.rank and not run.paused and (run.iteration + 1) % every == 0
+
+    def begin(self) -> None:
+        """Lets workers elsewhere, if there are any, play what the iteration that begins is to report."""
+        run, settings = self._run, self._run.config.evaluation
+        if not settings.workers or not settings.every or run.ranks.rank:
+            return
+        if self._workers is None:
+            self._workers = EvaluationWorkers(run.config, run.streams, run.draws, run.interrupt, run.note)
+        if self.is_due and not self._workers.under_way:
+            policies, mapping = run.self_play.to_measure(run.policies)
+            task = EvaluationTask(policies, mapping, lessons_of(run), settings.episodes, settings.deterministic)
+            self._workers.ask(task, run.env_steps)
 
     def __call__(self, episodes: int, deterministic: bool) -> EvaluationResult:
-        """Plays so many episodes; what was played before changes nothing."""
-        run = self._run
+        """Plays so many episodes, or waits for those that are played elsewhere; what was played before changes
+        nothing.
+        """
+        run, workers = self._run, self._workers
+        if workers is not None and workers.asks_for(episodes, deterministic):
+            return summarize(run, *workers.answer())
         if is_only_one(run.env):
             with run.copies(run.env.num_lanes) as env:
                 played = bounded(run, env, episodes, deterministic, run.interrupt)
                 played.play()
-            return summarize(run, played)
+            return summarize(run, played.outcome, run.env_steps)
         lanes = min(episodes, run.config.evaluation.num_envs)
         if self._env is None or self._env.num_lanes != lanes:
-            self.close()
+            if self._env is not None:
+                self._env.close()
             self._env = make_copies(run.config, lanes)
         played = bounded(run, self._env, episodes, deterministic, run.interrupt)
         played.play()
-        return summarize(run, played)
+        return summarize(run, played.outcome, run.env_steps)
 
     def close(self) -> None:
-        """Frees the copies."""
-        if self._env is not None:
-            self._env.close()
-            self._env = None
+        """Frees the copies, and ends the workers."""
+        for each in (self._env, self._workers):
+            if each is not None:
+                each.close()
+        self._env = self._workers = None
 
 
 def bounded(
@@ -81,24 +108,34 @@ def bounded(
         interrupt=interrupt,
         listeners=listeners,
         draws=run.draws,
-        lessons=run.draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons,
+        lessons=lessons_of(run),
     )
 
 
-def summarize(run: Run, played: BoundedEpisodes) -> EvaluationResult:
+def lessons_of(run: Run) -> Mapping[str, int]:
+    """Gives the lesson of each parameter that has lessons, from 0, in which policies are measured."""
+    return run.draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons
+
+
+def summarize(run: Run, played: PlayedEpisodes, env_steps: int) -> EvaluationResult:
     """Means over episodes that were played, and their interval; a note tells of episodes that were cut.
+
+    Args:
+        run: The run whose policies played.
+        played: What came of it.
+        env_steps: Environment steps that these policies had learned from.
 
     Raises:
         EnvError: If the environment raised in every one of them.
     """
-    lanes = played.env.num_lanes
-    results = sorted(played.finished, key=lambda result: result.index * lanes + result.lane)
+    results = sorted(played.finished, key=lambda result: result.index * played.lanes + result.lane)
     if not results:
-        raise EnvError(f"{played.env.name}: raised in every one of {played.episodes} episodes of the evaluation")
+        raise EnvError(f"{run.env.name}: raised in every one of {played.episodes} episodes of the evaluation")
     if played.cut:
         run.note(
-            f"evaluation: {played.cut} of {len(results)} episodes had not ended after {played.limit:,} steps "
-            "(evaluation.max_episode_steps) and count as truncated there"
+            f"evaluation: {played.cut} of {len(results)} episodes had not ended after "
+            f"{run.config.evaluation.max_episode_steps:,} steps (evaluation.max_episode_steps) and count as truncated "
+            "there"
         )
     returns = tuple(result.total for result in results)
     by_agent: dict[str, list[float]] = {}
@@ -117,7 +154,7 @@ def summarize(run: Run, played: BoundedEpisodes) -> EvaluationResult:
         episodes=len(results),
         agents={agent: math.fsum(values) / len(values) for agent, values in by_agent.items()},
         policies={policy: math.fsum(values) / len(values) for policy, values in by_policy.items()},
-        env_steps=run.env_steps,
+        env_steps=env_steps,
         deterministic=played.deterministic,
         returns=returns,
         episodes_cut=played.cut,
@@ -169,7 +206,7 @@ def record(
     film.save(path, film_speed(env) if frames_per_second is None else frames_per_second, progress)
     if film.is_cut:
         run.note(f"{path} shows the first {max_frames:,} pictures only")
-    return summarize(run, played)
+    return summarize(run, played.outcome, run.env_steps)
 
 
 def film_speed(env: VectorEnv) -> float:

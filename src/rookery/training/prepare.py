@@ -54,7 +54,7 @@ from rookery.training.settings import (
     settings_of,
 )
 from rookery.training.unused import unused_settings
-from rookery.training.workers import stand_in_elsewhere, unused_without_workers
+from rookery.training.workers import notes_of_workers, stand_in_elsewhere
 
 
 def code_values(
@@ -212,7 +212,7 @@ def prepare(
     resolved = resolve(RunConfig, [*space_layers, *layers], ALGORITHMS)
     check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
     notes += [*unused_settings(resolved, kinds), *_notes_of_copies(resolved, env, stand_in), *resolved.notes]
-    notes += [*_precision_notes(resolved, env, mapping), *_sequence_notes(resolved), *unused_without_workers(resolved)]
+    notes += [*_precision_notes(resolved, env, mapping), *_sequence_notes(resolved), *notes_of_workers(resolved, env)]
     return resolved, env, mapping, notes, ranks
 
 

@@ -133,6 +133,10 @@ class EvaluationConfig(Settings):
     """Episodes an evaluation."""
     num_envs: PositiveInt = 10
     """Copies of the environment to evaluate in, at most."""
+    workers: NonNegativeInt = 0
+    """Workers on Ray (`cluster.ray`) that evaluate beside training, what an iteration begins with while it is made,
+    each in a share of these copies; 0 = this process, at the end of an iteration.
+    """
     max_episode_steps: PositiveInt = 27_000
     """Environment steps after which an episode that is evaluated or recorded counts as truncated, so that one that
     never ends cannot hold everything up.

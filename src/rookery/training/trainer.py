@@ -133,6 +133,7 @@ class Trainer(Run):
         """
         progress = self.progress = self.progress or self.begin_iteration()
         with self._timed():
+            self.measure.begin()
             while (budget := remaining(self, progress)) > 0:
                 if self.paused:
                     self._learn_from_replay(min(budget, CHUNK), progress)
@@ -150,8 +151,7 @@ class Trainer(Run):
                     if self.resting:
                         self._learn_from_replay(None, progress)
                 self.ranks.check(self.interrupt)
-            every = 0 if self.ranks.rank else self.config.evaluation.every
-            evaluation = self.evaluate() if every and not self.paused and (self.iteration + 1) % every == 0 else None
+            evaluation = self.evaluate() if self.measure.is_due else None
         self.progress = None
         return self._end_iteration(progress, evaluation)
 

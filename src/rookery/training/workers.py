@@ -102,14 +102,37 @@ def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -
         return EnvElsewhere(copy, lanes)
 
 
-def unused_without_workers(resolved: Resolved[RunConfig]) -> list[str]:
-    """Says which settings are not as usual that only workers elsewhere have a use for, where there are none."""
+def notes_of_workers(resolved: Resolved[RunConfig], env: VectorEnv) -> list[str]:
+    """Says which settings are not as usual that only workers elsewhere have a use for, where there are none.
+
+    Raises:
+        ConfigError: If workers that evaluate cannot have copies of this environment, or what plays there.
+    """
+    config, notes = resolved.config, []
+    evaluation, workers = config.evaluation, config.evaluation.workers
     paths = ("sampling.asynchronous", "sampling.max_lag", "sampling.in_flight", "cluster.ray", "cluster.worker_gpus")
     usual = RunConfig()  # a file that a run has written gives them too
-    given = [path for path in paths if attrgetter(path)(resolved.config) != attrgetter(path)(usual)]
-    if resolved.config.sampling.workers or not given:
-        return []
-    return [f"{', '.join(given)}: without effect, because sampling.workers = 0: this process plays all copies"]
+    given = [path for path in paths if attrgetter(path)(config) != attrgetter(path)(usual)]
+    if workers:
+        given = [path for path in given if path.startswith("sampling")]
+        said = f"{resolved.history['evaluation.workers'][-1][0]}: evaluation.workers = {workers}"
+        if is_only_one(env):
+            raise ConfigError(f"{said}: {env.name} has the only copies there can be; set evaluation.workers=0")
+        if config.self_play:
+            raise ConfigError(f"{said}: self_play is measured in this process only; set evaluation.workers=0")
+        if config.device != "cpu" and not config.cluster.worker_gpus and config.cluster.ray != "here":
+            raise ConfigError(
+                f"{said}: device = {config.device}: policies act where they learn, and workers have no GPU; set "
+                "cluster.worker_gpus=0.25, say, so that four share one"
+            )
+        copies = min(evaluation.episodes, evaluation.num_envs)
+        if not evaluation.every:
+            notes.append("evaluation.workers: without effect, because evaluation.every = 0: nothing is evaluated")
+        elif workers > copies:
+            notes.append(f"{said}: there are {copies} copies to share (evaluation.num_envs): so many workers evaluate")
+    if given and not config.sampling.workers:
+        notes.append(f"{', '.join(given)}: without effect, because sampling.workers = 0: this process plays all copies")
+    return notes
 
 
 def workers_elsewhere(
@@ -133,7 +156,7 @@ def workers_elsewhere(
     shares = shares_of(sampling.num_envs, sampling.workers, sampling.lane_group or 1)
     if sampling.asynchronous or not mapping.is_static:
         env.exact = False
-    hosts = hosts_of(config, note)
+    hosts = hosts_of(config, sampling.workers, "sampling.workers", note)
     try:
         return RemotePool(
             hosts,
@@ -153,29 +176,43 @@ def workers_elsewhere(
         raise
 
 
-def hosts_of(config: RunConfig, note: Callable[[str], None]) -> Hosts:
-    """Finds where workers are to be."""
-    if config.cluster.ray == "here":
+def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], None]) -> Hosts:
+    """Finds where workers are to be.
+
+    Args:
+        config: Settings of the run.
+        count: How many workers.
+        setting: The setting that says so, for messages.
+        note: Function that is given a line which a user should read once.
+
+    Raises:
+        ConfigError: If there is no cluster, or it has no room for one of them.
+    """
+    cluster = config.cluster
+    if cluster.ray == "here":
         return HostsHere()
-    guard_own_cluster(config.cluster.ray)
+    guard_own_cluster(cluster.ray)
+    instead = "set sampling.workers=0, and sampling.helpers to step copies in processes of this machine"
+    if setting != "sampling.workers":
+        instead = f"set {setting}=0"
     try:
         from rookery.cluster.ray_hosts import RayHosts
     except ImportError as error:
         raise ConfigError(
-            f"sampling.workers = {config.sampling.workers} plays on Ray, which is not installed here ({error}): pip "
-            "install 'rookery[ray]'; or set sampling.workers=0, and sampling.helpers to step copies in processes of "
-            "this machine"
+            f"{setting} = {count} plays on Ray, which is not installed here ({error}): pip install 'rookery[ray]'; or "
+            f"{instead}"
         ) from error
-    cluster = config.cluster
     return RayHosts(
         cluster.ray,
-        config.sampling.workers,
+        count,
         cpus=cluster.worker_cpus,
         gpus=cluster.worker_gpus,
         spread=cluster.placement == "spread",
         environment=cluster.environment,
         working_directory=cluster.working_directory,
         note=note,
+        cores=cluster.worker_cpus * (config.sampling.workers + config.evaluation.workers),
+        instead=f"{setting}=0 needs no Ray",
     )
 
 
