@@ -14,7 +14,7 @@ from rookery.report.results import EvaluationResult, interval
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.endless import BoundedEpisodes, PlayedEpisodes
-from rookery.training.evaluation_workers import EvaluationWorkers, EvaluationTask
+from rookery.training.evaluation_workers import EvaluationTask, EvaluationWorkers
 from rookery.training.prepare import make_copies
 from rookery.training.run import Run
 
