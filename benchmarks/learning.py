@@ -43,6 +43,17 @@ CATEGORICAL = {
     "algorithm.values.high": 100.0,
     "algorithm.updates_per_step": 0.25,
 }
+APEX: dict[str, Any] = {  # asynchronous workers in this process, each copy with an epsilon of its own
+    "algorithm.exploration.epsilon": 0.4,
+    "algorithm.exploration.ladder": 7.0,
+    "algorithm.replay.kind": "prioritized",
+    "algorithm.n_step": 3,
+    "algorithm.train_every": 16,
+    "sampling.num_envs": 8,
+    "sampling.workers": 4,
+    "sampling.asynchronous": True,
+    "cluster.ray": "here",
+}
 DUELING: dict[str, Any] = {  # two streams on one trunk: with the preset's high rate and hard copies they fall apart
     "algorithm.dueling": True,
     "algorithm.lr": Linear(1e-3, 0.0),
@@ -243,6 +254,7 @@ CLAIMS = [
     Claim("cartpole-dqn-dueling", preset("CartPole-v1", "dqn", DUELING), 50_000, evaluation_return, 475, 0.5),
     Claim("cartpole-dqn-quantile", preset("CartPole-v1", "dqn", QUANTILE), 50_000, evaluation_return, 475, 1),
     Claim("cartpole-dqn-c51", preset("CartPole-v1", "dqn", CATEGORICAL), 100_000, evaluation_return, 450, 2),
+    Claim("cartpole-apex", preset("CartPole-v1", "dqn", APEX), 150_000, evaluation_return, 450, 1),
     Claim(
         "frozen-lake-dqn",
         preset("FrozenLake-v1", "dqn", {"env.config": {"is_slippery": False}}),
