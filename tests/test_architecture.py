@@ -39,6 +39,7 @@ LATE = {
     "pydantic_core": "likewise",
     "ruamel": "takes a tenth of a second; needed by those who read or write YAML",
     "rookery.cluster.ray_hosts": "loads Ray, which is optional (the extra ray)",
+    "rookery.cluster.ray_ranks": "likewise",
     "rookery.envs.drawing": "loads Pillow; needed by those who look at pictures",
     "rookery.tasks.drawing": "likewise",
     "rookery.tasks.game_drawing": "likewise",

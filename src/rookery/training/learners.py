@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import cloudpickle
 
+from rookery.cluster.address import AUTO, guard_own_cluster
 from rookery.cluster.local_ranks import LocalRanks
 from rookery.cluster.ranks import Ranks
 from rookery.cluster.torchrun import meet_started, started
@@ -14,7 +15,10 @@ from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
 from rookery.envs.base import VectorEnv
 from rookery.rollout.hooks import EpisodeListener
-from rookery.training.settings import RunConfig, algorithm_name
+from rookery.training.settings import ClusterConfig, RunConfig, algorithm_name
+
+MODULE = "rookery.training.rank_process"
+"""What another learner runs, see its function `serve`."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,32 @@ def learners_of(config: RunConfig, task: RankTask, ranks: Ranks, stand_in: Vecto
             f"cluster.learners = {config.cluster.learners}: the run cannot be sent to other processes "
             f"({type(error).__name__}: {error}); make such things in the environment's constructor, or set it to 1"
         ) from error
-    return LocalRanks("rookery.training.rank_process", task, config.cluster.learners)
+    return _others(config.cluster, task)
+
+
+def _others(cluster: ClusterConfig, task: RankTask) -> Ranks:
+    """Begins the other learners: beside this process, or on the cluster of Ray that is named."""
+    if cluster.ray in (AUTO, "here"):
+        return LocalRanks(MODULE, task, cluster.learners)
+    guard_own_cluster(cluster.ray)
+    try:
+        from rookery.cluster.ray_ranks import RayRanks
+    except ImportError as error:
+        raise ConfigError(
+            f"cluster.learners = {cluster.learners} on cluster.ray = {cluster.ray} needs Ray, which is not installed "
+            f"here ({error}): pip install 'rookery[ray]'; or set cluster.ray=auto, and they learn on this machine"
+        ) from error
+    return RayRanks(
+        MODULE,
+        task,
+        cluster.learners,
+        address=cluster.ray,
+        cpus=cluster.worker_cpus,
+        gpus=cluster.worker_gpus,
+        spread=cluster.placement == "spread",
+        environment=cluster.environment,
+        working_directory=cluster.working_directory,
+    )
 
 
 def check_agents(env: VectorEnv, ranks: Ranks) -> None:

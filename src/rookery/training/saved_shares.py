@@ -33,6 +33,12 @@ def wait_for_shares(ranks: Ranks, target: Path) -> None:
     for problem in ranks.gather(""):
         if problem:
             raise FileError(problem)
+    for rank in range(1, ranks.size):
+        if not checkpoint.share_of(target, rank).is_dir():
+            raise FileError(
+                f"{checkpoint.share_of(target, rank)}: learner {rank} has written its share of the checkpoint on its "
+                "own machine: let the run be in a folder that all machines share (--runs-dir, --run-dir)"
+            )
 
 
 def write_share(run: Run, replays: SavedReplays, state: Mapping[str, Any]) -> Path:

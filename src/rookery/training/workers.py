@@ -113,8 +113,9 @@ def notes_of_workers(resolved: Resolved[RunConfig], env: VectorEnv) -> list[str]
     paths = ("sampling.asynchronous", "sampling.max_lag", "sampling.in_flight", "cluster.ray", "cluster.worker_gpus")
     usual = RunConfig()  # a file that a run has written gives them too
     given = [path for path in paths if attrgetter(path)(config) != attrgetter(path)(usual)]
-    if workers:
+    if workers or config.cluster.learners > 1:
         given = [path for path in given if path.startswith("sampling")]
+    if workers:
         said = f"{resolved.history['evaluation.workers'][-1][0]}: evaluation.workers = {workers}"
         if is_only_one(env):
             raise ConfigError(f"{said}: {env.name} has the only copies there can be; set evaluation.workers=0")

@@ -1,0 +1,217 @@
+"""Ranks that are actors of Ray, on whichever machines have room: how rank 0 starts them, and what it says of one that
+is gone. This module needs Ray.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import cloudpickle
+import ray
+import torch
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from torch import distributed
+
+from rookery import __version__
+from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
+from rookery.cluster.local_ranks import LAST_WORDS
+from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
+from rookery.core.errors import ConfigError, RemoteError, RookeryError, TrainingError
+
+START_SECONDS = 120.0
+"""What all of them together get to begin."""
+
+
+class RankActor:
+    """A process on a node in which a rank learns.
+
+    Args:
+        cores: Cores that it may use.
+        cwd: Where relative paths begin, if the node has it.
+        path: Where rank 0 finds modules.
+        environment: Environment variables.
+    """
+
+    def __init__(self, cores: int, cwd: str, path: list[str], environment: Mapping[str, str]) -> None:
+        settle_in(cores, cwd, path, environment)
+        for number in signal.SIGINT, signal.SIGHUP:
+            with suppress(ValueError):  # where this is not the main thread
+                signal.signal(number, signal.SIG_IGN)  # rank 0 acts on them, for all
+
+    def where(self) -> tuple[str, int, str]:
+        """Says on which machine this is, the number of the process, and this library's version."""
+        return socket.gethostname(), os.getpid(), __version__
+
+    def serve(self, module: str, meeting: tuple[str, int], rank: int, size: int, task: bytes) -> None:
+        """Learns until rank 0 is gone.
+
+        Args:
+            module: Its function ``serve(ranks, task)`` does so.
+            meeting: Address and port at which ranks meet.
+            rank: Number of this one.
+            size: How many there are.
+            task: What the function is given beside the ranks, pickled.
+        """
+        ranks = met(meeting, rank, size, None)
+        ranks.gather(None)
+        importlib.import_module(module).serve(ranks, cloudpickle.loads(task))
+
+
+def met(meeting: tuple[str, int], rank: int, size: int, store: Any) -> Gathered:
+    """Meets the other ranks, by gloo.
+
+    Args:
+        meeting: Address and port of rank 0's store.
+        rank: Number of this rank.
+        size: How many there are.
+        store: That store, where it is kept; None = elsewhere.
+    """
+    there: Any = distributed
+    host = meeting[0]
+    place = there.TCPStore(*meeting, size, False) if store is None else store
+    own = LOOPBACK if host == LOOPBACK else ray.util.get_node_ip_address()
+    groups = groups_of(place, rank, size, TIMEOUT, own)
+    return Gathered(groups[0], torch.device("cpu"), groups[1])
+
+
+class RayRanks(Gathered):
+    """Rank 0 of several of which the others are actors on the nodes of a Ray cluster; they end when it does.
+
+    Args:
+        module: Has the function that each of the others runs, see `RankActor.serve`.
+        task: What each of them is given; it can be sent.
+        size: How many there are.
+        address: The cluster, see `connect`.
+        cpus: Cores of each of the others.
+        gpus: GPUs of each of the others.
+        spread: Whether each machine gets as many as the others, instead of few machines many.
+        environment: Environment variables of their processes.
+        working_directory: Folder that is sent to all machines; None = none.
+
+    Raises:
+        ConfigError: If there is no such cluster, it refuses, or it has no room for all.
+        TrainingError: If one of them does not begin; says why.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        task: Any,
+        size: int,
+        *,
+        address: str,
+        cpus: float,
+        gpus: float,
+        spread: bool,
+        environment: Mapping[str, str],
+        working_directory: str | None,
+    ) -> None:
+        each, others = Resources(cpus, gpus), size - 1
+        instead = "cluster.ray=auto learns on this machine"
+        self._connected_here = connect(address, said=f"cluster.ray = {address}", instead=instead, cores=cpus * others)
+        nodes = [resources_of(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+        room = sum(each.times_in(node) for node in nodes)
+        if room < others:
+            raise ConfigError(
+                f"cluster.learners = {size}: the Ray cluster has room for {room} of the {others} others with {each} "
+                f"each (cluster.worker_cpus, cluster.worker_gpus) on its {len(nodes)} machines; write "
+                f"cluster.learners={room + 1}, or let each have less"
+            )
+        options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus}
+        if spread:
+            options["scheduling_strategy"] = "SPREAD"
+        if working_directory is not None:
+            options["runtime_env"] = {"working_dir": working_directory}
+        remote: Any = ray.remote(RankActor)
+        made = (max(int(cpus), 1), os.getcwd(), sys.path, dict(environment))
+        self._actors = [remote.options(**options).remote(*made) for _ in range(others)]
+        self._serving: list[Any] = []
+        self._names: list[str] = []
+        try:
+            self._begin(module, cloudpickle.dumps(task), size)
+        except BaseException:
+            self._end()
+            raise
+        self.told = f"{size} learners: this process, {', '.join(self._names)}"
+
+    def _begin(self, module: str, task: bytes, size: int) -> None:
+        """Waits until all are there, and meets them."""
+        try:
+            answers = ray.get([actor.where.remote() for actor in self._actors], timeout=START_SECONDS)
+        except GetTimeoutError as error:
+            raise TrainingError(
+                f"cluster.learners = {size}: not all learners began within {START_SECONDS:g} seconds: others use the "
+                f"cluster, which has {resources_of(ray.available_resources())} free"
+            ) from error
+        except RayActorError as error:
+            raise ConfigError(
+                f"cluster: a machine cannot run learners: {in_a_line(error)}; every machine needs this library, and "
+                "the modules of the environment, in the same versions"
+            ) from error
+        for machine, process, version in answers:
+            if version != __version__:
+                raise ConfigError(
+                    f"cluster: machine {machine} has rookery {version}, and this one {__version__}: install the same "
+                    "version on both"
+                )
+            self._names.append(f"{machine} (process {process})")
+        host = LOOPBACK if len(ray.nodes()) == 1 else ray.util.get_node_ip_address()
+        there: Any = distributed
+        store = there.TCPStore(host, 0, size, True, wait_for_workers=False)
+        meeting = host, int(store.port)
+        self._serving = [
+            actor.serve.remote(module, meeting, rank, size, task) for rank, actor in enumerate(self._actors, 1)
+        ]
+        try:
+            ranks = met(meeting, 0, size, store)
+        except RuntimeError as error:
+            self.rank, self.size = 0, size
+            told = self.lost(error)
+            raise told from told.__cause__
+        vars(self).update(vars(ranks))
+        self._store = store  # lives as long as this
+        self.gather(None)
+
+    def lost(self, error: Exception) -> RookeryError:
+        """Returns what the rank says that has failed first, or that it is gone."""
+        told: RookeryError = super().lost(error)
+        over, _ = ray.wait(self._serving, num_returns=len(self._serving), timeout=LAST_WORDS)
+        for rank, ticket in enumerate(self._serving, 1):
+            if ticket not in over:
+                continue
+            name = f"learner {rank} of {self.size} on {self._names[rank - 1]}"
+            try:
+                ray.get(ticket)
+            except RayTaskError as found:
+                cause = found.cause
+                if isinstance(cause, RankLostError):
+                    continue  # who only misses another has nothing to tell
+                kind = type(cause) if isinstance(cause, RookeryError) else TrainingError
+                text = f"{cause}" if kind is type(cause) else f"{type(cause).__name__}: {cause}"
+                told = kind(f"{name}: {text}")
+                told.__cause__ = RemoteError(str(found))
+                break
+            except RayActorError as found:
+                told = TrainingError(f"{name} is gone: {in_a_line(found)}")
+        return told
+
+    def close(self) -> None:
+        """Ends the other ranks, and the connection to Ray if it was made here."""
+        super().close()
+        self._end()
+
+    def _end(self) -> None:
+        if not ray.is_initialized():
+            return
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors.clear()
+        if self._connected_here:
+            ray.shutdown()
