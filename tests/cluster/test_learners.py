@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from rookery import MultiAgentArena, PPOConfig, Trainer
+from rookery.algorithms.a2c import A2CConfig
 from rookery.algorithms.dqn import DQNConfig
+from rookery.algorithms.impala import IMPALAConfig
 from rookery.algorithms.td3 import TD3Config
 from rookery.cluster.ranks import Ranks, meet
 from rookery.core.errors import ConfigError
@@ -50,10 +52,31 @@ def test_a_run_on_two_learners_is_that_on_one_with_the_doubled_minibatch(tmp_pat
             assert ours.policies["main"].decisions == theirs.policies["main"].decisions
 
 
-def test_learners_from_replay_end_with_the_same_weights(tmp_path):
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_run_of_a2c_on_two_learners_is_that_on_one(tmp_path, normalize):
+    def run(ranks, config):
+        cfg = A2CConfig(normalize_advantage=normalize, model={"normalize_obs": True})
+        settings = {"warmup_steps": 0, "num_envs": 4, "seed": 5, "config": config}
+        with Trainer("CartPole-v1", cfg, ranks=ranks, **settings) as trainer:
+            before = weights(trainer)
+            for _ in range(4):
+                trainer.train_iteration()
+            return before, weights(trainer)
+
+    before, after = run(Ranks(), {})
+    for _, mine in on_two(tmp_path, lambda ranks: run(ranks, CLUSTER)):
+        assert torch.linalg.vector_norm(mine - after) <= 1e-4 * torch.linalg.vector_norm(after - before)
+
+
+REPLAYING = {"learning_starts": 64, "batch_size": 16, "model": {"normalize_obs": True}}
+
+
+@pytest.mark.parametrize(
+    ("env", "cfg"), [("CartPole-v1", DQNConfig(**REPLAYING)), ("Pendulum-v1", TD3Config(**REPLAYING))]
+)
+def test_learners_from_replay_end_with_the_same_weights(tmp_path, env, cfg):
     def run(ranks):
-        cfg = DQNConfig(learning_starts=64, batch_size=16, model={"normalize_obs": True})
-        with Trainer("CartPole-v1", cfg, ranks=ranks, num_envs=4, seed=5, config=CLUSTER) as trainer:
+        with Trainer(env, cfg, ranks=ranks, num_envs=4, seed=5, config=CLUSTER) as trainer:
             before = weights(trainer)
             assert trainer.train({"env_steps": 200}).env_steps == 200
             assert not torch.equal(before, weights(trainer))
@@ -73,7 +96,8 @@ class Two(Ranks):
         ("CartPole-v1", PPOConfig(), {"num_envs": 1}, r"num_envs = 1 copies are too few"),
         ("CartPole-v1", PPOConfig(), {"num_envs": 3}, r"write num_envs=4"),
         ("CartPole-v1", PPOConfig(batch_size=64), {}, r"leave it out and set fragment_length"),
-        ("Pendulum-v1", TD3Config(), {}, r"use one of PPO, SAC, DQN"),
+        ("CartPole-v1", A2CConfig(batch_size=64), {}, r"leave it out and set fragment_length"),
+        ("CartPole-v1", IMPALAConfig(), {}, r"of impala learners do not agree.*use PPO, A2C, DQN, SAC, TD3, DDPG"),
         ("CartPole-v1", PPOConfig(), {"staleness": 1}, r"sampling\.staleness"),
         (MultiAgentArena, PPOConfig(), {}, r"several agents"),
     ],

@@ -11,10 +11,12 @@ import torch
 from gymnasium import spaces
 
 from rookery import PPOConfig
+from rookery.algorithms.ddpg import DDPG, DDPGConfig
 from rookery.algorithms.dqn import DQN, DQNConfig
 from rookery.algorithms.ppo import PPO, standardized
 from rookery.algorithms.ranked import join
 from rookery.algorithms.sac import SAC, SACConfig
+from rookery.algorithms.td3 import TD3, TD3Config
 from rookery.cluster.ranks import Ranks, meet, parts_of
 from rookery.core.batch import Minibatch, Transitions
 from rookery.core.native import SWITCH
@@ -22,6 +24,7 @@ from rookery.core.seeding import Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.policies.normalize import RunningMeanStd
 from rookery.policies.policy import Policy
+from selection import slow
 
 OBS = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 CHOICE, NUMBERS = spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float32)
@@ -171,8 +174,9 @@ class Noise:
         self.rngs = [np.random.default_rng(70 + rank) for rank in ranks]
 
     def standard_normal(self, shape, dtype):
-        own = (shape[0], shape[1] // len(self.rngs), *shape[2:])
-        return np.concatenate([rng.standard_normal(own, dtype=dtype) for rng in self.rngs], axis=1)
+        axis, own = len(shape) - 2, list(shape)  # of the rows
+        own[axis] //= len(self.rngs)
+        return np.concatenate([rng.standard_normal(tuple(own), dtype=dtype) for rng in self.rngs], axis=axis)
 
 
 def drawn(seed, action, number=16):
@@ -194,20 +198,25 @@ def drawn(seed, action, number=16):
     )
 
 
-@pytest.mark.parametrize("kind", [DQN, SAC])
+CONFIGS = {DQN: DQNConfig, SAC: SACConfig, TD3: TD3Config, DDPG: DDPGConfig}
+
+
+@pytest.mark.parametrize("kind", [DQN, SAC, TD3, slow(DDPG)])
 def test_two_ranks_that_learn_from_replay_are_one_on_the_doubled_batch(tmp_path, path, kind):
     action = CHOICE if kind is DQN else NUMBERS
-    cfg = (DQNConfig if kind is DQN else SACConfig)(model={"hidden": (16,)}, batch_size=16)
+    delay = {"policy_delay": 1} if kind is TD3 else {}  # else the first step has none of the actor
+    cfg = CONFIGS[kind](model={"hidden": (16,)}, batch_size=16, **delay)
 
     def optimizers(one):
         if kind is DQN:
             return [one.optimizer]
-        return [one.critics.optimizer, one.actor_optimizer, one.temperature_optimizer]
+        temperature = [one.temperature_optimizer] if kind is SAC else []
+        return [one.critics.optimizer, one.actor_optimizer, *temperature]
 
     def run(ranks, *who):
         one, step = learner(kind, cfg, action), 0
         join(one, ranks)
-        if kind is SAC:
+        if kind in (SAC, TD3):
             one.rng = Noise(*who)
 
         def sample(*_, **__):

@@ -44,6 +44,7 @@ class A2CConfig(AlgorithmConfig):
     """Settings of A2C. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.a2c:A2C"
+    learns_together = True
 
     lr: Scheduled[PositiveFloat] = 7e-4
     """Learning rate of RMSprop."""

@@ -48,6 +48,7 @@ class DDPGConfig(AlgorithmConfig, CriticSettings):
     """Settings of DDPG. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.ddpg:DDPG"
+    learns_together = True
 
     exploration: SizedNoiseConfig = field(default_factory=SizedNoiseConfig)
     """The noise on actions while playing."""

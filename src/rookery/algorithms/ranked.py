@@ -102,7 +102,8 @@ class RankedBatches(BatchHook):
 
     Args:
         agreement: How the ranks agree.
-        normalize: How advantages are normalized, as `normalize_advantage` of PPO says.
+        normalize: How advantages are normalized: True = by minibatch, "batch" = all of an update, see
+            `normalize_advantage` of PPO; "step" = all of an update that is one gradient step, as of A2C.
     """
 
     def __init__(self, agreement: GradientAgreement, normalize: Any) -> None:
@@ -116,11 +117,14 @@ class RankedBatches(BatchHook):
         if batch.sequences is not None:
             raise ConfigError("cluster.learners: policies that remember learn on one learner only; set it to 1")
         raw = batch.advantage.clone()
-        if self.normalize == "batch":
+        if self.normalize in ("batch", "step"):
             mean, var = raw.double().mean(), raw.double().var(correction=0)
             count, mean, var = self.agreement.ranks.moments(len(raw), mean, var)
+            deviation = var.sqrt().clamp(min=1e-4)
+            if self.normalize == "step":
+                deviation = (var * count / max(count - 1, 1)).sqrt() + 1e-8
             if count > 1:
-                raw = ((raw - mean) / var.sqrt().clamp(min=1e-4)).to(raw.dtype)
+                raw = ((raw - mean) / deviation).to(raw.dtype)
         kind = RankedPenaltyMinibatch if isinstance(batch, PenaltyMinibatch) else RankedMinibatch
         own = {item.name: getattr(batch, item.name) for item in fields(batch)}
         rows = sum(self.agreement.ranks.gather(len(raw)))
@@ -142,6 +146,8 @@ def join(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
     normalize = getattr(learner.cfg, "normalize_advantage", None)
     if normalize is not None:
         learner.cfg = learner.cfg.replace(normalize_advantage=False)
+        if normalize is True and not hasattr(learner.cfg, "minibatch_size"):
+            normalize = "step"
     learner.hooks.append(RankedBatches(agreement, normalize))
     return learner
 

@@ -24,6 +24,7 @@ class TD3Config(DDPGConfig):
     """Settings of TD3. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.td3:TD3"
+    learns_together = True
 
     critic: CriticConfig = field(default_factory=CriticConfig)
     policy_delay: PositiveInt = 2

@@ -65,8 +65,8 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
     settings = next((entry.algorithm for entry in config.policies.values()), config.algorithm)
     if not vars(type(settings)).get("learns_together"):  # what derives from one that does may agree on less
         name = algorithm_name(settings)
-        raise ConfigError(f"{where}: of {name} learners do not agree on everything; use one of PPO, SAC, DQN")
-    if getattr(settings, "minibatch_size", None) is not None and getattr(settings, "batch_size", None) is not None:
+        raise ConfigError(f"{where}: of {name} learners do not agree on everything; use PPO, A2C, DQN, SAC, TD3, DDPG")
+    if hasattr(settings, "fragment_length") and getattr(settings, "batch_size", None) is not None:
         raise ConfigError(f"{where}: algorithm.batch_size is counted by each; leave it out and set fragment_length")
     if getattr(getattr(settings, "replay", None), "kind", "") == "prioritized":
         raise ConfigError(f"{where}: priorities are weighed by each learner alone; set algorithm.replay.kind=uniform")

@@ -109,7 +109,8 @@ class ClusterConfig(Settings):
     ray: str = "auto"
     """Cluster of Ray: an address, as ``10.0.0.1:6379``; ``local`` begins one on this machine, for this run; ``auto`` is
     the one that ``RAY_ADDRESS`` names or that runs on this machine, else ``local``; ``here`` plays all workers in this
-    process, one after the other, for debuggers. Learners are on it where it is named or ``local``, else beside this process.
+    process, one after the other, for debuggers. Learners are on it where it is named or ``local``, else on this
+    machine.
     """
     worker_cpus: PositiveFloat = 1.0
     """Cores that a worker gets, or each learner on Ray but the first."""
