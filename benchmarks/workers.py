@@ -45,7 +45,7 @@ def of_rllib(count: int, seconds: float, way: str) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         text=True, env=os.environ | {"PYTHONPATH": str(PEER.parent), "OMP_NUM_THREADS": "1"}, check=True, cwd="/",
     )  # fmt: skip
-    found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(next(line for line in reversed(run.stdout.splitlines()) if line.startswith("{")))
     return found
 
 

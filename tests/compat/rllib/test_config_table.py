@@ -91,8 +91,9 @@ OTHER = {
 """Another value of keys whose default does not show what one would be."""
 
 EXPLORES = {
-    **dict.fromkeys(("DQN", "SimpleQ", "R2D2"), "SoftQ"),
+    **dict.fromkeys(("DQN", "SimpleQ", "R2D2", "APEX"), "SoftQ"),
     "DDPG": "GaussianNoise",
+    "APEX_DDPG": "GaussianNoise",
     "TD3": "OrnsteinUhlenbeckNoise",
 }
 """Another type of exploration; the algorithms that are not here have one."""

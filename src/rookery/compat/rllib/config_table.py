@@ -313,27 +313,30 @@ REPLAY = [
         f"{R}kind {R}alpha {R}beta {R}priority_eps",
         "Whether decisions are drawn by what there was to learn from them.",
         tuple(name for name in f.OFF_POLICY if name != "SimpleQ")),
-    to("n_step", f"{A}n_step", "Decisions whose rewards a target counts.", ("DQN", "R2D2", "SAC", *f.DDPG_KIND)),
+    to("n_step", f"{A}n_step", "Decisions whose rewards a target counts.", (*f.DQN_KIND, "SAC", *f.DDPG_KIND)),
     to("learning_starts", f"{A}learning_starts", "Decisions before learning begins; until then actions are random.",
        f.Q_KIND),
     to("grad_clip", f"{A}max_grad_norm", "Longest gradient; None = any.", f.OFF_POLICY),
     *refused("worker_side_prioritization", "new decisions have the highest priority; leave it out",
-             tuple(name for name in f.OFF_POLICY if name != "SimpleQ")),
+             tuple(name for name in f.OFF_POLICY if name not in ("SimpleQ", *f.APEX_KIND))),
+    *ignored("worker_side_prioritization", "priorities are the learner's: new decisions have the highest", f.APEX_KIND,
+             fine=(True,)),
 ]  # fmt: skip
 
 DQN_KEYS = [
     to("adam_epsilon", f"{A}adam_eps", "Added to Adam's denominator.", f.Q_KIND),
-    to("double_q", f"{A}double", "Whether the network that learns chooses the next action.", ("DQN", "R2D2")),
+    to("double_q", f"{A}double", "Whether the network that learns chooses the next action.", f.DQN_KIND),
     *by(f.dueling, "dueling hiddens", f"{A}dueling {A}dueling_hidden",
-        "Streams of their own for states and advantages; without them hiddens are more layers.", ("DQN", "R2D2")),
+        "Streams of their own for states and advantages; without them hiddens are more layers.", f.DQN_KIND),
     *by(f.q_values, "num_atoms v_min v_max", f"{A}values.kind {A}values.atoms {A}values.low {A}values.high",
-        "More than one atom: the distribution of returns is learned.", ("DQN", "R2D2")),
-    *by(f.q_exploration, "noisy sigma0", f"{X}kind {X}noisy_std", "Layers with learned noise.", ("DQN", "R2D2")),
+        "More than one atom: the distribution of returns is learned.", f.DQN_KIND),
+    *by(f.q_exploration, "noisy sigma0", f"{X}kind {X}noisy_std", "Layers with learned noise.", f.DQN_KIND),
     *by(f.q_target, "target_network_update_freq", f"{A}target.every_env_steps",
         "Env steps from one copy of the target network to the next.", f.Q_KIND),
-    *refused("replay_sequence_length", "decisions are drawn one by one; R2D2 draws sequences", ("DQN", "SimpleQ")),
+    *refused("replay_sequence_length", "decisions are drawn one by one; R2D2 draws sequences",
+             ("DQN", "SimpleQ", "APEX")),
     *refused("replay_sequence_length", "it follows from max_seq_len and burn_in; leave it out", ("R2D2",)),
-    *refused("before_learn_on_batch", "see and change batches in on_learn_on_batch", ("DQN", "R2D2")),
+    *refused("before_learn_on_batch", "see and change batches in on_learn_on_batch", f.DQN_KIND),
     to("burn_in", f"{R}burn_in", "Decisions at the start of a sequence that only bring memory up to date.", ("R2D2",)),
     *ignored("zero_init_states", "sequences start from what was remembered when they were played, as with False",
              ("R2D2",)),
@@ -346,7 +349,8 @@ CRITIC_KEYS = [
         ("SAC", *f.DDPG_KIND)),
     to("tau", f"{A}tau", "How far targets follow in a gradient step.", ("SAC", *f.DDPG_KIND)),
     *refused("target_network_update_freq", "targets follow in every gradient step, by tau; use 0",
-             ("SAC", *f.DDPG_KIND)),
+             ("SAC", "DDPG", "TD3")),
+    *ignored("target_network_update_freq", "targets follow in every gradient step, by tau", ("APEX_DDPG",)),
     *refused("use_state_preprocessor", "networks see observations as they are; leave it out", ("SAC", *f.DDPG_KIND),
              fine=(DEPRECATED_VALUE, False)),
     *by(f.critic_exploration, "learning_starts", f"{A}learning_starts",
@@ -427,13 +431,13 @@ def _exploration() -> list[Row]:
     rows: list[Row] = []
     kinds = (
         ((*f.ON_POLICY, "PG"), f.drawn_exploration, ("StochasticSampling", "Curiosity"), ""),
-        (f.Q_KIND, f.q_exploration, ("EpsilonGreedy", "SoftQ", "StochasticSampling", "Random", "ParameterNoise"),
-         f"{X}kind {X}epsilon {X}temperature"),
+        (f.Q_KIND, f.q_exploration, ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "StochasticSampling",
+         "Random", "ParameterNoise"), f"{X}kind {X}epsilon {X}temperature {X}ladder"),
         (("SAC",), f.critic_exploration, ("StochasticSampling",), f"{A}learning_starts"),
         (("QMIX",), f.team_exploration, ("EpsilonGreedy",), f"{X}epsilon"),
         (("MADDPG",), f.drawn_exploration, ("StochasticSampling",), ""),
-        (f.DDPG_KIND, f.critic_exploration, ("GaussianNoise", "OrnsteinUhlenbeckNoise"),
-         f"{X}kind {X}theta {X}std {A}learning_starts"),
+        (f.DDPG_KIND, f.critic_exploration, ("GaussianNoise", "OrnsteinUhlenbeckNoise", "PerWorkerGaussianNoise",
+         "PerWorkerOrnsteinUhlenbeckNoise"), f"{X}kind {X}theta {X}std {X}ladder {A}learning_starts"),
     )  # fmt: skip
     for only, function, types, paths in kinds:
         rows += by(function, "exploration_config.type", paths, f"How actions are tried out: {', '.join(types)}.", only)
@@ -595,6 +599,7 @@ NAMES = {
     "PPO": "ppo", "DDPPO": "ppo", "A2C": "a2c", "A3C": "a2c", "IMPALA": "impala", "APPO": "appo",
     "PG": "reinforce", "DQN": "dqn", "SimpleQ": "dqn",
     "R2D2": "dqn", "SAC": "sac", "DDPG": "ddpg", "TD3": "td3", "QMIX": "qmix", "MADDPG": "maddpg",
+    "APEX": "dqn", "APEX_DDPG": "ddpg",
 }  # fmt: skip
 """Our algorithms by the names of 2021."""
 
@@ -609,6 +614,10 @@ LINES = {
     "QMIX": "QMIX learns sequences of up to 16 decisions here, and whole episodes there",
     "MADDPG": "MADDPG has one critic of the sum of all rewards here, and one for each agent there; its agents are the "
     "members of one policy",
+    "APEX": "APEX plays all copies in step here, each with an epsilon of its own, by its number; priorities are the "
+    "learner's",
+    "APEX_DDPG": "APEX_DDPG plays all copies in step here, each with noise of its own size, by its number; priorities "
+    "are the learner's",
     "R2D2": "R2D2 is DQN on sequences, from what was remembered when they were played",
 }
 """What is to be said of an algorithm that is here by another name, or in another form."""

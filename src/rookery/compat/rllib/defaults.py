@@ -468,6 +468,29 @@ TD3: Config = {
     "use_state_preprocessor": False,
 }
 
+APEX: Config = {
+    "optimizer": {"max_weight_sync_delay": 400, "num_replay_buffer_shards": 4, "debug": False},
+    "n_step": 3,
+    "num_gpus": 1,
+    "num_workers": 32,
+    "buffer_size": 2_000_000,
+    "learning_starts": 50_000,
+    "train_batch_size": 512,
+    "rollout_fragment_length": 50,
+    "target_network_update_freq": 500_000,
+    "timesteps_per_iteration": 25_000,
+    "exploration_config": {"type": "PerWorkerEpsilonGreedy"},
+    "worker_side_prioritization": True,
+    "min_iter_time_s": 30,
+    "training_intensity": None,
+}
+
+APEX_DDPG: Config = {
+    **APEX,
+    "num_gpus": 0,
+    "exploration_config": {"type": "PerWorkerOrnsteinUhlenbeckNoise"},
+}
+
 QMIX: Config = {
     "mixer": "qmix",
     "mixing_embed_dim": 32,
@@ -542,6 +565,8 @@ CHANGES: dict[str, tuple[Config, ...]] = {
     "SAC": (SAC,),
     "DDPG": (DDPG,),
     "TD3": (DDPG, TD3),
+    "APEX": (DQN, APEX),
+    "APEX_DDPG": (DDPG, APEX_DDPG),
     "QMIX": (QMIX,),
     "MADDPG": (MADDPG,),
 }

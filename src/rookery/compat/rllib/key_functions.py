@@ -33,8 +33,10 @@ IMPALA_KIND = ("IMPALA", "APPO")
 ON_POLICY = (*PPO_KIND, *A2C_KIND, *IMPALA_KIND)
 """Algorithms that learn from batches of fragments."""
 
-Q_KIND = ("DQN", "SimpleQ", "R2D2")
-DDPG_KIND = ("DDPG", "TD3")
+DQN_KIND = ("DQN", "R2D2", "APEX")
+Q_KIND = (*DQN_KIND, "SimpleQ")
+DDPG_KIND = ("DDPG", "TD3", "APEX_DDPG")
+APEX_KIND = ("APEX", "APEX_DDPG")
 OFF_POLICY = (*Q_KIND, "SAC", *DDPG_KIND)
 """Algorithms that learn from replay."""
 
@@ -112,7 +114,7 @@ class Reader:
     def fragment(self) -> int:
         """Env steps of a copy in a round."""
         length = self.whole("rollout_fragment_length", 1)
-        if self.algorithm in ("DQN", "R2D2"):  # as theirs: a window fits into a round
+        if self.algorithm in DQN_KIND:  # as theirs: a window fits into a round
             length = max(length, self.whole("n_step", 1))
         return length
 
@@ -441,7 +443,7 @@ def policy_network(reader: Reader) -> Values:
     first = "model.fcnet_activation" if reader.get("model.fcnet_hiddens") else "model.post_fcnet_activation"
     if filters:  # as theirs: after convolutions come the layers of post_fcnet_hiddens alone
         hidden, first = list(reader.get("model.post_fcnet_hiddens") or ()), "model.post_fcnet_activation"
-    if reader.algorithm == "DQN" and not reader.get("dueling"):
+    if reader.algorithm in ("DQN", "APEX") and not reader.get("dueling"):
         hidden += list(reader.get("hiddens") or ())
     values: Values = {
         "algorithm.model.hidden": tuple(hidden),
@@ -596,11 +598,14 @@ def q_exploration(reader: Reader) -> Values:
         f"{path}epsilon": 0.0,
         f"{path}temperature": 1.0,
         f"{path}noisy_std": reader.number("sigma0") if reader.algorithm != "SimpleQ" else 0.5,
+        f"{path}ladder": 0.0,
     }
     if kind == OWN_EXPLORATION:
         pass  # it is asked, and nothing else tries anything out
     elif kind == "EpsilonGreedy":
         values[f"{path}epsilon"] = epsilon(reader)
+    elif kind == "PerWorkerEpsilonGreedy":
+        values |= {f"{path}epsilon": APEX_RATE, f"{path}ladder": APEX_LADDER}
     elif kind in ("SoftQ", "StochasticSampling"):
         values[f"{path}kind"] = "boltzmann"
         values[f"{path}temperature"] = exploration_number(reader, "temperature") if kind == "SoftQ" else 1.0
@@ -652,11 +657,16 @@ def written_schedule(reader: Reader, key: str, schedule: Any) -> Any:
     return 1.0
 
 
+APEX_RATE = 0.4
+APEX_LADDER = 7.0
+"""What explorations by worker do: worker i of N has the rate ``0.4 ** (1 + 7 * i / (N - 1))``; here each copy has."""
+
 EXPLORATION_DEFAULTS: dict[str, dict[str, Any]] = {
     "StochasticSampling": {"random_timesteps": 0},
     "EpsilonGreedy": {
         "initial_epsilon": 1.0, "final_epsilon": 0.05, "epsilon_timesteps": 100_000, "epsilon_schedule": None
     },
+    "PerWorkerEpsilonGreedy": {},
     "SoftQ": {"temperature": 1.0},
     "Random": {},
     "GaussianNoise": {
@@ -666,6 +676,10 @@ EXPLORATION_DEFAULTS: dict[str, dict[str, Any]] = {
     "OrnsteinUhlenbeckNoise": {
         "random_timesteps": 1000, "ou_theta": 0.15, "ou_sigma": 0.2, "ou_base_scale": 0.1, "initial_scale": 1.0,
         "final_scale": 0.02, "scale_timesteps": 10_000, "scale_schedule": None,
+    },
+    "PerWorkerGaussianNoise": {"random_timesteps": 1000, "stddev": 0.1},
+    "PerWorkerOrnsteinUhlenbeckNoise": {
+        "random_timesteps": 1000, "ou_theta": 0.15, "ou_sigma": 0.2, "ou_base_scale": 0.1
     },
     "Curiosity": {
         "eta": 1.0, "lr": 1e-3, "beta": 0.2, "feature_dim": 288, "feature_net_config": None,
@@ -685,9 +699,6 @@ CURIOSITY_FINE: dict[str, tuple[Any, ...]] = {
 """What some of its keys may be."""
 
 GONE_EXPLORATIONS: dict[str, str] = {
-    "PerWorkerEpsilonGreedy": "all copies of the environment explore alike here; use EpsilonGreedy",
-    "PerWorkerGaussianNoise": "all copies of the environment explore alike here; use GaussianNoise",
-    "PerWorkerOrnsteinUhlenbeckNoise": "all copies of the environment explore alike here; use OrnsteinUhlenbeckNoise",
     "RE3": "novelty is rewarded by random network distillation here (algorithm.signals.rnd of a rookery.Trainer); use "
     "Curiosity, or add a reward in postprocess_trajectory of an Exploration of your own",
     "SlateEpsilonGreedy": "there are no slates; use EpsilonGreedy",
@@ -775,7 +786,8 @@ def critic_exploration(reader: Reader) -> Values:
     path, kind = "algorithm.exploration.", exploration_type(reader)
     starts = reader.whole("learning_starts")
     values: Values = {f"{path}kind": "white", f"{path}theta": 0.15}
-    known = {"SAC": ("StochasticSampling",)}.get(reader.algorithm, ("GaussianNoise", "OrnsteinUhlenbeckNoise"))
+    noises = ("GaussianNoise", "OrnsteinUhlenbeckNoise", "PerWorkerGaussianNoise", "PerWorkerOrnsteinUhlenbeckNoise")
+    known = {"SAC": ("StochasticSampling",)}.get(reader.algorithm, noises)
     if kind not in known:
         if kind != OWN_EXPLORATION:
             refuse_exploration(reader, kind, " or ".join(known))
@@ -785,7 +797,7 @@ def critic_exploration(reader: Reader) -> Values:
     values["algorithm.learning_starts"] = max(starts, int(exploration_number(reader, "random_timesteps")))
     if kind == "StochasticSampling":
         return values
-    if kind == "OrnsteinUhlenbeckNoise":
+    if kind.endswith("OrnsteinUhlenbeckNoise"):
         theta, sigma = exploration_number(reader, "ou_theta"), exploration_number(reader, "ou_sigma")
         # Theirs is in units of the range of an action, which is 2 here, and sigma is that of a step.
         spread = sigma / math.sqrt(max(1 - (1 - theta) ** 2, 1e-12))
@@ -793,7 +805,15 @@ def critic_exploration(reader: Reader) -> Values:
         std = 2 * exploration_number(reader, "ou_base_scale") * spread
     else:
         std = exploration_number(reader, "stddev")
-    values[f"{path}std"] = 0.0 if not reader.get("explore") else noise_size(reader, std)
+    values[f"{path}ladder"] = 0.0
+    if not reader.get("explore"):
+        values[f"{path}std"] = 0.0
+    elif kind.startswith("PerWorker"):
+        values[f"{path}std"] = std = std * APEX_RATE
+        if 0.0 < std < 1.0:  # std ** (1 + ladder * p) is then std * 0.4 ** (7 * p)
+            values[f"{path}ladder"] = APEX_LADDER * math.log(APEX_RATE) / math.log(std)
+    else:
+        values[f"{path}std"] = noise_size(reader, std)
     return values
 
 

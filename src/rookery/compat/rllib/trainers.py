@@ -737,7 +737,7 @@ def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
 
 
 ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2", "QMIX", "MADDPG",
-              "IMPALA", "APPO")  # fmt: skip
+              "IMPALA", "APPO", "APEX", "APEX_DDPG")  # fmt: skip
 """Trainers by name. Another one is a word here, its defaults in `defaults.py` and its rows in `config_table.py`."""
 
 TRAINERS: dict[str, type[Trainer]] = {}
@@ -760,13 +760,14 @@ TD3Trainer, DDPGTrainer, A2CTrainer, A3CTrainer = (TRAINERS[name] for name in ("
 DDPPOTrainer, PGTrainer, R2D2Trainer = (TRAINERS[name] for name in ("DDPPO", "PG", "R2D2"))
 QMixTrainer, MADDPGTrainer = TRAINERS["QMIX"], TRAINERS["MADDPG"]
 ImpalaTrainer, APPOTrainer = TRAINERS["IMPALA"], TRAINERS["APPO"]
+ApexTrainer, ApexDDPGTrainer = TRAINERS["APEX"], TRAINERS["APEX_DDPG"]
 GenericOffPolicyTrainer = DQNTrainer
 """What off-policy trainers were made of by ``with_updates``."""
 
 NOT_HERE = {
     "ES": "evolution strategies", "ARS": "augmented random search", "DREAMER": "Dreamer", "MAML": "MAML",
     "MBMPO": "MBMPO", "SlateQ": "SlateQ", "contrib/AlphaZero": "AlphaZero", "contrib/LinTS": "linear bandits",
-    "contrib/LinUCB": "linear bandits", "APEX": "Ape-X (use DQN)", "APEX_DDPG": "Ape-X (use DDPG)",
+    "contrib/LinUCB": "linear bandits",
     "MARWIL": "MARWIL as a trainer (rookery train --algo marwil --replay DATA learns by it)",
     "BC": "behavioural cloning as a trainer (rookery train --algo bc --replay DATA learns by it)",
     "CQL": "CQL", "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",

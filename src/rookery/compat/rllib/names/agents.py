@@ -89,6 +89,10 @@ NAMES["ray.rllib.agents.dqn"] |= {
     "SIMPLE_Q_DEFAULT_CONFIG": "defaults:SIMPLEQ_DEFAULT_CONFIG",
     "R2D2_DEFAULT_CONFIG": "defaults:R2D2_DEFAULT_CONFIG",
 }
+for _name, _package, _trainer in ("APEX", "dqn", "ApexTrainer"), ("APEX_DDPG", "ddpg", "ApexDDPGTrainer"):
+    _own = {_trainer: f"trainers:{_trainer}", f"{_name}_DEFAULT_CONFIG": f"defaults:{_name}_DEFAULT_CONFIG"}
+    NAMES[f"ray.rllib.agents.{_package}.apex"] = _own
+    NAMES[f"ray.rllib.agents.{_package}"] |= _own
 NAMES["ray.rllib.agents.dqn.dqn"]["GenericOffPolicyTrainer"] = "trainers:GenericOffPolicyTrainer"
 
 _OPERATIONS = {
@@ -126,7 +130,5 @@ GONE: dict[str, str] = {
             "cql": "CQL",
         }.items()
     },
-    "ray.rllib.agents.dqn.ApexTrainer": "Ape-X is not here yet; use DQNTrainer",
-    "ray.rllib.agents.ddpg.ApexDDPGTrainer": "Ape-X is not here yet; use DDPGTrainer",
 }
 """Names of 2021 that are not here, and what to use."""
