@@ -47,7 +47,7 @@ BESIDE = {
 }
 """What has to be said beside a key for it to do anything."""
 
-OFF_LAYERS = ("SAC", "DDPG", "TD3", "QMIX", "MADDPG")
+OFF_LAYERS = ("SAC", "DDPG", "TD3", "APEX_DDPG", "QMIX", "MADDPG")
 OF_LAYERS = ("model.conv_activation", "model.post_fcnet_activation")
 """Keys that say nothing of these algorithms, whose layers are keys of their own."""
 
@@ -82,7 +82,7 @@ OTHER = {
     "replay_proportion": 2.0,
     "model.attention_use_n_prev_actions": 1,
     "model.attention_use_n_prev_rewards": 1,
-    "exploration_config.random_timesteps": 50_000,
+    "exploration_config.random_timesteps": 60_000,
     "exploration_config.epsilon_schedule": [[0, 1.0], [100, 0.5]],
     "exploration_config.feature_net_config": {"fcnet_hiddens": [8]},
     "exploration_config.forward_net_hiddens": [8],
@@ -224,7 +224,7 @@ def test_a_key_that_is_set_or_translated_changes_what_the_table_says():
         if not row.paths or key in REFUSED_IF_SET or (algorithm, key) in SAME:
             continue
         if (
-            algorithm in ("PG", "SimpleQ", "DDPG", "TD3", "QMIX", "MADDPG")
+            algorithm in ("PG", "SimpleQ", "DDPG", "TD3", "APEX_DDPG", "QMIX", "MADDPG")
             and key != "model.lstm_cell_size"
             and ("lstm" in key or "attention" in key)
         ):

@@ -200,15 +200,15 @@ def test_exploration_by_type():
 
     assert of("DQN")["epsilon"] == Linear(1.0, 0.02, 10_000)
     assert of("DQN", type="SoftQ", temperature=0.5) | {"noisy_std": 0} == {
-        "kind": "boltzmann", "epsilon": 0.0, "temperature": 0.5, "noisy_std": 0
+        "kind": "boltzmann", "epsilon": 0.0, "temperature": 0.5, "noisy_std": 0, "ladder": 0.0,
     }  # fmt: skip
     assert of("DQN", type="ParameterNoise")["kind"] == "parameters"
     assert of("TD3")["std"] == 0.1
     assert of("DDPG")["std"] == pytest.approx(2 * 0.1 * 0.2 / np.sqrt(1 - 0.85**2))
     assert translated("DQN", {"noisy": True}).settings["algorithm.exploration.kind"] == "noisy"
     assert translated("DQN", {"explore": False}).settings["algorithm.exploration.epsilon"] == 0.0
-    with pytest.raises(ConfigError, match="PerWorkerEpsilonGreedy.*use EpsilonGreedy"):
-        of("DQN", type="PerWorkerEpsilonGreedy")
+    with pytest.raises(ConfigError, match="SlateEpsilonGreedy.*use EpsilonGreedy"):
+        of("DQN", type="SlateEpsilonGreedy")
     with pytest.raises(ConfigError, match="PPO does not explore so"):
         of("PPO", type="EpsilonGreedy")
 
