@@ -210,7 +210,8 @@ def cost_lines(costs: Costs, workload: Workload) -> list[str]:
     step, cpu, batch = costs.vector_step(1), costs.vector_step_cpu(1), workload.batch or workload.fragment_length
     of = "" if workload.batch else " of one copy"
     lines = [
-        f"a step of one copy: {_time(step)}, of the processor {_time(cpu)}; each copy more {_time(costs.vector_step.each)}",
+        f"a step of one copy: {_time(step)}, of the processor {_time(cpu)}; each copy more "
+        f"{_time(costs.vector_step.each)}",
         f"an update from {batch:,} decisions{of}: {_time(costs.learn(batch))}",
     ]
     if costs.round_trip:
@@ -249,8 +250,8 @@ def table_of(predictions: list[Prediction]) -> Table:
 def assumptions(machines: Machines, predictions: list[Prediction]) -> list[str]:
     """Returns what was assumed and not measured, a line each."""
     lines = [
-        "Shares are of an update: beside each other where playing is asynchronous, else one after the other; cores stand "
-        "for playing that waits for cores. Assumed: workers and learners are alike, cores are shared evenly."
+        "Shares are of an update: beside each other where playing is asynchronous, else one after the other; cores "
+        "stand for playing that waits for cores. Assumed: workers and learners are alike, cores are shared evenly."
     ]
     if machines.count > 1:
         lines.append(
@@ -258,7 +259,7 @@ def assumptions(machines: Machines, predictions: list[Prediction]) -> list[str]:
             f"{1e3 * machines.latency:g} ms (--gigabits, --latency); that all machines are as fast as this one."
         )
     if any(one.workers and one.learners > 1 for one in predictions):
-        lines.append("A run refuses workers together with several learners so far: these rows say what it would reach.")
+        lines.append("So far a run refuses workers together with several learners: these rows say what it would reach.")
     return lines
 
 

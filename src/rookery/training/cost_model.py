@@ -1,7 +1,7 @@
 """A model of cost: how many env steps a second so many workers and learners make, and what holds them back.
 
-`predict` puts together what parts of a training cost by themselves (`Costs`, which `training/measured_costs.py` takes on
-a machine) into what they allow side by side on so many cores and machines. Nothing here measures, plays or learns.
+`predict` puts together what parts of a training cost by themselves (`Costs`, which `training/measured_costs.py` takes
+on a machine) into what they allow side by side on so many cores and machines. Nothing here measures, plays or learns.
 
 What is assumed: workers and learners are alike; a process has one core at most; work on a machine that has too few
 cores takes as long as its processor seconds, shared evenly; workers are spread evenly over machines, and learners too;
@@ -295,9 +295,7 @@ class _Group:
 
     def learning(self) -> float:
         """Returns the seconds of an update, on the cores that there are for each learner."""
-        return self.costs.learn(self.batch) * max(
-            1.0, self.costs.learn_cores / min(self.cores, self.machines.cores)
-        )
+        return self.costs.learn(self.batch) * max(1.0, self.costs.learn_cores / min(self.cores, self.machines.cores))
 
     def latency(self) -> float:
         """Returns the seconds to a worker."""

@@ -1,6 +1,6 @@
 """What it costs two learners of this machine to send each other gradients, and how often they do so in an update.
 
-``python -m rookery.training.exchange_cost LINE DRIVER DEATH_SIGNAL`` is the other learner while `measure_exchange` runs.
+``python -m rookery.training.exchange_cost LINE DRIVER DEATH_SIGNAL`` is the other learner of `measure_exchange`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from rookery.core.child_process import Gone, die_with
 from rookery.core.interrupt import Interrupt
 from rookery.training.cost_model import LinearCost
 
-BETWEEN_SECONDS = 6e-4
-"""How long each learner computes at most between two messages, each another time: one that has been at work hears later
-than one that waits, and both wait for the slower one.
+BETWEEN = 12
+"""Operations on small matrices that each learner computes between two messages, on average: one that has been at work
+hears later than one that waits, what sends needs a core too, and both wait for the slower one.
 """
+
+WEIGHTS = torch.ones(64, 64) / 64
 
 GATHERED_BYTES = 1_000
 """About the size of a small object that all learners hear of; with its length it takes two messages."""
 
 
 class CountedRanks(Ranks):
-    """Stands for all learners and sends nothing: what it is asked for is what one of them computes, and its messages are
-    counted.
+    """Stands for all learners and sends nothing: whoever trains with it computes what one of them does, and messages
+    are counted.
 
     Args:
         size: How many learners there are; the others have what this one has.
@@ -75,7 +77,7 @@ class CountedRanks(Ranks):
 
 
 def exchange_seconds(ranks: Ranks, numbers: int, times: int) -> float:
-    """Measures how long two learners need for a sum, both of which compute in between.
+    """Measures how much longer two learners compute that have to agree on a sum again and again.
 
     Args:
         ranks: The learners; each calls this.
@@ -83,17 +85,26 @@ def exchange_seconds(ranks: Ranks, numbers: int, times: int) -> float:
         times: How often.
 
     Returns:
-        The mean in seconds, without the computing.
+        Seconds that each sum adds, on average.
     """
-    values, taken, rng = torch.ones(numbers), 0.0, Random(ranks.rank)
-    for _ in range(times):
-        until = perf_counter() + rng.uniform(0.0, BETWEEN_SECONDS)
-        while perf_counter() < until:
-            pass
-        began = perf_counter()
+    values, rng = torch.ones(numbers), Random(ranks.rank)
+    work = [rng.randint(0, 2 * BETWEEN) for _ in range(times)]
+    began = perf_counter()
+    for operations in work:
+        _compute(operations)
+    alone = perf_counter() - began
+    began = perf_counter()
+    for operations in work:
+        _compute(operations)
         ranks.sums(values)
-        taken += perf_counter() - began
-    return taken / times
+    return max(0.0, perf_counter() - began - alone) / times
+
+
+def _compute(operations: int) -> None:
+    """Computes as a gradient step does."""
+    matrix = torch.ones(128, 64)
+    for _ in range(operations):
+        matrix = torch.tanh(matrix @ WEIGHTS)
 
 
 def rounds_of(numbers: int) -> Sequence[tuple[int, int]]:

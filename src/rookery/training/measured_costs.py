@@ -1,5 +1,5 @@
-"""The costs of a user's own training, measured on this machine by what a run does: a few iterations as the settings say,
-a worker's calls, a report sent back and forth through Ray, and messages between two learners.
+"""The costs of a user's own training, measured on this machine by what a run does: a few iterations as the settings
+say, a worker's playing, a report fetched through Ray again and again, and messages between two learners.
 """
 
 from __future__ import annotations
@@ -212,7 +212,9 @@ def _play(pool: RemotePool, seconds: float) -> _Played:
     """Lets the worker of a pool in this process play for about so long, fragment by fragment."""
     demands = [demand for demand in pool.demands.values() if demand is not None]
     length = max(1, min((demand.fragment_length for demand in demands), default=1))
-    walls, cpus = [], []
+    walls: list[float] = []
+    cpus: list[float] = []
+    pool.settle()  # asynchronous playing has asked for more
     until, began = pool.standing[0].vector_steps, perf_counter()
     while len(walls) < 2 or perf_counter() - began < seconds:
         until += length
