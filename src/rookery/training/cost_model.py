@@ -72,6 +72,7 @@ class Costs:
         learn: Of an update from so many decisions.
         learn_cores: Cores that learning keeps busy.
         exchanges: Messages that a learner waits for in an update, where there are several.
+        exchange_rows: Decisions of that update; one from more has more gradient steps, and as many more messages.
         agree: Of what a learner computes for one of them.
         exchange: Of one of them between two learners of one machine.
         exchange_bytes: Bytes of all of them in an update.
@@ -95,6 +96,7 @@ class Costs:
     weight_bytes: float = 0.0
     learn_cores: float = 1.0
     exchanges: float = 0.0
+    exchange_rows: float = 1.0
     agree: float = 0.0
     exchange: float = 0.0
     exchange_bytes: float = 0.0
@@ -313,11 +315,13 @@ class _Group:
         if not others:
             return {}
         each_to_each = self.learners <= costs.few
-        sent = costs.exchange_bytes * (others if each_to_each else 2 * others / self.learners)
-        there = costs.exchanges * (costs.agree + others * costs.exchange) + sent * costs.exchange_byte
+        times = max(1.0, self.batch / costs.exchange_rows)
+        messages, sent = times * costs.exchanges, times * costs.exchange_bytes
+        sent *= others if each_to_each else 2 * others / self.learners
+        there = messages * (costs.agree + others * costs.exchange) + sent * costs.exchange_byte
         if machines.count > 1:
             hops = 1 if each_to_each else 2 * others
-            there += costs.exchanges * hops * machines.latency + sent / machines.bandwidth
+            there += messages * hops * machines.latency + sent / machines.bandwidth
         return {EXCHANGE: there * max(1.0, 1 / self.cores)}
 
 

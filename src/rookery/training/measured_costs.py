@@ -125,7 +125,8 @@ def measure_costs(make: MakeTrainer, shares: Sequence[int], learners: int, secon
     spend = {name: part * seconds for name, part in PARTS_OF_TIME.items()}
     with make(HERE, Ranks()) as trainer:
         config, lanes = trainer.config, trainer.config.sampling.num_envs
-        check_learners(replace(config, cluster=replace(config.cluster, learners=learners)), Ranks())
+        shared = {"sampling.num_envs": -(-lanes // learners) * learners, "cluster.learners": learners}
+        _check_together(config, shared["sampling.num_envs"], learners)
         own = _iterations(trainer, spend["iterations"])
         learn_cores = float(max(trainer.threads.values(), default=1))
         numbers = sum(value.numel() for name in trainer.learners for value in trainer.policies[name].parameters())
@@ -155,9 +156,15 @@ def measure_costs(make: MakeTrainer, shares: Sequence[int], learners: int, secon
         costs, notes = _with_sending(costs, config, report, weights, spend["sending"])
     if learners > 1:
         ranks = CountedRanks(learners)
-        with make({**HERE, "cluster.learners": learners}, ranks) as trainer:
+        with make({**HERE, **shared}, ranks) as trainer:
             costs = _with_exchange(costs, trainer, ranks, numbers, spend["learners"])
     return MeasuredCosts(costs, workload, own.env_steps / own.seconds, notes)
+
+
+def _check_together(config: RunConfig, copies: int, learners: int) -> None:
+    """Refuses, before anything is measured, what several learners cannot learn."""
+    cluster, sampling = replace(config.cluster, learners=learners), replace(config.sampling, num_envs=copies)
+    check_learners(replace(config, cluster=cluster, sampling=sampling), Ranks())
 
 
 # --- playing and learning ---------------------------------------------------------------------------------------------
@@ -351,6 +358,7 @@ def _with_exchange(costs: Costs, trainer: Trainer, ranks: CountedRanks, numbers:
     return replace(
         costs,
         exchanges=messages,
+        exchange_rows=decisions / ranks.size,
         agree=max(0.0, took - costs.learn(decisions / ranks.size)) / messages,
         exchange=line.fixed,
         exchange_bytes=ranks.bytes / updates,
