@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from rookery.cli.plan import Asked, show_plan
 from rookery.cli.train import layers_of_arguments
 from rookery.core.layers import Layer
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 USUAL = "CartPole-v1"
 """What is measured if nobody names an environment."""
+
+Numbers = Annotated[str | None, typer.Option(metavar="N,N,...", help="Numbers of them to plan, as 1,2,4,8.")]
+"""What stands in an option that takes several numbers."""
 
 
 def bench(
@@ -35,19 +39,45 @@ def bench(
     algo: Annotated[str | None, typer.Option(help="Algorithm: a name such as ppo, or my.module:MyConfig.")] = None,
     preset: Annotated[str, typer.Option(help="Settings for a known environment: auto, none or a name.")] = "auto",
     seconds: Annotated[float, typer.Option(min=0.1, help="Time to spend, about.")] = 25.0,
+    plan: Annotated[bool, typer.Option("--plan", help="Predict steps/s of workers and learners instead.")] = False,
+    workers: Numbers = None,
+    learners: Numbers = None,
+    copies: Annotated[int | None, typer.Option(help="Of each worker; else they share sampling.num_envs.")] = None,
+    cores: Annotated[int | None, typer.Option(help="Of a machine, for --plan; else as many as here.")] = None,
+    machines: Annotated[int | None, typer.Option(help="For --plan; 1 if not given.")] = None,
+    gigabits: Annotated[float | None, typer.Option(help="Between machines, a second; 10 if not given.")] = None,
+    latency: Annotated[float | None, typer.Option(help="Between machines, ms; 0.2 if not given.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object, nothing else.")] = False,
 ) -> None:
     """Measure how fast this machine trains in an environment, what holds it back, and what to set.
 
     rookery bench my.module:MyEnv algorithm.minibatch_size=512
+
+    rookery bench --plan my.module:MyEnv --workers 1,2,4,8 --learners 1,2
+    """
+    options = {"algorithm.name": algo, "logging.console": "quiet", "evaluation.every": 0}
+    default = Layer("default of the command line", {"env.name": USUAL})
+    layers = [default, *layers_of_arguments(what or [], None, options)]
+    asked = Asked(workers, learners, copies, cores, machines, gigabits, latency)
+    if plan:
+        show_plan(layers, preset, asked, seconds, as_json)
+    else:
+        asked.check_unused()
+        show_survey(layers, preset, seconds, as_json)
+
+
+def show_survey(layers: list[Layer], preset: str, seconds: float, as_json: bool) -> None:
+    """Compares back ends and numbers of copies on this machine, and prints what comes of it.
+
+    Args:
+        layers: Settings as the command gives them.
+        preset: Its name.
+        seconds: Time to spend, about.
+        as_json: Whether to print one JSON object instead of a table.
     """
     from rookery.envs.make import IMPLEMENTATIONS
     from rookery.training.speed import describe, survey
     from rookery.training.trainer import Trainer
-
-    options = {"algorithm.name": algo, "logging.console": "quiet", "evaluation.every": 0}
-    default = Layer("default of the command line", {"env.name": USUAL})
-    layers = [default, *layers_of_arguments(what or [], None, options)]
 
     def make(implementation: str, num_envs: int) -> Trainer:
         chosen = {"env.implementation": implementation, "sampling.num_envs": num_envs}
