@@ -37,10 +37,13 @@ FEWEST = 3
 """How often anything is measured at least."""
 
 WARM_CALLS = 20
-"""Calls of a process that do not count, because it has just begun."""
+"""First calls that do not count, at most: the process has just begun."""
 
 MANY_ROWS = 2_000
 """Decisions that are sent to measure what one costs: so many that they take longer than a call."""
+
+MANY_REPORTS = 20
+"""Reports whose decisions are sent together for it, at most."""
 
 HERE = {"sampling.workers": 0, "sampling.asynchronous": False, "cluster.learners": 1}
 """Settings of a training that plays and learns in this process alone."""
@@ -257,7 +260,7 @@ def _with_sending(
 ) -> tuple[Costs, tuple[str, ...]]:
     """Adds what calls, rollouts and weights cost; says where these were sent."""
     rows = sum(rollout.num_decisions for rollout in report.rollouts.values())
-    many = max(1, -(-MANY_ROWS // max(1, rows)))
+    many = min(max(1, -(-MANY_ROWS // max(1, rows))), MANY_REPORTS)
     rollouts = {
         f"{name} {number}": rollout.map(lambda _, tensor: tensor.clone())
         for name, rollout in report.rollouts.items()
@@ -331,8 +334,10 @@ def _calls(hosts: Hosts, name: str, weights: Any, seconds: float) -> _Called:
         given = [] if weights is None else [hosts.publish(weights)]
         hosts.result(hosts.call(0, "send", name, *given))
 
-    for _ in range(WARM_CALLS):
+    warm, until = 0, perf_counter() + seconds
+    while not warm or (warm < WARM_CALLS and perf_counter() < until):
         call()
+        warm += 1
     walls: list[float] = []
     driver, below, began = process_time(), tree_seconds(), perf_counter()
     while len(walls) < FEWEST or perf_counter() - began < seconds:
