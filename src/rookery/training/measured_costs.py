@@ -302,7 +302,7 @@ def _hosts(config: RunConfig) -> tuple[Hosts, str]:
     cluster = replace(config.cluster, ray="local", worker_gpus=0.0, working_directory=None)
     one = replace(config, cluster=cluster, sampling=replace(config.sampling, workers=1))
     try:
-        return hosts_of(one, lambda line: None), "sending: through a Ray of this machine"
+        return hosts_of(one, 1, "sampling.workers", lambda line: None), "sending: through a Ray of this machine"
     except ConfigError as error:
         if not isinstance(error.__cause__, ImportError):
             raise
