@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from rookery.cli.plan import Asked, show_plan
+from rookery.cli.plan import PlanOptions, show_plan
 from rookery.cli.train import layers_of_arguments
 from rookery.core.layers import Layer
 
@@ -58,7 +58,7 @@ def bench(
     options = {"algorithm.name": algo, "logging.console": "quiet", "evaluation.every": 0}
     default = Layer("default of the command line", {"env.name": USUAL})
     layers = [default, *layers_of_arguments(what or [], None, options)]
-    asked = Asked(workers, learners, copies, cores, machines, gigabits, latency)
+    asked = PlanOptions(workers, learners, copies, cores, machines, gigabits, latency)
     if plan:
         show_plan(layers, preset, asked, seconds, as_json)
     else:

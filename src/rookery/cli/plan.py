@@ -36,7 +36,7 @@ USUAL_WORKERS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlanOptions:
     """What options say that is to be planned, as they were given.
 
     Attributes:
@@ -104,7 +104,7 @@ def _numbers(name: str, text: str | None, instead: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-def show_plan(layers: list[Layer], preset: str, asked: Asked, seconds: float, as_json: bool) -> None:
+def show_plan(layers: list[Layer], preset: str, asked: PlanOptions, seconds: float, as_json: bool) -> None:
     """Measures the costs of a training, and prints what workers and learners are predicted to reach.
 
     Args:
@@ -148,7 +148,7 @@ def show_plan(layers: list[Layer], preset: str, asked: Asked, seconds: float, as
     show_predictions(about, found, machines, rows, as_json)
 
 
-def _copies(asked: Asked, own: int, workers: int, learners: int) -> int:
+def _copies(asked: PlanOptions, own: int, workers: int, learners: int) -> int:
     """Says how many copies there are in all.
 
     Raises:
