@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -16,14 +17,19 @@ from typing import Any
 import cloudpickle
 import ray
 import torch
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from torch import distributed
 
 from rookery import __version__
 from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
-from rookery.cluster.local_ranks import LAST_WORDS
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
 from rookery.core.errors import ConfigError, RemoteError, RookeryError, TrainingError
+
+LAST_WORDS = 20.0
+"""Seconds in which Ray says that a rank or its node is gone; it notices the end of a machine after some 15."""
+
+TOO = 1.0
+"""Seconds that others get to end after the first of them."""
 
 START_SECONDS = 120.0
 """What all of them together get to begin."""
@@ -132,6 +138,7 @@ class RayRanks(Gathered):
         remote: Any = ray.remote(RankActor)
         made = (max(int(cpus), 1), os.getcwd(), sys.path, dict(environment))
         self._actors = [remote.options(**options).remote(*made) for _ in range(others)]
+        self._end = weakref.finalize(self, _end_all, self._actors, self._connected_here, os.getpid())
         self._serving: list[Any] = []
         self._names: list[str] = []
         try:
@@ -155,6 +162,8 @@ class RayRanks(Gathered):
                 f"cluster: a machine cannot run learners: {in_a_line(error)}; every machine needs this library, and "
                 "the modules of the environment, in the same versions"
             ) from error
+        except RayError as error:
+            raise TrainingError(f"cluster: the Ray cluster is gone: {in_a_line(error)}") from error
         for machine, process, version in answers:
             if version != __version__:
                 raise ConfigError(
@@ -162,10 +171,12 @@ class RayRanks(Gathered):
                     "version on both"
                 )
             self._names.append(f"{machine} (process {process})")
-        host = LOOPBACK if len(ray.nodes()) == 1 else ray.util.get_node_ip_address()
+        alone = sum(bool(node["Alive"]) for node in ray.nodes()) == 1
+        host = LOOPBACK if alone else ray.util.get_node_ip_address()
         there: Any = distributed
-        store = there.TCPStore(host, 0, size, True, wait_for_workers=False)
-        meeting = host, int(store.port)
+        door = socket.create_server((host, 0))  # the store's own would be open on all addresses of this machine
+        meeting = host, int(door.getsockname()[1])
+        store = there.TCPStore(*meeting, size, True, wait_for_workers=False, master_listen_fd=door.detach())
         self._serving = [
             actor.serve.remote(module, meeting, rank, size, task) for rank, actor in enumerate(self._actors, 1)
         ]
@@ -182,7 +193,8 @@ class RayRanks(Gathered):
     def lost(self, error: Exception) -> RookeryError:
         """Returns what the rank says that has failed first, or that it is gone."""
         told: RookeryError = super().lost(error)
-        over, _ = ray.wait(self._serving, num_returns=len(self._serving), timeout=LAST_WORDS)
+        ray.wait(self._serving, timeout=LAST_WORDS)
+        over, _ = ray.wait(self._serving, num_returns=len(self._serving), timeout=TOO)
         for rank, ticket in enumerate(self._serving, 1):
             if ticket not in over:
                 continue
@@ -200,6 +212,8 @@ class RayRanks(Gathered):
                 break
             except RayActorError as found:
                 told = TrainingError(f"{name} is gone: {in_a_line(found)}")
+            except RayError as found:
+                told = TrainingError(f"{name}: the Ray cluster is gone: {in_a_line(found)}")
         return told
 
     def close(self) -> None:
@@ -207,11 +221,12 @@ class RayRanks(Gathered):
         super().close()
         self._end()
 
-    def _end(self) -> None:
-        if not ray.is_initialized():
-            return
-        for actor in self._actors:
-            ray.kill(actor)
-        self._actors.clear()
-        if self._connected_here:
-            ray.shutdown()
+
+def _end_all(actors: list[Any], connected_here: bool, owner: int) -> None:
+    if os.getpid() != owner or not ray.is_initialized():
+        return
+    for actor in actors:
+        ray.kill(actor)
+    actors.clear()
+    if connected_here:
+        ray.shutdown()

@@ -15,7 +15,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
 from rookery.envs.base import VectorEnv
 from rookery.rollout.hooks import EpisodeListener
-from rookery.training.settings import ClusterConfig, RunConfig, algorithm_name
+from rookery.training.settings import RunConfig, algorithm_name
 
 MODULE = "rookery.training.rank_process"
 """What another learner runs, see its function `serve`."""
@@ -106,13 +106,19 @@ def learners_of(config: RunConfig, task: RankTask, ranks: Ranks, stand_in: Vecto
             f"cluster.learners = {config.cluster.learners}: the run cannot be sent to other processes "
             f"({type(error).__name__}: {error}); make such things in the environment's constructor, or set it to 1"
         ) from error
-    return _others(config.cluster, task)
+    return _others(config, task)
 
 
-def _others(cluster: ClusterConfig, task: RankTask) -> Ranks:
+def _others(config: RunConfig, task: RankTask) -> Ranks:
     """Begins the other learners: beside this process, or on the cluster of Ray that is named."""
+    cluster = config.cluster
     if cluster.ray in (AUTO, "here"):
         return LocalRanks(MODULE, task, cluster.learners)
+    if config.device != "cpu" and not cluster.worker_gpus:
+        raise ConfigError(
+            f"cluster.learners = {cluster.learners} on cluster.ray = {cluster.ray}: device = {config.device}, and the "
+            "others have no GPU; set cluster.worker_gpus=1, or 0.25, so that four share one"
+        )
     guard_own_cluster(cluster.ray)
     try:
         from rookery.cluster.ray_ranks import RayRanks

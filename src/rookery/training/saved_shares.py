@@ -16,6 +16,9 @@ from rookery.training import checkpoint
 from rookery.training.replays import SavedReplays
 from rookery.training.run import Run
 
+SHARED = "let the run be in a folder that all machines share (--run-dir)"
+"""What to do where learners on other machines cannot write beside a checkpoint."""
+
 
 def wait_for_shares(ranks: Ranks, target: Path) -> None:
     """Lets all other ranks write their shares of a checkpoint, and waits for these.
@@ -35,10 +38,8 @@ def wait_for_shares(ranks: Ranks, target: Path) -> None:
             raise FileError(problem)
     for rank in range(1, ranks.size):
         if not checkpoint.share_of(target, rank).is_dir():
-            raise FileError(
-                f"{checkpoint.share_of(target, rank)}: learner {rank} has written its share of the checkpoint on its "
-                "own machine: let the run be in a folder that all machines share (--runs-dir, --run-dir)"
-            )
+            share = checkpoint.share_of(target, rank)
+            raise FileError(f"{share}: learner {rank} has written it on its own machine: {SHARED}")
 
 
 def write_share(run: Run, replays: SavedReplays, state: Mapping[str, Any]) -> Path:
@@ -53,6 +54,8 @@ def write_share(run: Run, replays: SavedReplays, state: Mapping[str, Any]) -> Pa
     place = checkpoint.share_of(target, run.ranks.rank)
     problem = ""
     try:
+        if not target.parent.is_dir():
+            raise FileError(f"its machine has no folder {target.parent}: {SHARED}")
         files, held = replays.files(run.replays)
         config = {"config.json": checkpoint.config_file(run.resolved, run.seed)}
         checkpoint.write_checkpoint(place, dict(state), {**config, **files}, {"iteration": run.iteration, **held})
