@@ -45,7 +45,7 @@ MANY_ROWS = 2_000
 MANY_REPORTS = 20
 """Reports whose decisions are sent together for it, at most."""
 
-HERE = {"sampling.workers": 0, "sampling.asynchronous": False, "cluster.learners": 1}
+HERE = {"sampling.workers": 0, "sampling.asynchronous": False, "cluster.learners": 1, "evaluation.workers": 0}
 """Settings of a training that plays and learns in this process alone."""
 
 PARTS_OF_TIME = {"iterations": 0.35, "playing": 0.25, "sending": 0.25, "learners": 0.15}
@@ -135,7 +135,8 @@ def measure_costs(make: MakeTrainer, shares: Sequence[int], learners: int, secon
         numbers = sum(value.numel() for name in trainer.learners for value in trainer.policies[name].parameters())
     steps, points, wall, cpu = own.env_steps / lanes, [own.point], [], []
     for share in sorted({min(shares, default=lanes), max(shares, default=lanes)}):
-        one_worker = {"sampling.workers": 1, "sampling.num_envs": share, "cluster.ray": "here", "cluster.learners": 1}
+        changed = {"sampling.workers": 1, "sampling.num_envs": share, "cluster.ray": "here"}
+        one_worker = {"cluster.learners": 1, "evaluation.workers": 0, **changed}
         with make(one_worker, Ranks()) as trainer:
             points.append(_iterations(trainer, 0.0).point)
             assert isinstance(trainer.pool, RemotePool)
