@@ -71,6 +71,7 @@ def test_a_run_that_is_taken_up_again_ends_like_one_that_never_stopped(tmp_path,
     assert names == {"000002", "000002.rank1", "000004", "000004.rank1"}
 
 
+@pytest.mark.slow
 def test_a_share_that_is_missing_is_named(tmp_path):
     with Trainer("CartPole-v1", PPO, run_dir=tmp_path / "a", config=TWO, num_envs=4) as trainer:
         trainer.train({"iterations": 1})

@@ -9,6 +9,7 @@ from rookery import DQNConfig, TD3Config, Trainer
 from rookery.core.errors import ConfigError
 from rookery.models.q_head import QValues
 from rookery.models.squashed import Deterministic
+from selection import slow
 
 POWERS = 1 + 7 * np.arange(8) / 7
 
@@ -60,7 +61,7 @@ LADDERS = {
 }
 
 
-@pytest.mark.parametrize("name", list(LADDERS))
+@pytest.mark.parametrize("name", ["dqn", slow("td3")])
 def test_workers_elsewhere_and_a_checkpoint_come_to_the_same_weights(name, tmp_path):
     env, cfg = LADDERS[name]
 
