@@ -54,6 +54,28 @@ def row_of(who: str, count: int, rate: float, per_second: float, lag: str) -> st
     return f"| {who} | {count} | {rate:,.0f} | {rate * STEP_SECONDS / count:.2f} | {per_second:,.0f} | {lag} |"
 
 
+def of_rookery(count: int, seconds: float, together: int) -> tuple[float, float, float]:
+    """Steps a second, steps per processor second and mean lag of asynchronous workers with one lane each, of which so
+    many share a process.
+    """
+    sampling = {
+        "num_envs": count, "workers": count, "asynchronous": True, "warmup_steps": 0,
+        "iteration_steps": 200 * count, "in_flight": IN_FLIGHT,
+    }  # fmt: skip
+    algorithm = IMPALAConfig(fragment_length=FRAGMENT, batch_size=BATCH, model={"hidden": HIDDEN})
+    cluster = {"ray": "local", "workers_per_process": together}
+    with Trainer(Sleeper, algorithm, seed=0, sampling=sampling, cluster=cluster) as trainer:
+        for _ in range(2):
+            trainer.train_iteration()
+        steps, began, used = trainer.env_steps, time.perf_counter(), processor_seconds()
+        while time.perf_counter() - began < seconds:
+            result = trainer.train_iteration()
+        took, spent = time.perf_counter() - began, processor_seconds() - used
+        steps = trainer.env_steps - steps
+    lag = result.policies["main"].lag_mean
+    return steps / took, steps / spent, lag
+
+
 def slow_environment(counts: list[int], seconds: float, with_rllib: bool) -> list[str]:
     """Steps a second of asynchronous workers with one lane each, beside what sleeping allows and what RLlib does."""
     lines = [
@@ -61,22 +83,11 @@ def slow_environment(counts: list[int], seconds: float, with_rllib: bool) -> lis
         "|---|---|---|---|---|---|",
     ]
     for count in counts:
-        sampling = {
-            "num_envs": count, "workers": count, "asynchronous": True, "warmup_steps": 0,
-            "iteration_steps": 200 * count, "in_flight": IN_FLIGHT,
-        }  # fmt: skip
-        algorithm = IMPALAConfig(fragment_length=FRAGMENT, batch_size=BATCH, model={"hidden": HIDDEN})
-        with Trainer(Sleeper, algorithm, seed=0, sampling=sampling, cluster={"ray": "local"}) as trainer:
-            for _ in range(2):
-                trainer.train_iteration()
-            steps, began, used = trainer.env_steps, time.perf_counter(), processor_seconds()
-            while time.perf_counter() - began < seconds:
-                result = trainer.train_iteration()
-            took, spent = time.perf_counter() - began, processor_seconds() - used
-            rate = (trainer.env_steps - steps) / took
-            lag = result.policies["main"].lag_mean
-        lines.append(row_of("Rookery", count, rate, rate * took / spent, f"{lag:.1f}"))
-        print(lines[-1], flush=True)
+        for together in sorted({1, -(-count // usable_cores())}):
+            rate, per_second, lag = of_rookery(count, seconds, together)
+            who = "Rookery" if together == 1 else f"Rookery, {together} workers a process"
+            lines.append(row_of(who, count, rate, per_second, f"{lag:.1f}"))
+            print(lines[-1], flush=True)
         for way in PEER_WAYS if with_rllib else ():
             found = of_rllib(count, seconds, way)
             lines.append(row_of(way, count, found["rate"], found["per_processor_second"], ""))

@@ -24,8 +24,8 @@ from rookery.core.errors import ConfigError
 
 {change}
 try:
-    hosts = ray_hosts.RayHosts(sys.argv[1], 1, cpus=1, gpus=0, spread=False, environment={{}}, working_directory=None,
-                               note=print, cores=1, instead="set it to 0")
+    hosts = ray_hosts.RayHosts(sys.argv[1], 1, each=1, calls=1, cpus=1, gpus=0, spread=False, environment={{}},
+                               working_directory=None, note=print, cores=1, instead="set it to 0")
     hosts.begin(0, __import__("cloudpickle").dumps(object))
     print("it begins")
 except ConfigError as error:

@@ -1,5 +1,7 @@
 """Experience as typed arrays."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +35,17 @@ def test_rows_within_the_length_of_their_fragment_are_valid():
     assert data.valid_rows().tolist() == [0, 1, 2, 3, 5, 6, 8, 9]
     assert flat(data.reward, data.valid_rows()).tolist() == [0, 1, 2, 3, 5, 6, 8, 9]
     assert flat(data.obs["obs"], data.valid_rows()).shape == (8, 1)
+
+
+def test_a_rollout_arrives_elsewhere_as_it_was():
+    data = rollout([4, 1, 3])
+    found = pickle.loads(pickle.dumps(data))
+    tensors, others = {}, {}
+    for kept, one in ((tensors, data), (others, found)):
+        one.map(lambda name, tensor, kept=kept: kept.setdefault(name, tensor))
+    assert list(tensors) == list(others)
+    assert all(torch.equal(tensors[name], others[name]) for name in tensors)
+    assert (found.memory, found.memory_every) == (None, 1)
 
 
 def test_a_rollout_without_cuts_is_flattened_without_a_copy():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import threading
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -35,10 +37,12 @@ def nodes():
     eventually(lambda: not any(map(is_alive, made.begun)))
 
 
-def weights_after(iterations, workers, algorithm):
-    """A hash of the weights that so many workers come to."""
-    sampling = {"num_envs": 6, "workers": workers, "lane_group": 2}
-    with Trainer("CartPole-v1", algorithm, seed=5, sampling=sampling) as trainer:
+def weights_after(iterations, workers, algorithm, together=1):
+    """A hash of the weights that so many workers come to, of which some share a process."""
+    sampling, cluster = {"num_envs": 6, "workers": workers, "lane_group": 2}, {"workers_per_process": together}
+    if together > 1:
+        cluster["worker_cpus"] = 1 / together
+    with Trainer("CartPole-v1", algorithm, seed=5, sampling=sampling, cluster=cluster) as trainer:
         for _ in range(iterations):
             result = trainer.train_iteration()
         assert result.exact
@@ -52,7 +56,8 @@ def weights_after(iterations, workers, algorithm):
 def test_workers_on_two_nodes_come_to_the_weights_of_one_worker_here(nodes, kind, measured):
     here = weights_after(3, 0, KINDS[kind])
     assert all(weights_after(3, workers, KINDS[kind]) == here for workers in (1, 2, 3))
-    measured(f"synchronous workers on two Ray nodes, {kind}", 3, "weights of 1, 2 and 3 workers equal those of none")
+    assert weights_after(3, 3, KINDS[kind], together=2) == here
+    measured(f"synchronous workers on two Ray nodes, {kind}", 4, "weights of 1, 2 and 3 workers equal those of none")
 
 
 class Ledger:
@@ -81,6 +86,28 @@ def lose_something(nodes, other, pool, rng):
         return other
     nodes.lose(other, how)
     return nodes.add()
+
+
+class Meeting(gymnasium.Env):
+    """Goes on when both copies are in a step at once."""
+
+    observation_space = action_space = gymnasium.spaces.Discrete(2)
+    barrier = threading.Barrier(2)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        self.barrier.wait(20)
+        return 0, 1.0, False, False, {}
+
+
+def test_workers_of_one_process_play_beside_each_other(nodes):
+    cluster = {"workers_per_process": 2, "worker_cpus": 0.5}
+    sampling = {"num_envs": 2, "workers": 2, "warmup_steps": 0}
+    with Trainer(Meeting, SMALL, seed=1, sampling=sampling, cluster=cluster) as trainer:
+        assert trainer.train_iteration().env_steps == 64
+        assert trainer.pool.hosts.home(0) is trainer.pool.hosts.home(1)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

@@ -9,8 +9,11 @@ import math
 import os
 import socket
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +31,9 @@ LATE_SECONDS = 10.0
 START_SECONDS = 300.0
 """What the first process gets to begin."""
 
+MOST_THREADS = 512
+"""Threads of a process in which calls wait for their turn, at most."""
+
 LOOK_SECONDS = 10.0
 """Between two looks whether the cluster has got room for another process."""
 
@@ -37,6 +43,9 @@ LOOK_SECONDS = 10.0
 
 class HostActor:
     """A process on a node that keeps objects by number.
+
+    Ray calls it in a thread for each call, so that objects are called beside each other, where it keeps several. Calls
+    of one object have turns, numbers from 0, and each waits for the one before.
 
     Args:
         cores: Cores that it may use.
@@ -49,6 +58,9 @@ class HostActor:
         settle_in(cores, cwd, path, environment)
         self._kept: dict[int, Any] = {}
         self._failed: dict[int, Exception] = {}
+        self._turns: dict[int, int] = {}
+        """Of each object, whose turn it is."""
+        self._next = threading.Condition()
 
     def where(self) -> tuple[str, str, int, str]:
         """Says on which node this is: Ray's id, the machine's name, the number of the process, and this library's
@@ -56,24 +68,38 @@ class HostActor:
         """
         return str(ray.get_runtime_context().get_node_id()), socket.gethostname(), os.getpid(), __version__
 
-    def begin(self, number: int, make: bytes) -> None:
+    def begin(self, number: int, turn: int, make: bytes) -> None:
         """Makes an object, in place of the one of that number; what is raised, its first call raises."""
-        self._failed.pop(number, None)
-        try:
-            builder: Callable[[], Any] = cloudpickle.loads(make)
-            self._kept[number] = builder()
-        except Exception as error:
-            self._failed[number] = error
+        with self._in_turn(number, turn):
+            self._failed.pop(number, None)
+            try:
+                builder: Callable[[], Any] = cloudpickle.loads(make)
+                self._kept[number] = builder()
+            except Exception as error:
+                self._failed[number] = error
 
-    def forget(self, number: int) -> None:
+    def forget(self, number: int, turn: int) -> None:
         """Lets go of an object, which is elsewhere by now."""
-        self._kept.pop(number, None)
+        with self._in_turn(number, turn):
+            self._kept.pop(number, None)
 
-    def call(self, number: int, method: str, *arguments: Any) -> Any:
+    def call(self, number: int, turn: int, method: str, *arguments: Any) -> Any:
         """Calls a method of an object."""
-        if number in self._failed:
-            raise self._failed[number]
-        return getattr(self._kept[number], method)(*arguments)
+        with self._in_turn(number, turn):
+            if number in self._failed:
+                raise self._failed[number]
+            return getattr(self._kept[number], method)(*arguments)
+
+    @contextmanager
+    def _in_turn(self, number: int, turn: int) -> Iterator[None]:
+        with self._next:
+            self._next.wait_for(lambda: self._turns.get(number, 0) == turn)
+        try:
+            yield
+        finally:
+            with self._next:
+                self._turns[number] = turn + 1
+                self._next.notify_all()
 
 
 # --- at the driver ------------------------------------------------------------------------------------------------
@@ -90,6 +116,7 @@ class RayHost:
         node: Ray's id of its node.
         process: Number of the process there.
         numbers: Objects that it keeps.
+        turns: Calls of each object there so far.
         is_lost: Whether it is gone.
     """
 
@@ -99,7 +126,14 @@ class RayHost:
     node: str = ""
     process: int = 0
     numbers: set[int] = field(default_factory=set)
+    turns: Counter[int] = field(default_factory=Counter)
     is_lost: bool = False
+
+    def ask(self, what: str, number: int, *arguments: Any) -> Any:
+        """Calls the process about an object, after all it was asked before; returns Ray's ticket."""
+        turn = self.turns[number]
+        self.turns[number] += 1
+        return getattr(self.actor, what).remote(number, turn, *arguments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +152,16 @@ class RayCall:
 
 
 class RayHosts:
-    """Processes on the nodes of a Ray cluster, one for each object if there is room, else fewer with more objects each.
+    """Processes on the nodes of a Ray cluster with so many objects each, or more where there is no room for more
+    processes. Objects of one process are called beside each other.
 
     Args:
         address: The cluster, see `connect`.
         count: Objects there will be.
-        cpus: Cores of each process.
-        gpus: GPUs of each process.
+        each: Objects of a process.
+        calls: Calls of an object that may be under way at once.
+        cpus: Cores for each object.
+        gpus: GPUs for each object.
         spread: Whether each machine gets as many as the others, instead of few machines many.
         environment: Environment variables of the processes.
         working_directory: Folder that is sent to all machines; None = none.
@@ -141,6 +178,8 @@ class RayHosts:
         address: str,
         count: int,
         *,
+        each: int,
+        calls: int,
         cpus: float,
         gpus: float,
         spread: bool,
@@ -150,24 +189,29 @@ class RayHosts:
         cores: float,
         instead: str,
     ) -> None:
-        self._each = Resources(cpus, gpus)
+        self._objects = each
+        self._each = Resources(cpus * each, gpus * each)
         self._connected_here = connect(address, said=f"cluster.ray = {address}", instead=instead, cores=cores)
         self._environment = dict(environment)
-        self._options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus}
+        self._options: dict[str, Any] = {"num_cpus": self._each.cpus, "num_gpus": self._each.gpus}
         if spread:
             self._options["scheduling_strategy"] = "SPREAD"
         if working_directory is not None:
             self._options["runtime_env"] = {"working_dir": working_directory}
         self._note = note
+        self._count = -(-count // each)
+        """Processes there are to be."""
         room = self._room()
-        if room < count:
+        if room < self._count:
             self._note(
-                f"cluster: there is room for {room} of {count} workers with {self._each} each: the others share their "
-                "processes"
+                f"cluster: there is room for {room * each} of {count} workers, with {self._each} for each process of "
+                f"{each}: the others share these processes"
             )
-        self._hosts = [self._start() for _ in range(min(count, room))]
+        hosts = min(self._count, room)
+        if hosts < count:
+            self._options["max_concurrency"] = min(count * calls, MOST_THREADS)
+        self._hosts = [self._start() for _ in range(hosts)]
         self._home: dict[int, RayHost] = {}
-        self._count = count
         self._looks_at = time.monotonic() + LOOK_SECONDS
         self._joining: list[RayHost] = []
         """Processes that were begun because room has come, and have not answered yet."""
@@ -189,9 +233,10 @@ class RayHosts:
             largest = max(nodes, key=lambda node: (node.gpus, node.cpus), default=Resources(0, 0))
             setting = "worker_gpus" if self._each.gpus > largest.gpus else "worker_cpus"
             asked = self._each.gpus if setting == "worker_gpus" else self._each.cpus
+            who = "a worker needs" if self._objects == 1 else f"a process of {self._objects} workers needs"
             raise ConfigError(
-                f"cluster.{setting} = {asked:g}: a worker needs {self._each} on one machine, and the largest of the "
-                f"{len(nodes)} of this Ray cluster has {largest}"
+                f"cluster.{setting} = {asked / self._objects:g}: {who} {self._each} on one machine, and the largest of "
+                f"the {len(nodes)} of this Ray cluster has {largest}"
             )
         return room
 
@@ -214,13 +259,13 @@ class RayHosts:
         if better is not None and not better.is_lost:
             if before is not None and not before.is_lost:
                 before.numbers.discard(share)
-                before.actor.forget.remote(share)
+                before.ask("forget", share)
             self._home[share] = better
         elif before is None or before.is_lost:
             self._home[share] = self._emptiest()
         host = self._home[share]
         host.numbers.add(share)
-        host.actor.begin.remote(share, make)
+        host.ask("begin", share, make)
 
     def _emptiest(self) -> RayHost:
         """Finds the host with the fewest objects among those that answer.
@@ -308,7 +353,7 @@ class RayHosts:
     def call(self, share: int, method: str, *arguments: Any) -> RayCall:
         """Calls a method of an object."""
         host = self._home[share]
-        return RayCall(share, host, host.actor.call.remote(share, method, *arguments))
+        return RayCall(share, host, host.ask("call", share, method, *arguments))
 
     def ready(self, tickets: Sequence[RayCall], seconds: float) -> list[RayCall]:
         """Waits for the first of some calls, and says which are over by then."""

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.errors import RookeryError
+from rookery.core.packing import Layout, pack, unpack
 
 TensorTree = dict[str, Tensor]
 """An observation: tensors by leaf path (see `core/spaces.py`)."""
@@ -151,6 +152,13 @@ class Rollout:
     def map(self, function: Callable[[str, Tensor], Tensor]) -> Self:
         """A rollout whose every tensor went through `function`, which is told its name (``obs/camera``) too."""
         return _mapped(self, function)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sends all tensors in one piece."""
+        tensors: dict[str, Tensor] = {}
+        self.map(lambda name, tensor: tensors.setdefault(name, tensor))
+        others = {name: part for name, part in vars(self).items() if not isinstance(part, dict | Tensor)}
+        return _unpacked, (type(self), others, list(tensors), *pack(list(tensors.values())))
 
     @property
     def begins(self) -> Tensor:
@@ -438,7 +446,23 @@ def _mapped(record: Record, function: Callable[[str, Tensor], Tensor]) -> Record
     return type(record)(**made)
 
 
+def _unpacked(
+    kind: type[Rollout], others: dict[str, Any], names: list[str], buffer: np.ndarray, layout: Layout
+) -> Rollout:
+    """A rollout of what its `__reduce__` gave: its class, fields that are no tensors, and names of those that are."""
+    made: dict[str, Any] = {item.name: {} for item in fields(kind) if item.name in OF_LEAVES} | others
+    for name, tensor in zip(names, unpack(buffer, layout), strict=True):
+        of, leaf, path = name.partition("/")
+        if leaf:
+            made[of][path] = tensor
+        else:
+            made[of] = tensor
+    return kind(**made)
+
+
 RolloutT = TypeVar("RolloutT", bound=Rollout)
+OF_LEAVES = ("obs", "last_obs", "final_obs")
+"""Fields of a rollout that are trees of tensors."""
 OF_FRAGMENTS = ("last_obs", "slot", "clock", "length", "first", "version")
 """Fields of a rollout whose first axis is that of fragments; where it is not that of `boot_index`, it is the second."""
 

@@ -355,9 +355,7 @@ class RemotePool(Stateful):
             self.held.pop(name, None)
             if held:  # not lost at this moment
                 with self.waiting.join():
-                    # of one alone a copy, because what was sent may stand on memory that nobody may write
-                    whole = joined(held) if len(held) > 1 else held[0].map(lambda _, tensor: tensor.clone())
-                    rollouts[name] = in_order(whole)
+                    rollouts[name] = in_order(joined(held))
         return rollouts
 
     def _taken(self, name: str) -> list[Rollout]:

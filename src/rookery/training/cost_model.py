@@ -114,6 +114,7 @@ class Workload:
         asynchronous: Whether workers play on while nobody waits for them.
         in_flight: Fragments that each of them is asked for ahead then.
         longest_call: Seconds after which a synchronous call is answered, however much is still wanted.
+        together: Workers that share a process.
     """
 
     fragment_length: int
@@ -121,6 +122,7 @@ class Workload:
     asynchronous: bool = False
     in_flight: int = 2
     longest_call: float = 2.0
+    together: int = 1
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ class _Group:
     def synchronous(self) -> dict[str, float]:
         """Returns the parts of an update for which workers play, all at the same time, and then wait."""
         costs = self.costs
-        wall = self.vector_steps * costs.vector_step(math.ceil(self.share))
+        wall = self.vector_steps * self.worker_step()
         rounds = max(1, math.ceil(wall / self.workload.longest_call))
         busy = self.played_cpu(self.batch, rounds * self.workers) + self.workers * costs.weights_elsewhere
         calls = rounds * (costs.round_trip + 2 * self.latency() + (self.workers - 1) * costs.call)
@@ -249,7 +251,7 @@ class _Group:
         costs, fragment = self.costs, self.fragment
         calls = self.batch / fragment
         fresh = min(1.0, self.workers / calls)  # calls with new weights
-        one = self.workload.fragment_length * costs.vector_step(math.ceil(self.share))
+        one = self.workload.fragment_length * self.worker_step()
         one += costs.call_elsewhere + fragment * costs.row_elsewhere + fresh * costs.weights_elsewhere
         answered = one + costs.round_trip + 2 * self.latency()
         wall = max(one, answered / self.workload.in_flight) * calls / self.workers
@@ -288,6 +290,11 @@ class _Group:
     def fragment(self) -> float:
         """Decisions of one asynchronous call."""
         return self.workload.fragment_length * self.share * self.costs.rows
+
+    def worker_step(self) -> float:
+        """Returns the seconds of a worker's vector step, beside those that share its process and so its core."""
+        together, share = min(self.workload.together, math.ceil(self.workers)), math.ceil(self.share)
+        return max(self.costs.vector_step(share), together * self.costs.vector_step_cpu(share))
 
     def played_cpu(self, rows: float, calls: float) -> float:
         """Returns the processor seconds of workers that play so many decisions and answer so many calls."""

@@ -250,6 +250,7 @@ def _workload(pool: RemotePool, config: RunConfig) -> Workload:
         asynchronous=sampling.asynchronous,
         in_flight=sampling.in_flight,
         longest_call=CALL_SECONDS,
+        together=config.cluster.workers_per_process,
     )
 
 

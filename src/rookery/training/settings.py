@@ -116,6 +116,10 @@ class ClusterConfig(Settings):
     """Cores that a worker gets, or each learner on Ray but the first."""
     worker_gpus: NonNegative = 0.0
     """GPUs that a worker gets, or each learner on Ray but the first."""
+    workers_per_process: PositiveInt = 1
+    """Workers that share a process, each in a thread of its own: for environments that wait more than they compute, and
+    of which several can be stepped at once in one process.
+    """
     placement: Literal["pack", "spread"] = "pack"
     """``pack``: few machines have many workers; ``spread``: each machine has as many as the others."""
     environment: dict[str, str] = field(default_factory=dict)

@@ -29,6 +29,9 @@ from rookery.rollout.worker import RolloutWorker
 from rookery.training.parameters import training_plan
 from rookery.training.settings import RunConfig
 
+CALLS_BESIDE = 4
+"""Calls of a worker that may be under way beside the fragments that it was asked for."""
+
 MakeCopies = Callable[[RunConfig, int, HelperChoice | None], VectorEnv]
 """Makes so many copies of a run's environment."""
 
@@ -190,6 +193,7 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
         ConfigError: If there is no cluster, or it has no room for one of them.
     """
     cluster = config.cluster
+    each, asked = cluster.workers_per_process, (config.sampling.workers, config.evaluation.workers)
     if cluster.ray == "here":
         return HostsHere()
     guard_own_cluster(cluster.ray)
@@ -206,13 +210,15 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
     return RayHosts(
         cluster.ray,
         count,
+        each=each,
+        calls=config.sampling.in_flight + CALLS_BESIDE,
         cpus=cluster.worker_cpus,
         gpus=cluster.worker_gpus,
         spread=cluster.placement == "spread",
         environment=cluster.environment,
         working_directory=cluster.working_directory,
         note=note,
-        cores=cluster.worker_cpus * (config.sampling.workers + config.evaluation.workers),
+        cores=cluster.worker_cpus * sum(-(-number // each) * each for number in asked),
         instead=f"{setting}=0 needs no Ray",
     )
 
