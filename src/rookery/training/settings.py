@@ -207,7 +207,7 @@ class RunConfig(Settings):
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     """How experience is made."""
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
-    """Where workers are, and what they get."""
+    """How many learn together; where workers are, and what they get."""
     algorithm: Annotated[AlgorithmConfig, Polymorphic("ppo")] = field(default_factory=PPOConfig)
     """Settings of the algorithm that every policy starts from; its key ``name`` chooses which."""
     policies: Annotated[
