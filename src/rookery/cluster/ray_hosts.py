@@ -38,6 +38,9 @@ LOOK_SECONDS = 10.0
 """Between two looks whether the cluster has got room for another process."""
 
 
+Place = tuple[int, int]
+"""An object's number, and whose turn it is there: see `HostActor`."""
+
 # --- on a node ----------------------------------------------------------------------------------------------------
 
 
@@ -68,9 +71,9 @@ class HostActor:
         """
         return str(ray.get_runtime_context().get_node_id()), socket.gethostname(), os.getpid(), __version__
 
-    def begin(self, number: int, turn: int, make: bytes) -> None:
+    def begin(self, place: Place, make: bytes) -> None:
         """Makes an object, in place of the one of that number; what is raised, its first call raises."""
-        with self._in_turn(number, turn):
+        with self._in_turn(place) as number:
             self._failed.pop(number, None)
             try:
                 builder: Callable[[], Any] = cloudpickle.loads(make)
@@ -78,24 +81,26 @@ class HostActor:
             except Exception as error:
                 self._failed[number] = error
 
-    def forget(self, number: int, turn: int) -> None:
+    def forget(self, place: Place) -> None:
         """Lets go of an object, which is elsewhere by now."""
-        with self._in_turn(number, turn):
+        with self._in_turn(place) as number:
             self._kept.pop(number, None)
 
-    def call(self, number: int, turn: int, method: str, *arguments: Any) -> Any:
-        """Calls a method of an object."""
-        with self._in_turn(number, turn):
+    def call(self, place: Place, asked: tuple[str, tuple[Any, ...]], *published: Any) -> Any:
+        """Calls a method of an object with arguments, of which those that were published come last."""
+        method, arguments = asked
+        with self._in_turn(place) as number:
             if number in self._failed:
                 raise self._failed[number]
-            return getattr(self._kept[number], method)(*arguments)
+            return getattr(self._kept[number], method)(*arguments, *published)
 
     @contextmanager
-    def _in_turn(self, number: int, turn: int) -> Iterator[None]:
+    def _in_turn(self, place: Place) -> Iterator[int]:
+        number, turn = place
         with self._next:
             self._next.wait_for(lambda: self._turns.get(number, 0) == turn)
         try:
-            yield
+            yield number
         finally:
             with self._next:
                 self._turns[number] = turn + 1
@@ -131,9 +136,9 @@ class RayHost:
 
     def ask(self, what: str, number: int, *arguments: Any) -> Any:
         """Calls the process about an object, after all it was asked before; returns Ray's ticket."""
-        turn = self.turns[number]
+        place = number, self.turns[number]
         self.turns[number] += 1
-        return getattr(self.actor, what).remote(number, turn, *arguments)
+        return getattr(self.actor, what).remote(place, *arguments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,7 +358,8 @@ class RayHosts:
     def call(self, share: int, method: str, *arguments: Any) -> RayCall:
         """Calls a method of an object."""
         host = self._home[share]
-        return RayCall(share, host, host.ask("call", share, method, *arguments))
+        plain = [one for one in arguments if not isinstance(one, ray.ObjectRef)]  # one by one they take Ray long
+        return RayCall(share, host, host.ask("call", share, (method, tuple(plain)), *arguments[len(plain) :]))
 
     def ready(self, tickets: Sequence[RayCall], seconds: float) -> list[RayCall]:
         """Waits for the first of some calls, and says which are over by then."""

@@ -38,7 +38,9 @@ class Hosts(Protocol):
         ...
 
     def call(self, share: int, method: str, *arguments: Any) -> Any:
-        """Calls a method of the worker of a share; returns at once a ticket for what it will return."""
+        """Calls a method of the worker of a share; returns at once a ticket for what it will return. Arguments that
+        `publish` gave come last.
+        """
         ...
 
     def ready(self, tickets: Sequence[Any], seconds: float) -> list[Any]:
