@@ -122,7 +122,7 @@ def count(monkeypatch, owner, name):
 @pytest.mark.parametrize("kind", [PlainNet, NamedNet])
 def test_a_subclass_that_changes_nothing_learns_on_kernels_bit_for_bit(kind, monkeypatch):
     plain, mine = learner("ppo"), with_net(kind)
-    calls, passes = count(monkeypatch, ppo_module.PPOCall, "__call__"), count(monkeypatch, NativeTrunk, "forward")
+    calls, passes = count(monkeypatch, ppo_module.PPOCall, "steps"), count(monkeypatch, NativeTrunk, "forward")
     found, data = [], rollout(plain, 0)
     for algo in (plain, mine):
         algo.training_step(data)

@@ -8,16 +8,17 @@ import pytest
 import torch
 from gymnasium import spaces
 from test_loss_gradients import PPO_SETTINGS, Learning, cases, replaced
+from test_native_learning import learner, rollout
 
 from rookery import ModelConfig, PPOConfig
 from rookery.algorithms.actor_critic import ActorCritic
 from rookery.algorithms.ppo import PPO, ppo_gradient, ppo_loss
 from rookery.core.batch import PenaltyMinibatch
 from rookery.core.flat import flatten
-from rookery.core.optim import ClosedForm
+from rookery.core.optim import ClosedForm, RMSprop, gradient_steps
 from rookery.core.spaces import MASK, obs_spec
 from rookery.native.forward import attach
-from rookery.native.ppo import ppo_kernel
+from rookery.native.ppo import PPOCall, ppo_kernel, ppo_steps
 from rookery.policies.policy import Policy
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -214,5 +215,52 @@ def test_a_penalty_that_the_kernel_cannot_read_is_left_to_torch(change):
     assert learning.on_kernels(batch, PPOConfig(kl_coef=0.2)) == (None, None)
 
 
+def steps_of(algo, batch, sizes, *, together):
+    """Weights, optimizer and metrics after a step for parts of a batch of so many rows each."""
+    closed = algo.closed_form if together else replace(algo.closed_form, steps=None)
+    parts = map(batch._part, torch.randperm(len(batch), generator=torch.Generator().manual_seed(3)).split(sizes))
+    made = list(gradient_steps(algo.forward, algo.loss, parts, algo.optimizer, algo.cfg, closed))
+    return made, [algo.optimizer.flat.data, *algo.optimizer.state_dict().values()]
+
+
+@pytest.mark.parametrize("settings", [{}, {"kl_coef": 0.2}, {"max_grad_norm": None, "normalize_advantage": "batch"}])
+@pytest.mark.parametrize("broken", [False, True])
+def test_several_steps_in_one_call_are_so_many_steps_bit_for_bit(settings, broken, monkeypatch):
+    called, real = [], PPOCall.steps
+    monkeypatch.setattr(PPOCall, "steps", lambda *given: called.append(1) or real(*given))
+    found = []
+    for together in (True, False):
+        algo = learner("ppo", settings=settings)
+        batch = algo.targets(rollout(algo, 0))
+        if broken:
+            batch.advantage[5] = float("nan")  # the step of that row is skipped, and counted
+        sizes = [len(batch) // 3, 1, len(batch) - len(batch) // 3 - 1]
+        found.append(steps_of(algo, batch, sizes, together=together))
+    assert called == [1]
+    (together, mine), (apart, theirs) = found
+    assert [list(metrics) for metrics in together] == [list(metrics) for metrics in apart]
+    for name in together[0]:
+        values = [[metrics[name] for metrics in each] for each in (together, apart)]
+        assert np.array_equal(*values, equal_nan=True)
+    assert all(torch.equal(one, other) for one, other in zip(mine, theirs, strict=True))
+    assert algo.optimizer.read_skipped()[0] == broken
+
+
+@pytest.mark.parametrize("why", ["another optimizer", "rows of two batches", "ranks that agree"])
+def test_what_one_call_cannot_do_is_done_step_by_step(why, monkeypatch):
+    monkeypatch.setattr(PPOCall, "steps", lambda *_: pytest.fail("it cannot"))
+    algo = learner("ppo")
+    parts = [algo.targets(rollout(algo, number))._part(torch.arange(8)) for number in (0, 0)]
+    if why == "another optimizer":
+        algo.optimizer = RMSprop(algo.optimizer.flat, alpha=0.9, eps=1e-5)
+    if why == "ranks that agree":
+        algo.optimizer.agree = lambda gradient, batch, metrics: metrics
+    parts = parts if why == "rows of two batches" else parts[:1]
+    before = algo.optimizer.flat.data.clone()
+    made = list(gradient_steps(algo.forward, algo.loss, parts, algo.optimizer, algo.cfg, algo.closed_form))
+    assert len(made) == len(parts)
+    assert not torch.equal(before, algo.optimizer.flat.data)
+
+
 def test_the_loss_knows_its_kernel_and_its_closed_form():
-    assert PPO.closed_form == ClosedForm(ppo_loss, ppo_gradient, ppo_kernel)
+    assert PPO.closed_form == ClosedForm(ppo_loss, ppo_gradient, ppo_kernel, ppo_steps)

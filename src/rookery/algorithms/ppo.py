@@ -26,14 +26,14 @@ from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Demand, Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
-from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_step
+from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_steps
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
 from rookery.native.forward import attach
-from rookery.native.ppo import ppo_kernel
+from rookery.native.ppo import ppo_kernel, ppo_steps
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
 from rookery.signals.rewards import SignalsConfig
@@ -231,7 +231,7 @@ class PPO(Algorithm[PPOConfig]):
     corrects_staleness = True
     learns_memory = True
     loss = staticmethod(ppo_loss)
-    closed_form = ClosedForm(ppo_loss, ppo_gradient, ppo_kernel)
+    closed_form = ClosedForm(ppo_loss, ppo_gradient, ppo_kernel, ppo_steps)
 
     def __init__(self, policy: Policy, cfg: PPOConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
@@ -278,12 +278,11 @@ class PPO(Algorithm[PPOConfig]):
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""
         cfg, data = self.now(), self.before_update(self.targets(rollout))
-        means, epochs = Means(), 0
-        while epochs < cfg.epochs:
-            epochs += 1
+        means = Means()
+        for epochs in range(1, cfg.epochs + 1):  # noqa: B007 - how many it were is told below
             kl = Means()
-            for batch in data.shuffled(cfg.minibatch_size, self.rng):
-                metrics = gradient_step(self.forward, self.loss, batch, self.optimizer, cfg, self.closed_form)
+            batches = data.shuffled(cfg.minibatch_size, self.rng)
+            for metrics in gradient_steps(self.forward, self.loss, batches, self.optimizer, cfg, self.closed_form):
                 means.add(metrics)
                 if cfg.target_kl is not None and "kl" in metrics:  # none where no row of a minibatch acted
                     kl.add({"kl": metrics["kl"]})

@@ -40,7 +40,7 @@ ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """What actions are drawn from, in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 12
+INTERFACE_VERSION = 13
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -61,10 +61,16 @@ class Counters(ctypes.Structure):
     _fields_ = [("skipped", ADDRESS), ("skipped_in_a_row", ADDRESS)]
 
 
-class AdamSettings(ctypes.Structure):
-    """What `adam_flat` reads."""
+class AdamStep(ctypes.Structure):
+    """What `adam_flat` reads: settings, then addresses of what it moves, its gradient and moments, and how many numbers
+    each has.
+    """
 
-    _fields_ = [*((name, ctypes.c_double) for name in ("lr", "beta1", "beta2", "eps", "max_norm")), ("steps", ADDRESS)]
+    _fields_ = [
+        *((name, ctypes.c_double) for name in ("lr", "beta1", "beta2", "eps", "max_norm")),
+        *((name, ADDRESS) for name in ("steps", "data", "gradient", "mean", "square")),
+        ("count", LONG),
+    ]
 
 
 class RMSpropSettings(ctypes.Structure):
@@ -143,8 +149,9 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "policies_step": (None, (*(ADDRESS,) * 4, INT, *(ADDRESS,) * 6)),
     "memory_policy_step": (None, (ADDRESS, ADDRESS, INTS, INT, ADDRESS, ADDRESS, INT, ADDRESS, LONG, *(ADDRESS,) * 5)),
     "ppo_gradients": (None, (*(ADDRESS,) * 7, INT, *(ADDRESS,) * 3, INT)),
+    "ppo_steps": (None, (*(ADDRESS,) * 9, INT, *(ADDRESS,) * 3, INT, ADDRESS, Counters, ADDRESS)),
     "td_gradients": (None, (*(ADDRESS,) * 7, INT, ADDRESS)),
-    "adam_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
+    "adam_flat": (FLOAT, (ADDRESS, Counters)),
     "rmsprop_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
 }
 """Result and arguments of each function of `kernels.cpp`."""

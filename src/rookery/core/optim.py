@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import byref
 from dataclasses import dataclass
 from functools import cache
@@ -20,11 +20,14 @@ from torch import Tensor
 from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat
 from rookery.core.metrics import Metrics
-from rookery.core.native import AdamSettings, Build, Counters, RMSpropSettings, best_build, is_plain
+from rookery.core.native import AdamStep, Build, Counters, RMSpropSettings, best_build, is_plain
 
 BatchT = TypeVar("BatchT")
 OutputsT = TypeVar("OutputsT")
 ConfigT = TypeVar("ConfigT", bound="StepConfig")
+KernelStep = tuple[Any, Counters]
+"""The address of an `AdamStep`, and where skipped steps are counted."""
+Loss = Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]]
 OutputGradients = tuple[list[Tensor], Metrics]
 """Gradients with respect to what the networks put out, and a loss's metrics."""
 
@@ -96,6 +99,10 @@ class Optimizer(ABC):
     def move_on(self, build: Build, lr: float, max_grad_norm: float) -> float:
         """Makes one step on kernels, clipping and counting included; returns the gradient's norm before clipping."""
 
+    def kernel_step(self, lr: float, max_grad_norm: float | None) -> KernelStep | None:
+        """Zeroes the gradient, and gives what kernels need that make several steps in one call; None where none can."""
+        return None
+
     @property
     def counters(self) -> Counters:
         """Where kernels count the steps that they skip."""
@@ -147,12 +154,20 @@ class Adam(Optimizer):
 
     def move_on(self, build: Build, lr: float, max_grad_norm: float) -> float:
         """Makes one step on kernels."""
-        flat, settings = self.flat, AdamSettings(lr, *self.betas, self.eps, max_grad_norm, self.steps.data_ptr())
-        moments = self.mean.data_ptr(), self.square.data_ptr()
-        norm: float = build.call["adam_flat"](
-            flat.data.data_ptr(), flat.grad.data_ptr(), *moments, flat.data.numel(), byref(settings), self.counters
-        )
+        norm: float = build.call["adam_flat"](byref(self._step(lr, max_grad_norm)), self.counters)
         return norm
+
+    def kernel_step(self, lr: float, max_grad_norm: float | None) -> KernelStep | None:
+        """Prepares steps in one call, unless the weights are elsewhere or several ranks have to agree on each step."""
+        if self.agree is not None or not is_plain(self.flat.data):
+            return None
+        self.flat.grad.zero_()
+        return byref(self._step(lr, math.inf if max_grad_norm is None else max_grad_norm)), self.counters
+
+    def _step(self, lr: float, max_grad_norm: float) -> AdamStep:
+        flat, settings = self.flat, (lr, *self.betas, self.eps, max_grad_norm, self.steps.data_ptr())
+        vectors = flat.data.data_ptr(), flat.grad.data_ptr(), self.mean.data_ptr(), self.square.data_ptr()
+        return AdamStep(*settings, *vectors, flat.data.numel())
 
 
 class RMSprop(Optimizer):
@@ -202,21 +217,20 @@ class ClosedForm:
             out, and the loss's metrics; None where it does not know them. It is called with autograd switched off.
         kernel: All of it in one call: takes the networks' `Kernels`, batch and settings, and writes the gradients of
             the weights; returns the metrics, or None where it does not know how.
+        steps: Several gradient steps in one call: takes the networks' `Kernels`, batches, what the optimizer's
+            `kernel_step` gives, and settings; returns the metrics of each step, or None where it has done nothing.
     """
 
     loss: Callable[..., tuple[Tensor, Metrics]]
     gradient: Callable[..., OutputGradients | None]
     kernel: Callable[..., Metrics | None] | None = None
+    steps: Callable[..., list[Metrics] | None] | None = None
 
 
 def gradient_step(
-    forward: Callable[[BatchT], OutputsT],
-    loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
-    batch: BatchT,
-    optimizer: Optimizer,
-    cfg: ConfigT,
-    closed_form: ClosedForm | None = None,
-) -> Metrics:
+    forward: Callable[[BatchT], OutputsT], loss: Loss[OutputsT, BatchT, ConfigT], batch: BatchT,
+    optimizer: Optimizer, cfg: ConfigT, closed_form: ClosedForm | None = None,
+) -> Metrics:  # fmt: skip
     """Changes the weights once: forward, loss, backward, clip, step. The only place in the library that learns.
 
     Args:
@@ -235,14 +249,24 @@ def gradient_step(
     return {**metrics, "grad_norm": apply_gradients(optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)}
 
 
+def gradient_steps(
+    forward: Callable[[BatchT], OutputsT], loss: Loss[OutputsT, BatchT, ConfigT], batches: Iterable[BatchT],
+    optimizer: Optimizer, cfg: ConfigT, closed_form: ClosedForm | None = None,
+) -> Iterable[Metrics]:  # fmt: skip
+    """Makes a `gradient_step` for each batch in turn, all in one call where kernels know how; gives their metrics."""
+    kernels, known = getattr(forward, "kernels", None), closed_form
+    if kernels is not None and known is not None and known.loss is loss and known.steps is not None:
+        step, batches = optimizer.kernel_step(cfg.lr, cfg.max_grad_norm), list(batches)
+        made = None if step is None else known.steps(kernels, batches, step, cfg)
+        if made is not None:
+            return made
+    return (gradient_step(forward, loss, batch, optimizer, cfg, closed_form) for batch in batches)
+
+
 def compute_gradients(
-    forward: Callable[[BatchT], OutputsT],
-    loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
-    batch: BatchT,
-    optimizer: Optimizer,
-    cfg: ConfigT,
-    closed_form: ClosedForm | None = None,
-) -> Metrics:
+    forward: Callable[[BatchT], OutputsT], loss: Loss[OutputsT, BatchT, ConfigT], batch: BatchT,
+    optimizer: Optimizer, cfg: ConfigT, closed_form: ClosedForm | None = None,
+) -> Metrics:  # fmt: skip
     """Fills the optimizer's gradient vector with the gradient of the loss; the weights stay."""
     optimizer.flat.grad.zero_()
     kernels: Kernels | None = getattr(forward, "kernels", None)
@@ -259,13 +283,9 @@ def compute_gradients(
 
 
 def _through_kernels(
-    kernels: Kernels,
-    loss: Callable[[OutputsT, BatchT, ConfigT], tuple[Tensor, Metrics]],
-    batch: BatchT,
-    optimizer: Optimizer,
-    cfg: ConfigT,
-    known: ClosedForm | None,
-) -> Metrics:
+    kernels: Kernels, loss: Loss[Any, BatchT, ConfigT], batch: BatchT,
+    optimizer: Optimizer, cfg: ConfigT, known: ClosedForm | None,
+) -> Metrics:  # fmt: skip
     """Networks on kernels, the loss between them: by its closed form, else by autograd through the loss alone."""
     if known is not None and known.kernel is not None:
         written = known.kernel(kernels, batch, cfg)

@@ -6,7 +6,8 @@ in between, take about as long as the arithmetic.
 
 from __future__ import annotations
 
-from ctypes import byref, c_float
+from collections.abc import Sequence
+from ctypes import byref
 from typing import Any
 from weakref import ref
 
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from rookery.core.batch import Minibatch, PenaltyMinibatch
 from rookery.core.metrics import Metrics
-from rookery.core.native import PPOBatch, PPOSettings, address, is_plain, num_threads, places
+from rookery.core.native import ADDRESS, FLOAT, INT, PPOBatch, PPOSettings, address, is_plain, num_threads, places
+from rookery.core.optim import KernelStep
 from rookery.core.spaces import MASK, ActionSpec
 from rookery.models.heads import ActionHead, ValueHead
 from rookery.native.forward import NetworkKernels
@@ -42,7 +44,7 @@ class PPOCall:
         penalty = (whole.old, whole.kl_coef) if isinstance(whole, PenaltyMinibatch) else ()
         numbers = (whole.logp, whole.advantage, whole.value_target, whole.value, whole.importance, *penalty)
         self._rows = PPOBatch(address(whole.action), address(whole.obs.get(MASK)), *map(address, numbers))
-        self._statistics = (c_float * (6 if penalty else 5))()
+        self._statistics = (FLOAT * (6 if penalty else 5))()
         actor, critic = _trunks(kernels)
         handles = actor.network.handle, None if critic is actor else critic.network.handle
         leaves = actor.addresses(whole.obs), None if critic is actor else critic.addresses(whole.obs)
@@ -51,8 +53,8 @@ class PPOCall:
         head = kernels.structure.towers[0].heads[0]
         assert isinstance(head, ActionHead)
         log_std = (None, None) if head.log_std is None else places(head.log_std)
-        self._after = (*log_std, self._statistics, num_threads())
-        self._function = kernels.build.call["ppo_gradients"]
+        self._log_std, self._threads = log_std, num_threads()
+        self._call = kernels.build.call
 
     def is_for(self, whole: Minibatch, cfg: Any) -> bool:
         """Tells whether it was made for this update."""
@@ -61,8 +63,21 @@ class PPOCall:
     def __call__(self, order: Tensor | None, count: int) -> Metrics:
         """Writes the gradients of all weights for the rows of these numbers; the metrics are means over them."""
         self._rows.order = address(order)
-        self._function(*self._before, count, *self._after)
+        self._call["ppo_gradients"](*self._before, count, *self._log_std, self._statistics, self._threads)
         return dict(zip(STATISTICS, self._statistics, strict=False))
+
+    def steps(self, orders: Sequence[Tensor], step: KernelStep) -> list[Metrics]:
+        """Makes a step for the rows of each of these orders; the metrics are means over them, and ``grad_norm``."""
+        count, width = len(orders), len(self._statistics)
+        places, sizes = (ADDRESS * count)(*map(address, orders)), (INT * count)(*map(len, orders))
+        statistics, norms = (FLOAT * (count * width))(), (FLOAT * count)()
+        given = places, sizes, count, *self._log_std, statistics, self._threads
+        self._call["ppo_steps"](*self._before, *given, *step, norms)
+        rows = (statistics[at : at + width] for at in range(0, count * width, width))
+        return [
+            {**dict(zip(STATISTICS, row, strict=False)), "grad_norm": norm}
+            for row, norm in zip(rows, norms, strict=True)
+        ]
 
 
 def ppo_kernel(kernels: NetworkKernels, batch: Minibatch, cfg: Any) -> Metrics | None:
@@ -79,14 +94,46 @@ def ppo_kernel(kernels: NetworkKernels, batch: Minibatch, cfg: Any) -> Metrics |
         a policy's and values.
     """
     whole, order = batch.source or (batch, None)
-    call = kernels.call
-    if not isinstance(call, PPOCall) or not call.is_for(whole, cfg):
-        if type(batch) not in (Minibatch, PenaltyMinibatch) or not _is_known(kernels) or not _can_read(kernels, whole):
-            return None
-        call = kernels.call = PPOCall(kernels, whole, cfg)
-    if not is_plain(order, torch.int64):
+    call = _call_for(kernels, whole, cfg)
+    if call is None or not is_plain(order, torch.int64):
         return None
     return call(order, len(whole) if order is None else len(order))
+
+
+def ppo_steps(
+    kernels: NetworkKernels, batches: Sequence[Minibatch], step: KernelStep, cfg: Any
+) -> list[Metrics] | None:
+    """Makes a gradient step of `ppo_loss` for each of some minibatches, in one call.
+
+    Args:
+        kernels: The networks.
+        batches: The rows of each step.
+        step: What moves the weights.
+        cfg: Settings of PPO.
+
+    Returns:
+        The metrics of each step, as `gradient_step` gives them; None where nothing was done, because kernels cannot
+        read the rows (see `ppo_kernel`), or these are not all of one batch.
+    """
+    sources = [source for batch in batches if (source := batch.source) is not None]
+    if not sources or len(sources) < len(batches) or any(whole is not sources[0][0] for whole, _ in sources):
+        return None
+    orders = [order for _, order in sources]
+    call = _call_for(kernels, sources[0][0], cfg)
+    if call is None or not all(is_plain(order, torch.int64) for order in orders):
+        return None
+    return call.steps(orders, step)
+
+
+def _call_for(kernels: NetworkKernels, whole: Minibatch, cfg: Any) -> PPOCall | None:
+    """Finds what calls the kernel for minibatches of a batch; None if it cannot read them."""
+    call = kernels.call
+    if isinstance(call, PPOCall) and call.is_for(whole, cfg):
+        return call
+    if type(whole) not in (Minibatch, PenaltyMinibatch) or not _is_known(kernels) or not _can_read(kernels, whole):
+        return None
+    kernels.call = call = PPOCall(kernels, whole, cfg)
+    return call
 
 
 def _is_known(kernels: NetworkKernels) -> bool:

@@ -18,7 +18,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from rookery.core.layers import Layer, yaml_layer
-from rookery.core.optim import apply_gradients
+from rookery.core.optim import Adam, apply_gradients
 from rookery.core.source import Place
 from rookery.core.trust import TrustCode
 from rookery.replay.buffer import ReplayBuffer
@@ -32,7 +32,7 @@ CAPACITY = 1000
 """Decisions that its memories hold."""
 
 TARGETS = {
-    "weights": [apply_gradients.__code__],
+    "weights": [apply_gradients.__code__, Adam.kernel_step.__code__],
     "storing": [ReplayBuffer.add.__code__],
     "drawing": [ReplayBuffer.sample.__code__, ReplayBuffer.sample_sequences.__code__],
 }

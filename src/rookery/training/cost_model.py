@@ -19,6 +19,10 @@ and the link that these take; updates; gradients that learners send each other.
 """
 
 
+CROWD = 4
+"""Processes for each core, among which `Costs.crowded` is measured."""
+
+
 @dataclass(frozen=True)
 class LinearCost:
     """A cost that grows by the same amount with each unit.
@@ -57,7 +61,9 @@ class Costs:
 
     Attributes:
         vector_step: Of a worker's vector step of so many copies, acting and recording included.
-        vector_step_cpu: Processor seconds of it.
+        vector_step_cpu: Processor seconds of it, where a core has no other process.
+        crowded: How many times as many it takes where `CROWD` processes share each core: what one finds in the caches
+            is what the others have left.
         own_step: Of a vector step of so many copies where a learner plays by itself, with its helpers.
         rows: Decisions of a step of one copy.
         call: Of the driver for a call of a worker.
@@ -84,6 +90,7 @@ class Costs:
     vector_step_cpu: LinearCost
     own_step: LinearCost
     learn: LinearCost
+    crowded: float = 1.0
     rows: float = 1.0
     call: float = 0.0
     call_elsewhere: float = 0.0
@@ -300,7 +307,15 @@ class _Group:
         """Returns the processor seconds of workers that play so many decisions and answer so many calls."""
         costs = self.costs
         steps = rows / (self.share * costs.rows)  # vector steps of all workers
-        return steps * costs.vector_step_cpu(self.share) + calls * costs.call_elsewhere + rows * costs.row_elsewhere
+        stepping = steps * costs.vector_step_cpu(self.share) * self.crowding()
+        return stepping + calls * costs.call_elsewhere + rows * costs.row_elsewhere
+
+    def crowding(self) -> float:
+        """Returns how many times as long workers' steps take the processor because they share cores."""
+        share, workers = math.ceil(self.share), self.workers / self.workload.together
+        busy = min(1.0, self.costs.vector_step_cpu(share) / max(self.costs.vector_step(share), 1e-12))
+        beyond = (workers * busy / self.cores - 1.0) / (CROWD - 1.0)
+        return 1.0 + (self.costs.crowded - 1.0) * min(1.0, max(0.0, beyond))
 
     def learning(self) -> float:
         """Returns the seconds of an update, on the cores that there are for each learner."""

@@ -17,13 +17,14 @@ import cloudpickle
 from rookery.cluster.ranks import FEW, SMALL, Ranks
 from rookery.core.batch import joined
 from rookery.core.errors import ConfigError
-from rookery.core.processor import tree_seconds
+from rookery.core.processor import tree_seconds, usable_cores
 from rookery.core.timers import Timers
 from rookery.rollout.hosts import Hosts, HostsHere
 from rookery.rollout.order import in_order
 from rookery.rollout.remote_pool import CALL_SECONDS, RemotePool
 from rookery.rollout.shares import PlayReport, packed_weights
-from rookery.training.cost_model import Costs, LinearCost, Workload
+from rookery.training.cost_model import CROWD, Costs, LinearCost, Workload
+from rookery.training.crowd import crowd
 from rookery.training.exchange_cost import CountedRanks, measure_exchange
 from rookery.training.learners import check_learners
 from rookery.training.settings import RunConfig
@@ -133,16 +134,19 @@ def measure_costs(make: MakeTrainer, shares: Sequence[int], learners: int, secon
         own = _iterations(trainer, spend["iterations"])
         learn_cores = float(max(trainer.threads.values(), default=1))
         numbers = sum(value.numel() for name in trainer.learners for value in trainer.policies[name].parameters())
-    steps, points, wall, cpu = own.env_steps / lanes, [own.point], [], []
+    steps, points, wall, cpu, crowded = own.env_steps / lanes, [own.point], [], [], 1.0
     for share in sorted({min(shares, default=lanes), max(shares, default=lanes)}):
         changed = {"sampling.workers": 1, "sampling.num_envs": share, "cluster.ray": "here"}
         one_worker = {"cluster.learners": 1, "evaluation.workers": 0, **changed}
         with make(one_worker, Ranks()) as trainer:
             points.append(_iterations(trainer, 0.0).point)
             assert isinstance(trainer.pool, RemotePool)
-            played = _play(trainer.pool, spend["playing"] / 2)
+            played = _play(trainer.pool, spend["playing"] / 3)
             wall.append((float(share), played.wall))
             cpu.append((float(share), played.cpu))
+            if len(cpu) == 1:  # the fewest copies, of the most workers
+                with crowd(CROWD * usable_cores() - 1):
+                    crowded = _play(trainer.pool, spend["playing"] / 3).cpu / played.cpu
             workload, report = _workload(trainer.pool, trainer.config), played.report
             weights = [packed_weights(policy) for policy in trainer.policies.values()]
     own_step = own.playing / steps
@@ -150,6 +154,7 @@ def measure_costs(make: MakeTrainer, shares: Sequence[int], learners: int, secon
     costs = Costs(
         vector_step=LinearCost.through(*wall),
         vector_step_cpu=LinearCost.through(*cpu),
+        crowded=max(1.0, crowded),
         own_step=LinearCost(fixed, (own_step - fixed) / lanes),
         learn=LinearCost.through(*sorted(points)),
         rows=own.decisions / own.env_steps,

@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 12; }
+EXPORT int interface_version() { return 13; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -393,6 +393,24 @@ EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, con
     statistics[s] = (sum_of(policy.sums[s]) + sum_of(value.sums[s])) / rows;
 }
 
+// Several steps of Adam along these gradients in one call, each for a minibatch: the same bits as so many calls of
+// `ppo_gradients` and `adam_flat` in turn.
+// orders: of each step, the numbers of its rows, sizes[step] of them. statistics: [steps, 5], with a penalty [steps, 6].
+// norms: [steps] of the gradients before clipping.
+EXPORT void ppo_steps(Network* actor, Network* critic, const Head* head, const void* const* actor_leaves,
+                      const void* const* critic_leaves, const PPOBatch* batch, const PPOSettings* settings,
+                      const int64_t* const* orders, const int32_t* sizes, int steps, const float* log_std,
+                      float* log_std_gradient, float* statistics, int threads, const AdamStep* adam_step,
+                      Counters counters, float* norms) {
+  PPOBatch part = *batch;
+  for (int step = 0; step < steps; step++, statistics += batch->old ? NUM_STATISTICS : FULL_KL) {
+    part.order = orders[step];
+    ppo_gradients(actor, critic, head, actor_leaves, critic_leaves, &part, settings, sizes[step], log_std,
+                  log_std_gradient, statistics, threads);
+    norms[step] = adam(*adam_step, counters);
+  }
+}
+
 // Writes the gradients of the loss on values of actions with respect to all weights of `net`. See values.h.
 // target: the network that values what comes next; of the same shape. statistics: [3] means over the rows.
 EXPORT void td_gradients(Network* net, Network* target, const Head* head, const void* const* leaves,
@@ -426,10 +444,7 @@ EXPORT void td_gradients(Network* net, Network* target, const Head* head, const 
 }
 
 // One step of an optimizer along a flat gradient; none if its norm is not finite. See optimizers.h.
-EXPORT float adam_flat(float* data, const float* gradient, float* mean, float* square, int64_t count,
-                       const AdamSettings* settings, Counters counters) {
-  return adam(data, gradient, mean, square, count, *settings, counters);
-}
+EXPORT float adam_flat(const AdamStep* step, Counters counters) { return adam(*step, counters); }
 
 EXPORT float rmsprop_flat(float* data, const float* gradient, float* square, int64_t count,
                           const RMSpropSettings* settings, Counters counters) {

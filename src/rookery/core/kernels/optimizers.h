@@ -7,10 +7,14 @@ struct Counters {
   float *skipped, *skipped_in_a_row;
 };
 
+// Settings of Adam, and what it moves along which gradient, with its moments: [count] each.
 // steps: how many steps have been made, a tensor of one float. max_norm: infinite if gradients are not clipped.
-struct AdamSettings {
+struct AdamStep {
   double lr, beta1, beta2, eps, max_norm;
-  float* steps;
+  float *steps, *data;
+  const float* gradient;
+  float *mean, *square;
+  int64_t count;
 };
 
 struct RMSpropSettings {
@@ -58,8 +62,10 @@ static double power_of(double base, int64_t exponent) {
 
 // Adam (Kingma & Ba 2015) with bias corrections in double precision, as torch has them. Returns the norm before
 // clipping.
-static float adam(float* data, const float* gradient, float* mean, float* square, int64_t count,
-                  const AdamSettings& cfg, Counters counters) {
+static float adam(const AdamStep& cfg, Counters counters) {
+  float *data = cfg.data, *mean = cfg.mean, *square = cfg.square;
+  const float* gradient = cfg.gradient;
+  int64_t count = cfg.count;
   float norm = norm_of(gradient, count);
   if (!count_step(norm, counters)) return norm;
   int64_t steps = (int64_t)(*cfg.steps += 1);
