@@ -149,9 +149,8 @@ class CLayout:
     action_space: spaces.Space[Any]
 
 
-@cache
 def library_of(path: Path, symbol: str = SYMBOL) -> CLibrary:
-    """Loads a library once; a source in C is compiled first.
+    """Loads a library once; a source in C is compiled first, again where it has changed.
 
     Args:
         path: The library, or a file in C.
@@ -160,7 +159,12 @@ def library_of(path: Path, symbol: str = SYMBOL) -> CLibrary:
     Raises:
         EnvError: If there is none, it cannot be compiled or loaded, or is not of this version; says why.
     """
-    return CLibrary(path, compiled(path) if path.suffix == ".c" else path, symbol)
+    return _loaded_once(path, compiled(path) if path.suffix == ".c" else path, symbol)
+
+
+@cache
+def _loaded_once(said: Path, path: Path, symbol: str) -> CLibrary:
+    return CLibrary(said, path, symbol)
 
 
 class CLibrary:
@@ -347,7 +351,7 @@ class CLibrary:
         if entry.kind in (FLAGS, MASKS):
             if not shape:
                 raise EnvError(f"{what}: flags without a rank, expected shape and rank")
-            return spaces.MultiBinary(list(shape))
+            return spaces.MultiBinary(shape[0] if len(shape) == 1 else list(shape))
         if entry.kind != CHOICES:
             raise EnvError(f"{what}: is of kind {entry.kind}, which there is not")
         sizes = entry.sizes[:elements] if entry.sizes else [entry.categories] * elements
