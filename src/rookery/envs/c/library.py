@@ -257,8 +257,8 @@ class CLibrary:
         for name, declared in self.settings.items():
             value = given.get(name, declared.default)
             wrong = declared.objection(value) if is_number(value) or isinstance(value, bool) else f"{value!r} is no number"
-            if not wrong and name in self.whole and not float(value).is_integer():
-                wrong = f"{value!r} is no integer"
+            if not wrong and (name in self.whole and not float(value).is_integer() or not math.isfinite(value)):
+                wrong = f"{value!r} is no {'integer' if name in self.whole else 'finite number'}"
             if wrong:
                 raise EnvError(f"{self.name}: env.config.{name}: {wrong}")
             values.append(float(value))

@@ -116,7 +116,7 @@ static void move(const RookeryState *state, int64_t first, int64_t count, const 
         steps[lane]++;
 
         int fell = fabs(position[lane]) > POSITION_LIMIT || fabs(angle[lane]) > ANGLE_LIMIT;
-        rows->reward[lane] = is_cost ? -(double)fell : 1.0;
+        rows->reward[lane] = is_cost ? (fell ? -1.0 : 0.0) : 1.0;
         rows->terminated[lane] = (uint8_t)fell;
         rows->truncated[lane] = (uint8_t)(steps[lane] >= max_steps);
         rows->ended[lane] = rows->terminated[lane] | rows->truncated[lane];
