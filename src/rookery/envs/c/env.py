@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -112,13 +112,7 @@ class CEnv(BatchedEnv):
         self._allocate(layout)
         self._point(layout)
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
-        shares = min(threads, num_lanes)
-        ends = [num_lanes * k // shares for k in range(shares + 1)]
-        self._faults = [FaultEntry() for _ in range(shares)]
-        self._calls = [
-            self._call_of(first, end - first, fault)
-            for first, end, fault in zip(ends[:-1], ends[1:], self._faults, strict=True)
-        ]
+        self.split(threads)
 
     @classmethod
     def loaded(cls) -> CLibrary:
@@ -181,6 +175,16 @@ class CEnv(BatchedEnv):
             *places, at["rows"], at["fault"],
         )  # fmt: skip
 
+    def split(self, shares: int) -> None:
+        """Lets lanes be stepped in so many calls, one for each share of them; in as many as there are lanes at most."""
+        shares = min(shares, self.num_lanes)
+        ends = [self.num_lanes * k // shares for k in range(shares + 1)]
+        self._faults = [FaultEntry() for _ in range(shares)]
+        self._calls = [
+            self._call_of(first, end - first, fault)
+            for first, end, fault in zip(ends[:-1], ends[1:], self._faults, strict=True)
+        ]
+
     def _call_of(self, first: int, count: int, fault: FaultEntry) -> Callable[[], int]:
         """Prepares the call that steps a share of the lanes."""
         at, step = self._at, CHECKED(self._library.table.checked_step)
@@ -208,7 +212,7 @@ class CEnv(BatchedEnv):
         if step.any_end:
             self._rows.final_index, self._rows.final_obs = self._no_rows, self._no_obs
             step.any_end = False
-        found = self._calls[0]() if self._pool is None else self._stepped_in_threads()
+        found = self._calls[0]() if len(self._calls) == 1 else self._step_shares()
         if found < 0:
             self._refuse_step()
         self._clock += 1
@@ -218,10 +222,13 @@ class CEnv(BatchedEnv):
             self.check_guards()
         return step
 
-    def _stepped_in_threads(self) -> int:
-        assert self._pool is not None
-        others = [self._pool.submit(call) for call in self._calls[1:]]
-        found = [self._calls[0](), *(other.result() for other in others)]
+    def _step_shares(self) -> int:
+        """Steps all shares, at the same time where there are threads, else the last one first."""
+        if self._pool is None:
+            found = [call() for call in reversed(self._calls)]
+        else:
+            others = [self._pool.submit(call) for call in self._calls[1:]]
+            found = [self._calls[0](), *(other.result() for other in others)]
         return min(found) if min(found) < 0 else max(found)
 
     def _take(self, actions: Sequence[np.ndarray]) -> None:
@@ -282,6 +289,24 @@ class CEnv(BatchedEnv):
         return int(self._clock - self._began[lane])
 
     # --- what is wrong ------------------------------------------------------------------------------------------------
+
+    def guards(self) -> Iterator[tuple[int, int]]:
+        """Yields address and size of each piece of memory around the fields of the state."""
+        begin, at = self._block.ctypes.data, 0
+        for array in (*self.fields.values(), None):
+            end = self._block.nbytes if array is None else array.ctypes.data - begin
+            yield begin + at, end - at
+            at = end + (0 if array is None else array.nbytes)
+
+    @property
+    def source(self) -> Path | None:
+        """The file in C that it was compiled from here; None if it came as a library."""
+        return self._library.said if self._library.said.suffix == ".c" else None
+
+    def as_elsewhere(self) -> dict[str, Any]:
+        """Returns what another process needs to make the same environment: library, symbol, lanes and settings."""
+        settings = dict(zip(self._library.settings, self._settings.tolist(), strict=True))
+        return {"library": self._library.path, "symbol": self.symbol, "lanes": self.num_lanes, "settings": settings}
 
     def check_guards(self) -> None:
         """Raises an EnvError if something was written outside of the fields of the state."""
