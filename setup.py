@@ -1,12 +1,16 @@
-"""Builds the native kernels of src/rookery/core/kernels; all else about the package stands in pyproject.toml.
+"""Builds the native kernels of src/rookery/core/kernels and the environments in C of src/rookery/envs/c/sources; all
+else about the package stands in pyproject.toml.
 
 They are one C++ source with a plain C interface, loaded with ctypes, so one build serves every Python. The width of its
 vectors is fixed when it is compiled. For x86-64 there are therefore three builds, of which the widest that the
 processor runs is loaded; for other machines there is one. The files are called `x86-64.so`, `x86-64-v3.so`,
 `x86-64-v4.so`, or `<machine>.so`.
 
-They are optional: without a compiler, or with one that fails, a line says so, the installation goes on, and networks
-run in PyTorch. After a change of the source, or to see what the compiler says:
+The environments are C, one library `twins.so` for any processor: their numbers are those of NumPy and of Gymnasium to
+the last bit, so nothing is contracted or vectorized further than the C standard allows.
+
+All are optional: without a compiler, or with one that fails, a line says so, the installation goes on, networks run in
+PyTorch and environments in Python. After a change of the source, or to see what the compiler says:
 
     python setup.py build_ext --inplace
 """
@@ -25,7 +29,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
-KERNELS = Path("src/rookery/core/kernels")
+KERNELS, TWINS = Path("src/rookery/core/kernels"), Path("src/rookery/envs/c/sources")
 
 if platform.machine().lower() in ("x86_64", "amd64"):
     BUILDS = {name: [f"-march={name}"] for name in ("x86-64", "x86-64-v3", "x86-64-v4")}
@@ -35,6 +39,8 @@ else:
 # Nobody reads errno or the floating-point exception flags, and without them more loops become vectors.
 FLOATS = ["-fno-math-errno", "-fno-trapping-math"]
 COMPILE = ["-std=c++17", "-O3", "-fPIC", "-pthread", *FLOATS, "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"]
+# As src/rookery/envs/c/compiler.py compiles environments of others.
+COMPILE_C = ["-x", "c", "-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden", f"-I{TWINS.parent}"]
 # Only what is needed: the C++ library is not.
 LINK = ["-shared", "-s", "-pthread", *(["-Wl,--as-needed"] if sys.platform == "linux" else [])]
 
@@ -77,7 +83,8 @@ class BuildKernels(build_ext):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)  # if this fails, a library of an older source is not taken for the new one
         user = [flag for name in ("CXXFLAGS", "LDFLAGS") for flag in shlex.split(os.environ.get(name, ""))]
-        command = [*self.command, *user, *COMPILE, *ext.extra_compile_args, *ext.sources, *LINK, "-o", str(target)]
+        options = [*ext.extra_compile_args, *ext.sources, *LINK, *ext.extra_link_args]
+        command = [*self.command, *(user if ext.language == "c++" else []), *options, "-o", str(target)]
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.announce("\n".join([shlex.join(command), *result.stdout.splitlines()]), logging.INFO)
         if result.returncode:
@@ -86,7 +93,7 @@ class BuildKernels(build_ext):
 
     def copy_extensions_to_source(self) -> None:
         """Puts what was built beside the source, and takes away what was built before."""
-        for old in KERNELS.glob("*.so"):
+        for old in (*KERNELS.glob("*.so"), *TWINS.glob("*.so")):
             old.unlink()
         super().copy_extensions_to_source()
 
@@ -106,9 +113,23 @@ setup(
             f"rookery.core.kernels.{name}",
             [(KERNELS / "kernels.cpp").as_posix()],
             depends=[path.as_posix() for path in sorted(KERNELS.glob("*.h"))],
-            extra_compile_args=flags,
+            extra_compile_args=[*COMPILE, *flags],
+            language="c++",
             optional=True,
         )
         for name, flags in BUILDS.items()
+    ]
+    + [
+        Extension(
+            "rookery.envs.c.sources.twins",
+            sources,
+            depends=[(TWINS.parent / "rookery_env.h").as_posix()],
+            extra_compile_args=COMPILE_C,
+            extra_link_args=["-lm"],
+            language="c",
+            optional=True,
+        )
+        for sources in [sorted(source.as_posix() for source in TWINS.glob("*.c"))]
+        if sources
     ],
 )

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates
 from rookery.envs import choice
+from rookery.envs.c import twins
 from selection import slow_except
 
 torch.set_num_threads(1)
@@ -41,9 +42,22 @@ def kernels(request, monkeypatch):
     best_build.cache_clear()
 
 
+@pytest.fixture
+def no_twins_in_c(monkeypatch, tmp_path):
+    """Environments run in Python, as where nothing was compiled."""
+    monkeypatch.setattr(twins, "LIBRARY", tmp_path / "twins.so")
+    twins.why_not_in_c.cache_clear()
+    yield
+    monkeypatch.undo()
+    twins.why_not_in_c.cache_clear()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _own_key(tmp_path_factory):
-    """Files that tests write are signed by a key of their own, and not by that of whoever runs them."""
+    """Files that tests write are signed by a key of their own, and not by that of whoever runs them; what they compile
+    lies in a folder of their own, too.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield

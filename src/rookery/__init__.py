@@ -67,6 +67,8 @@ _HOME = {
     "CheckpointConfig": "rookery.training.settings",
     "ConfigError": "rookery.core.errors",
     "EnvError": "rookery.core.errors",
+    "CEnv": "rookery.envs.c.env",
+    "c_env_of": "rookery.envs.c.env",
     "Client": "rookery.envs.external.client",
     "EpisodeLost": "rookery.envs.external.client",
     "TrainingOver": "rookery.envs.external.client",
@@ -116,6 +118,8 @@ if TYPE_CHECKING:
     from rookery.core.schedules import Exponential as Exponential
     from rookery.core.schedules import Linear as Linear
     from rookery.core.schedules import Piecewise as Piecewise
+    from rookery.envs.c.env import CEnv as CEnv
+    from rookery.envs.c.env import c_env_of as c_env_of
     from rookery.envs.external.client import Client as Client
     from rookery.envs.external.client import EpisodeLost as EpisodeLost
     from rookery.envs.external.client import TrainingOver as TrainingOver

@@ -206,6 +206,7 @@ def test_a_copy_is_built_anew_only_where_a_value_changes():
     assert (found == [2.0, 4.0]).all()
 
 
+@pytest.mark.usefixtures("no_twins_in_c")
 def test_gymnasiums_own_are_given_their_attributes_and_what_follows_from_them():
     env = make_env("CartPole-v1", {}, [], 1, "auto", parameters=("masspole", "length"))
     env.reset(plan_of({"masspole": ConstantSampler(0.3), "length": ConstantSampler(1.0)}))
@@ -220,6 +221,7 @@ def test_gymnasiums_own_are_given_their_attributes_and_what_follows_from_them():
     assert (inner.g, inner.m, inner.l) == (5.0, 0.3, 1.5)
 
 
+@pytest.mark.usefixtures("no_twins_in_c")
 def test_a_twin_that_lacks_a_parameter_is_not_used_and_that_is_told():
     asked = ("CartPole-v1", {}, [], 4)
     assert not has_single_copies(*asked, "auto")

@@ -77,6 +77,7 @@ def test_the_config_reaches_the_constructor_and_wrappers_wrap_in_order():
     assert env.step([np.zeros(1, int)]).rows[0].terminated.tolist() == [True]
 
 
+@pytest.mark.usefixtures("no_twins_in_c")
 def test_the_batched_twin_is_taken_unless_wrappers_or_settings_forbid_it():
     assert isinstance(made(MultiAgentArena, "auto", lanes=3), BatchedArena)
     assert isinstance(made("rookery.tasks.arena:MultiAgentArena", "batched", width=4), BatchedArena)

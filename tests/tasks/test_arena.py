@@ -244,6 +244,7 @@ def test_a_batched_step_before_reset_is_an_error():
         BatchedArena(1).step((np.zeros(2, dtype=int),))
 
 
+@pytest.mark.usefixtures("no_twins_in_c")
 def test_a_subclass_has_no_twin_unless_it_names_one():
     class OtherRules(MultiAgentArena):
         pass

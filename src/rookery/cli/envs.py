@@ -1,8 +1,9 @@
-"""``rookery envs``: environments that Rookery knows settings or a batched twin of, and the check of your own."""
+"""``rookery envs``: environments that Rookery knows settings or a twin of, and the check, begin and build of your own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,11 +28,12 @@ def envs(context: typer.Context) -> None:
 
 @app.command("list")
 def list_envs() -> None:
-    """List environments with a preset or a fast batched twin, those that an extra would add, and presets by name.
+    """List environments with a preset or a fast twin (in C, or batched), those that an extra would add, and presets by name.
 
     Any other Gymnasium id works too, and so does your own environment, as my.module:MyEnv.
     """
     from rookery.core.layers import import_object
+    from rookery.envs.c.twins import IDS_IN_C, in_c, why_not_in_c
     from rookery.envs.catalog import family_of, missing_families
     from rookery.envs.classic import TWINS
     from rookery.envs.make import OURS, is_vector
@@ -39,13 +41,14 @@ def list_envs() -> None:
 
     missing = missing_families()
     ours = {name: path for name, path in OURS.items() if family_of(name) not in missing}
-    twins = {
-        *TWINS,
-        *(name for name, path in ours.items() if getattr(import_object(path), "batched", None) or is_vector(path)),
-    }
+    twins = {**dict.fromkeys(() if why_not_in_c() else IDS_IN_C, "c")}
+    for name, found in [*TWINS.items(), *((name, import_object(path)) for name, path in ours.items())]:
+        batched = getattr(found, "batched", None) or (found if name in TWINS or is_vector(found) else None)
+        if batched is not None:
+            twins[name] = "c" if in_c(batched) else "batched"
     presets = {name: sizes for name, sizes in sizes_of(ENV_PRESETS).items() if family_of(name) not in missing}
     names = [*presets, *sorted({*twins, *ours} - presets.keys())]
-    rows = [(name, "batched" if name in twins else "serial", presets.get(name, "none")) for name in names]
+    rows = [(name, twins.get(name, "serial"), presets.get(name, "none")) for name in names]
     echo_table(("environment", "implementation", "preset"), rows)
     typer.echo()
     echo_table(("preset by name", "for any environment, as in --preset rainbow"), list(sizes_of(NAMED_PRESETS).items()))
@@ -78,8 +81,54 @@ def echo_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
 
 
 @app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Path of the environment, without an end.", show_default=False)],
+    in_c: Annotated[bool, typer.Option("--c", help="Write it in C.")] = False,
+) -> None:
+    """Write a small environment that works, with its test, to be changed into your own.
+
+    rookery envs new --c my_env
+    """
+    from rookery.envs.c.beginning import write_beginning
+
+    if not in_c:
+        raise ConfigError("rookery envs new: say --c for one in C; docs/how-to/own-environment.md has some in Python")
+    source, test = write_beginning(Path(name))
+    for line in (
+        f"wrote {source} and {test}",
+        f"check it:  rookery envs check {source}",
+        f"test it:   python -m pytest {test}",
+        f"train:     rookery train {source}",
+        f"ship it:   rookery envs build {source}",
+    ):
+        typer.echo(line)
+
+
+@app.command()
+def build(
+    source: Annotated[Path, typer.Argument(help="An environment in C.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The library; none = beside the source.", show_default=False)
+    ] = None,
+) -> None:
+    """Compile an environment in C to a library that needs no compiler any more.
+
+    rookery envs build my_env.c
+    """
+    import shlex
+
+    from rookery.envs.c import compiler
+    from rookery.envs.c.library import CLibrary
+
+    target = output or source.with_suffix(".so")
+    typer.echo(shlex.join(compiler.build(source, target)))
+    CLibrary(target, target)
+    typer.echo(f"wrote {target}")
+
+
+@app.command()
 def check(
-    env: Annotated[str, typer.Argument(help="A Gymnasium id, or my.module:MyEnv.", show_default=False)],
+    env: Annotated[str, typer.Argument(help="A Gymnasium id, my.module:MyEnv or my_env.c.", show_default=False)],
     settings: Annotated[
         list[str] | None,
         typer.Argument(metavar="PATH=VALUE", help="Settings below env, as in config.size=8.", show_default=False),

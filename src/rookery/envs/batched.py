@@ -165,7 +165,11 @@ class BatchedEnv(VectorBase, ABC):
             for lane in ended.nonzero()[0].tolist():
                 keep_last(self, lane)
         self.episode += ended
-        self._begin(ended.nonzero()[0])
+        self._begin_and_show(ended.nonzero()[0])
+
+    def _begin_and_show(self, lanes: np.ndarray) -> None:
+        """Starts the next episodes of some lanes, and shows all."""
+        self._begin(lanes)
         self._show()
 
     def _checked(self, actions: Sequence[np.ndarray]) -> np.ndarray:

@@ -20,6 +20,7 @@ from rookery.core.errors import EnvError, SpaceError
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
 from rookery.envs.base import VectorEnv
+from rookery.envs.c.soundness import check_soundness
 from rookery.envs.groups import checked_groups, groups_of
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import GROUP_REWARD, Agent, Breach, LaneStep, said_groups
@@ -65,7 +66,8 @@ def check_env(
         if is_vector(env):
             pair = [make_env(env, config, (), 4, "auto", max_entities=max_entities) for _ in range(2)]
             with closing(pair[0]), closing(pair[1]):
-                _check_batched(pair, env_name(env), findings, max_steps, Streams(seed))
+                if check_soundness(pair, findings, seed):
+                    _check_batched(pair, env_name(env), findings, max_steps, Streams(seed))
         else:
             make = lane_maker(env, config, wrappers, max_entities=max_entities)
             _Check(env, make, findings, episodes, max_steps, Streams(seed)).run()

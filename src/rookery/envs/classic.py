@@ -17,6 +17,7 @@ from gymnasium import spaces
 from rookery.core.seeding import generator_of, seed_words
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
+from rookery.envs.c.twins import CartPoleInC, CTwin
 
 GRAVITY = 9.8  # m / s^2
 POLE_MASS = 0.1  # kg
@@ -43,11 +44,13 @@ class BatchedCartPole(BatchedEnv):
     Attributes:
         title: Name of one copy.
         shows_velocities: Whether the velocities are part of an observation.
+        in_c: Its twin in C.
     """
 
     title: ClassVar[str] = "CartPole-v1"
     render_fps = 50
     shows_velocities: ClassVar[bool] = True
+    in_c: ClassVar[type[CTwin]] = CartPoleInC
     saved = ("_motion", "_began", "_clock", "_deadline")
 
     def __init__(

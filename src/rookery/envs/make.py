@@ -25,6 +25,8 @@ from rookery.core.secrets import NOT_STORED
 from rookery.core.spaces import MASK, ActionSpec, Tree
 from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.base import SeedPlan, Step, VectorEnv
+from rookery.envs.c.env import c_env_of, c_name, names_c
+from rookery.envs.c.twins import IDS_IN_C, in_c, is_twin_in_c, why_not_in_c
 from rookery.envs.classic import TWINS
 from rookery.envs.dict_env import DictLane, is_dict_style
 from rookery.envs.external.env import SCHEME, ExternalEnv
@@ -43,7 +45,7 @@ from rookery.envs.vector.threads import threads_env
 MODULE_NAME = r"\w+(\.\w+)+"
 """What an environment's name is like that is a module, ``pettingzoo.mpe.simple_v3``."""
 
-IMPLEMENTATIONS = ("auto", "batched", "serial", "processes", "threads")
+IMPLEMENTATIONS = ("auto", "c", "batched", "serial", "processes", "threads")
 
 HELPED = ("processes", "threads")
 """Implementations that have helpers."""
@@ -119,15 +121,16 @@ def make_env(
         env: Name or maker of the environment: a Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or
             dict-style multi-agent environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's
             `VectorEnv`s, or a callable with an argument `num_envs` that makes one; the import path of one of these,
-            ``my.module:MyEnv``; a task of EnvPool, ``envpool:Pong-v5``; a Unity player, by its path or as
+            ``my.module:MyEnv``; a file in C, ``my_env.c``, or what was compiled from one; a task of EnvPool, ``envpool:Pong-v5``; a Unity player, by its path or as
             ``unity:PATH``, and the Unity Editor, ``unity:editor``; or ``external:9900``, clients at a port. An
             environment of ML-Agents' low-level API (`BaseEnv`) will do, too, or a class or callable that makes them.
         config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).
         wrappers: Callables or their import paths, applied in order to each copy.
         num_lanes: Number of copies.
-        implementation: Name of the back end: ``"serial"`` steps copies in a loop, ``"batched"`` demands the
-            environment's batched twin, or the vector entry point it names, ``"auto"`` takes the twin where there is
-            one, with the same numbers. ``"processes"`` and ``"threads"`` say what the helpers are.
+        implementation: Name of the back end: ``"serial"`` steps copies in a loop, ``"c"`` demands the environment's
+            twin in C, ``"batched"`` its batched twin in Python, or the vector entry point it names, ``"auto"`` takes the
+            first of both twins that there is, with the same numbers. ``"processes"`` and ``"threads"`` say what the
+            helpers are.
         helpers: Number of helpers that step shares of the copies beside the caller; None or 0 = no helpers.
         tolerance: Failures of copies (errors, hangs, deaths) that are tolerated.
         render: Whether `VectorEnv.render` is to give pictures, where the environment can.
@@ -148,16 +151,17 @@ def make_env(
         if implementation in HELPED:
             why = f"env.implementation={implementation} has none to deal; leave it out"
             raise EnvError(f"{name} plays many copies at once: {why}")
-        return _build_vector(found, num_lanes, settings, name, render, max_entities)
-    if implementation in ("auto", "batched"):
-        twin = _twin(env, found)
-        if twin is None and implementation == "batched":
-            twin = _vector_entry(found)
-        reason = _why_no_twin(twin, wrappers, num_lanes, settings, parameters)
+        twin = found if implementation == "batched" else in_c(found) or found
+        return _build_vector(twin, num_lanes, settings, name, render, max_entities)
+    if implementation in ("auto", "c", "batched"):
+        twins = _twins(found, implementation)
+        twin, reason = _usable(twins, implementation, wrappers, num_lanes, settings, parameters)
         if not reason:
             return _build_vector(twin, num_lanes, settings, name, render, max_entities)
-        if implementation == "batched":
-            raise EnvError(f"{name}: env implementation 'batched' cannot be used: {reason}; use 'serial' or 'auto'")
+        if implementation != "auto":
+            raise EnvError(
+                f"{name}: env implementation {implementation!r} cannot be used: {reason}; use 'serial' or 'auto'"
+            )
     factory = lane_maker(env, config, wrappers, render=render, max_entities=max_entities, parameters=parameters)
     num_helpers = 0 if implementation == "serial" else min(helpers or 0, num_lanes - 1)
     try:
@@ -184,10 +188,29 @@ def has_single_copies(
         EnvError: If there is no such environment.
     """
     found = _find(env)
-    if _plays_many(found) or implementation == "batched":
+    if _plays_many(found) or implementation in ("c", "batched"):
         return False
-    settings = dict(config or {})
-    return implementation != "auto" or bool(_why_no_twin(_twin(env, found), wrappers, num_lanes, settings, parameters))
+    twins, settings = _twins(found, "auto"), dict(config or {})
+    return implementation != "auto" or bool(_usable(twins, "auto", wrappers, num_lanes, settings, parameters)[1])
+
+
+def plays_twin_in_c(
+    env: Any,
+    config: Mapping[str, Any] | None,
+    wrappers: Sequence[Any],
+    num_lanes: int,
+    parameters: Collection[str] | None = None,
+) -> bool:
+    """Says whether ``auto`` means a twin in C, in the place of an environment in Python.
+
+    Raises:
+        EnvError: If there is no such environment.
+    """
+    found = _find(env)
+    if _plays_many(found):
+        return in_c(found) is not None
+    twin, reason = _usable(_twins(found, "auto"), "auto", wrappers, num_lanes, dict(config or {}), parameters)
+    return not reason and is_twin_in_c(twin)
 
 
 def twin_without(
@@ -197,16 +220,16 @@ def twin_without(
     num_lanes: int,
     parameters: Collection[str] | None,
 ) -> str:
-    """Says that the batched twin is not used because of parameters alone; an empty text if that is not so.
+    """Says that no twin is used because of parameters alone; an empty text if that is not so.
 
     Raises:
         EnvError: If there is no such environment.
     """
     found, settings = _find(env), dict(config or {})
-    twin = None if _plays_many(found) else _twin(env, found)
-    if twin is None or _why_no_twin(twin, wrappers, num_lanes, settings, None):
+    twins = [] if _plays_many(found) else _twins(found, "auto")
+    if _usable(twins, "auto", wrappers, num_lanes, settings, None)[1]:
         return ""
-    why = _why_no_twin(twin, wrappers, num_lanes, settings, parameters)
+    why = _usable(twins, "auto", wrappers, num_lanes, settings, parameters)[1]
     return f"{env_name(env)}: {why}, so copies are stepped one by one" if why else ""
 
 
@@ -264,6 +287,8 @@ def env_name(env: Any) -> str:
     if isinstance(env, str) and env.startswith(SCHEME):
         return SCHEME.removesuffix(":")
     if isinstance(env, str):
+        if names_c(env):
+            return c_name(env)
         if is_player(env):
             return short_name(env)
         module, _, attribute = env.rpartition(":")
@@ -278,7 +303,7 @@ def env_name(env: Any) -> str:
 
 def is_player(name: str) -> bool:
     """Says whether a name is that of a Unity player, or of the Editor; names of environments in Python come first."""
-    return name not in OURS and name not in gymnasium.registry and names_player(name)
+    return name not in OURS and name not in gymnasium.registry and not names_c(name) and names_player(name)
 
 
 def code_of(name: str) -> str:
@@ -286,6 +311,8 @@ def code_of(name: str) -> str:
     name of one of Rookery's, for registered ids, for the Unity Editor, and for tasks of packages that Rookery itself
     imports.
     """
+    if names_c(name):
+        return os.path.abspath(name)
     if is_player(name):
         return file_of(name) or ""
     module, colon, attribute = name.partition(":")
@@ -426,6 +453,8 @@ def _find(env: Any) -> Any:
 
 
 def _find_name(name: str) -> Any:
+    if names_c(name):
+        return c_env_of(name)
     if is_player(name):
         unity = _import("rookery.envs.unity.env", f"env {name!r}")
         return _player_class(unity.UnityEnv, file_of(name))
@@ -562,12 +591,35 @@ def _parameters(maker: Any) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
-def _twin(env: Any, found: Any) -> Any:
-    """Returns the batched twin with the same numbers, or None; a parent's does not count, its rules may differ."""
-    if isinstance(found, gymnasium.envs.registration.EnvSpec):
-        return TWINS.get(found.id)
-    twin = vars(found).get("batched") if inspect.isclass(found) else None
-    return twin if _is_vector_class(twin) else None
+def _twins(found: Any, implementation: str) -> list[Any]:
+    """Returns what plays many copies with the same numbers, the fastest first; a parent's does not count, its rules may
+    differ. For ``batched`` a vector entry point will do, too.
+    """
+    is_id = isinstance(found, gymnasium.envs.registration.EnvSpec)
+    batched = TWINS.get(found.id) if is_id else vars(found).get("batched") if inspect.isclass(found) else None
+    batched = batched if _is_vector_class(batched) else None
+    if implementation == "batched":
+        return [batched or _vector_entry(found)]
+    compiled = in_c(batched) or (IDS_IN_C.get(found.id) if is_id and not why_not_in_c() else None)
+    return [twin for twin in (compiled, batched if implementation == "auto" else None) if twin is not None]
+
+
+def _usable(
+    twins: Sequence[Any],
+    implementation: str,
+    wrappers: Sequence[Any],
+    num_lanes: int,
+    settings: Mapping[str, Any],
+    parameters: Collection[str] | None,
+) -> tuple[Any, str]:
+    """Returns the first twin that can be used, and an empty text; or why none can."""
+    reason = why_not_in_c() if implementation == "c" else ""
+    reason = reason or f"this environment has no twin in C{'' if implementation == 'c' else ' and no batched one'}"
+    for twin in twins:
+        reason = _why_no_twin(twin, wrappers, num_lanes, settings, parameters)
+        if not reason:
+            return twin, ""
+    return None, reason
 
 
 def _vector_entry(found: Any) -> Any:

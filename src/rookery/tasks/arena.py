@@ -12,12 +12,13 @@ else                                     -0.5    -0.1
 =====================================  ======  ======
 
 `agent1` starts in the upper left corner, which does not count as visited until a step ends there, `agent2` in the lower
-right corner. The episode is truncated after `max_timesteps`. `BatchedArena` gives the same numbers, bit for bit, as one
-`MultiAgentArena` a lane with the same seeds and actions.
+right corner. The episode is truncated after `max_timesteps`. `BatchedArena`, and `ArenaInC` where it was compiled, give
+the same numbers, bit for bit, as one `MultiAgentArena` a lane with the same seeds and actions.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
@@ -28,6 +29,7 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError, nearest
 from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
+from rookery.envs.c.twins import BatchedTwin
 
 AGENTS = ("agent1", "agent2")
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # (row, column) of up, right, down, left
@@ -87,6 +89,12 @@ class ArenaSettings:
         board = visited.reshape(self.height, self.width)
         cells = [divmod(int(tile), self.width) for tile in tiles]
         return drawing.draw_arena(board, cells, returns, timestep, self.max_timesteps)
+
+    def letters(self, tiles: np.ndarray, visited: np.ndarray) -> str:
+        """Writes an arena in letters: agent1 ``1``, agent2 ``2``, tiles that agent1 has visited ``+``."""
+        cells = np.where(visited, "+", ".")
+        cells[tiles] = "1", "2"
+        return "\n".join(" ".join(row) for row in cells.reshape(-1, self.width))
 
 
 class MultiAgentArena:
@@ -218,6 +226,7 @@ class BatchedArena(BatchedEnv):
     """
 
     render_fps = MultiAgentArena.metadata["render_fps"]
+    in_c: ClassVar[type[ArenaInC]]
     saved = ("_place", "_visited", "_leads", "_returns", "timestep")
 
     def __init__(
@@ -318,11 +327,58 @@ class BatchedArena(BatchedEnv):
         return self.settings.draw(self._own_tile[:, lane], visited, self.timestep, self._returns[lane].tolist())
 
     def text(self, lane: int) -> str:
-        """Returns a lane in letters: agent1 ``1``, agent2 ``2``, tiles that agent1 has visited ``+``."""
-        width, tiles = self.settings.width, self.settings.num_tiles
-        cells = np.where(self._visited[lane * tiles : (lane + 1) * tiles], "+", ".")
-        cells[self._own_tile[:, lane]] = "1", "2"
-        return "\n".join(" ".join(row) for row in cells.reshape(-1, width))
+        """Returns a lane in letters; see `ArenaSettings.letters`."""
+        tiles = self.settings.num_tiles
+        return self.settings.letters(self._own_tile[:, lane], self._visited[lane * tiles : (lane + 1) * tiles])
+
+
+class ArenaInC(BatchedTwin):
+    """`BatchedArena` in C, with the same arguments."""
+
+    symbol = "arena"
+    __signature__ = inspect.signature(BatchedArena)
+
+    def __init__(
+        self, num_lanes: int, *given: Any, config: Mapping[str, Any] | None = None, **by_name: Any
+    ) -> None:
+        """Makes `num_lanes` arenas; the other arguments are those of `MultiAgentArena`."""
+        self.settings = settings = ArenaSettings(*given, **by_name).updated(config)
+        sizes = {"width": settings.width, "height": settings.height, "max_timesteps": settings.max_timesteps}
+        super().__init__(num_lanes, **sizes)
+
+    def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Gives the state with the lanes last, tiles in units of four, and one clock."""
+        fields = state["fields"]
+        coins = fields["coins"].reshape(self.num_lanes, -1).T.astype(bool)
+        return {
+            "episode": state["episode"],
+            "place": 4 * fields["tiles"].T,
+            "visited": fields["visited"].astype(bool).ravel(),
+            "leads": np.stack([coins, ~coins], axis=1),
+            "returns": fields["returns"],
+            "timestep": int(fields["timestep"][0]),
+        }
+
+    def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Takes the same apart."""
+        lanes, timestep, shapes = self.num_lanes, int(state["timestep"]), self.fields
+        fields = {
+            "tiles": state["place"].T // 4,
+            "visited": state["visited"].astype(np.uint8).reshape(shapes["visited"].shape),
+            "coins": state["leads"][:, 0].T.astype(np.uint8).reshape(shapes["coins"].shape),
+            "returns": state["returns"],
+            "timestep": np.full(lanes, timestep),
+        }
+        return {"clock": timestep, "began": np.zeros(lanes, dtype=np.int64), "fields": fields}
+
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        tiles, visited, returns = (self.fields[name][lane] for name in ("tiles", "visited", "returns"))
+        return self.settings.draw(tiles, visited.astype(bool), self._timestep(lane), returns.tolist())
+
+    def text(self, lane: int) -> str:
+        """Returns a lane in letters; see `ArenaSettings.letters`."""
+        return self.settings.letters(self.fields["tiles"][lane], self.fields["visited"][lane])
 
 
 def _move_table(width: int, height: int) -> np.ndarray:
@@ -335,4 +391,4 @@ def _move_table(width: int, height: int) -> np.ndarray:
     return np.asarray(4 * np.stack(moved, axis=1).ravel())
 
 
-MultiAgentArena.batched = BatchedArena  # here, because the class above had to exist first
+MultiAgentArena.batched, BatchedArena.in_c = BatchedArena, ArenaInC  # here, because classes had to exist first

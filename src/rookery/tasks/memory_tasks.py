@@ -34,6 +34,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from rookery.core.errors import EnvError
 from rookery.envs.batched import check_least, check_render_mode
+from rookery.envs.c.twins import StatelessCartPoleInC
 from rookery.envs.classic import BatchedCartPole
 from rookery.tasks.scripted import UNASKED, Script, ScriptedTask, twin_of
 
@@ -49,6 +50,7 @@ class BatchedStatelessCartPole(BatchedCartPole):
 
     title = "StatelessCartPole"
     shows_velocities = False
+    in_c = StatelessCartPoleInC
 
 
 class StatelessCartPole(CartPoleEnv):

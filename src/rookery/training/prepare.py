@@ -25,7 +25,15 @@ from rookery.envs.absent import DATA, AbsentEnv
 from rookery.envs.base import Kind, VectorBase, VectorEnv, has_throwaways
 from rookery.envs.choice import HelperChoice, choose
 from rookery.envs.groups import GroupEnv
-from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, random_rows, twin_without
+from rookery.envs.make import (
+    env_name,
+    has_single_copies,
+    lane_maker,
+    make_env,
+    plays_twin_in_c,
+    random_rows,
+    twin_without,
+)
 from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
@@ -305,7 +313,8 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
     settings = env.name, env.config, env.wrappers
     parameters = parameter_names(resolved.config)
     if not has_single_copies(*settings, sampling.num_envs, env.implementation, parameters):
-        return HelperChoice(env.implementation, 0)
+        in_c = env.implementation == "auto" and plays_twin_in_c(*settings, sampling.num_envs, parameters)
+        return HelperChoice(env.implementation, 0, measured={"env.implementation": "c"} if in_c else {})
     if env.implementation == "serial" and sampling.helpers:
         raise ConfigError(
             f"sampling.helpers = {sampling.helpers}, and env.implementation = serial has none: leave one of them out, "

@@ -38,10 +38,10 @@ class EnvConfig(Settings):
     """
     wrappers: tuple[Any, ...] = ()
     """Wrappers, the innermost first: functions or classes, or their import paths."""
-    implementation: Literal["auto", "batched", "serial", "processes", "threads"] = "auto"
-    """``batched``: all copies step in one call, of a twin of ours or the environment's own vector form; ``serial``: a
-    loop over copies; ``processes``, ``threads``: helpers step shares of them at the same time; ``auto``: batched where
-    a tested twin exists, else what is measured to be fastest.
+    implementation: Literal["auto", "c", "batched", "serial", "processes", "threads"] = "auto"
+    """``c``: all copies step in one call of a twin in C; ``batched``: in one of a twin in Python, or the environment's
+    own vector form; ``serial``: a loop over copies; ``processes``, ``threads``: helpers step shares of them at the same
+    time; ``auto``: the first of both twins that there is, else what is measured to be fastest.
     """
     max_entities: PositiveInt = 32
     """Room for the elements of a ``Sequence`` in an observation (docs/how-to/entities.md)."""

@@ -1,0 +1,152 @@
+"""Twins in C of environments that Rookery or Gymnasium has in Python, with the same numbers, bit for bit.
+
+Their sources are in ``sources/``; what installing makes of them is one library. Where it is missing, the environments in
+Python run. A vector environment of ours names its twin in the attribute ``in_c``; `IDS_IN_C` has those of Gymnasium's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rookery.core.errors import EnvError
+from rookery.envs.base import SeedPlan, Step
+from rookery.envs.batched import check_render_mode
+from rookery.envs.c.compiler import FOLDER
+from rookery.envs.c.env import CEnv
+from rookery.envs.c.library import library_of
+
+LIBRARY = FOLDER / "sources" / "twins.so"
+
+BUILD = "python setup.py build_ext --inplace"
+
+
+class CTwin(CEnv):
+    """An environment in C that takes the place of one in Python. Attributes: see `CEnv`."""
+
+    library = LIBRARY
+    arguments: ClassVar[Mapping[str, Any]] = {"render_mode": None}
+    run_arguments: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, num_lanes: int, *, render_mode: str | None = None, **settings: Any) -> None:
+        """Makes copies; the settings are those of the environment in Python."""
+        check_render_mode(self.loaded().name, render_mode)
+        super().__init__(num_lanes, **settings)
+
+
+class BatchedTwin(CTwin):
+    """A twin of a `BatchedEnv` of ours: either goes on from what the other has saved."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state as the batched environment saves it; as fields if episodes have parameters."""
+        state = super().state_dict()
+        return state if self._has_parameters() else self.as_batched(state)
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Goes on from a state of either, instead of `reset`; see `VectorEnv.load_state_dict`."""
+        if "fields" not in state and "lanes" not in state:
+            try:
+                fields = self.from_batched(state)
+            except (KeyError, IndexError, ValueError):  # of another environment, or of other settings
+                fields = {**state, "fields": {}, "settings": self._settings}
+            state = {"settings": self._settings, "episode": state.get("episode"), **fields}
+        return super().load_state_dict(state, seeds)
+
+    def _has_parameters(self) -> bool:
+        """Says whether an episode has parameters that the batched environment does not know."""
+        return False
+
+    @abstractmethod
+    def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Gives what the batched environment would have saved in the place of a state of fields."""
+
+    @abstractmethod
+    def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Gives the clock, when episodes began, and the fields that stand for a state of the batched environment."""
+
+
+class CartPoleInC(BatchedTwin):
+    """`BatchedCartPole` in C, whose episodes may have parameters."""
+
+    symbol = "cart_pole"
+
+    def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Gives the motion of carts and poles, with accelerations of 0, which every step makes anew."""
+        fields, began = state["fields"], state["began"]
+        motion = np.zeros((6, self.num_lanes))
+        for row, name in enumerate(("position", "angle", "velocity", "turning")):
+            motion[row] = fields[name]
+        deadline = int(began.min()) + int(self._settings[0])
+        return {
+            "episode": state["episode"],
+            "motion": motion,
+            "began": began,
+            "clock": state["clock"],
+            "deadline": deadline,
+        }
+
+    def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Takes the motion apart."""
+        motion, began, clock = state["motion"], state["began"], int(state["clock"])
+        fields = {name: motion[row] for row, name in enumerate(("position", "angle", "velocity", "turning"))}
+        physics = np.tile(self._defaults, (self.num_lanes, 1))
+        fields = {**fields, "steps": np.asarray(clock - began), "physics": physics}
+        return {"clock": clock, "began": began, "fields": fields}
+
+    def _has_parameters(self) -> bool:
+        return bool((self.fields["physics"] != self._defaults).any())
+
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        from rookery.envs import drawing  # only those who look pay for loading Pillow
+
+        position, angle = (float(self.fields[name][lane]) for name in ("position", "angle"))
+        return drawing.draw_cart_pole(position, angle, self._timestep(lane), int(self._settings[0]))
+
+
+class StatelessCartPoleInC(CartPoleInC):
+    """`BatchedStatelessCartPole` in C."""
+
+    symbol = "stateless_cart_pole"
+
+
+IDS_IN_C: dict[str, type[CTwin]] = {}
+"""Twins of Gymnasium's ids that have no batched one in Python."""
+
+
+@cache
+def why_not_in_c() -> str:
+    """Says why twins in C are not used here; an empty text if they are."""
+    if not LIBRARY.is_file():
+        return f"the twins in C are not built; with a C compiler: {BUILD}"
+    try:
+        library_of(LIBRARY, CartPoleInC.symbol)
+    except EnvError as error:
+        return f"the twins in C cannot be used: {error}; build them again: {BUILD}"
+    angles = np.random.default_rng(0).uniform(-4.0, 4.0, 1000)
+    for ours, theirs in ((math.sin, np.sin), (math.cos, np.cos)):
+        # Environments in Python ask NumPy, those in C the C library, as `math` does; some of their last bits may differ.
+        if [ours(angle) for angle in angles.tolist()] != theirs(angles).tolist():
+            return f"NumPy and the C library do not agree on {ours.__name__}, so numbers would differ in their last bits"
+    return ""
+
+
+def in_c(batched: Any) -> type[CTwin] | None:
+    """Gives the twin in C of a vector environment of ours; None if it has none that can be used here.
+
+    Args:
+        batched: Its class; a subclass may have other rules, so that its parent's twin is not used for it.
+    """
+    twin: type[CTwin] | None = vars(batched).get("in_c") if inspect.isclass(batched) else None
+    return twin if twin is not None and not why_not_in_c() else None
+
+
+def is_twin_in_c(found: Any) -> bool:
+    """Says whether something is the class of a twin in C."""
+    return inspect.isclass(found) and issubclass(found, CTwin)
