@@ -491,7 +491,7 @@ class ActionSpec:
         in_range = np.minimum(np.maximum(shaped, -1.0), 1.0)  # faster than np.clip
         if not self._is_unit:
             in_range = center + half * in_range
-        shaped = in_range if self._is_bounded else np.where(scaled, in_range, np.clip(shaped, low, high))
+        shaped = in_range if self.is_bounded else np.where(scaled, in_range, np.clip(shaped, low, high))
         if self.space.dtype.kind in "iu":
             shaped = np.rint(shaped)
         return np.asarray(shaped.astype(self.space.dtype, copy=False))
@@ -558,7 +558,12 @@ class ActionSpec:
         return bool(scaled.all() and (center == 0.0).all() and (half == 1.0).all())
 
     @cached_property
-    def _is_bounded(self) -> bool:
+    def scale(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Of a box with two bounds each: the middles of these and half their distances; None if all are -1 and 1."""
+        return None if self._is_unit else (self._bounds[3], self._bounds[4])
+
+    @cached_property
+    def is_bounded(self) -> bool:
         """Whether all numbers of an action have two bounds."""
         return bool(self._bounds[2].all())
 

@@ -108,6 +108,10 @@ class ColumnWriter(FragmentStorage, ABC):
         else:
             due = self._pending[slots]
             row, column, which = self._filled[slots][due] - 1, self._column[slots][due], which[due]
+        self._keep_finals(row, column, final_obs, which)
+
+    def _keep_finals(self, row: np.ndarray, column: np.ndarray, final_obs: Tree, which: np.ndarray) -> None:
+        """Keeps some of these observations, as the last ones of the decisions that stand there."""
         finals = self._finals
         end = finals["count"] + len(row)
         if end > len(finals["index"]):

@@ -56,6 +56,11 @@ class ActionNoise:
             return step[torch.from_numpy(slots)]
         return step if num_slots == self._slots else step[:num_slots]
 
+    @property
+    def slots(self) -> int:
+        """Slots that numbers are drawn for."""
+        return self._slots
+
     def _draw(self, slots: int, number: int) -> Tensor:
         parts = []
         if self.uniform:

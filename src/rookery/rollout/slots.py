@@ -116,6 +116,21 @@ class SlotStore(ColumnWriter):
             self._begin()
         if slots is not None or not (self._lockstep or self._enter_lockstep()):
             return self._place_some(slots, slab, rows, memory)
+        self._find_row(slab, rows)
+        lines = self._lines.get(self._base) or self._views()
+        decisions, self._due = lines[self._row]
+        for path, array in decisions.obs.items():
+            array[...] = slab[path][rows]
+        if memory is not None:
+            self._before[...] = memory
+            number, rest = divmod(self._row, self.memory_every)
+            if rest == 0:
+                self._store["memory"][number, self._base : self._base + self.num_slots] = memory
+        self._row += 1
+        return decisions
+
+    def _find_row(self, slab: Tree, rows: slice | np.ndarray) -> None:
+        """Sees that there is a row to write; full fragments end with what their slots see now."""
         size = self.num_slots
         if self._row == self.demand.fragment_length:
             for path, array in self._store["last_obs"].items():
@@ -129,17 +144,50 @@ class SlotStore(ColumnWriter):
             self._reserve(high)
             self._used = high
             self._open_columns(slice(low, high), slice(None))
-        lines = self._lines.get(self._base) or self._views()
-        decisions, self._due = lines[self._row]
-        for path, array in decisions.obs.items():
-            array[...] = slab[path][rows]
-        if memory is not None:
-            self._before[...] = memory
-            number, rest = divmod(self._row, self.memory_every)
-            if rest == 0:
-                self._store["memory"][number, self._base : self._base + size] = memory
-        self._row += 1
-        return decisions
+
+    def rows_ahead(self, slab: Tree) -> int:
+        """Says how many steps can be written as whole rows from here on, where `next_rows` says; 0 if none can.
+
+        Args:
+            slab: What the slots see now, each in its row.
+        """
+        if self._taken:
+            self._begin()
+        if not (self._lockstep or self._enter_lockstep()):
+            return 0
+        self._find_row(slab, slice(None))
+        return self.demand.fragment_length - self._row
+
+    def next_rows(self) -> dict[str, tuple[int, int]]:
+        """Gives, for each stored array of rows by its name (``obs/camera``), the address of the next row, and the bytes
+        from one to the next.
+        """
+        obs = {f"obs/{path}": array for path, array in self._store["obs"].items()}
+        arrays = {**obs, **{name: self._store[name] for name in OF_ROWS if name != "obs"}}
+        return {
+            name: (array.ctypes.data + self._row * array.strides[0] + self._base * array.strides[1], array.strides[0])
+            for name, array in arrays.items()
+        }
+
+    @property
+    def action_bytes(self) -> int:
+        """Bytes of a stored action."""
+        return int(self._store["action"].strides[1])
+
+    def rows_written(self, steps: int, finals: np.ndarray, final_obs: Tree, starts: np.ndarray | None) -> None:
+        """Counts rows that somebody else has written, as so many times `place`, `final` and `record`.
+
+        Args:
+            steps: How many.
+            finals: ``[K, 2]`` which of them, and which slot, of agents that were truncated.
+            final_obs: What each of these saw last.
+            starts: ``[slots]`` bool, whose episode ended in the last of them; None if nobody's.
+        """
+        if len(finals):
+            self._keep_finals(self._row + finals[:, 0], self._base + finals[:, 1], final_obs, np.arange(len(finals)))
+        self._row += steps
+        self.complete += steps * self.num_slots
+        self._starts = np.zeros(self.num_slots, dtype=bool) if starts is None else starts
 
     def _views(self) -> list[tuple[DecisionSlab, np.ndarray]]:
         """Makes `_lines` of the present base; they serve until the storage grows."""

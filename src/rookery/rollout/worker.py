@@ -23,6 +23,7 @@ from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv,
 from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
 from rookery.policies.policy import Policy
+from rookery.rollout.fragments import LEAST, FragmentPlayer, fragment_player
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.ladder import LadderPolicy
 from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, OpponentMapping, PolicyMapping
@@ -78,7 +79,7 @@ class RolloutWorker(Stateful):
              "version", "group_returns", "finals_stale", "rewards_unclaimed", "actions_not_learned")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
     fixed = ("env", "mapping", "streams", "seeds", "first_lane", "lanes_in_run", "timers", "deterministic", "interrupt",
-             "listeners", "unheard", "now", "groups", "own_episodes", "_firsts", "_lost")  # fmt: skip
+             "listeners", "unheard", "now", "groups", "own_episodes", "fragments", "_firsts", "_lost")  # fmt: skip
 
     def __init__(
         self,
@@ -114,6 +115,8 @@ class RolloutWorker(Stateful):
         """Names of the groups of agents that the environment names."""
         self.own_episodes = has_own_episodes(env)
         """Whether episodes are those of agents, or of their groups, in lanes that never end."""
+        self.fragments = fragment_player(env)
+        """Plays many steps in one call, where environment and policy can; None where they cannot."""
         self._firsts: list[list[tuple[int, int]]] = []  # of each kind, the groups whose first member it has: its column
         self.group_returns = np.zeros((env.num_lanes, len(self.groups)))
         """``[lanes, groups]`` what each group got in the running episode."""
@@ -381,7 +384,8 @@ class RolloutWorker(Stateful):
         limit = None if max_env_steps is None else self.lane_steps + max_env_steps
         rollouts: dict[str, Rollout] = {}
         while not (newcomers := self._find_players()):
-            self._vector_step()
+            if episodes is not None or self.fragments is None or not self._many_steps(self.fragments, limit):
+                self._vector_step()
             for name, policy in self.policies.items():
                 if policy.store is not None and 0 < policy.store.wanted <= policy.store.complete:
                     assert self.now is not None
@@ -492,6 +496,30 @@ class RolloutWorker(Stateful):
             self._lay_out()
         with self.timers["record"]:
             self._record(self.now, playing)
+
+    def _many_steps(self, fragments: FragmentPlayer, limit: int | None) -> bool:
+        """Makes as many vector steps in one call as nothing is to be done between; says whether it made any."""
+        assert self.now is not None
+        (table,), start = self.tables, self.vector_steps
+        listened = self.listeners is not None or self.deterministic or not self.mapping.is_static or self.groups
+        if listened or not table.all_acted or len(table.acted) != 1 or table.acted[0].slots is not None:
+            return False
+        mine, lanes = table.acted[0].policy, self.env.num_lanes
+        steps = fragments.steps(mine, self.now.rows[0], start)
+        steps = steps if limit is None else min(steps, -(-(limit - self.lane_steps) // lanes))
+        if steps < LEAST:
+            return False
+        with self.timers["fragments"]:
+            made, ended = fragments.play(mine, steps, start, table.returns, self.lengths)
+        if ended:
+            running, lengths, width = table.returns.copy(), self.lengths.copy(), len(self.env.kinds[0].agents)
+            for one in ended:
+                table.returns[one.lane * width : (one.lane + 1) * width] = one.earned
+                self.lengths[one.lane], self.vector_steps = one.length, start + one.step
+                self.finished.append(self.standing(one.lane, one.index))
+            table.returns[:], self.lengths[:] = running, lengths
+        self.vector_steps, self.env_steps = start + made, self.env_steps + made * lanes
+        return True
 
     def _uncount(self, step: Step, resting: np.ndarray | None) -> None:
         """Takes back what was counted of lanes that did not go on in a vector step, or were at rest before it."""

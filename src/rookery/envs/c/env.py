@@ -78,12 +78,14 @@ class CEnv(BatchedEnv):
         arguments: Arguments that constructors take beside the library's settings, with their defaults.
         parameters: What episodes may have values of their own of.
         fields: The state by the names of its fields, ``[lanes, ...]`` each.
+        plans: Counts how often episodes to come were given another plan.
     """
 
     library: ClassVar[str | Path]
     symbol: ClassVar[str] = SYMBOL
     arguments: ClassVar[Mapping[str, Any]] = {"threads": 1}
     run_arguments: ClassVar[tuple[str, ...]] = ("threads",)
+    plans = 0
     parameters: Mapping[str, Parameter] = _Said(  # type: ignore[assignment]
         lambda owner: owner.loaded().parameters if hasattr(owner, "library") else {}
     )
@@ -113,6 +115,14 @@ class CEnv(BatchedEnv):
         self._point(layout)
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
         self.split(threads)
+
+    @property
+    def _seeds(self) -> SeedPlan | None:
+        return self._plan
+
+    @_seeds.setter
+    def _seeds(self, seeds: SeedPlan | None) -> None:
+        self._plan, self.plans = seeds, self.plans + 1
 
     @classmethod
     def loaded(cls) -> CLibrary:
@@ -262,31 +272,74 @@ class CEnv(BatchedEnv):
         except OverflowError as error:
             raise EnvError(f"{self.name}: a seed is not from 0 to 2^64 - 1: {error}") from None
         if len(self._defaults):
-            self._values[:count] = self._defaults
-            if isinstance(seeds, EpisodePlan | Noted):
-                for row, lane in enumerate(numbers):
-                    self._give(row, lane)
+            for row, (lane, episode) in enumerate(zip(numbers, episodes, strict=True)):
+                self._values[row] = self._parameters(lane, episode)
         self._lanes[:count] = lanes
         self._began[lanes] = self._clock
         self._begin_count.value = count
         if self._begin_call() < 0:
             raise EnvError(self._told(self._fault, "reset"))
 
-    def _give(self, row: int, lane: int) -> None:
-        """Writes the parameters of a lane's next episode where the library reads them."""
-        names = list(self._library.parameters)
-        for name, value in parameters_of(self._seeds, lane, int(self.episode[lane])).items():
+    def _parameters(self, lane: int, episode: int) -> np.ndarray:
+        """Gives the parameters of an episode as the library reads them."""
+        if not isinstance(self._seeds, EpisodePlan | Noted):
+            return self._defaults
+        values, names = self._defaults.copy(), list(self._library.parameters)
+        for name, value in parameters_of(self._seeds, lane, episode).items():
             if name in names:
                 try:
-                    self._values[row, names.index(name)] = value
+                    values[names.index(name)] = value
                 except (TypeError, ValueError):
                     raise EnvError(f"{self._where(lane)}: parameter {name} is {value!r}, expected a number") from None
+        return values
 
     def _begin_and_show(self, lanes: np.ndarray) -> None:
         self._begin(lanes)  # which shows them
 
     def _timestep(self, lane: int) -> int:
         return int(self._clock - self._began[lane])
+
+    # --- many steps in one call, see `playing.py` ---------------------------------------------------------------------
+
+    @property
+    def steps_at_once(self) -> bool:
+        """Whether nothing is to be done in Python between two steps."""
+        alone = len(self._calls) == 1 and not self._waits
+        return alone and self._seeds is not None and self.keep_infos == "none" and not self.keep_last_pictures
+
+    @property
+    def leaf_paths(self) -> tuple[str, ...]:
+        """Leaves of what is observed, in the library's order."""
+        return self._layout.leaves
+
+    def places(self) -> dict[str, int | None]:
+        """Gives the addresses of what a call reads and writes, by name."""
+        return {name: place.value for name, place in self._at.items()}
+
+    def plan_of(self, lane: int, episode: int) -> tuple[int, np.ndarray]:
+        """Gives the seed of an episode, and its parameters as the library reads them."""
+        assert self._seeds is not None, "reset() or load_state_dict() gave them"
+        return self._seeds(lane, episode), self._parameters(lane, episode)
+
+    def have_played(self, steps: int, ended: np.ndarray) -> None:
+        """Counts steps that a call has made, and episodes that have begun in them: ``[ended, 2]`` lanes and steps."""
+        for lane, step in ended.tolist():
+            self.episode[lane] += 1
+            self._began[lane] = self._clock + step + 1
+        self._clock += steps
+        self._rows.final_index, self._rows.final_obs = self._no_rows, self._no_obs
+        self._step.any_end = False
+
+    def shown_ends(self) -> np.ndarray | None:
+        """Gives ``[rows]`` whose agents ended in the last step; None if nobody's did."""
+        ends = self._rows.terminated | self._rows.truncated
+        return ends if ends.any() else None
+
+    def refuse(self, function: str) -> None:
+        """Raises an EnvError for what a call has found wrong in ``step`` or ``reset``."""
+        text = self._told(self._fault, function)
+        self._fault.what = 0
+        raise EnvError(text)
 
     # --- what is wrong ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,139 @@
+"""Many steps in one call, where an environment in C meets a policy on kernels and nothing is to be done in between.
+
+`RolloutWorker.sample` asks for it, and plays step by step where it cannot be, to the same bits. What is decided stays in
+Python: how many steps, which random numbers, whose weights, which episodes come next.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rookery.core.native import ADDRESS
+from rookery.core.spaces import MASK
+from rookery.envs.base import Rows, VectorEnv
+from rookery.envs.c.env import CEnv
+from rookery.envs.c.playing import Playing, can_play
+from rookery.native.actor import NativeActor
+from rookery.rollout.noise import BLOCK
+from rookery.rollout.slots import SlotStore, WorkerPolicy
+
+LEAST = 2
+"""Steps from which on a call of its own is worth it."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An episode that has ended in a call.
+
+    Attributes:
+        lane: Whose.
+        index: Its number there.
+        step: Steps of the call until then, its last one included.
+        length: Its steps.
+        earned: ``[agents]`` what each agent got.
+    """
+
+    lane: int
+    index: int
+    step: int
+    length: int
+    earned: np.ndarray
+
+
+class FragmentPlayer:
+    """Plays one policy in all copies of an environment in C.
+
+    Args:
+        env: The environment.
+    """
+
+    def __init__(self, env: CEnv) -> None:
+        self._env = env
+        self._playing: Playing | None = None
+        self._actor: NativeActor | None = None
+        self._inputs = np.zeros(0, dtype=np.int64)
+        self._columns = np.zeros((2, 0), dtype=np.uintp)
+
+    def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
+        """Says how many steps a call can make now; 0 where it can make none.
+
+        Args:
+            mine: The policy, which plays all rows, each in the slot of its number.
+            rows: What they show.
+            vector_step: Vector steps of the worker so far.
+        """
+        store, actor = mine.store, mine.actor
+        if type(mine) is not WorkerPolicy or mine.memory is not None or actor is None or store is None:
+            return 0
+        if actor.remembers or not self._env.steps_at_once or len(mine.taken) != len(rows.reward):
+            return 0
+        most = min(store.rows_ahead(rows.obs), BLOCK - vector_step % BLOCK)
+        missing = store.wanted - store.complete
+        return min(most, -(-missing // store.num_slots)) if store.wanted > 0 else most
+
+    def play(
+        self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
+    ) -> tuple[int, list[Ended]]:
+        """Makes up to so many vector steps, and says how many, and which episodes have ended in them.
+
+        Args:
+            mine: The policy.
+            steps: How many at most, as `steps` allows.
+            vector_step: Vector steps of the worker so far.
+            returns: ``[rows]`` what each agent has earned in the running episode; changes in place.
+            lengths: ``[lanes]`` steps of the running episodes; changes in place.
+
+        Raises:
+            EnvError: If the environment breaks its contract.
+        """
+        store, env = mine.store, self._env
+        assert store is not None
+        if self._playing is None or self._playing.returns is not returns or self._playing.lengths is not lengths:
+            self._playing, self._actor = Playing(env, returns, lengths), None
+        playing, index = self._playing, env.episode.copy()
+        self._decide_by(mine, playing)
+        self._keep_in(store, playing)
+        noise = mine.noise.at(None, len(mine.taken), vector_step)
+        playing.entry.noise, playing.entry.noise_step = noise.data_ptr(), noise.stride(0) * mine.noise.slots
+        made = playing.play(steps)
+        last = env.shown_ends()
+        store.rows_written(made, playing.final_index, playing.final_obs, last)
+        mine.acted += made * len(returns)
+        ended = []
+        for (lane, step, length), earned in zip(playing.ended.tolist(), playing.earned, strict=True):
+            ended.append(Ended(lane, int(index[lane]), step + 1, length, earned))
+            index[lane] += 1
+        return made, ended
+
+    def _decide_by(self, mine: WorkerPolicy, playing: Playing) -> None:
+        """Says by which weights is decided; they lie where they lay unless the policy is another."""
+        actor, entry = mine.actor, playing.entry
+        assert actor is not None
+        if actor is self._actor:
+            return
+        self._actor = actor
+        step: Any = actor.build.call["policy_step"]
+        entry.act = ctypes.cast(step, ADDRESS).value
+        entry.network, entry.head, entry.log_std = actor.handles()
+        self._inputs = np.array([playing.paths.index(path) for path in actor.paths], dtype=np.int64)
+        entry.num_inputs, entry.inputs = len(self._inputs), self._inputs.ctypes.data
+        entry.mask = playing.paths.index(MASK) if actor.masked else -1
+
+    def _keep_in(self, store: SlotStore, playing: Playing) -> None:
+        """Says where the next rows of the storage are."""
+        entry, places = playing.entry, store.next_rows()
+        self._columns = np.array([places[f"obs/{path}"] for path in playing.paths], dtype=np.uintp).T.copy()
+        entry.obs, entry.obs_step = self._columns[0].ctypes.data, self._columns[1].ctypes.data
+        (entry.action, entry.action_step), entry.action_row = places["action"], store.action_bytes
+        for name in ("logp", "reward", "terminated", "truncated"):
+            setattr(entry, name, places[name][0])
+        entry.columns = places["terminated"][1]  # of one byte each
+
+
+def fragment_player(env: VectorEnv) -> FragmentPlayer | None:
+    """Makes what plays an environment for many steps in a call; None if it is not in C, or nothing was compiled."""
+    return FragmentPlayer(env) if isinstance(env, CEnv) and can_play(env) else None
