@@ -264,3 +264,46 @@ def test_a_classic_whose_rules_have_changed_keeps_its_own(monkeypatch):
         assert not isinstance(make_env("Pendulum-v1", {}, (), 1, "auto"), twins.CTwin)
     finally:
         twins.twin_of_id.cache_clear()
+
+
+# --- tasks --------------------------------------------------------------------------------------------------------
+
+TASKS = {
+    "RepeatAfterMe": [{}, {"delay": 3, "max_episode_steps": 9}, {"delay": 12, "max_episode_steps": 9}],
+    "RepeatPrevious": [{}, {"num_decks": 2, "k": 1}],
+    "Autoencode": [{}],
+    "CountRecall": [{}],
+    "CueCorridor": [{"length": 4}, {"length": 9, "min_length": 2}, {"length": 1}],
+    "GoalGrid": [{}, {"size": 2, "max_steps": 5, "observation": "one_hot"}],
+}
+PLAYED = [(name, settings) for name, many in TASKS.items() for settings in many]
+
+
+@pytest.mark.parametrize(("name", "settings"), PLAYED)
+def test_tasks_are_those_in_python_to_the_last_bit(name, settings):
+    def made(how):
+        return make_env(name, settings, (), 4, how)
+
+    assert isinstance(made("auto"), twins.BatchedTwin) and not isinstance(made("batched"), twins.CTwin)
+    twin, batched = made("auto"), made("batched")
+    ends = play_beside(twin, batched, 230)
+    assert ends["terminated"] + ends["truncated"] >= 4
+    assert twin.kinds == batched.kinds and twin.render_fps == batched.render_fps
+    assert np.array_equal(twin.render(2), batched.render(2)) and twin.text(1) == batched.text(1)
+    assert_equal_states(twin.state_dict(), batched.state_dict())
+    if name != "GoalGrid":
+        play_beside(made("auto"), made("serial"), 110)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_each_task_goes_on_from_what_the_other_has_saved(name):
+    again = lambda: tuple(make_env(name, TASKS[name][-1], (), 3, how) for how in ("auto", "batched"))
+    assert_each_goes_on_from_the_other(*again(), again)
+
+
+def test_a_goal_grid_in_c_refuses_what_the_mask_forbids():
+    grid = make_env("GoalGrid", {"size": 2}, (), 1, "auto")  # where two of four ways lead into a wall
+    mask = grid.reset(plan).rows[0].obs["action_mask"][0]
+    assert mask.sum() == 3
+    with pytest.raises(EnvError, match="is not allowed by its action_mask"):
+        grid.step([np.flatnonzero(~mask)[:1]])
