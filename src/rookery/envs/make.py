@@ -26,7 +26,7 @@ from rookery.core.spaces import MASK, ActionSpec, Tree
 from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.base import SeedPlan, Step, VectorEnv
 from rookery.envs.c.env import c_env_of, c_name, names_c
-from rookery.envs.c.twins import IDS_IN_C, in_c, is_twin_in_c, why_not_in_c
+from rookery.envs.c.twins import in_c, is_twin_in_c, twin_of_id, why_not_in_c
 from rookery.envs.classic import TWINS
 from rookery.envs.dict_env import DictLane, is_dict_style
 from rookery.envs.external.env import SCHEME, ExternalEnv
@@ -155,6 +155,7 @@ def make_env(
         return _build_vector(twin, num_lanes, settings, name, render, max_entities)
     if implementation in ("auto", "c", "batched"):
         twins = _twins(found, implementation)
+        twins = [twin for twin in twins if not render or getattr(twin, "draws", True)]
         twin, reason = _usable(twins, implementation, wrappers, num_lanes, settings, parameters)
         if not reason:
             return _build_vector(twin, num_lanes, settings, name, render, max_entities)
@@ -600,7 +601,7 @@ def _twins(found: Any, implementation: str) -> list[Any]:
     batched = batched if _is_vector_class(batched) else None
     if implementation == "batched":
         return [batched or _vector_entry(found)]
-    compiled = in_c(batched) or (IDS_IN_C.get(found.id) if is_id and not why_not_in_c() else None)
+    compiled = in_c(batched) or (twin_of_id(found.id) if is_id else None)
     return [twin for twin in (compiled, batched if implementation == "auto" else None) if twin is not None]
 
 

@@ -12,8 +12,9 @@ ML-Agents counts the task as solved at 0.8.
 
 from __future__ import annotations
 
+import inspect
 from itertools import permutations
-from typing import Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from gymnasium import spaces
@@ -22,6 +23,7 @@ from rookery.core.errors import nearest
 from rookery.core.spaces import MASK
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
+from rookery.envs.c.twins import BatchedTwin
 from rookery.envs.gym_env import AGENT
 
 STAY, UP, DOWN, LEFT, RIGHT = range(5)
@@ -49,6 +51,7 @@ class GoalGrid(BatchedAgents):
     """
 
     render_fps = 4
+    in_c: ClassVar[type[GoalGridInC]]
     saved = (*BatchedAgents.saved, "_place", "_things", "_goal")
 
     def __init__(
@@ -65,9 +68,7 @@ class GoalGrid(BatchedAgents):
         Raises:
             ValueError: If a setting is out of range.
         """
-        check_least("GoalGrid", 2, size=size)
-        check_least("GoalGrid", 1, max_steps=max_steps)
-        check_observation("GoalGrid", observation, get_args(Observation))
+        _check(size, observation, max_steps)
         self.size, self.max_steps, self.observation = int(size), int(max_steps), observation
         side = self.size * PIXELS
         grid: dict[str, spaces.Space[np.ndarray]] = (
@@ -99,10 +100,7 @@ class GoalGrid(BatchedAgents):
 
     def cells(self) -> np.ndarray:
         """Returns what is in each cell, ``[lanes, size, size]``: nothing, the plus, the cross, or the agent."""
-        found = np.zeros((self.num_lanes, self.size, self.size), dtype=np.int64)
-        for thing, at in ((PLUS, self._things[:, 0]), (CROSS, self._things[:, 1]), (SELF, self._place)):
-            found[self._lanes, at[:, 0], at[:, 1]] = thing
-        return found
+        return _cells(self.size, self._place, self._things)
 
     def _observe(self) -> None:
         obs, size, cells = self._rows.obs, self.size, self.cells()
@@ -117,8 +115,7 @@ class GoalGrid(BatchedAgents):
 
     def text(self, lane: int) -> str:
         """Returns the grid of a lane in letters: ``@`` the agent, ``+`` and ``x``; and which of both is the goal."""
-        rows = [" ".join(".+x@"[cell] for cell in row) for row in self.cells()[lane]]
-        return "\n".join([*rows, f"the goal is {'+x'[int(self._goal[lane])]}"])
+        return _letters(self.cells()[lane], int(self._goal[lane]))
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
@@ -126,6 +123,79 @@ class GoalGrid(BatchedAgents):
 
         goal, steps = int(self._goal[lane]), self._timestep(lane)
         return world_drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
+
+
+class GoalGridInC(BatchedTwin):
+    """`GoalGrid` in C, with the same arguments."""
+
+    symbol = "goal_grid"
+    __signature__ = inspect.signature(GoalGrid)
+
+    def __init__(self, num_lanes: int, *given: Any, **by_name: Any) -> None:
+        """Makes grids; the arguments are those of `GoalGrid`."""
+        said = self.__signature__.bind(num_lanes, *given, **by_name)
+        said.apply_defaults()
+        _, size, observation, max_steps = said.args
+        _check(size, observation, max_steps)
+        self.size, self.max_steps, self.observation = int(size), int(max_steps), observation
+        super().__init__(num_lanes, size=size, max_steps=max_steps, picture=observation == "picture")
+
+    def cells(self) -> np.ndarray:
+        """Returns what is in each cell; see `GoalGrid.cells`."""
+        return _cells(self.size, self.fields["place"], self.fields["things"].reshape(-1, 2, 2))
+
+    def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Gives the state with places in pairs; who plays alone is alive."""
+        fields, names = state["fields"], ("steps", "place", "goal")
+        things, alive = fields["things"].reshape(-1, 2, 2), np.ones((self.num_lanes, 1), dtype=bool)
+        return {
+            "episode": state["episode"],
+            "alive": alive,
+            "things": things,
+            **{name: fields[name] for name in names},
+        }
+
+    def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Takes the same apart; in which order cells were drawn is forgotten, as nothing follows from it."""
+        fields = {name: state[name] for name in ("steps", "place", "goal")}
+        fields |= {"things": state["things"].reshape(-1, 4), "order": np.zeros_like(self.fields["order"])}
+        return {"clock": 0, "began": -state["steps"], "fields": fields}
+
+    def text(self, lane: int) -> str:
+        """Returns the grid of a lane in letters; see `GoalGrid.text`."""
+        return _letters(self.cells()[lane], int(self.fields["goal"][lane]))
+
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        from rookery.tasks import world_drawing  # only those who look pay for loading Pillow
+
+        goal, steps = int(self.fields["goal"][lane]), self._timestep(lane)
+        return world_drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
+
+
+GoalGrid.in_c = GoalGridInC  # here, because the class above had to exist first
+
+
+def _check(size: int, observation: str, max_steps: int) -> None:
+    """Raises a ValueError for a setting that is out of range."""
+    check_least("GoalGrid", 2, size=size)
+    check_least("GoalGrid", 1, max_steps=max_steps)
+    check_observation("GoalGrid", observation, get_args(Observation))
+
+
+def _cells(size: int, place: np.ndarray, things: np.ndarray) -> np.ndarray:
+    """Returns what is in each cell of grids, from where the agents, and plus and cross, are."""
+    lanes = np.arange(len(place))
+    found = np.zeros((len(place), size, size), dtype=np.int64)
+    for thing, at in ((PLUS, things[:, 0]), (CROSS, things[:, 1]), (SELF, place)):
+        found[lanes, at[:, 0], at[:, 1]] = thing
+    return found
+
+
+def _letters(cells: np.ndarray, goal: int) -> str:
+    """Writes a grid in letters, and the goal beneath."""
+    rows = [" ".join(".+x@"[cell] for cell in row) for row in cells]
+    return "\n".join([*rows, f"the goal is {'+x'[goal]}"])
 
 
 def icons() -> np.ndarray:

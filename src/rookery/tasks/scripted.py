@@ -1,13 +1,14 @@
 """Tasks whose episodes are written before they are played: what is shown, and which answer to it is right.
 
 There actions decide the rewards and nothing else, so an episode is a `Script`, drawn whole from its seed. One class
-plays a script at a time (`ScriptedTask`, a Gymnasium environment), another many at once with the same numbers, bit for
-bit (`BatchedTask`). The tasks themselves are in `memory_tasks.py`.
+plays a script at a time (`ScriptedTask`, a Gymnasium environment), others many at once with the same numbers, bit for
+bit (`BatchedTask`, and `ScriptedInC` where it was compiled). The tasks themselves are in `memory_tasks.py`.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv, check_render_mode
+from rookery.envs.c.twins import BatchedTwin
 
 UNASKED = -1
 """Stands for the right answer where no answer is asked for."""
@@ -140,9 +142,11 @@ class BatchedTask(BatchedEnv):
 
     Attributes:
         task: Class of the task that is played.
+        in_c: Its twin in C.
     """
 
     task: ClassVar[type[ScriptedTask]]
+    in_c: ClassVar[type[ScriptedInC]]
     render_fps = ScriptedTask.metadata["render_fps"]
     saved = ("_time", "_length", "_shown", "_answer", "_taken")
 
@@ -204,5 +208,58 @@ def twin_of(task: type[ScriptedTask]) -> type[BatchedTask]:
     signature = inspect.Signature([lanes, *inspect.signature(task).parameters.values()])
     about = f"Many `{task.__name__}` in one: a `VectorEnv` of one agent, one row a lane."
     return type(f"Batched{task.__name__}", (BatchedTask,), {
-        "task": task, "__signature__": signature, "__doc__": about, "__module__": task.__module__
+        "task": task, "__signature__": signature, "__doc__": about, "__module__": task.__module__,
+        "in_c": _twin_in_c_of(task, signature),
+    })  # fmt: skip
+
+
+class ScriptedInC(BatchedTwin):
+    """`BatchedTask` in C, for one of the tasks that are written there too; see `BatchedTask`."""
+
+    task: ClassVar[type[ScriptedTask]]
+    render_fps = ScriptedTask.metadata["render_fps"]
+
+    def __init__(self, num_lanes: int, **settings: Any) -> None:
+        """Makes `num_lanes` copies with these settings of `task`; raises a ValueError if one is out of range."""
+        self._one = self.task(**settings)
+        super().__init__(num_lanes, **{name: getattr(self._one, name) for name in self.loaded().settings})
+        self.name = f"{self.task.__name__}, in C"
+
+    def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Gives the scripts with the lanes behind the steps."""
+        fields, lanes, width = state["fields"], self.num_lanes, self._shape_of_obs
+        return {
+            "episode": state["episode"],
+            "time": fields["time"],
+            "length": fields["length"],
+            "shown": fields["shown"].reshape(lanes, -1, *width).swapaxes(0, 1),
+            "answer": fields["answer"].reshape(lanes, -1).T,
+            "taken": fields["taken"].reshape(lanes, -1).T,
+        }
+
+    def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Takes the same apart."""
+        fields = {name: state[name].swapaxes(0, 1).reshape(self.fields[name].shape) for name in ("answer", "taken")}
+        fields["shown"] = state["shown"].swapaxes(0, 1).reshape(self.fields["shown"].shape)
+        fields |= {"time": state["time"], "length": state["length"], "decks": np.zeros_like(self.fields["decks"])}
+        return {"clock": 0, "began": -state["time"], "fields": fields}
+
+    @property
+    def _shape_of_obs(self) -> tuple[int, ...]:
+        return tuple(self._one.observation_space.shape)
+
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        length, time = int(self.fields["length"][lane]), int(self.fields["time"][lane])
+        shown = self.fields["shown"][lane].reshape(-1, *self._shape_of_obs)[: length + 1]
+        script = Script(shown, np.ravel(self.fields["answer"][lane])[:length])
+        return self._one.picture(script, np.ravel(self.fields["taken"][lane])[:time].tolist())
+
+
+def _twin_in_c_of(task: type[ScriptedTask], signature: inspect.Signature) -> type[ScriptedInC]:
+    """Makes the class that plays a task in C, where it is known by its name in small letters: ``repeat_after_me``."""
+    symbol = re.sub(r"(?<!^)(?=[A-Z])", "_", task.__name__).lower()
+    about = f"Many `{task.__name__}` in one, in C."
+    return type(f"{task.__name__}InC", (ScriptedInC,), {
+        "task": task, "symbol": symbol, "__signature__": signature, "__doc__": about, "__module__": task.__module__
     })  # fmt: skip

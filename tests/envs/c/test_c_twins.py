@@ -184,3 +184,126 @@ def test_a_run_writes_down_that_it_plays_in_c_and_goes_on_to_the_same_weights(tm
     assert implementation == "c"
     assert trained(tmp_path / "halves", 3, 8) == (whole, "c")
     assert trained(tmp_path / "batched", 8, config={"env.implementation": "batched"}) == (whole, "batched")
+
+
+# --- Gymnasium's others -------------------------------------------------------------------------------------------
+
+CLASSICS = {
+    "Acrobot-v1": {
+        "link_length_1": (0.5, 1.5), "link_length_2": (0.5, 1.5), "link_mass_1": (0.5, 1.5), "link_mass_2": (0.5, 1.5),
+        "link_moi": (0.5, 1.5),
+    },
+    "MountainCar-v0": {"force": (0.0005, 0.003), "gravity": (0.001, 0.003), "goal_velocity": (0.0, 0.03)},
+    "MountainCarContinuous-v0": {"power": (0.001, 0.003), "goal_velocity": (0.0, 0.03)},
+    "Pendulum-v1": {"gravity": (5.0, 12.0), "mass": (0.5, 2.0), "length": (0.5, 2.0)},
+}  # fmt: skip
+
+
+def swinging(env, shown, rng):
+    """Pushes car or link the way it goes, most of the time, so that it arrives."""
+    speeds = shown.rows[0].obs["obs"][:, -1]
+    fast = speeds + rng.normal(0, 0.002 if speeds.max() < 0.1 else 0.2, env.num_lanes)
+    action = env.kinds[0].action
+    return [np.where(fast > 0, 2, 0) if action.sizes else np.sign(fast).astype(np.float32)[:, None] * 0.6]
+
+
+@pytest.mark.parametrize("name", CLASSICS)
+def test_gymnasiums_classics_are_the_same_to_the_last_bit_up_to_truncation(name):
+    twin = make_env(name, {}, (), 3, "c")
+    limit = {"Acrobot-v1": 500, "MountainCarContinuous-v0": 999}.get(name, 200)
+    ends = play_beside(twin, make_env(name, {}, (), 3, "serial"), limit + 20)
+    assert ends["truncated"] >= 3
+
+
+@pytest.mark.parametrize("name", ["Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"])
+def test_what_arrives_is_the_same_too(name):
+    settings = {"max_episode_steps": 140}
+    twin, single = (make_env(name, settings, (), 8, how) for how in ("c", "serial"))
+    ends = play_beside(twin, single, 560, swinging)
+    assert ends["terminated"] > 5 and ends["truncated"] > 2
+
+
+@pytest.mark.parametrize("name", CLASSICS)
+def test_parameters_of_gymnasiums_classics_are_the_same(name):
+    samplers = {parameter: UniformSampler(*bounds) for parameter, bounds in CLASSICS[name].items()}
+    settings = {"max_episode_steps": 60}
+    single = make_env(name, settings, (), 3, "serial", parameters=tuple(samplers))
+    twin = make_env(name, settings, (), 3, "c", parameters=tuple(samplers))
+    play_beside(twin, single, 130, seeds=plan_of(**samplers))
+    assert {name: one.default for name, one in twin.parameters.items()} == {
+        parameter: single.parameters[parameter].default for parameter in samplers
+    }
+    assert twin.kinds == single.kinds
+
+
+@pytest.mark.parametrize("name", CLASSICS)
+def test_a_saved_classic_goes_on_and_one_of_single_copies_begins_its_next_episodes(name):
+    twin, other = make_env(name, {}, (), 3, "c"), make_env(name, {}, (), 3, "c")
+    single = make_env(name, {}, (), 3, "serial")
+    play_beside(twin, single, 37)
+    state = twin.state_dict()
+    shown, lost = other.load_state_dict(state, plan)
+    again, _ = twin.load_state_dict(state, plan)
+    assert not lost.any()
+    play_beside(twin, other, 60, begun=(again, shown))
+    shown, lost = other.load_state_dict(single.state_dict(), plan)
+    assert lost.all() and not other.exact and other.episode.tolist() == [1, 1, 1]
+
+
+def test_pictures_of_gymnasiums_classics_are_drawn_by_single_copies():
+    assert not isinstance(make_env("Pendulum-v1", {}, (), 1, "auto", render=True), twins.CTwin)
+    assert isinstance(make_env("CartPole-v1", {}, (), 1, "auto", render=True), twins.CTwin)
+
+
+def test_a_classic_whose_rules_have_changed_keeps_its_own(monkeypatch):
+    from gymnasium.envs.classic_control import PendulumEnv
+
+    monkeypatch.setattr(PendulumEnv, "_get_obs", lambda self: np.array([*self.state, 0], np.float32))
+    twins.twin_of_id.cache_clear()
+    try:
+        assert not isinstance(make_env("Pendulum-v1", {}, (), 1, "auto"), twins.CTwin)
+    finally:
+        twins.twin_of_id.cache_clear()
+
+
+# --- tasks --------------------------------------------------------------------------------------------------------
+
+TASKS = {
+    "RepeatAfterMe": [{}, {"delay": 3, "max_episode_steps": 9}, {"delay": 12, "max_episode_steps": 9}],
+    "RepeatPrevious": [{}, {"num_decks": 2, "k": 1}],
+    "Autoencode": [{}],
+    "CountRecall": [{}],
+    "CueCorridor": [{"length": 4}, {"length": 9, "min_length": 2}, {"length": 1}],
+    "GoalGrid": [{}, {"size": 2, "max_steps": 5, "observation": "one_hot"}],
+}
+PLAYED = [(name, settings) for name, many in TASKS.items() for settings in many]
+
+
+@pytest.mark.parametrize(("name", "settings"), PLAYED)
+def test_tasks_are_those_in_python_to_the_last_bit(name, settings):
+    def made(how):
+        return make_env(name, settings, (), 4, how)
+
+    assert isinstance(made("auto"), twins.BatchedTwin) and not isinstance(made("batched"), twins.CTwin)
+    twin, batched = made("auto"), made("batched")
+    ends = play_beside(twin, batched, 230)
+    assert ends["terminated"] + ends["truncated"] >= 4
+    assert twin.kinds == batched.kinds and twin.render_fps == batched.render_fps
+    assert np.array_equal(twin.render(2), batched.render(2)) and twin.text(1) == batched.text(1)
+    assert_equal_states(twin.state_dict(), batched.state_dict())
+    if name != "GoalGrid":
+        play_beside(made("auto"), made("serial"), 110)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_each_task_goes_on_from_what_the_other_has_saved(name):
+    again = lambda: tuple(make_env(name, TASKS[name][-1], (), 3, how) for how in ("auto", "batched"))
+    assert_each_goes_on_from_the_other(*again(), again)
+
+
+def test_a_goal_grid_in_c_refuses_what_the_mask_forbids():
+    grid = make_env("GoalGrid", {"size": 2}, (), 1, "auto")  # where two of four ways lead into a wall
+    mask = grid.reset(plan).rows[0].obs["action_mask"][0]
+    assert mask.sum() == 3
+    with pytest.raises(EnvError, match="is not allowed by its action_mask"):
+        grid.step([np.flatnonzero(~mask)[:1]])

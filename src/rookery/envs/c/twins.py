@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
 
 from rookery.core.errors import EnvError
@@ -28,8 +29,13 @@ BUILD = "python setup.py build_ext --inplace"
 
 
 class CTwin(CEnv):
-    """An environment in C that takes the place of one in Python. Attributes: see `CEnv`."""
+    """An environment in C that takes the place of one in Python. Attributes: see `CEnv`.
 
+    Attributes:
+        draws: Whether it can be asked for pictures.
+    """
+
+    draws: ClassVar[bool] = True
     library = LIBRARY
     arguments: ClassVar[Mapping[str, Any]] = {"render_mode": None}
     run_arguments: ClassVar[tuple[str, ...]] = ()
@@ -116,8 +122,58 @@ class StatelessCartPoleInC(CartPoleInC):
     symbol = "stateless_cart_pole"
 
 
-IDS_IN_C: dict[str, type[CTwin]] = {}
+class GymnasiumTwin(CTwin):
+    """A twin of one of Gymnasium's classics that has no batched one in Python; pictures are drawn by single copies."""
+
+    draws = False
+
+
+class MountainCarInC(GymnasiumTwin):
+    """MountainCar-v0 in C."""
+
+    symbol = "mountain_car"
+
+
+class ContinuousMountainCarInC(GymnasiumTwin):
+    """MountainCarContinuous-v0 in C."""
+
+    symbol = "mountain_car_continuous"
+
+
+class PendulumInC(GymnasiumTwin):
+    """Pendulum-v1 in C."""
+
+    symbol = "pendulum"
+
+
+class AcrobotInC(GymnasiumTwin):
+    """Acrobot-v1 in C; what an episode shows first has NumPy's sines and cosines of float32, which C does not have."""
+
+    symbol = "acrobot"
+
+    def _begin(self, lanes: np.ndarray) -> None:
+        super()._begin(lanes)
+        self._show_first(lanes)
+
+    def _show(self) -> None:
+        super()._show()
+        self._show_first(np.flatnonzero(self.fields["steps"] == 0))
+
+    def _show_first(self, lanes: np.ndarray) -> None:
+        obs, angles = self._rows.obs["obs"], self.fields["motion"][lanes, :2].astype(np.float32)
+        obs[lanes, 0:4:2], obs[lanes, 1:4:2] = np.cos(angles), np.sin(angles)
+
+
+IDS_IN_C: dict[str, type[CTwin]] = {
+    "Acrobot-v1": AcrobotInC,
+    "MountainCar-v0": MountainCarInC,
+    "MountainCarContinuous-v0": ContinuousMountainCarInC,
+    "Pendulum-v1": PendulumInC,
+}
 """Twins of Gymnasium's ids that have no batched one in Python."""
+
+REHEARSAL = 100
+"""Steps that such a twin plays beside Gymnasium's own before it is used: versions of Gymnasium may have other rules."""
 
 
 @cache
@@ -150,3 +206,31 @@ def in_c(batched: Any) -> type[CTwin] | None:
 def is_twin_in_c(found: Any) -> bool:
     """Says whether something is the class of a twin in C."""
     return inspect.isclass(found) and issubclass(found, CTwin)
+
+
+@cache
+def twin_of_id(name: str) -> type[CTwin] | None:
+    """Gives the twin in C of one of `IDS_IN_C`; None where it cannot be used, or Gymnasium plays by other rules."""
+    twin = IDS_IN_C.get(name)
+    return twin if twin is not None and not why_not_in_c() and _rehearse(name, twin) else None
+
+
+def _rehearse(name: str, twin: type[CTwin]) -> bool:
+    """Says whether a twin shows what Gymnasium's environment shows, to the last bit."""
+    single, many, rng = gymnasium.make(name, disable_env_checker=True), twin(1), np.random.default_rng(0)
+    (rows,) = many.reset(lambda lane, episode: 17).rows
+    obs, _ = single.reset(seed=17)
+    for _ in range(REHEARSAL - 1):
+        if not np.array_equal(rows.obs["obs"][0], obs):
+            return False
+        action = many.kinds[0].action
+        stored = rng.uniform(-1, 1, (1, *action.shape)) if action.num_numbers else rng.integers(0, *action.sizes, 1)
+        given = action.to_env(stored.astype(action.dtype))
+        obs, reward, terminated, _, _ = single.step(given[0])
+        many.step([given])
+        if rows.reward[0] != reward or rows.terminated[0] != terminated:
+            return False
+        if terminated:
+            break
+    single.close()
+    return True
