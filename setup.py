@@ -40,7 +40,7 @@ else:
 FLOATS = ["-fno-math-errno", "-fno-trapping-math"]
 COMPILE = ["-std=c++17", "-O3", "-fPIC", "-pthread", *FLOATS, "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"]
 # As src/rookery/envs/c/compiler.py compiles environments of others.
-COMPILE_C = ["-x", "c", "-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden", f"-I{TWINS.parent}"]
+COMPILE_C = ["-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden", f"-I{TWINS.parent}"]
 # Only what is needed: the C++ library is not.
 LINK = ["-shared", "-s", "-pthread", *(["-Wl,--as-needed"] if sys.platform == "linux" else [])]
 
@@ -83,7 +83,10 @@ class BuildKernels(build_ext):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)  # if this fails, a library of an older source is not taken for the new one
         user = [flag for name in ("CXXFLAGS", "LDFLAGS") for flag in shlex.split(os.environ.get(name, ""))]
-        options = [*ext.extra_compile_args, *ext.sources, *LINK, *ext.extra_link_args]
+        # c++ takes what is called .c for C++, and forgets after each file that it is told otherwise
+        language = ["-x", "c"] if ext.language == "c" else []
+        sources = [part for source in ext.sources for part in (*language, source)]
+        options = [*ext.extra_compile_args, *sources, *LINK, *ext.extra_link_args]
         command = [*self.command, *(user if ext.language == "c++" else []), *options, "-o", str(target)]
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.announce("\n".join([shlex.join(command), *result.stdout.splitlines()]), logging.INFO)

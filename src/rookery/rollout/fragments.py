@@ -98,7 +98,7 @@ class FragmentPlayer:
         self._decide_by(mine, playing)
         self._keep_in(store, playing)
         noise = mine.noise.at(None, len(mine.taken), vector_step)
-        playing.entry.noise, playing.entry.noise_step = noise.data_ptr(), noise.stride(0) * mine.noise.slots
+        playing.entry.noise, playing.entry.noise_step = noise.data_ptr(), noise.shape[1] * mine.noise.slots
         made = playing.play(steps)
         last = env.shown_ends()
         store.rows_written(made, playing.final_index, playing.final_obs, last)

@@ -164,4 +164,4 @@ def can_play(env: object) -> bool:
     (kind,) = env.kinds
     spec = kind.action
     known = spec.kind in ("discrete", "multi_discrete") or (spec.kind == "box" and spec.is_bounded)
-    return known and env.steps_at_once and set(env.leaf_paths) == {leaf.path for leaf in kind.obs.leaves}
+    return known and set(env.leaf_paths) == {leaf.path for leaf in kind.obs.leaves}
