@@ -11,9 +11,7 @@ from rookery.core.errors import EnvError
 from rookery.core.native import best_build
 from rookery.envs.c.playing import fragment_player
 
-pytestmark = pytest.mark.skipif(
-    best_build() is None or fragment_player() is None, reason="nothing was compiled here"
-)
+pytestmark = pytest.mark.skipif(best_build() is None or fragment_player() is None, reason="nothing was compiled here")
 
 PPO = PPOConfig(fragment_length=32, epochs=2, minibatch_size=64, model={"hidden": (16,)})
 DQN = DQNConfig(learning_starts=64, train_every=4, batch_size=16, model={"hidden": (16,)})
@@ -51,7 +49,11 @@ def played(env, algorithm, at_once, iterations=4, **more):
         ("CartPole-v1", PPO, {"num_envs": 1}),
         ("CartPole-v1", PPO, {"iteration_steps": 50}),  # ends within fragments
         ("CartPole-v1", PPO.replace(batch_size=100), {}),
-        ("CartPole-v1", PPO.replace(model={"hidden": (16,), "normalize_obs": True}), {"env_config": {"max_episode_steps": 9}}),
+        (
+            "CartPole-v1",
+            PPO.replace(model={"hidden": (16,), "normalize_obs": True}),
+            {"env_config": {"max_episode_steps": 9}},
+        ),
         ("CartPole-v1", DQN, {"num_envs": 1}),
         (MultiAgentArena, PPO, {}),
         ("MountainCarContinuous-v0", PPO, {}),

@@ -56,7 +56,8 @@ class FragmentPlayer:
         self._playing: Playing | None = None
         self._actor: NativeActor | None = None
         self._inputs = np.zeros(0, dtype=np.int64)
-        self._columns = np.zeros((2, 0), dtype=np.uintp)
+        self._order = np.zeros(0, dtype=np.int64)
+        self._obs: tuple[np.ndarray, ...] = ()
 
     def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
         """Says how many steps a call can make now; 0 where it can make none.
@@ -94,6 +95,8 @@ class FragmentPlayer:
         assert store is not None
         if self._playing is None or self._playing.returns is not returns or self._playing.lengths is not lengths:
             self._playing, self._actor = Playing(env, returns, lengths), None
+            stored = [leaf.path for leaf in env.kinds[0].obs.leaves]
+            self._order = np.array([stored.index(path) for path in self._playing.paths], dtype=np.int64)
         playing, index = self._playing, env.episode.copy()
         self._decide_by(mine, playing)
         self._keep_in(store, playing)
@@ -121,17 +124,17 @@ class FragmentPlayer:
         entry.network, entry.head, entry.log_std = actor.handles()
         self._inputs = np.array([playing.paths.index(path) for path in actor.paths], dtype=np.int64)
         entry.num_inputs, entry.inputs = len(self._inputs), self._inputs.ctypes.data
+        entry.action_row = mine.policy.action_spec.dtype.itemsize * entry.elements
         entry.mask = playing.paths.index(MASK) if actor.masked else -1
 
     def _keep_in(self, store: SlotStore, playing: Playing) -> None:
         """Says where the next rows of the storage are."""
-        entry, places = playing.entry, store.next_rows()
-        self._columns = np.array([places[f"obs/{path}"] for path in playing.paths], dtype=np.uintp).T.copy()
-        entry.obs, entry.obs_step = self._columns[0].ctypes.data, self._columns[1].ctypes.data
-        (entry.action, entry.action_step), entry.action_row = places["action"], store.action_bytes
-        for name in ("logp", "reward", "terminated", "truncated"):
-            setattr(entry, name, places[name][0])
-        entry.columns = places["terminated"][1]  # of one byte each
+        entry, leaves = playing.entry, len(self._order)
+        first, step = store.next_rows()
+        self._obs = first[self._order], step[self._order]  # as the environment has them
+        entry.obs, entry.obs_step = (array.ctypes.data for array in self._obs)
+        entry.action, entry.logp, entry.reward, entry.terminated, entry.truncated = first[leaves:].tolist()
+        entry.action_step, entry.columns = int(step[leaves]), int(step[-1])  # the last one of a byte each
 
 
 def fragment_player(env: VectorEnv) -> FragmentPlayer | None:

@@ -158,21 +158,16 @@ class SlotStore(ColumnWriter):
         self._find_row(slab, slice(None))
         return self.demand.fragment_length - self._row
 
-    def next_rows(self) -> dict[str, tuple[int, int]]:
-        """Gives, for each stored array of rows by its name (``obs/camera``), the address of the next row, and the bytes
-        from one to the next.
+    def next_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Gives the address of the next row in each stored array of rows, and the bytes from one row to the next: of the
+        leaves of observations in their order, then of `OF_ROWS` but these.
         """
-        obs = {f"obs/{path}": array for path, array in self._store["obs"].items()}
-        arrays = {**obs, **{name: self._store[name] for name in OF_ROWS if name != "obs"}}
-        return {
-            name: (array.ctypes.data + self._row * array.strides[0] + self._base * array.strides[1], array.strides[0])
-            for name, array in arrays.items()
-        }
-
-    @property
-    def action_bytes(self) -> int:
-        """Bytes of a stored action."""
-        return int(self._store["action"].strides[1])
+        if self._places is None:
+            arrays = [*self._store["obs"].values(), *(self._store[name] for name in OF_ROWS if name != "obs")]
+            numbers = [(array.ctypes.data, array.strides[0], array.strides[1]) for array in arrays]
+            self._places = np.array(numbers, dtype=np.uintp).T.copy()
+        first, row, column = self._places
+        return first + self._row * row + self._base * column, row
 
     def rows_written(self, steps: int, finals: np.ndarray, final_obs: Tree, starts: np.ndarray | None) -> None:
         """Counts rows that somebody else has written, as so many times `place`, `final` and `record`.

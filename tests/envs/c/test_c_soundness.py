@@ -69,4 +69,6 @@ def test_a_library_without_its_source_is_played_elsewhere_all_the_same(tmp_path)
     subprocess.run(command_of(SMALL, library), check=True)
     text = "ends a process that plays it alone, by signal SIGSEGV"
     assert ("error", text) in findings_of(library, breach=breach("CRASH"))
-    assert ("note", "not played under sanitizers: it came as a library: check its source, FILE.c") in findings_of(library)
+    assert ("note", "not played under sanitizers: it came as a library: check its source, FILE.c") in findings_of(
+        library
+    )

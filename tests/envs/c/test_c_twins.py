@@ -155,7 +155,9 @@ def test_a_twin_in_c_is_taken_unless_something_else_is_asked_for():
 @pytest.mark.usefixtures("no_twins_in_c")
 def test_without_them_the_environments_in_python_run_and_it_is_told_how_to_build_them():
     assert isinstance(make_env("CartPole-v1", {}, (), 2, "auto"), BatchedCartPole)
-    with pytest.raises(EnvError, match="'c' cannot be used: the twins in C are not built; with a C compiler: python set"):
+    with pytest.raises(
+        EnvError, match="'c' cannot be used: the twins in C are not built; with a C compiler: python set"
+    ):
         make_env("CartPole-v1", {}, (), 2, "c")
 
 

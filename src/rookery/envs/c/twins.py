@@ -189,7 +189,9 @@ def why_not_in_c() -> str:
     for ours, theirs in ((math.sin, np.sin), (math.cos, np.cos)):
         # Environments in Python ask NumPy, those in C the C library, as `math` does; some of their last bits may differ.
         if [ours(angle) for angle in angles.tolist()] != theirs(angles).tolist():
-            return f"NumPy and the C library do not agree on {ours.__name__}, so numbers would differ in their last bits"
+            return (
+                f"NumPy and the C library do not agree on {ours.__name__}, so numbers would differ in their last bits"
+            )
     return ""
 
 
