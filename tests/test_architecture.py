@@ -289,6 +289,9 @@ def test_the_environment_is_stepped_in_one_place():
     steps_of_trials = "(?<!work)(?<!trial_worker)(?<!trainable)"  # of tune, which does an iteration at a time
     assert files_with(steps_of_trials + r"\.step\(", ignoring=(*ENVIRONMENTS, *FOREIGN)) == ["rollout/worker.py"]
     assert "self.now = self.env.step(actions)" in code_of(SOURCE / "rollout" / "worker.py")
+    assert files_with(r"\brookery_play\b") == ["envs/c/playing.py"]  # many steps in a call
+    assert files_with(r"\bPlaying\(") == ["rollout/fragments.py"]
+    assert files_with(r"\bfragments\.play\(") == ["rollout/worker.py"]
 
 
 def test_layers_are_merged_in_one_place():

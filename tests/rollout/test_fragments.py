@@ -14,6 +14,7 @@ from rookery.envs.c.playing import fragment_player
 pytestmark = pytest.mark.skipif(best_build() is None or fragment_player() is None, reason="nothing was compiled here")
 
 PPO = PPOConfig(fragment_length=32, epochs=2, minibatch_size=64, model={"hidden": (16,)})
+NORMALIZED = PPO.replace(model={"hidden": (16,), "normalize_obs": True})
 DQN = DQNConfig(learning_starts=64, train_every=4, batch_size=16, model={"hidden": (16,)})
 SAC = SACConfig(learning_starts=64, train_every=8, batch_size=16, model={"hidden": (16,)})
 
@@ -125,7 +126,8 @@ static const char *describe(const double *settings, RookeryLayout *layout) {
     layout->num_fields = 1;
     layout->fields[0] = (RookeryField){"steps", ROOKERY_INT64, 1};
     layout->num_leaves = 1;
-    layout->leaves[0] = (RookerySpace){.name = "obs", .kind = ROOKERY_BOX, .rank = 1, .shape = {2}, .low = -1, .high = 1};
+    layout->leaves[0] =
+        (RookerySpace){.name = "obs", .kind = ROOKERY_BOX, .rank = 1, .shape = {2}, .low = -1, .high = 1};
     layout->action = (RookerySpace){.kind = ROOKERY_CHOICES, .categories = 2};
     return NULL;
 }
@@ -142,7 +144,8 @@ static void reset(const RookeryState *state, const int64_t *lanes, int64_t count
         observe(state, lanes[k], 1, rows);
     }
 }
-static void step(const RookeryState *state, int64_t first, int64_t count, const void *actions, const RookeryRows *rows) {
+static void step(const RookeryState *state, int64_t first, int64_t count, const void *actions,
+                 const RookeryRows *rows) {
     for (int64_t lane = first; lane < first + count; lane++) {
         rows->reward[lane] = 1;
         ((int64_t *)state->fields[0])[lane]++;

@@ -16,6 +16,7 @@ PLACES = {
     "workers.fetch": "rookery.rollout.remote_pool:RemotePool._answer self.hosts.result",
     "workers.join": "rookery.rollout.remote_pool:RemotePool._ready joined",
     "env.reset": "rookery.rollout.worker:RolloutWorker.reset self.env.reset",
+    "fragments": "rookery.rollout.worker:RolloutWorker._many_steps fragments.play",
     "act": "rookery.rollout.worker:RolloutWorker._act",
     "env.step": "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
     "wait": "rookery.envs.clocked.env:ClockedEnv.step self._copies.arrivals",
@@ -78,11 +79,11 @@ class Timer:
         assert self._parent is not None
         self._tree.current = self._parent
 
-    def add(self, label: str, seconds: float) -> None:
-        """Counts seconds of a part of this that somebody else has measured."""
+    def add(self, label: str, seconds: float, times: int = 1) -> None:
+        """Counts seconds of a part of this that somebody else has measured, and how often it was entered."""
         node = self.children.setdefault(label, Timer(self._tree, self))
         node.seconds += seconds
-        node.count += 1
+        node.count += times
 
     def as_dict(self) -> dict[str, Any]:
         """Seconds, calls and children, ready for JSON."""

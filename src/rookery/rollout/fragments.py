@@ -1,7 +1,7 @@
 """Many steps in one call, where an environment in C meets a policy on kernels and nothing is to be done in between.
 
-`RolloutWorker.sample` asks for it, and plays step by step where it cannot be, to the same bits. What is decided stays in
-Python: how many steps, which random numbers, whose weights, which episodes come next.
+`RolloutWorker.sample` asks for it, and plays step by step where it cannot be, to the same bits. Decisions stay in Python:
+how many steps, which random numbers, whose weights, which episodes come next.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LEAST = 2
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedEpisode:
     """An episode that has ended in a call.
 
     Attributes:
-        lane: Whose.
+        lane: Lane that it was in.
         index: Its number there.
         step: Steps of the call until then, its last one included.
         length: Its steps.
@@ -78,8 +78,8 @@ class FragmentPlayer:
 
     def play(
         self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
-    ) -> tuple[int, list[Ended]]:
-        """Makes up to so many vector steps, and says how many, and which episodes have ended in them.
+    ) -> tuple[int, list[EndedEpisode], dict[str, float]]:
+        """Makes up to so many vector steps; returns how many, which episodes have ended in them, and seconds by part.
 
         Args:
             mine: The policy.
@@ -108,9 +108,9 @@ class FragmentPlayer:
         mine.acted += made * len(returns)
         ended = []
         for (lane, step, length), earned in zip(playing.ended.tolist(), playing.earned, strict=True):
-            ended.append(Ended(lane, int(index[lane]), step + 1, length, earned))
+            ended.append(EndedEpisode(lane, int(index[lane]), step + 1, length, earned))
             index[lane] += 1
-        return made, ended
+        return made, ended, {"act": playing.entry.acting, "env.step": playing.entry.stepping}
 
     def _decide_by(self, mine: WorkerPolicy, playing: Playing) -> None:
         """Says by which weights is decided; they lie where they lay unless the policy is another."""

@@ -159,7 +159,7 @@ class SlotStore(ColumnWriter):
         return self.demand.fragment_length - self._row
 
     def next_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Gives the address of the next row in each stored array of rows, and the bytes from one row to the next: of the
+        """Gives the address of the next row in each stored array of rows, and the bytes from a row to the next: of the
         leaves of observations in their order, then of `OF_ROWS` but these.
         """
         if self._places is None:

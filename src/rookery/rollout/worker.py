@@ -509,8 +509,10 @@ class RolloutWorker(Stateful):
         steps = steps if limit is None else min(steps, -(-(limit - self.lane_steps) // lanes))
         if steps < LEAST:
             return False
-        with self.timers["fragments"]:
-            made, ended = fragments.play(mine, steps, start, table.returns, self.lengths)
+        with self.timers["fragments"] as timer:
+            made, ended, seconds = fragments.play(mine, steps, start, table.returns, self.lengths)
+        for part, spent in seconds.items():
+            timer.add(part, spent, made)
         if ended:
             running, lengths, width = table.returns.copy(), self.lengths.copy(), len(self.env.kinds[0].agents)
             for one in ended:

@@ -21,6 +21,7 @@ from rookery.core.layers import Layer, yaml_layer
 from rookery.core.optim import Adam, apply_gradients
 from rookery.core.source import Place
 from rookery.core.trust import TrustCode
+from rookery.envs.c.playing import Playing
 from rookery.replay.buffer import ReplayBuffer
 from rookery.training.trainer import Trainer
 from rookery.training.trust import check_settings
@@ -88,6 +89,9 @@ def path_to_step(run: Path, trust_code: TrustCode = False) -> list[Call]:
         found: list[Call] = []
 
         def look(frame: FrameType, event: str, _: Any) -> None:
+            if frame.f_code is Playing.play.__code__:  # many steps in one call
+                found[:] = _calls(frame)
+                raise _SeenEnough
             if frame.f_code is target or (found and frame.f_code.co_name == "step"):
                 if event == "return":
                     raise _SeenEnough  # the innermost one is the first to return

@@ -1,5 +1,5 @@
-"""Whole fragments of an environment in C in one call: what ``sources/playing.c`` is given of the environment, and what it
-says of the episodes that have ended. Who decides, and where that is kept, is up to whoever plays.
+"""Whole fragments of an environment in C in one call: what ``sources/playing.c`` is given of the environment, and what
+it says of the episodes that have ended. Who decides, and where that is kept, is up to whoever plays.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from rookery.core.spaces import ActionSpec
 from rookery.envs.c.env import CEnv
-from rookery.envs.c.library import ADDRESS, INT64
+from rookery.envs.c.library import ADDRESS, INT64, REAL
 from rookery.envs.c.twins import LIBRARY
 
 AHEAD = 8
@@ -26,8 +26,8 @@ class PlayingEntry(ctypes.Structure):
     """``Playing`` of ``sources/playing.c``, where each field is explained."""
 
     _fields_ = [
-        *((name, ADDRESS) for name in ("act", "network", "head", "log_std")), ("num_inputs", INT64), ("inputs", ADDRESS),
-        ("mask", INT64), ("noise", ADDRESS), ("noise_step", INT64),
+        *((name, ADDRESS) for name in ("act", "network", "head", "log_std")),
+        ("num_inputs", INT64), ("inputs", ADDRESS), ("mask", INT64), ("noise", ADDRESS), ("noise_step", INT64),
         *((name, ADDRESS) for name in ("env", "layout", "state", "rows", "fault", "actions")),
         ("elements", INT64), ("is_box", INT64), ("center", ADDRESS), ("half", ADDRESS),
         *((name, ADDRESS) for name in ("obs", "obs_step", "obs_row", "action")),
@@ -37,6 +37,7 @@ class PlayingEntry(ctypes.Structure):
         ("seeds", ADDRESS), ("parameters", ADDRESS), ("ahead", INT64), ("begun", ADDRESS), ("listed", ADDRESS),
         ("next_seeds", ADDRESS), ("next_parameters", ADDRESS), ("returns", ADDRESS), ("lengths", ADDRESS),
         ("most_ended", INT64), ("num_ended", INT64), ("ended", ADDRESS), ("earned", ADDRESS),
+        ("acting", REAL), ("stepping", REAL),
     ]  # fmt: skip
 
 
@@ -127,6 +128,7 @@ class Playing:
             self._begun[:], self._plans = AHEAD, env.plans
         self._look_ahead()
         entry.num_finals = entry.num_ended = 0
+        entry.acting = entry.stepping = 0.0
         found: int = fragment_player()(ctypes.addressof(entry), steps)
         made, wrong = (found, "") if found >= 0 else (-1 - found >> 1, "reset" if -1 - found & 1 else "step")
         self._show()

@@ -1,6 +1,9 @@
 /* Whole fragments in one call: the policy acts, all lanes are stepped, what came of it is recorded, and episodes that
  * ended are followed by the next. It does what rollout/worker.py does step by step, to the same bits; every decision
  * stays there: how many steps, by which weights, with which random numbers, from which seeds. */
+#define _POSIX_C_SOURCE 200809L
+#include <time.h>
+
 #include "rookery_env.h"
 
 /* Decides for all rows, as `policy_step` of core/kernels/kernels.cpp. */
@@ -49,7 +52,14 @@ typedef struct {
     int64_t *lengths; /* [lanes] */
     int64_t most_ended, num_ended, *ended; /* [most_ended, 3] */
     double *earned;  /* [most_ended, agents] */
+    double acting, stepping; /* seconds of the call, without the next episodes */
 } Playing;
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
 
 /* Decides for all rows from what they show, and keeps that and the decision as step `t`. */
 static void decide(Playing *p, int64_t t, int64_t rows) {
@@ -122,9 +132,13 @@ ROOKERY_EXPORT int64_t rookery_play(Playing *p, int64_t steps) {
         if (p->num_ended + lanes > p->most_ended || p->num_finals + rows > p->most_finals) return t;
         for (int64_t lane = 0; lane < lanes; lane++)
             if (p->begun[lane] == p->ahead) return t;
+        double start = now();
         decide(p, t, rows);
         give(p, t, rows);
+        double decided = now();
         int64_t found = p->env->checked_step(p->env, p->layout, p->state, 0, lanes, p->actions, p->rows, p->fault);
+        p->acting += decided - start;
+        p->stepping += now() - decided;
         if (found < 0) return -1 - 2 * t;
         float *reward = p->reward + t * p->columns;
         for (int64_t row = 0; row < rows; row++) {
