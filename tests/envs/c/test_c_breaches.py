@@ -110,7 +110,9 @@ def test_settings_that_the_file_itself_refuses_are_told_in_its_words():
 
 @needs_compiler
 def test_a_library_of_another_version_is_refused(tmp_path):
-    text = message(CLibrary, file := library(tmp_path, f"{HEAD}ROOKERY_EXPORT const RookeryEnv rookery_env = {{7}};"), file)
+    text = message(
+        CLibrary, file := library(tmp_path, f"{HEAD}ROOKERY_EXPORT const RookeryEnv rookery_env = {{7}};"), file
+    )
     assert text == (
         f"{file}: is of version 7 of rookery_env.h, this Rookery of 1; compile it again with the rookery_env.h of this "
         "one (rookery envs build FILE.c)"
@@ -133,7 +135,10 @@ def test_a_library_without_an_environment_or_without_a_function_of_it_is_refused
         f"{nothing}: has no symbol rookery_env: end the file with ROOKERY_ENV(...)"
     )
     half = library(tmp_path, f'{HEAD}ROOKERY_ENV(.name = "half");', "half")
-    assert message(CLibrary, half, half) == f"{half}: ROOKERY_ENV gives no describe and no reset and no step and no observe"
+    assert (
+        message(CLibrary, half, half)
+        == f"{half}: ROOKERY_ENV gives no describe and no reset and no step and no observe"
+    )
 
 
 @needs_compiler

@@ -79,7 +79,7 @@ def test_turns_ends_one_by_one_and_time_limits_are_as_the_rules_say():
         assert (rows.final_obs["track/places"][:, 0] < 6).all()
         seen["terminated"] += rows.terminated.sum()
         seen["truncated"] += rows.truncated.sum()
-        seen["alone"] += (rows.terminated.any() and not step.ended.any())
+        seen["alone"] += rows.terminated.any() and not step.ended.any()
     assert min(seen.values()) > 10
 
 
@@ -141,7 +141,9 @@ def test_a_restart_begins_the_next_episodes_and_a_new_plan_holds_from_then_on():
 def test_parameters_reach_the_episodes_that_have_them():
     env = c_env_of(RACE)(2)
     draws = Draws({"wind": UniformSampler(-1.0, 1.0)})
-    episodes = EpisodePlan(plan, draws, lambda lane, episode, name, seed: np.random.default_rng(10 * lane + episode), {})
+    episodes = EpisodePlan(
+        plan, draws, lambda lane, episode, name, seed: np.random.default_rng(10 * lane + episode), {}
+    )
     env.reset(episodes)
     drawn = [episodes.parameters(lane, 0)["wind"] for lane in range(2)]
     assert env.fields["wind"].tolist() == np.array(drawn, np.float32).tolist() and drawn[0] != drawn[1]
@@ -174,7 +176,10 @@ def test_the_slab_is_written_in_place_and_never_read_back_but_for_masks():
     ("actions", "message"),
     [
         ([], "0 arrays of actions where there is one kind of agents"),
-        ([np.zeros(2, int)], "actions of shape (2,) and type int64; expected (2, 2) integers, for the agents that must"),
+        (
+            [np.zeros(2, int)],
+            "actions of shape (2,) and type int64; expected (2, 2) integers, for the agents that must",
+        ),
         ([np.zeros((2, 2))], "type float64; expected (2, 2) integers"),
         ([np.array([[0, 0], [3, 0]])], "episode 0, step 0: action 3 of "),
         ([np.array([[0, -1], [0, 0]])], "(element 1) is not from 0 to 1"),

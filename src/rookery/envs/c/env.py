@@ -1,7 +1,7 @@
 """`CEnv`: many copies of an environment that is written in C, as a `VectorEnv`.
 
-A step is one call of the library, which also checks what goes in and comes out. What is left to do in Python is to begin
-the next episodes of lanes that have ended.
+A step is one call of the library, which also checks what goes in and comes out. What is left to do in Python is to
+begin the next episodes of lanes that have ended.
 """
 
 from __future__ import annotations
@@ -169,10 +169,10 @@ class CEnv(BatchedEnv):
         at = self._at
         self._observed = partial(SHOW(table.observe), at["state"], INT64(0), INT64(self.num_lanes), at["rows"])
         self._begin_count = INT64(0)
-        places = [ADDRESS(array.ctypes.data) for array in (self._begin_seeds, self._values)]
+        places = [ADDRESS(array.ctypes.data) for array in (self._lanes, self._begin_seeds, self._values)]
         self._begin_call = partial(
-            CHECKED(table.checked_reset), at["env"], at["layout"], at["state"], ADDRESS(self._lanes.ctypes.data), self._begin_count,
-            *places, at["rows"], at["fault"],
+            CHECKED(table.checked_reset), at["env"], at["layout"], at["state"], places[0], self._begin_count,
+            *places[1:], at["rows"], at["fault"],
         )  # fmt: skip
 
     def split(self, shares: int) -> None:
@@ -339,7 +339,7 @@ class CEnv(BatchedEnv):
                 return f"{self._where(lane)}: {text} is not allowed by its {MASK}"
             if self._is_box:
                 return f"{self._where(lane)}: {text} is not finite"
-            most = np.ravel(kind.action.sizes)[fault.element] - 1
+            most = kind.action.sizes[fault.element] - 1
             return f"{self._where(lane)}: {text} is not from 0 to {most}"
         path = layout.leaves[fault.leaf]
         leaf = next(one for one in kind.obs.leaves if one.path == path)
@@ -392,7 +392,7 @@ class CEnv(BatchedEnv):
 
     def _begin_beyond(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
         """Begins the episodes after those that a state of another implementation was in."""
-        if np.shape(state.get("episode")) != self.episode.shape:
+        if np.shape(state.get("episode", ())) != self.episode.shape:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
         self._clock, self.episode[...] = 0, state["episode"]
         self.exact = False

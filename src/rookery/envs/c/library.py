@@ -208,7 +208,9 @@ class CLibrary:
         again = "compile it again with the rookery_env.h of this one (rookery envs build FILE.c)"
         if sizes["abi_version"] != ABI_VERSION:
             version = sizes["abi_version"]
-            raise EnvError(f"{self.said}: is of version {version} of rookery_env.h, this Rookery of {ABI_VERSION}; {again}")
+            raise EnvError(
+                f"{self.said}: is of version {version} of rookery_env.h, this Rookery of {ABI_VERSION}; {again}"
+            )
         for name, structure in STRUCTURES.items():
             if sizes[name] != HERE[name]:
                 raise EnvError(
@@ -256,9 +258,13 @@ class CLibrary:
         values = []
         for name, declared in self.settings.items():
             value = given.get(name, declared.default)
-            wrong = declared.objection(value) if is_number(value) or isinstance(value, bool) else f"{value!r} is no number"
-            if not wrong and (name in self.whole and not float(value).is_integer() or not math.isfinite(value)):
-                wrong = f"{value!r} is no {'integer' if name in self.whole else 'finite number'}"
+            is_whole = name in self.whole
+            if not (is_number(value) or isinstance(value, bool)):
+                wrong = f"{value!r} is no number"
+            elif not math.isfinite(value) or (is_whole and value != int(value)):
+                wrong = f"{value!r} is no {'integer' if is_whole else 'finite number'}"
+            else:
+                wrong = declared.objection(value)
             if wrong:
                 raise EnvError(f"{self.name}: env.config.{name}: {wrong}")
             values.append(float(value))
@@ -285,7 +291,9 @@ class CLibrary:
         fields = [self._field(entry.fields[k]) for k in range(entry.num_fields)]
         action = self._space(entry.action, "the action")
         if entry.action.kind not in (BOX, CHOICES):
-            raise EnvError(f"{self.said}: describe: the action is of kind {entry.action.kind}, expected a box or choices")
+            raise EnvError(
+                f"{self.said}: describe: the action is of kind {entry.action.kind}, expected a box or choices"
+            )
         parts = self._parts(entry, action)
         names = [one.name for one in fields]
         if len({*names}) < len(names):
@@ -324,7 +332,9 @@ class CLibrary:
                     raise EnvError(f"{self.said}: describe: a mask where actions are no choices")
             name = self._text(leaf.name, "describe: the name of a leaf")
             if any(f"{name}/".startswith(f"{other}/") or other.startswith(f"{name}/") for other in parts):
-                raise EnvError(f"{self.said}: describe: a leaf {name!r} beside {', '.join(parts)}: names of parts differ")
+                raise EnvError(
+                    f"{self.said}: describe: a leaf {name!r} beside {', '.join(parts)}: names of parts differ"
+                )
             parts[name] = self._space(leaf, f"leaf {name!r}")
         return parts
 
