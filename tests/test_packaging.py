@@ -73,6 +73,23 @@ def warnings_of(said):
 
 
 @needs_compiler
+def test_a_wheel_carries_the_environments_in_c_with_their_header_and_no_source_of_them(tree, tmp_path):
+    room = tree / "src" / "rookery" / "envs" / "c"
+    (room / "sources").mkdir(parents=True)
+    for folder in (room.parent, room):
+        (folder / "__init__.py").touch()
+    (room / "rookery_env.h").write_text("#define ANSWER 42\n")
+    (room / "template.c").touch()
+    only_c = "int *is_c = (void *)0; int answer(void) { return ANSWER; }"
+    (room / "sources" / "one.c").write_text(f'#include "rookery_env.h"\n{only_c}\n')
+    wheel, said = build(tree)
+    with ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if "/envs/c/" in name}
+    found = {name.rpartition("envs/c/")[2] for name in names}
+    assert found == {"__init__.py", "rookery_env.h", "template.c", "sources/twins.so"}, said
+
+
+@needs_compiler
 def test_a_wheel_serves_every_python_and_carries_every_build_and_no_source(tree, tmp_path):
     wheel, _ = build(tree)
     assert wheel.name.split("-")[2:4] == ["py3", "none"]

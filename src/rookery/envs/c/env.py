@@ -431,7 +431,8 @@ def c_env_of(path: str | Path) -> type[CEnv]:
     """
     file = Path(path).expanduser().absolute()
     about = f"Many copies of the environment of {file.name}."
-    return type(file.stem, (CEnv,), {"library": file, "__doc__": about})
+    # of no module: who goes on with a run gives it again, or its path
+    return type(file.stem, (CEnv,), {"library": file, "__doc__": about, "__module__": "__main__"})
 
 
 def names_c(name: str) -> bool:
