@@ -149,10 +149,10 @@ class CEnv(BatchedEnv):
     def _point(self, layout: CLayout) -> None:
         """Writes down once where everything is that calls read and write."""
         rows, entry = self._rows, RowsEntry()
-        self._fields_at = (ADDRESS * len(self.fields))(*(array.ctypes.data for array in self.fields.values()))
-        self._obs_at = (ADDRESS * len(layout.leaves))(*(rows.obs[path].ctypes.data for path in layout.leaves))
-        self._state = StateEntry(self.num_lanes, self._settings.ctypes.data, ctypes.addressof(self._fields_at))
-        entry.obs = ctypes.addressof(self._obs_at)
+        self._fields_at = np.array([array.ctypes.data for array in self.fields.values()], dtype=np.uintp)
+        self._obs_at = np.array([rows.obs[path].ctypes.data for path in layout.leaves], dtype=np.uintp)
+        self._state = StateEntry(self.num_lanes, self._settings.ctypes.data, self._fields_at.ctypes.data)
+        entry.obs = self._obs_at.ctypes.data
         for name in ("reward", "terminated", "truncated", "waiting"):
             setattr(entry, name, getattr(rows, name).ctypes.data)
         entry.ended = self._step.ended.ctypes.data
