@@ -31,6 +31,9 @@ from setuptools.errors import CompileError
 
 KERNELS, TWINS = Path("src/rookery/core/kernels"), Path("src/rookery/envs/c/sources")
 
+CPP, C = ("CXX", ("c++", "g++", "clang++")), ("CC", ("cc", "gcc", "clang"))
+"""Variables that name a compiler, and compilers that there may be."""
+
 if platform.machine().lower() in ("x86_64", "amd64"):
     BUILDS = {name: [f"-march={name}"] for name in ("x86-64", "x86-64-v3", "x86-64-v4")}
 else:
@@ -45,9 +48,9 @@ COMPILE_C = ["-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-fvisibility=hidd
 LINK = ["-shared", "-s", "-pthread", *(["-Wl,--as-needed"] if sys.platform == "linux" else [])]
 
 
-def find_compiler() -> list[str]:
-    """The command in the variable CXX, else the first C++ compiler there is; empty if there is none."""
-    for command in [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]:
+def find_compiler(variable: str, usual: tuple[str, ...]) -> list[str]:
+    """The command in a variable such as CXX, else the first of the usual ones there is; empty if there is none."""
+    for command in [os.environ[variable]] if os.environ.get(variable) else usual:
         if shutil.which(shlex.split(command)[0]):
             return shlex.split(command)
     return []
@@ -71,7 +74,7 @@ class BuildKernels(build_ext):
 
     def build_extensions(self) -> None:
         """Says in one line that there is no compiler, instead of once for each variant."""
-        self.command = find_compiler()
+        self.command, self.c_command = find_compiler(*CPP), find_compiler(*C)
         if self.command:
             super().build_extensions()
         else:
@@ -83,16 +86,16 @@ class BuildKernels(build_ext):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)  # if this fails, a library of an older source is not taken for the new one
         user = [flag for name in ("CXXFLAGS", "LDFLAGS") for flag in shlex.split(os.environ.get(name, ""))]
-        # c++ takes what is called .c for C++, and forgets after each file that it is told otherwise
-        language = ["-x", "c"] if ext.language == "c" else []
-        sources = [part for source in ext.sources for part in (*language, source)]
-        options = [*ext.extra_compile_args, *sources, *LINK, *ext.extra_link_args]
-        command = [*self.command, *(user if ext.language == "c++" else []), *options, "-o", str(target)]
+        options = [*ext.extra_compile_args, *ext.sources, *LINK, *ext.extra_link_args]
+        compiler = [*self.command, *user] if ext.language == "c++" else self.c_command
+        if not compiler:
+            raise CompileError("no C compiler was found: environments will run in Python")
+        command = [*compiler, *options, "-o", str(target)]
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.announce("\n".join([shlex.join(command), *result.stdout.splitlines()]), logging.INFO)
         if result.returncode:
             reasons = [line for line in result.stdout.splitlines() if "error" in line]
-            raise CompileError(reasons[0] if reasons else f"{self.command[0]} ended with {result.returncode}")
+            raise CompileError(reasons[0] if reasons else f"{compiler[0]} ended with {result.returncode}")
 
     def copy_extensions_to_source(self) -> None:
         """Puts what was built beside the source, and takes away what was built before."""

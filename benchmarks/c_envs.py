@@ -1,8 +1,8 @@
 """Environments in C beside those in Python: ``c_envs.py [--seconds 0.4]``; writes benchmarks/results/c_envs.md.
 
-Only stepping is measured, with random actions that are drawn beforehand, episodes that end and begin included: env steps
-a second of the template of ``rookery envs new --c`` and of CartPole, beside its twin in NumPy and Gymnasium's own vector
-environment. All are measured in turn, five times, and the medians told. It needs a C compiler.
+Only stepping is measured, with random actions that are drawn beforehand, episodes that end and begin included: env
+steps a second of the template of ``rookery envs new --c`` and of CartPole, beside its twin in NumPy and Gymnasium's own
+vector environment. All are measured in turn, five times, and the medians told. It needs a C compiler.
 """
 
 from __future__ import annotations

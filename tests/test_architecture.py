@@ -97,6 +97,7 @@ SECOND_DEFAULTS = {
     "cli/serve.py:serve.checkpoint": "which one is read, not when they are written",
     "cli/serve.py:serve.deterministic": "how clients are answered, which is no evaluation",
     "cli/serve.py:serve.threads": "of a server, not of a run",
+    "envs/c/env.py:CEnv.__init__.threads": "of a vector step, not of a learner",
     "envs/classic.py:BatchedCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "policies/policy.py:Policy.__init__.name": "what a policy is called, which is no env.name",
     "policies/policy.py:Policy.act.deterministic": "how one call acts; evaluation's setting is passed to it",

@@ -46,7 +46,7 @@ def build(root, what="wheel", **environment):
     result = subprocess.run(
         [sys.executable, "-c", f"from setuptools import build_meta; build_meta.build_{what}('dist')"],
         cwd=root,
-        env={**os.environ, "CXX": COMPILER or "", **environment},
+        env={**os.environ, "CXX": COMPILER or "", "CC": "", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -70,6 +70,24 @@ def kernels_in(wheel, folder):
 
 def warnings_of(said):
     return [line for line in said.splitlines() if "building extension" in line and "failed" in line]
+
+
+@needs_compiler
+def test_a_wheel_carries_the_environments_in_c_with_their_header_and_no_source_of_them(tree, tmp_path):
+    room = tree / "src" / "rookery" / "envs" / "c"
+    (room / "sources").mkdir(parents=True)
+    for folder in (room.parent, room):
+        (folder / "__init__.py").touch()
+    (room / "rookery_env.h").write_text("#define ANSWER 42\n")
+    (room / "template.c").touch()
+    for name in ("one", "two"):
+        only_c = f"int *{name} = (void *)0; int answer_{name}(void) {{ return ANSWER; }}"
+        (room / "sources" / f"{name}.c").write_text(f'#include "rookery_env.h"\n{only_c}\n')
+    wheel, said = build(tree)
+    with ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if "/envs/c/" in name}
+    found = {name.rpartition("envs/c/")[2] for name in names}
+    assert found == {"__init__.py", "rookery_env.h", "template.c", "sources/twins.so"}, said
 
 
 @needs_compiler

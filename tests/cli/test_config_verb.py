@@ -107,7 +107,7 @@ BAD = [
     ("seed: three", ".seed: 'three' is no integer"),
     ("sampling: {num_envs: 0}", ".sampling.num_envs: 0 breaks minimum 1"),
     ("sampling: {num_envs: 2.5}", ".sampling.num_envs: 2.5 is no integer"),
-    ("env: {implementation: serail}", "'serail' is none of ['auto', 'batched', 'serial', 'processes', 'threads']"),
+    ("env: {implementation: serail}", "'serail' is none of ['auto', 'c', 'batched', 'serial', 'processes', 'threads']"),
     ("env: {wrappers: none}", ".env.wrappers: 'none' is no array"),
     ("algorithm: {lr: 0}", ".algorithm.lr: 0 breaks exclusiveMinimum 0"),
     ("algorithm: {gamma: 1.5}", ".algorithm.gamma: 1.5 breaks maximum 1"),

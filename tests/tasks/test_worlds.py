@@ -131,7 +131,7 @@ def test_ends_are_of_one_kind_and_what_was_seen_last_is_kept(name):
 def test_it_is_found_by_name_and_checked_without_a_word(name):
     findings = check_env(name.split(",")[0], WORLDS[name], (), episodes=2, max_steps=20, seed=0)
     assert {finding.severity for finding in findings} == {"note"}, findings
-    assert type(make_env(f"rookery.tasks:{name.split(',')[0]}", WORLDS[name], (), 2, "auto")) is type(made(name, 2))
+    assert type(make_env(f"rookery.tasks:{name.split(',')[0]}", WORLDS[name], (), 2, "batched")) is type(made(name, 2))
 
 
 @pytest.mark.parametrize("name", WORLDS)

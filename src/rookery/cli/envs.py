@@ -1,7 +1,8 @@
-"""``rookery envs``: environments that Rookery knows settings or a twin of, and the check, begin and build of your own."""
+"""``rookery envs``: environments that Rookery knows settings or a twin of; checks, begins and builds your own."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,12 +29,12 @@ def envs(context: typer.Context) -> None:
 
 @app.command("list")
 def list_envs() -> None:
-    """List environments with a preset or a fast twin (in C, or batched), those that an extra would add, and presets by name.
+    """List environments with a preset or a fast twin (in C or batched), what an extra would add, and presets by name.
 
     Any other Gymnasium id works too, and so does your own environment, as my.module:MyEnv.
     """
     from rookery.core.layers import import_object
-    from rookery.envs.c.twins import IDS_IN_C, in_c, why_not_in_c
+    from rookery.envs.c.twins import IDS_IN_C, in_c, instead_in_c, why_not_in_c
     from rookery.envs.catalog import family_of, missing_families
     from rookery.envs.classic import TWINS
     from rookery.envs.make import OURS, is_vector
@@ -45,7 +46,7 @@ def list_envs() -> None:
     for name, found in [*TWINS.items(), *((name, import_object(path)) for name, path in ours.items())]:
         batched = getattr(found, "batched", None) or (found if name in TWINS or is_vector(found) else None)
         if batched is not None:
-            twins[name] = "c" if in_c(batched) else "batched"
+            twins[name] = "c" if in_c(batched) or instead_in_c(batched) else "batched"
     presets = {name: sizes for name, sizes in sizes_of(ENV_PRESETS).items() if family_of(name) not in missing}
     names = [*presets, *sorted({*twins, *ours} - presets.keys())]
     rows = [(name, twins.get(name, "serial"), presets.get(name, "none")) for name in names]
@@ -115,8 +116,6 @@ def build(
 
     rookery envs build my_env.c
     """
-    import shlex
-
     from rookery.envs.c import compiler
     from rookery.envs.c.library import CLibrary
 

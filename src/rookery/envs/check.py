@@ -64,7 +64,7 @@ def check_env(
     findings = Findings()
     try:
         if is_vector(env):
-            pair = [make_env(env, config, (), 4, "auto", max_entities=max_entities) for _ in range(2)]
+            pair = [make_env(env, config, (), 4, "batched", max_entities=max_entities) for _ in range(2)]
             with closing(pair[0]), closing(pair[1]):
                 if check_soundness(pair, findings, seed):
                     _check_batched(pair, env_name(env), findings, max_steps, Streams(seed))

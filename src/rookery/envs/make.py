@@ -26,7 +26,7 @@ from rookery.core.spaces import MASK, ActionSpec, Tree
 from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.base import SeedPlan, Step, VectorEnv
 from rookery.envs.c.env import c_env_of, c_name, names_c
-from rookery.envs.c.twins import in_c, is_twin_in_c, twin_of_id, why_not_in_c
+from rookery.envs.c.twins import in_c, instead_in_c, is_twin_in_c, twin_of_id, why_not_in_c
 from rookery.envs.classic import TWINS
 from rookery.envs.dict_env import DictLane, is_dict_style
 from rookery.envs.external.env import SCHEME, ExternalEnv
@@ -121,16 +121,16 @@ def make_env(
         env: Name or maker of the environment: a Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or
             dict-style multi-agent environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's
             `VectorEnv`s, or a callable with an argument `num_envs` that makes one; the import path of one of these,
-            ``my.module:MyEnv``; a file in C, ``my_env.c``, or what was compiled from one; a task of EnvPool, ``envpool:Pong-v5``; a Unity player, by its path or as
-            ``unity:PATH``, and the Unity Editor, ``unity:editor``; or ``external:9900``, clients at a port. An
-            environment of ML-Agents' low-level API (`BaseEnv`) will do, too, or a class or callable that makes them.
+            ``my.module:MyEnv``; a file in C, ``my_env.c``, or what was compiled from one; a task of EnvPool,
+            ``envpool:Pong-v5``; a Unity player, by its path or as ``unity:PATH``, and the Unity Editor,
+            ``unity:editor``; or ``external:9900``, clients at a port. An environment of ML-Agents' low-level API
+            (`BaseEnv`) will do, too, or a class or callable that makes them.
         config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).
         wrappers: Callables or their import paths, applied in order to each copy.
         num_lanes: Number of copies.
         implementation: Name of the back end: ``"serial"`` steps copies in a loop, ``"c"`` demands the environment's
-            twin in C, ``"batched"`` its batched twin in Python, or the vector entry point it names, ``"auto"`` takes the
-            first of both twins that there is, with the same numbers. ``"processes"`` and ``"threads"`` say what the
-            helpers are.
+            twin in C, ``"batched"`` that in Python, or the vector entry point it names, ``"auto"`` takes the first of
+            these twins that there is, with the same numbers. ``"processes"`` and ``"threads"`` say what helpers are.
         helpers: Number of helpers that step shares of the copies beside the caller; None or 0 = no helpers.
         tolerance: Failures of copies (errors, hangs, deaths) that are tolerated.
         render: Whether `VectorEnv.render` is to give pictures, where the environment can.
@@ -151,18 +151,16 @@ def make_env(
         if implementation in HELPED:
             why = f"env.implementation={implementation} has none to deal; leave it out"
             raise EnvError(f"{name} plays many copies at once: {why}")
-        twin = found if implementation == "batched" else in_c(found) or found
-        return _build_vector(twin, num_lanes, settings, name, render, max_entities)
+        played = found if implementation == "batched" else instead_in_c(found) or found
+        return _build_vector(played, num_lanes, settings, name, render, max_entities)
     if implementation in ("auto", "c", "batched"):
-        twins = _twins(found, implementation)
-        twins = [twin for twin in twins if not render or getattr(twin, "draws", True)]
+        twins = _twins(found, implementation, render)
         twin, reason = _usable(twins, implementation, wrappers, num_lanes, settings, parameters)
         if not reason:
             return _build_vector(twin, num_lanes, settings, name, render, max_entities)
         if implementation != "auto":
-            raise EnvError(
-                f"{name}: env implementation {implementation!r} cannot be used: {reason}; use 'serial' or 'auto'"
-            )
+            what = f"env implementation {implementation!r} cannot be used"
+            raise EnvError(f"{name}: {what}: {reason}; use 'serial' or 'auto'")
     factory = lane_maker(env, config, wrappers, render=render, max_entities=max_entities, parameters=parameters)
     num_helpers = 0 if implementation == "serial" else min(helpers or 0, num_lanes - 1)
     try:
@@ -209,7 +207,7 @@ def plays_twin_in_c(
     """
     found = _find(env)
     if _plays_many(found):
-        return in_c(found) is not None
+        return instead_in_c(found) is not None
     twin, reason = _usable(_twins(found, "auto"), "auto", wrappers, num_lanes, dict(config or {}), parameters)
     return not reason and is_twin_in_c(twin)
 
@@ -592,9 +590,9 @@ def _parameters(maker: Any) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
-def _twins(found: Any, implementation: str) -> list[Any]:
-    """Returns what plays many copies with the same numbers, the fastest first; a parent's does not count, its rules may
-    differ. For ``batched`` a vector entry point will do, too.
+def _twins(found: Any, implementation: str, render: bool = False) -> list[Any]:
+    """Returns what plays many copies with the same numbers, and draws them where asked to, the fastest first; a
+    parent's does not count, its rules may differ. For ``batched`` a vector entry point will do, too.
     """
     is_id = isinstance(found, gymnasium.envs.registration.EnvSpec)
     batched = TWINS.get(found.id) if is_id else vars(found).get("batched") if inspect.isclass(found) else None
@@ -602,6 +600,8 @@ def _twins(found: Any, implementation: str) -> list[Any]:
     if implementation == "batched":
         return [batched or _vector_entry(found)]
     compiled = in_c(batched) or (twin_of_id(found.id) if is_id else None)
+    if compiled is not None and render and not compiled.draws:
+        compiled = None
     return [twin for twin in (compiled, batched if implementation == "auto" else None) if twin is not None]
 
 

@@ -341,8 +341,8 @@ class ArenaInC(BatchedTwin):
     def __init__(self, num_lanes: int, *given: Any, config: Mapping[str, Any] | None = None, **by_name: Any) -> None:
         """Makes `num_lanes` arenas; the other arguments are those of `MultiAgentArena`."""
         self.settings = settings = ArenaSettings(*given, **by_name).updated(config)
-        sizes = {"width": settings.width, "height": settings.height, "max_timesteps": settings.max_timesteps}
-        super().__init__(num_lanes, **sizes)
+        width, height = settings.width, settings.height
+        super().__init__(num_lanes, width=width, height=height, max_timesteps=settings.max_timesteps)
 
     def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
         """Gives the state with the lanes last, tiles in units of four, and one clock."""

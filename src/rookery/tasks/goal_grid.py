@@ -51,7 +51,7 @@ class GoalGrid(BatchedAgents):
     """
 
     render_fps = 4
-    in_c: ClassVar[type[GoalGridInC]]
+    instead: ClassVar[type[GoalGridInC]]
     saved = (*BatchedAgents.saved, "_place", "_things", "_goal")
 
     def __init__(
@@ -173,7 +173,7 @@ class GoalGridInC(BatchedTwin):
         return world_drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
 
 
-GoalGrid.in_c = GoalGridInC  # here, because the class above had to exist first
+GoalGrid.instead = GoalGridInC  # here, because the class above had to exist first
 
 
 def _check(size: int, observation: str, max_steps: int) -> None:

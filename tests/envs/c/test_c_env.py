@@ -11,10 +11,11 @@ from gymnasium import spaces
 from sources import RACE, SMALL, needs_compiler
 
 from rookery import CEnv, PPOConfig, Trainer, c_env_of
-from rookery.core.errors import EnvError
+from rookery.core.errors import ConfigError, EnvError
+from rookery.core.trust import is_ours
 from rookery.envs.base import VectorEnv
 from rookery.envs.c.compiler import FOLDER, command_of
-from rookery.envs.make import env_name, make_env, random_answers
+from rookery.envs.make import code_of, env_name, is_player, make_env, random_answers
 from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.samplers import UniformSampler
 from selection import slow
@@ -303,3 +304,20 @@ def test_the_header_is_valid_c_and_valid_cpp():
         checks = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-include", str(FOLDER / "rookery_env.h"), "-"]
         run = subprocess.run([compiler, *language, *checks], input=b"", capture_output=True)
         assert run.returncode == 0 or b"cc1plus" in run.stderr, run.stderr.decode()  # where there is no C++
+
+
+def test_a_class_made_from_a_file_is_given_again_to_go_on_or_named_by_its_path(tmp_path):
+    with Trainer(c_env_of(RACE), PPOConfig(fragment_length=8), num_envs=2, seed=0, run_dir=tmp_path / "run") as trainer:
+        trainer.train(stop={"iterations": 1})
+    with pytest.raises(ConfigError, match="give them again, as in Trainer.load"):
+        Trainer.load(tmp_path / "run")
+    for env in (c_env_of(RACE), str(RACE)):
+        with Trainer.load(tmp_path / "run", env=env) as trainer:
+            assert trainer.env.exact
+
+
+def test_a_file_in_c_is_code_of_whoever_names_it_and_never_ours(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("walk.c", "rookery.c", "gymnasium.so", "./walk.c"):
+        assert code_of(name) == str(tmp_path / name.removeprefix("./")) and not is_ours(code_of(name))
+        assert not is_player(name)

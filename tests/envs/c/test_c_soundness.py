@@ -1,4 +1,4 @@
-"""``rookery envs check`` of an environment in C plays it elsewhere, in parts and under sanitizers, and tells every breach."""
+"""``rookery envs check`` of an environment in C plays it elsewhere, in parts and under sanitizers; it tells all."""
 
 import pytest
 from sources import RACE, SMALL, breach, needs_compiler
@@ -43,7 +43,7 @@ def test_a_sound_environment_has_no_errors():
             "step: observation tile, element 0, of agent: category -5, expected 0 to 5",
         ]),
         slow("BEHIND_FIELD", [
-            "small.c:57: reset() writes memory around a field of the state, which has as many elements as describe() says",
+            "small.c:57: reset() writes memory around a field of the state, which has as many elements as describe()",
             "small.c: writes behind the field 'place'",
         ]),
         slow("FORGETFUL", [

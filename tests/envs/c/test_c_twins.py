@@ -93,7 +93,10 @@ def test_stateless_cart_pole_is_the_one_in_python():
     single = make_env(StatelessCartPole, {"max_episode_steps": 25}, (), 4, "serial")
     ends = play_beside(StatelessCartPoleInC(4, max_episode_steps=25), single, 300)
     assert min(ends.values()) > 0
-    again = lambda: (StatelessCartPoleInC(3), BatchedStatelessCartPole(3))
+
+    def again():
+        return (StatelessCartPoleInC(3), BatchedStatelessCartPole(3))
+
     assert_each_goes_on_from_the_other(*again(), again)
 
 
@@ -121,7 +124,9 @@ def test_the_arena_is_the_one_in_python_to_the_last_bit(settings):
 
 
 def test_the_arena_saves_what_the_batched_one_saves():
-    again = lambda: (ArenaInC(3, 3, 4, 20), BatchedArena(3, 3, 4, 20))
+    def again():
+        return (ArenaInC(3, 3, 4, 20), BatchedArena(3, 3, 4, 20))
+
     twin, batched = again()
     play_beside(twin, batched, 31)
     assert_equal_states(twin.state_dict(), batched.state_dict())
@@ -299,7 +304,9 @@ def test_tasks_are_those_in_python_to_the_last_bit(name, settings):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_each_task_goes_on_from_what_the_other_has_saved(name):
-    again = lambda: tuple(make_env(name, TASKS[name][-1], (), 3, how) for how in ("auto", "batched"))
+    def again():
+        return tuple(make_env(name, TASKS[name][-1], (), 3, how) for how in ("auto", "batched"))
+
     assert_each_goes_on_from_the_other(*again(), again)
 
 

@@ -144,7 +144,7 @@ def _sources(source: Path, seen: set[Path]) -> Iterator[Path]:
     seen.add(source)
     yield source
     for included in INCLUDE.findall(source.read_text(encoding="utf-8", errors="replace")):
-        yield from _sources((source.parent / included).resolve(), seen)
+        yield from _sources(Path(os.path.realpath(source.parent / included)), seen)
 
 
 @cache

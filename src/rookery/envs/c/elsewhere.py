@@ -85,18 +85,22 @@ def play(asked: Play) -> Played:
     if asked.poison:
         _poison(env)
     seeds = Streams(asked.seed).episodes(Role.ENV)
-    found, breaches, left = [], {}, asked.steps
-    begin = (lambda: env.reset(seeds)) if asked.state is None else lambda: env.load_state_dict(asked.state, seeds)[0]
+    found: list[str] = []
+    breaches: dict[str, str] = {}
+    state, left, begun = asked.state, asked.steps, False
     while left > 0:
         try:
-            shown = begin()
+            if begun:
+                shown = env.restart(seeds)
+            else:
+                begun = True
+                shown = env.reset(seeds) if state is None else env.load_state_dict(state, seeds)[0]
             for digest in digests_of(env, shown, left, asked.actions):
                 found.append(digest)
                 left -= 1
         except EnvError as error:
             breaches.setdefault(re.sub(r"lane.*?step \d+: |[\d.]+", "", str(error)), str(error))
             left -= 1
-            begin = lambda: env.restart(seeds)
     return Played(found, list(breaches.values()))
 
 

@@ -1,7 +1,7 @@
 """`CEnv`: many copies of an environment that is written in C, as a `VectorEnv`.
 
-A step is one call of the library, which also checks what goes in and comes out. What is left to do in Python is to begin
-the next episodes of lanes that have ended.
+A step is one call of the library, which also checks what goes in and comes out. What is left to do in Python is to
+begin the next episodes of lanes that have ended.
 """
 
 from __future__ import annotations
@@ -159,10 +159,10 @@ class CEnv(BatchedEnv):
     def _point(self, layout: CLayout) -> None:
         """Writes down once where everything is that calls read and write."""
         rows, entry = self._rows, RowsEntry()
-        self._fields_at = (ADDRESS * len(self.fields))(*(array.ctypes.data for array in self.fields.values()))
-        self._obs_at = (ADDRESS * len(layout.leaves))(*(rows.obs[path].ctypes.data for path in layout.leaves))
-        self._state = StateEntry(self.num_lanes, self._settings.ctypes.data, ctypes.addressof(self._fields_at))
-        entry.obs = ctypes.addressof(self._obs_at)
+        self._fields_at = np.array([array.ctypes.data for array in self.fields.values()], dtype=np.uintp)
+        self._obs_at = np.array([rows.obs[path].ctypes.data for path in layout.leaves], dtype=np.uintp)
+        self._state = StateEntry(self.num_lanes, self._settings.ctypes.data, self._fields_at.ctypes.data)
+        entry.obs = self._obs_at.ctypes.data
         for name in ("reward", "terminated", "truncated", "waiting"):
             setattr(entry, name, getattr(rows, name).ctypes.data)
         entry.ended = self._step.ended.ctypes.data
@@ -179,10 +179,10 @@ class CEnv(BatchedEnv):
         at = self._at
         self._observed = partial(SHOW(table.observe), at["state"], INT64(0), INT64(self.num_lanes), at["rows"])
         self._begin_count = INT64(0)
-        places = [ADDRESS(array.ctypes.data) for array in (self._begin_seeds, self._values)]
+        places = [ADDRESS(array.ctypes.data) for array in (self._lanes, self._begin_seeds, self._values)]
         self._begin_call = partial(
-            CHECKED(table.checked_reset), at["env"], at["layout"], at["state"], ADDRESS(self._lanes.ctypes.data), self._begin_count,
-            *places, at["rows"], at["fault"],
+            CHECKED(table.checked_reset), at["env"], at["layout"], at["state"], places[0], self._begin_count,
+            *places[1:], at["rows"], at["fault"],
         )  # fmt: skip
 
     def split(self, shares: int) -> None:
@@ -392,7 +392,7 @@ class CEnv(BatchedEnv):
                 return f"{self._where(lane)}: {text} is not allowed by its {MASK}"
             if self._is_box:
                 return f"{self._where(lane)}: {text} is not finite"
-            most = np.ravel(kind.action.sizes)[fault.element] - 1
+            most = kind.action.sizes[fault.element] - 1
             return f"{self._where(lane)}: {text} is not from 0 to {most}"
         path = layout.leaves[fault.leaf]
         leaf = next(one for one in kind.obs.leaves if one.path == path)
@@ -445,7 +445,7 @@ class CEnv(BatchedEnv):
 
     def _begin_beyond(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
         """Begins the episodes after those that a state of another implementation was in."""
-        if np.shape(state.get("episode")) != self.episode.shape:
+        if np.shape(state.get("episode", ())) != self.episode.shape:
             raise EnvError(f"{self.name}: the saved state is of another environment, or of other settings")
         self._clock, self.episode[...] = 0, state["episode"]
         self.exact = False
@@ -484,7 +484,8 @@ def c_env_of(path: str | Path) -> type[CEnv]:
     """
     file = Path(path).expanduser().absolute()
     about = f"Many copies of the environment of {file.name}."
-    return type(file.stem, (CEnv,), {"library": file, "__doc__": about})
+    # of no module: who goes on with a run gives it again, or its path
+    return type(file.stem, (CEnv,), {"library": file, "__doc__": about, "__module__": "__main__"})
 
 
 def names_c(name: str) -> bool:

@@ -258,11 +258,13 @@ class CLibrary:
         values = []
         for name, declared in self.settings.items():
             value = given.get(name, declared.default)
-            wrong = (
-                declared.objection(value) if is_number(value) or isinstance(value, bool) else f"{value!r} is no number"
-            )
-            if not wrong and (name in self.whole and not float(value).is_integer() or not math.isfinite(value)):
-                wrong = f"{value!r} is no {'integer' if name in self.whole else 'finite number'}"
+            is_whole = name in self.whole
+            if not (is_number(value) or isinstance(value, bool)):
+                wrong = f"{value!r} is no number"
+            elif not math.isfinite(value) or (is_whole and value != int(value)):
+                wrong = f"{value!r} is no {'integer' if is_whole else 'finite number'}"
+            else:
+                wrong = declared.objection(value)
             if wrong:
                 raise EnvError(f"{self.name}: env.config.{name}: {wrong}")
             values.append(float(value))

@@ -1,4 +1,4 @@
-"""Whether the code of an environment in C is sound: played in other processes, under sanitizers, in parts and in one."""
+"""Whether the code of an environment in C is sound: played in other processes, under sanitizers, whole and in parts."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ def _runtime() -> Path | None:
         return None
     asked = [*compiler, "-print-file-name=libasan.so"]
     path = Path(subprocess.run(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip())
-    return path.resolve() if path.is_absolute() and path.exists() else None
+    return Path(os.path.realpath(path)) if path.is_absolute() and path.exists() else None
 
 
 def _played(env: CEnv, asked: Play, more: dict[str, str], findings: Findings, how: str) -> Played | None:
-    """Plays in another process; notes what it reports, and gives what came of it; None if it did not come to its end."""
+    """Plays in another process; notes what it reports, and gives what came of it; None if it did not end well."""
     command = [sys.executable, "-c", "from rookery.envs.c.elsewhere import main; main()"]
     path = os.pathsep.join(sys.path)
     result = subprocess.run(

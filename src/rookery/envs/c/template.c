@@ -43,8 +43,8 @@ static void observe(const RookeryState *state, int64_t first, int64_t count, con
     const double *height = state->fields[HEIGHT], *speed = state->fields[SPEED], *fuel = state->fields[FUEL];
     float *obs = rows->obs[0];
     for (int64_t lane = first; lane < first + count; lane++) {
-        obs[3 * lane] = (float)(height[lane] / 100);
-        obs[3 * lane + 1] = (float)(speed[lane] / 10);
+        obs[3 * lane] = (float)(height[lane] / 10);
+        obs[3 * lane + 1] = (float)(speed[lane] / 5);
         obs[3 * lane + 2] = (float)fuel[lane];
     }
 }
@@ -59,8 +59,8 @@ static void reset(const RookeryState *state, const int64_t *lanes, int64_t count
     for (int64_t k = 0; k < count; k++) {
         int64_t lane = lanes[k];
         rookery_seed(&random[lane], seeds[k]); /* the numbers of np.random.default_rng(seed) */
-        height[lane] = rookery_uniform(&random[lane], 50, 100);
-        speed[lane] = rookery_uniform(&random[lane], -5, 0);
+        height[lane] = rookery_uniform(&random[lane], 10, 20);
+        speed[lane] = rookery_uniform(&random[lane], -2, 0);
         fuel[lane] = 1;
         steps[lane] = 0;
         gravity[lane] = parameters[k]; /* [count, parameters], and there is one */
@@ -77,11 +77,11 @@ static void step(const RookeryState *state, int64_t first, int64_t count, const 
     for (int64_t lane = first; lane < first + count; lane++) {
         int burns = action[lane] == 1 && fuel[lane] > 0;
         fuel[lane] -= burns ? 0.02 : 0;
-        speed[lane] += 0.1 * ((burns ? 4.0 : 0.0) - gravity[lane]);
+        speed[lane] += 0.1 * ((burns ? 3.0 : 0.0) - gravity[lane]);
         height[lane] += 0.1 * speed[lane];
         steps[lane]++;
-        int landed = height[lane] <= 0, gently = speed[lane] > -2;
-        rows->reward[lane] = landed ? (gently ? 100 : -100) : -0.1;
+        int landed = height[lane] <= 0;
+        rows->reward[lane] = landed ? 20 + 10 * speed[lane] : 0; /* a gentle landing pays, a hard one costs */
         rows->terminated[lane] = (uint8_t)landed;                               /* nothing comes after */
         rows->truncated[lane] = (uint8_t)(steps[lane] >= max_steps);            /* we stopped looking */
         rows->ended[lane] = rows->terminated[lane] | rows->truncated[lane];     /* the host resets the lane */
@@ -92,7 +92,7 @@ static void step(const RookeryState *state, int64_t first, int64_t count, const 
 /* Draws a lane, red, green and blue for each pixel: sky, ground, lander. Leave it out if there is nothing to see. */
 static void draw(const RookeryState *state, int64_t lane, uint8_t *picture) {
     const double *height = state->fields[HEIGHT];
-    int at = 120 - (int)height[lane];
+    int at = 120 - (int)(5 * height[lane]);
     for (int y = 0; y < 128; y++)
         for (int x = 0; x < 128; x++) {
             uint8_t *pixel = picture + 3 * (128 * y + x);

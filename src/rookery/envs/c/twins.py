@@ -1,7 +1,8 @@
 """Twins in C of environments that Rookery or Gymnasium has in Python, with the same numbers, bit for bit.
 
-Their sources are in ``sources/``; what installing makes of them is one library. Where it is missing, the environments in
-Python run. A vector environment of ours names its twin in the attribute ``in_c``; `IDS_IN_C` has those of Gymnasium's.
+Their sources are in ``sources/``; what installing makes of them is one library. Where it is missing, the environments
+in Python run. A batched twin of ours names its own in the attribute ``in_c``, an environment that plays many copies
+itself in ``instead``; `IDS_IN_C` has Gymnasium's.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class BatchedTwin(CTwin):
                 fields = self.from_batched(state)
             except (KeyError, IndexError, ValueError):  # of another environment, or of other settings
                 fields = {**state, "fields": {}, "settings": self._settings}
-            state = {"settings": self._settings, "episode": state.get("episode"), **fields}
+            state = {"settings": self._settings, "episode": state["episode"], **fields}
         return super().load_state_dict(state, seeds)
 
     def _has_parameters(self) -> bool:
@@ -187,7 +188,7 @@ def why_not_in_c() -> str:
         return f"the twins in C cannot be used: {error}; build them again: {BUILD}"
     angles = np.random.default_rng(0).uniform(-4.0, 4.0, 1000)
     for ours, theirs in ((math.sin, np.sin), (math.cos, np.cos)):
-        # Environments in Python ask NumPy, those in C the C library, as `math` does; some of their last bits may differ.
+        # Environments in Python ask NumPy, those in C the C library, as `math` does; some last bits may differ.
         if [ours(angle) for angle in angles.tolist()] != theirs(angles).tolist():
             return (
                 f"NumPy and the C library do not agree on {ours.__name__}, so numbers would differ in their last bits"
@@ -202,6 +203,12 @@ def in_c(batched: Any) -> type[CTwin] | None:
         batched: Its class; a subclass may have other rules, so that its parent's twin is not used for it.
     """
     twin: type[CTwin] | None = vars(batched).get("in_c") if inspect.isclass(batched) else None
+    return twin if twin is not None and not why_not_in_c() else None
+
+
+def instead_in_c(found: Any) -> type[CTwin] | None:
+    """Gives the twin in C of what is an environment of many copies itself, and no twin of one; None if it has none."""
+    twin: type[CTwin] | None = vars(found).get("instead") if inspect.isclass(found) else None
     return twin if twin is not None and not why_not_in_c() else None
 
 
@@ -226,7 +233,7 @@ def _rehearse(name: str, twin: type[CTwin]) -> bool:
         if not np.array_equal(rows.obs["obs"][0], obs):
             return False
         action = many.kinds[0].action
-        stored = rng.uniform(-1, 1, (1, *action.shape)) if action.num_numbers else rng.integers(0, *action.sizes, 1)
+        stored = rng.uniform(-1, 1, (1, *action.shape)) if action.num_numbers else rng.integers(0, action.sizes[0], 1)
         given = action.to_env(stored.astype(action.dtype))
         obs, reward, terminated, _, _ = single.step(given[0])
         many.step([given])
