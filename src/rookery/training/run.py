@@ -88,7 +88,7 @@ class Windows(Stateful):
 
     saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies", "metrics", "histograms",
              "parameters", "groups")  # fmt: skip
-    fixed = ("reported",)
+    fixed = ("reported", "latest")
 
     def __init__(self) -> None:
         self.episodes = 0
@@ -104,13 +104,16 @@ class Windows(Stateful):
         self.groups: dict[str, deque[float]] = {}
         self.reported: dict[str, tuple[str, list[float]]] = {}
         """What the environment reported in the latest iteration."""
+        self.latest: list[EpisodeResult] = []
+        """Episodes that ended in the latest iteration."""
 
     def add(self, finished: Iterable[EpisodeResult], env: VectorEnv | None = None) -> None:
         """Takes the finished episodes of an iteration in the order they ended, and what the environment reported."""
         self.histograms = {}
         reported = getattr(env, "reported", None)
         self.reported = {} if reported is None else reported.take()
-        for episode in finished:
+        self.latest = list(finished)
+        for episode in self.latest:
             self.episodes += 1
             self.totals.append(episode.total)
             self.lengths.append(episode.length)

@@ -18,6 +18,7 @@ from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
 from rookery.compat.rllib.old_ids import Todays, todays
 from rookery.compat.rllib.tuning.registry import registered_env
 from rookery.core.errors import ConfigError
+from rookery.rollout.shares import LaneShare
 from rookery.training.settings import RunConfig
 
 Spaces = Mapping[str, tuple[Any, Any]]
@@ -81,6 +82,7 @@ class EnvMaker:
         mapping: Agent to policy, where there are several.
         members: Gives the script's environment as members of teams act in it; None where there are no teams.
         worker_index: Number of the worker that environments are told; None = 1, or 0 where no workers are asked for.
+        share: Which copies of the run are made here, where workers on a cluster play them.
     """
 
     def __init__(self, env: Any, config: Mapping[str, Any], num_workers: int = 0, rewritten: bool = False) -> None:
@@ -88,6 +90,7 @@ class EnvMaker:
         self.name = env_name(env)
         self.config, self.num_workers = dict(config), num_workers
         self.worker_index: int | None = None
+        self.share: LaneShare | None = None
         self.members: Callable[[Any], Any] | None = None
         self.made: list[Any] = []
         self.rewritten = rewritten
@@ -142,6 +145,10 @@ class EnvMaker:
         worker = int(self.num_workers > 0) if self.worker_index is None else self.worker_index
         given = self.config if config is None else config
         return EnvContext(given, worker_index=worker, vector_index=number, num_workers=self.num_workers)
+
+    def make_for_share(self, share: LaneShare) -> None:
+        """Makes the copies of a worker on a cluster from now on, which are told its number."""
+        self.share, self.worker_index = share, share.number + 1
 
     def first(self) -> Any:
         """Returns the first copy, which the next call gives away."""
