@@ -1,4 +1,4 @@
-"""What num_workers and its neighbours become on a cluster that a script has joined, here with all workers in this process
+"""What num_workers and its neighbours become on a cluster that a script has joined, with all workers in one process
 ("here" in the place of an address); a cluster of two nodes is in test_cluster_scripts.py.
 """
 
@@ -88,7 +88,8 @@ def test_each_row_about_clusters_changes_what_it_says_there_and_nothing_here():
 
 @pytest.mark.parametrize(
     ("name", "more", "asynchronous"),
-    [("PPO", {}, False), ("PPO", {"sample_async": True}, True), ("A2C", {}, False), ("A3C", {}, False), ("PG", {}, False),
+    [("PPO", {}, False), ("PPO", {"sample_async": True}, True), ("A2C", {}, False), ("A3C", {}, False),
+     ("PG", {}, False),
      ("DQN", {}, False), ("SAC", {}, False), ("IMPALA", {}, True), ("APPO", {}, True), ("APEX", {}, True),
      ("APEX_DDPG", {}, True)],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Workers of a trainer of 2021 on the cluster of Ray that its script has joined: whether they can be there (`why_here`),
+"""Workers of a trainer of 2021 on the cluster that its script has joined: whether they can be there (`why_here`),
 what callbacks get of the trainer where they are (`TrainerThere`), and those that evaluate (`MeasuringThere`).
 """
 
@@ -82,7 +82,7 @@ def why_here(trainer: Any) -> str:
 def names_in(callbacks: DefaultCallbacks) -> set[str]:
     """Returns the names that the functions for ``on_train_result`` use, those of functions inside them too."""
     own = vars(callbacks).get("on_train_result")
-    told = list(own.args[0]) if isinstance(own, functools.partial) else [getattr(type(callbacks), "on_train_result")]
+    told = list(own.args[0]) if isinstance(own, functools.partial) else [type(callbacks).on_train_result]
     told.append(callbacks.legacy_callbacks.get("on_train_result"))
     found: set[str] = set()
     codes = [code for each in told if isinstance(code := getattr(each, "__code__", None), CodeType)]
@@ -97,7 +97,7 @@ class PoliciesThere(Mapping[str, Any]):
     """The policies as callbacks see them in a worker on a cluster: their spaces, and nothing that acts or learns.
 
     Args:
-        trainer: Whose.
+        trainer: What stands for the trainer there.
     """
 
     def __init__(self, trainer: TrainerThere) -> None:
@@ -128,8 +128,8 @@ class PolicyThere:
 
     def __getattr__(self, name: str) -> Any:
         raise ConfigError(
-            f"callbacks: policies[{self._name!r}].{name}: policies act for callbacks in the trainer's process only, and "
-            "workers play on a cluster; ask in on_learn_on_batch or on_train_result, or set num_workers to 0"
+            f"callbacks: policies[{self._name!r}].{name}: policies act for callbacks in the trainer's process only, "
+            "and workers play on a cluster; ask in on_learn_on_batch or on_train_result, or set num_workers to 0"
         )
 
 

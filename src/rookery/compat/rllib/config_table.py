@@ -101,8 +101,8 @@ OFFLINE = "it says how recorded experience is read, and nothing is read here"
 SAMPLING = [
     *by(f.lanes, "num_workers num_envs_per_worker",
         "sampling.num_envs sampling.workers sampling.asynchronous cluster.ray",
-        "Copies of the environment: max(1, num_workers) x num_envs_per_worker. Where the script has joined a cluster of "
-        "Ray, so many workers there play them, asynchronously for IMPALA, APPO and Ape-X; else this process does."),
+        "Copies of the environment: max(1, num_workers) x num_envs_per_worker. Where the script has joined a cluster "
+        "of Ray, so many workers there play them, asynchronously for IMPALA, APPO and Ape-X; else this process does."),
     *ignored("create_env_on_driver", "environments are in this process, or one tells it the spaces of those elsewhere"),
     *by(f.on_policy_batch, "rollout_fragment_length train_batch_size batch_mode",
         f"{A}fragment_length {A}batch_size",
@@ -131,8 +131,8 @@ SAMPLING = [
     *refused("sample_collector", "batches are collected in one way; see a batch in on_postprocess_trajectory"),
     *ignored("compress_observations", "replay stores pictures frame by frame"),
     *ignored("remote_worker_envs remote_env_batch_wait_ms",
-             "a worker on a cluster steps its copies in its own process, take more of them; copies in this process have "
-             "helpers where a short measurement finds them worth it"),
+             "a worker on a cluster steps its copies in its own process, take more of them; copies in this process "
+             "have helpers where a short measurement finds them worth it"),
     *refused("fake_sampler", "every step is a real one; leave it out"),
     *by(f.worker_failures, "ignore_worker_failures", "env.on_error",
         "True: an episode whose environment raises is given up, and the environment is built anew."),
@@ -185,8 +185,8 @@ EVALUATION = [
         "Workers that a custom_eval_function gets; above 0 it sets an interval of 1. Where the script has joined a "
         "cluster and has no such function, so many workers there play the episodes."),
     *on_cluster(None, "evaluation_parallel_to_training", "",
-                "True: evaluation_num_workers on the cluster measure what an iteration begins with, while it is made; else "
-                "an evaluation comes between two iterations."),
+                "True: evaluation_num_workers on the cluster measure what an iteration begins with, while it is made; "
+                "else an evaluation comes between two iterations."),
     *ignored("in_evaluation", "it marks their workers; nothing reads it here"),
 ]  # fmt: skip
 
@@ -196,7 +196,8 @@ REPORTING = [
     kept("log_sys_usage", "Whether results have the section perf."),
     kept("logger_config", "What loggers of Tune are told."),
     *ignored("collect_metrics_timeout", "nothing is waited for"),
-    *on_cluster(f.worker_resources, "num_cpus_per_worker num_gpus_per_worker", "cluster.worker_cpus cluster.worker_gpus",
+    *on_cluster(f.worker_resources, "num_cpus_per_worker num_gpus_per_worker",
+                "cluster.worker_cpus cluster.worker_gpus",
                 "Cores and GPUs that Ray reserves for each worker."),
     *on_cluster(f.placement, "placement_strategy", "cluster.placement",
                 "PACK: few machines have many workers; SPREAD: each has as many as the others."),
@@ -652,12 +653,12 @@ LINES = {
 LINES_ON_CLUSTER = {
     **LINES,
     **{
-        name: f"{name} learns from what workers on the cluster send, whatever weights they had: equal seeds give runs that "
-        "differ"
+        name: f"{name} learns from what workers on the cluster send, whatever weights they had: equal seeds give runs "
+        "that differ"
         for name in f.IMPALA_KIND
     },
     **{
-        name: f"{name}: copies explore each at a rate of its own, by its number; workers on the cluster play on meanwhile: "
+        name: f"{name}: copies explore each at a rate of its own, by its number; workers on the cluster play on: "
         "equal seeds give runs that differ"
         for name in f.APEX_KIND
     },

@@ -12,7 +12,7 @@ import gymnasium
 import rookery.compat.rllib.gym_registry as gym
 from rookery.compat.rllib.envs import EnvContext, VectorEnv, vector_maker
 from rookery.compat.rllib.external_env import ExternalEnv, as_stepped
-from rookery.compat.rllib.notices import say_once
+from rookery.compat.rllib.notices import said, say_once, take_as_said
 from rookery.compat.rllib.observing import Observed, Rewrite
 from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
 from rookery.compat.rllib.old_ids import Todays, todays
@@ -97,12 +97,13 @@ class EnvMaker:
         self.rewrite: Rewrite | None = None
         self.spaces: Spaces = {}
         self.mapping: Callable[[Any, Any], str] | None = None
+        self._said: frozenset[str] = frozenset()
         self._spare: list[Any] = []
         self._own: dict[int, Any] = {}  # the script's object by what Rookery was given for it
 
     def __getstate__(self) -> dict[str, Any]:
         """Gives what another process needs: no environment that was made here."""
-        return {**self.__dict__, "made": [], "_spare": [], "_own": {}}
+        return {**self.__dict__, "made": [], "_spare": [], "_own": {}, "_said": said()}
 
     def __call__(self) -> Any:
         """Returns a copy in the form that Rookery takes."""
@@ -149,6 +150,7 @@ class EnvMaker:
     def make_for_share(self, share: LaneShare) -> None:
         """Makes the copies of a worker on a cluster from now on, which are told its number."""
         self.share, self.worker_index = share, share.number + 1
+        take_as_said(self._said)
 
     def first(self) -> Any:
         """Returns the first copy, which the next call gives away."""

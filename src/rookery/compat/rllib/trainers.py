@@ -143,6 +143,15 @@ class Trainer(Trainable):
         gpus = {"GPU": float(config["num_gpus"])} if config.get("num_gpus") else {}
         return PlacementGroupFactory([{"CPU": 1.0, **gpus}])
 
+    @classmethod
+    def cores_beside(cls, config: Mapping[str, Any]) -> float:
+        """Returns the cores that a trial takes on a cluster beside its own, for workers; of keys that are still open,
+        what their defaults say.
+        """
+        known = {key: value for key, value in config.items() if isinstance(value, int | float)}
+        whole = {**cls._default_config, **known}
+        return float(whole["num_cpus_per_worker"] * (whole["num_workers"] + whole["evaluation_num_workers"]))
+
     # --- making the trainer -------------------------------------------------------------------------------------------
 
     @property
@@ -203,7 +212,9 @@ class Trainer(Trainable):
         self._stage = self.env_maker, self.rookery.env
         self._make_facades()
         self._listen()
-        self._away: list[EndedEpisode] = []  # episodes of workers on a cluster that nobody has asked for yet
+        self._away: list[EpisodeResult] = []  # episodes of workers on a cluster that nobody has asked for yet
+        if self.rookery.config.sampling.workers:
+            self.rookery.windows.kept = self._away
         self._window = EpisodeWindow(self.config["metrics_smoothing_episodes"])
         self._stopwatch = Stopwatch(self.rookery.timers)
         self._steps_before = self._decisions_before = 0
@@ -341,8 +352,8 @@ class Trainer(Trainable):
         if self.plays_elsewhere:
             raise ConfigError(
                 f"{self}: its environments are with {self.config['num_workers']} workers on the cluster, out of the "
-                "script's reach; callbacks' on_episode_... have them there; to have them here, set num_workers to 0, or "
-                "give ray.init no address"
+                "script's reach; callbacks' on_episode_... have them there; to have them here, set num_workers to 0, "
+                "or give ray.init no address"
             )
 
     @property
@@ -462,9 +473,9 @@ class Trainer(Trainable):
         if due and self.translation.evaluation["beside"] and self._measures_there:
             self.measuring.ask()
         ends = time.monotonic() + self.translation.trainer["min_iter_time_s"]
-        found = self._train_iteration()
+        found = self.rookery.train_iteration()
         while time.monotonic() < ends:
-            found = self._train_iteration()
+            found = self.rookery.train_iteration()
         if shared:
             put_together(shared)
             learners = self.rookery.learners.items()
@@ -479,13 +490,6 @@ class Trainer(Trainable):
         if overrides(self.callbacks, "on_train_result"):
             self.callbacks.on_train_result(trainer=self, result=result)
         return result
-
-    def _train_iteration(self) -> IterationResult:
-        """Makes an iteration of Rookery; takes down the episodes of workers on a cluster."""
-        found = self.rookery.train_iteration()
-        if self.rookery.config.sampling.workers:
-            self._away += [self._as_told(each) for each in self.rookery.windows.latest]
-        return found
 
     def _as_told(self, result: EpisodeResult) -> EndedEpisode:
         """Returns an episode of which only its result is here."""
@@ -543,7 +547,8 @@ class Trainer(Trainable):
 
     def take_episodes(self) -> list[EndedEpisode]:
         """Returns the episodes that have ended since the last call."""
-        away, self._away = self._away, []
+        away = [self._as_told(result) for result in self._away]
+        self._away.clear()
         return [ended_episode(episode) for episode in self.book.take()] + away
 
     def evaluate(self, episodes_left_fn: Any = None) -> dict[str, Any]:
