@@ -762,7 +762,7 @@ RICH = {
     "paused while it rests": paused_while_it_rests,
     "who plays against itself, and is curious": lambda: loaded(stopped_after(
         6, 5, env="rookery.tasks:TicTacToe", cfg=FAST.replace(signals={"curiosity": {"scale": True}, "rnd": {}}),
-        self_play={"main": {"snapshot_every": 60, "latest_ratio": 0.3, "rating_games": 4,
+        self_play={"main": {"snapshot_every": 60, "swap_every": 30, "latest_ratio": 0.3, "rating_games": 4,
                             "anchors": {"perfect": "rookery.tasks.players:tic_tac_toe_perfect"}}},
     )),
     "teams that learn in turn": lambda: loaded(stopped_after(
@@ -787,7 +787,12 @@ TWICE = {
     "Exploration.metrics": "likewise",
     "PPO.imitation": "there is none where nobody imitates; tests/algorithms/test_imitation.py goes on with one",
     "Ratings._fixed": "anchors are added again from the settings",
+    "DQN.signals": "likewise there are none; those of PPO are missed",
+    "Contender.began_at": "only exploiters begin anew, and none plays here",
+    "RND.normalizer": "it keeps nothing of a board, whose places are 0 or 1",
+    "RND.target": "drawn anew from the run's seed, and never changed",
     "RewardSignals.means": "what an update has reported is taken out of it before anybody could stop",
+    "LearnedSignal.means": "likewise of a signal",
     "RolloutWorker.actions_not_learned": "a count of others' actions: tests/training/test_others_actions.py",
     "RolloutWorker.group_returns": "zero but in groups, with which CASES go on above: their rows and weights say it",
     "RolloutWorker.standstills": "copies with clocks of their own are in tests/training/test_clocked_resume.py",
