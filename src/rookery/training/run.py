@@ -88,7 +88,7 @@ class Windows(Stateful):
 
     saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies", "metrics", "histograms",
              "parameters", "groups")  # fmt: skip
-    fixed = ("reported",)
+    fixed = ("reported", "kept")
 
     def __init__(self) -> None:
         self.episodes = 0
@@ -104,6 +104,8 @@ class Windows(Stateful):
         self.groups: dict[str, deque[float]] = {}
         self.reported: dict[str, tuple[str, list[float]]] = {}
         """What the environment reported in the latest iteration."""
+        self.kept: list[EpisodeResult] | None = None
+        """Episodes one by one, for whoever puts a list here, and empties it."""
 
     def add(self, finished: Iterable[EpisodeResult], env: VectorEnv | None = None) -> None:
         """Takes the finished episodes of an iteration in the order they ended, and what the environment reported."""
@@ -112,6 +114,8 @@ class Windows(Stateful):
         self.reported = {} if reported is None else reported.take()
         for episode in finished:
             self.episodes += 1
+            if self.kept is not None:
+                self.kept.append(episode)
             self.totals.append(episode.total)
             self.lengths.append(episode.length)
             for name, number in episode.metrics.items():
