@@ -64,6 +64,12 @@ class Ranks:
         """Returns the sum of a tensor over all ranks, of the same shape; the given one may change."""
         return values
 
+    def numbers(self, *mine: float) -> list[list[float]]:
+        """Returns the numbers that each rank gave, as many from all, in the order of ranks."""
+        table = torch.zeros(self.size, len(mine), dtype=torch.float64)
+        table[self.rank] = torch.tensor(mine, dtype=torch.float64)
+        return self.sums(table).tolist()
+
     def gather(self, value: Any) -> list[Any]:
         """Returns what each rank gave, a small object, in their order."""
         return [value]
@@ -218,9 +224,7 @@ class Gathered(Ranks):
 
     def check(self, interrupt: Interrupt) -> None:
         """Raises `Interrupted` on all ranks in the same moment, if any of them was asked to stop."""
-        numbers = torch.zeros(self.size)
-        numbers[self.rank] = interrupt.number or 0
-        interrupt.number = int(self.sums(numbers).max()) or None
+        interrupt.number = int(max(self.numbers(interrupt.number or 0))[0]) or None
         interrupt.check()
 
     def close(self) -> None:

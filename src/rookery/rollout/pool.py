@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, fields, replace
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -43,6 +43,10 @@ class WorkerPool(Protocol):
 
     def undelivered(self, name: str) -> int:
         """Counts the complete decisions of a policy that nobody has been given yet, those played ahead left out."""
+        ...
+
+    def delivered(self, name: str, rollout: Rollout) -> int:
+        """Counts the decisions that all learners of a policy have been given together with a rollout."""
         ...
 
     def retire(self, name: str) -> None:
@@ -126,8 +130,8 @@ class LocalPool(Stateful):
         threads: Threads of torch to act with.
     """
 
-    saved = ("worker", "limit", "waiting", "ready", "lessons", "lineup")
-    fixed = ("staleness", "plays_ahead", "lane_group", "policies", "threads", "_ahead")
+    saved: ClassVar[tuple[str, ...]] = ("worker", "limit", "waiting", "ready", "lessons", "lineup")
+    fixed: ClassVar[tuple[str, ...]] = ("staleness", "plays_ahead", "lane_group", "policies", "threads", "_ahead")
 
     def __init__(self, worker: RolloutWorker, staleness: int, lane_group: int | None = None) -> None:
         self.worker = worker
@@ -166,7 +170,11 @@ class LocalPool(Stateful):
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to the worker; `demand` None = frozen."""
         self.policies[name] = policy
-        self.worker.add_policy(name, policy, demand, self.worker.first_lane, self.lane_group)
+        self.worker.add_policy(name, policy, demand, lane_group=self.lane_group)
+
+    def delivered(self, name: str, rollout: Rollout) -> int:
+        """Counts the decisions of a rollout: there is one learner."""
+        return rollout.num_decisions
 
     def undelivered(self, name: str) -> int:
         """Counts the complete decisions of a policy that nobody has been given yet, those played ahead left out."""

@@ -13,7 +13,7 @@ from rookery.cluster.ranks import Ranks
 from rookery.cluster.torchrun import meet_started, started
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
-from rookery.envs.base import VectorEnv
+from rookery.envs.base import VectorEnv, is_only_one
 from rookery.rollout.hooks import EpisodeListener
 from rookery.training.settings import RunConfig, algorithm_name
 
@@ -60,16 +60,18 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
     ):  # fmt: skip
         if value:
             raise ConfigError(f"{where}: {path} is not agreed upon by several learners; leave it out or learn on one")
-    if len(config.policies) > 1:
-        raise ConfigError(f"{where}: several policies do not learn in step; write cluster.learners=1")
-    settings = next((entry.algorithm for entry in config.policies.values()), config.algorithm)
-    if not vars(type(settings)).get("learns_together"):  # what derives from one that does may agree on less
-        name = algorithm_name(settings)
-        raise ConfigError(f"{where}: of {name} learners do not agree on everything; use PPO, A2C, DQN, SAC, TD3, DDPG")
-    if hasattr(settings, "fragment_length") and getattr(settings, "batch_size", None) is not None:
-        raise ConfigError(f"{where}: algorithm.batch_size is counted by each; leave it out and set fragment_length")
-    if getattr(getattr(settings, "replay", None), "kind", "") == "prioritized":
-        raise ConfigError(f"{where}: priorities are weighed by each learner alone; set algorithm.replay.kind=uniform")
+    own = {f"policies.{name}": entry.algorithm for name, entry in config.policies.items() if not entry.frozen}
+    for path, settings in (own or {"algorithm": config.algorithm}).items():
+        if not vars(type(settings)).get("learns_together"):  # what derives from one that does may agree on less
+            raise ConfigError(
+                f"{where}: {path}.name = {algorithm_name(settings)}: of it learners do not agree on everything; use "
+                "PPO, A2C, DQN, SAC, TD3, DDPG"
+            )
+        if getattr(getattr(settings, "replay", None), "kind", "") == "prioritized":
+            raise ConfigError(
+                f"{where}: {path}.replay.kind = prioritized: priorities are weighed by each learner alone; set "
+                f"{path}.replay.kind=uniform"
+            )
 
 
 def learners_of(config: RunConfig, task: RankTask, ranks: Ranks, stand_in: VectorEnv | None) -> Ranks:
@@ -140,13 +142,13 @@ def _others(config: RunConfig, task: RankTask) -> Ranks:
     )
 
 
-def check_agents(env: VectorEnv, ranks: Ranks) -> None:
-    """Refuses environments whose lanes are not all on turn in every step.
+def check_copies(env: VectorEnv, ranks: Ranks) -> None:
+    """Refuses environments of which not every learner can have copies.
 
     Raises:
-        ConfigError: If there are more agents than one, or copies keep their own clocks.
+        ConfigError: If there can be one process only that has them.
     """
-    if ranks.size > 1 and (len(env.kinds) > 1 or len(env.kinds[0].agents) > 1):
+    if ranks.size > 1 and is_only_one(env):
         raise ConfigError(
-            f"cluster.learners = {ranks.size}: {env.name} has several agents, which do not learn in step; write 1"
+            f"cluster.learners = {ranks.size}: {env.name} has the only copies there can be; write cluster.learners=1"
         )

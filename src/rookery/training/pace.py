@@ -42,7 +42,7 @@ def remaining(run: Run, progress: Progress) -> int:
     if all(name in progress.learned for name in on_policy):
         return 0
     demands = [learner.demand for learner in on_policy.values()]
-    largest = max(d.decisions or d.fragment_length * run.env.num_lanes for d in demands)
+    largest = max(d.decisions or d.fragment_length * run.env.num_lanes * run.ranks.size for d in demands)
     return CAP * largest - passed
 
 

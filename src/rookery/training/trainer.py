@@ -139,7 +139,7 @@ class Trainer(Run):
                     self._learn_from_replay(min(budget, CHUNK), progress)
                 else:
                     with self.timers["sample"]:
-                        sample = self.pool.sample(-(-budget // self.ranks.size))
+                        sample = self.pool.sample(budget)
                     self.count_played(sample)
                     if sample.newcomers:
                         self.introduce(sample.newcomers)
@@ -169,7 +169,7 @@ class Trainer(Run):
     def _end_iteration(self, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
         """Counts an iteration and writes down what came of it."""
         self.iteration += 1
-        self.windows.add([episode for each in self.ranks.gather(self.finished) for episode in each], self.env)
+        self.windows.add(self.finished_everywhere(), self.env)
         self.finished = []
         for name, rows in progress.learned.items():
             learner = self.learners[name]
