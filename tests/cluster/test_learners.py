@@ -15,6 +15,7 @@ from rookery.algorithms.impala import IMPALAConfig
 from rookery.algorithms.td3 import TD3Config
 from rookery.cluster.ranks import Ranks, meet
 from rookery.core.errors import ConfigError, TrainingError
+from selection import slow
 from small_envs import Comings
 
 CLUSTER = {"cluster.learners": 2}
@@ -36,13 +37,13 @@ def weights(trainer, policy="main"):
 
 def learned(trainer, iterations=10):
     """By policy, the gradient of the first update, and the weights before and after so many; and the last result."""
-    policies = list(trainer.learners)
-    before = {name: weights(trainer, name) for name in policies}
+    flat = {name: learner.optimizer.flat for name, learner in trainer.learners.items()}
+    before = {name: one.data.clone() for name, one in flat.items()}
     result = trainer.train_iteration()
-    first = {name: trainer.learners[name].optimizer.flat.grad.clone() for name in policies}
+    first = {name: one.grad.clone() for name, one in flat.items()}
     for _ in range(iterations - 1):
         result = trainer.train_iteration()
-    return {name: (first[name], before[name], weights(trainer, name)) for name in policies}, result
+    return {name: (first[name], before[name], one.data.clone()) for name, one in flat.items()}, result
 
 
 def agree(one, both):
@@ -145,6 +146,24 @@ def test_policies_on_two_learners_are_those_on_one(tmp_path, env, mapping, more)
     for _, result in both:
         assert result.episodes == one[1].episodes
         assert result.return_mean == pytest.approx(one[1].return_mean)
+
+
+REMEMBERS = {"hidden": (16,), "normalize_obs": True}
+
+
+@pytest.mark.parametrize("kind", ["lstm", slow("gru"), slow("scan"), "attention"])
+@pytest.mark.parametrize("algorithm", [PPOConfig, slow(A2CConfig)])
+def test_a_policy_that_remembers_on_two_learners_is_that_on_one(tmp_path, algorithm, kind):
+    model = {**REMEMBERS, "memory": {"kind": kind, "size": 16, "sequence_length": 8}}
+
+    def run(ranks, size, config):
+        ppo = {"minibatch_size": size, "epochs": 1} if algorithm is PPOConfig else {"normalize_advantage": True}
+        cfg = algorithm(fragment_length=20, lr=3e-4, model=model, **ppo)
+        settings = {"warmup_steps": 0, "num_envs": 4, "seed": 5, "config": config}
+        with Trainer("CartPole-v1", cfg, ranks=ranks, **settings) as trainer:
+            return learned(trainer)
+
+    agree(run(Ranks(), 100_000, {}), on_two(tmp_path, lambda ranks: run(ranks, 50_000, CLUSTER)))
 
 
 def test_policies_of_other_algorithms_learn_beside_each_other(tmp_path):

@@ -17,6 +17,7 @@ from rookery.algorithms.dqn import DQNConfig
 from rookery.core.errors import ConfigError, EnvError, RemoteError, TrainingError
 from rookery.core.files import FileError
 from selection import slow
+from small_envs import Comings
 
 TWO = {"cluster.learners": 2}
 PPO = PPOConfig(fragment_length=32, minibatch_size=32, epochs=2, model={"normalize_obs": True})
@@ -49,16 +50,25 @@ class Fragile(Env):
 
 
 def weights(trainer):
-    return b"".join(value.numpy().tobytes() for value in trainer.policies["main"].state_dict().values())
+    values = [value for policy in trainer.policies.values() for value in policy.state_dict().values()]
+    return b"".join(value.numpy().tobytes() for value in values)
 
 
-@pytest.mark.parametrize("cfg", [PPO, slow(DQN)], ids=["ppo", "dqn"])
-def test_a_run_that_is_taken_up_again_ends_like_one_that_never_stopped(tmp_path, cfg):
-    settings = {"num_envs": 4, "seed": 3, "iteration_steps": 256}
-    with Trainer("CartPole-v1", cfg, run_dir=tmp_path / "a", config=TWO, **settings) as trainer:
+LSTM = PPO.replace(model={"memory": {"kind": "lstm", "size": 16, "sequence_length": 8}, "normalize_obs": True})
+SEVERAL = {"north": LSTM, "south": PPO.replace(batch_size=70), "guest": DQN.replace(learning_starts=8)}
+
+
+@pytest.mark.parametrize(
+    ("env", "cfg", "policies"),
+    [("CartPole-v1", PPO, None), slow("CartPole-v1", DQN, None), (Comings, None, SEVERAL)],
+    ids=["ppo", "dqn", "several"],
+)
+def test_a_run_that_is_taken_up_again_ends_like_one_that_never_stopped(tmp_path, env, cfg, policies):
+    settings = {"num_envs": 4, "seed": 3, "iteration_steps": 256, "policies": policies, "config": TWO}
+    with Trainer(env, cfg, run_dir=tmp_path / "a", **settings) as trainer:
         straight = trainer.train({"iterations": 4})
         expected = weights(trainer)
-    with Trainer("CartPole-v1", cfg, run_dir=tmp_path / "b", config=TWO, **settings) as trainer:
+    with Trainer(env, cfg, run_dir=tmp_path / "b", **settings) as trainer:
         trainer.train({"iterations": 2})
         assert weights(trainer) != expected
     with Trainer.load(tmp_path / "b", resume=True) as trainer:

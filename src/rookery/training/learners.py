@@ -67,6 +67,11 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
                 f"{where}: {path}.name = {algorithm_name(settings)}: of it learners do not agree on everything; use "
                 "PPO, A2C, DQN, SAC, TD3, DDPG"
             )
+        if getattr(getattr(settings, "critic", None), "norm", "") == "batch":
+            raise ConfigError(
+                f"{where}: {path}.critic.norm = batch: each learner would normalize by rows of its own; set "
+                f"{path}.critic.norm=none or layer"
+            )
         if getattr(getattr(settings, "replay", None), "kind", "") == "prioritized":
             raise ConfigError(
                 f"{where}: {path}.replay.kind = prioritized: priorities are weighed by each learner alone; set "
