@@ -10,8 +10,11 @@ import torch
 
 from rookery import MultiAgentArena, PPOConfig, Trainer
 from rookery.algorithms.a2c import A2CConfig
+from rookery.algorithms.appo import APPOConfig
+from rookery.algorithms.bc import BCConfig
 from rookery.algorithms.dqn import DQNConfig
 from rookery.algorithms.impala import IMPALAConfig
+from rookery.algorithms.sac import SACConfig
 from rookery.algorithms.td3 import TD3Config
 from rookery.cluster.ranks import Ranks, meet
 from rookery.core.errors import ConfigError, TrainingError
@@ -166,6 +169,20 @@ def test_a_policy_that_remembers_on_two_learners_is_that_on_one(tmp_path, algori
     agree(run(Ranks(), 100_000, {}), on_two(tmp_path, lambda ranks: run(ranks, 50_000, CLUSTER)))
 
 
+@pytest.mark.parametrize("algorithm", ["impala", "appo", slow("appo with memory")])
+def test_importance_sampling_on_two_learners_is_that_on_one(tmp_path, algorithm):
+    def run(ranks, size, config):
+        model = {**REMEMBERS, **({"memory": {"kind": "lstm", "size": 8}} if "memory" in algorithm else {})}
+        more = {"minibatch_size": size, "buffered_batches": 1, "kl_coef": 0.1, "target_every": 3}
+        kind, more = (IMPALAConfig, {"normalize_advantage": True}) if algorithm == "impala" else (APPOConfig, more)
+        cfg = kind(fragment_length=16, batch_size=62, lr=3e-4, model=model, **more)
+        settings = {"warmup_steps": 0, "num_envs": 4, "seed": 5, "config": config}
+        with Trainer("CartPole-v1", cfg, ranks=ranks, **settings) as trainer:
+            return learned(trainer)
+
+    agree(run(Ranks(), 100_000, {}), on_two(tmp_path, lambda ranks: run(ranks, 50_000, CLUSTER)))
+
+
 def test_policies_of_other_algorithms_learn_beside_each_other(tmp_path):
     def run(ranks):
         policies = {"north": shared(32), "south": DQNConfig(**REPLAYING), "guest": shared(8, batch_size=2)}
@@ -233,7 +250,8 @@ class Two(Ranks):
     [
         ("CartPole-v1", PPOConfig(), {"num_envs": 1}, r"num_envs = 1 copies are too few"),
         ("CartPole-v1", PPOConfig(), {"num_envs": 3}, r"write num_envs=4"),
-        ("CartPole-v1", IMPALAConfig(), {}, r"algorithm.name = impala.*use PPO, A2C, DQN, SAC, TD3, DDPG"),
+        ("CartPole-v1", BCConfig(), {}, r"algorithm\.name = bc: .*use PPO, APPO, A2C, IMPALA, DQN, SAC, TD3, DDPG"),
+        ("Pendulum-v1", SACConfig(critic={"norm": "batch"}), {}, r"critic\.norm = batch: .*set .*critic\.norm=none"),
         ("CartPole-v1", PPOConfig(), {"staleness": 1}, r"sampling\.staleness"),
     ],
 )

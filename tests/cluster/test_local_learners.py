@@ -64,7 +64,8 @@ SEVERAL = {"north": LSTM, "south": PPO.replace(batch_size=70), "guest": DQN.repl
     ids=["ppo", "dqn", "several"],
 )
 def test_a_run_that_is_taken_up_again_ends_like_one_that_never_stopped(tmp_path, env, cfg, policies):
-    settings = {"num_envs": 4, "seed": 3, "iteration_steps": 256, "policies": policies, "config": TWO}
+    settings = {"num_envs": 4, "seed": 3, "iteration_steps": 256, "policies": policies}
+    settings["config"] = [TWO, {"checkpoint.every": 100}]
     with Trainer(env, cfg, run_dir=tmp_path / "a", **settings) as trainer:
         straight = trainer.train({"iterations": 4})
         expected = weights(trainer)

@@ -65,7 +65,7 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
         if not vars(type(settings)).get("learns_together"):  # what derives from one that does may agree on less
             raise ConfigError(
                 f"{where}: {path}.name = {algorithm_name(settings)}: of it learners do not agree on everything; use "
-                "PPO, A2C, DQN, SAC, TD3, DDPG"
+                "PPO, APPO, A2C, IMPALA, DQN, SAC, TD3, DDPG"
             )
         if getattr(getattr(settings, "critic", None), "norm", "") == "batch":
             raise ConfigError(
