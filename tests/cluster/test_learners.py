@@ -50,7 +50,7 @@ def learned(trainer, iterations=10):
 
 
 def agree(one, both):
-    """Whether ranks did as one learner: gradients within 1e-5, weights within 1e-4 of their change; counts are equal."""
+    """Whether ranks did as one learner: gradients within 1e-5, weights within 1e-4 of their change, equal counts."""
     (expected, standing), names = one, list(one[0])
     for mine, result in both:
         for name in names:

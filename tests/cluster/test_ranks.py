@@ -319,7 +319,7 @@ def drawn(seed, action, number=16):
         reward=normal(number),
         next_obs={"obs": normal(number, 3)},
         discount=torch.full((number,), 0.9),
-        weight=None,
+        weight=torch.from_numpy(rng.uniform(0.1, 1.0, number).astype(np.float32)) if seed % 2 else None,
         row=torch.arange(number),
     )
 
@@ -383,6 +383,33 @@ def test_two_ranks_that_learn_sequences_from_replay_are_one_on_those_of_both(tmp
         return trained(one, lambda d: [d.optimizer], lambda: one.learn(1))
 
     agree(run(Ranks(), 0, 1), together(tmp_path, lambda ranks: run(ranks, ranks.rank)))
+
+
+def test_importance_weights_are_those_of_one_batch_of_all_ranks(tmp_path):
+    cfg = DQNConfig(model={"hidden": (8,)}, learning_starts=0, batch_size=8, replay={"kind": "prioritized"})
+
+    def run(ranks):
+        one = learner(DQN, cfg, CHOICE)
+        join(one, ranks)
+        number, rng = 12 + 20 * ranks.rank, np.random.default_rng(ranks.rank)
+        store = SlotStore(obs_spec(OBS, CHOICE), action_spec(CHOICE), Demand(number), 0)
+        store.open_slot(0)
+        for _ in range(number):
+            store.place(None, {"obs": rng.normal(size=(1, 3)).astype(np.float32)}, slice(None))
+            store.record(None, Outcome(rng.normal(size=1).astype(np.float32), None, None, None))
+        one.replay.store(store.take({"obs": np.zeros((1, 3), np.float32)}, np.zeros(1, np.int64)))
+        buffer = one.replay.own
+        buffer.update_priorities(torch.arange(number), torch.from_numpy(rng.random(number)))
+        drawn = one.replay.sample(8, n_step=1, gamma=0.9, beta=0.7)
+        chance = buffer.priorities[drawn.row.numpy()] / buffer.priorities.sum()
+        one.learn(3)
+        return drawn.weight.numpy(), chance, one.optimizer.flat.data
+
+    found = together(tmp_path, run)
+    weight, chance = (np.concatenate([one[place] for one in found]) for place in (0, 1))
+    expected = (1 / chance) ** 0.7  # drawn of all with half of this chance, of however many rows
+    np.testing.assert_allclose(weight, expected / expected.max(), rtol=1e-6)
+    assert torch.equal(found[0][2], found[1][2])
 
 
 def test_statistics_are_those_of_all_rows(tmp_path):

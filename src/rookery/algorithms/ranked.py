@@ -18,6 +18,7 @@ from rookery.core.metrics import Metrics
 from rookery.core.optim import Optimizer
 from rookery.core.state import Stateful
 from rookery.policies.normalize import RunningMeanStd
+from rookery.replay.buffer import ReplayBuffer
 from rookery.replay.replay import Replay
 from rookery.signals.value_scale import ValueScale
 
@@ -190,6 +191,8 @@ def join(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
             part.merge = agreement.moments
         elif isinstance(part, Replay):
             part.everywhere = ranks.numbers
+        elif isinstance(part, ReplayBuffer):
+            part.least = lambda chance: min(each for (each,) in ranks.numbers(chance))
     normalize = getattr(learner.cfg, "normalize_advantage", None)
     if normalize is not None:
         learner.cfg = learner.cfg.replace(normalize_advantage=False)

@@ -88,7 +88,12 @@ class Ranks:
 
     def check(self, interrupt: Interrupt) -> None:
         """Raises `Interrupted` on all ranks in the same moment, if any of them was asked to stop."""
+        self.asked(interrupt)
         interrupt.check()
+
+    def asked(self, interrupt: Interrupt) -> bool:
+        """Whether any rank was asked to stop; then all of them are."""
+        return interrupt.number is not None
 
     def share(self, lanes: int) -> tuple[int, int]:
         """Returns the number of this rank's first lane, and how many it plays, of all lanes of a run."""
@@ -222,10 +227,10 @@ class Gathered(Ranks):
         self._announced.append(call)
         return str(call[0])
 
-    def check(self, interrupt: Interrupt) -> None:
-        """Raises `Interrupted` on all ranks in the same moment, if any of them was asked to stop."""
+    def asked(self, interrupt: Interrupt) -> bool:
+        """Whether any rank was asked to stop; then all of them are."""
         interrupt.number = int(max(self.numbers(interrupt.number or 0))[0]) or None
-        interrupt.check()
+        return interrupt.number is not None
 
     def close(self) -> None:
         """Leaves the others."""

@@ -131,6 +131,11 @@ class Replay(Stateful):
         """Whether play is still random: until `learning_starts` decisions were stored, even if they were lost since."""
         return (self.buffer.total if self.least is None else self.least) < self.cfg.learning_starts
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to draw from, at one of the ranks at least."""
+        return not (len(self.buffer) if self.least is None else self.least)
+
     def store(self, rollout: Rollout) -> float:
         """Adds what was played to the buffer; returns the decisions to make gradient steps for."""
         if decisions := rollout.num_decisions:
@@ -157,7 +162,7 @@ class Replay(Stateful):
 
     def due(self, decisions: float) -> int:
         """Returns how many gradient steps to make for so many decisions more; what is left over stays owed."""
-        if self.is_warming_up or not (len(self.buffer) if self.least is None else self.least):
+        if self.is_warming_up or self.is_empty:
             return 0
         whole, self.owed = divmod(self.owed + self.cfg.updates_per_step * decisions, 1.0)
         return int(whole)
@@ -217,7 +222,7 @@ class Replay(Stateful):
         Raises:
             ConfigError: If the buffer is empty.
         """
-        if not len(self.buffer):
+        if self.is_empty:
             raise ConfigError(
                 f"policy {self.name!r}: its replay buffer is empty, so there is nothing to learn from; play first "
                 "(trainer.collect), or start from what another run has kept (--replay PATH)"

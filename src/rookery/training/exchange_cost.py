@@ -71,10 +71,10 @@ class CountedRanks(Ranks):
         self.gather((call, argument))
         return argument
 
-    def check(self, interrupt: Interrupt) -> None:
-        """Looks whether this learner was asked to stop."""
+    def asked(self, interrupt: Interrupt) -> bool:
+        """Whether this learner was asked to stop."""
         self._count(1, 8 * self.size)
-        interrupt.check()
+        return interrupt.number is not None
 
     def _count(self, messages: int, size: int) -> None:
         self.messages += messages

@@ -72,10 +72,11 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
                 f"{where}: {path}.critic.norm = batch: each learner would normalize by rows of its own; set "
                 f"{path}.critic.norm=none or layer"
             )
-        if getattr(getattr(settings, "replay", None), "kind", "") == "prioritized":
+        replay = getattr(settings, "replay", None)
+        if getattr(replay, "kind", "") == "prioritized" and getattr(replay, "mix", {}):
             raise ConfigError(
-                f"{where}: {path}.replay.kind = prioritized: priorities are weighed by each learner alone; set "
-                f"{path}.replay.kind=uniform"
+                f"{where}: {path}.replay.mix with replay.kind = prioritized: rows of several buffers are weighed by "
+                f"each learner alone; set {path}.replay.kind=uniform, or leave mix out"
             )
 
 

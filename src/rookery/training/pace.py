@@ -65,12 +65,8 @@ def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str
     """Returns the names of those of the policies (None = all) whose algorithms learn from replay, for a task.
 
     Raises:
-        ConfigError: If there is none, or a policy that is named has none, or there are several learners.
+        ConfigError: If there is none, or a policy that is named has none.
     """
-    if run.ranks.size > 1:
-        raise ConfigError(
-            f"{task}: {run.ranks.size} learners (cluster.learners) only play and learn in turn; train on one learner"
-        )
     known = list(run.replays)
     if not known:
         there = ", ".join(f"{name} by {type(one).__name__}" for name, one in run.learners.items()) or "none"
