@@ -18,6 +18,8 @@ from rookery.algorithms.ppo import PPO, standardized
 from rookery.algorithms.ranked import join
 from rookery.algorithms.sac import SAC, SACConfig
 from rookery.algorithms.td3 import TD3, TD3Config
+from rookery.cluster import gpu_ranks
+from rookery.cluster.gpu_ranks import backend_of, name_of
 from rookery.cluster.ranks import Ranks, meet, parts_of
 from rookery.core.batch import Demand, Minibatch, Sequences, Transitions, flat
 from rookery.core.batch import joined as joined_rollouts
@@ -434,6 +436,32 @@ def test_statistics_are_those_of_all_rows(tmp_path):
 def test_small_objects_are_gathered_in_the_order_of_ranks(tmp_path):
     found = together(tmp_path, lambda ranks: ranks.gather({"rank": ranks.rank, "text": "x" * ranks.rank}), size=3)
     assert found == [[{"rank": rank, "text": "x" * rank} for rank in range(3)]] * 3
+
+
+@pytest.mark.parametrize(
+    ("gpus", "backend"),
+    [
+        (["GPU-1", "GPU-2"], "nccl"),
+        (["GPU-1", "GPU-1"], "gloo"),  # shared: NCCL refuses that
+        (["GPU-1", None], "gloo"),
+        ([None, None], "gloo"),
+    ],
+)
+def test_gradients_go_by_nccl_where_each_rank_has_a_gpu_of_its_own(gpus, backend):
+    assert backend_of(gpus) == backend
+
+
+def test_a_processor_is_no_gpu():
+    assert name_of(torch.device("cpu")) is None
+
+
+def test_ranks_that_share_a_gpu_are_told_so_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_ranks, "name_of", lambda device: "GPU-1")
+
+    def run(ranks):
+        return gpu_ranks.group_on(torch.device("cuda:0"), ranks.rank, ranks.size, "127.0.0.1", 30.0, ranks.gather)
+
+    assert together(tmp_path, run) == [None, None]
 
 
 def test_a_rank_whose_rows_run_out_does_not_count(tmp_path):

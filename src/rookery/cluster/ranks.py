@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 import pickle
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import cloudpickle
 import torch
 from torch import Tensor, distributed
 
+from rookery.cluster.gpu_ranks import group_on
 from rookery.core.errors import RookeryError, TrainingError
 from rookery.core.interrupt import Interrupt
 from rookery.core.metrics import Means, Metrics
@@ -160,20 +162,25 @@ class Gathered(Ranks):
     """One of several learners.
 
     Args:
-        group: The process group in which gradients are summed, of gloo or NCCL.
-        device: Where it takes tensors from.
-        patient: A group of gloo for all else, in which a rank waits as long as the others are there.
+        groups: How they speak to each other, see `groups_of`.
     """
 
-    def __init__(self, group: Any, device: torch.device, patient: Any) -> None:
-        self.rank, self.size = group.rank(), group.size()
-        self._group, self._device, self._patient = group, device, patient
+    def __init__(self, groups: Groups) -> None:
+        self.rank, self.size = groups.steps.rank(), groups.steps.size()
+        self._group, self._patient, self._host = groups
+        self._on_gpus: dict[torch.device, Any] = {}
+        """What sums tensors that lie there; None = they are copied."""
         self._announced: list[tuple[str, Any]] = []
 
     def sums(self, values: Tensor) -> Tensor:
         """Returns the sum over all ranks."""
-        there = values.to(self._device).contiguous()
-        if there.numel() <= SMALL and self.size <= FEW and there.device.type == "cpu":
+        if values.is_cuda and (group := self._group_on(values.device)) is not None:
+            there = values.contiguous()
+            with self._together():
+                group.allreduce([there]).wait()
+            return there
+        there = values.cpu().contiguous()
+        if there.numel() <= SMALL and self.size <= FEW:
             total, *rest = self._exchange(self._group, there, [there] * self.size)
             there = total.clone() if total is there else total
             for part in rest:  # in the order of ranks: all come to the same bits
@@ -182,6 +189,12 @@ class Gathered(Ranks):
             with self._together():
                 self._group.allreduce([there]).wait()
         return there.to(values.device)
+
+    def _group_on(self, device: torch.device) -> Any:
+        """What sums tensors on a GPU, in the same call on all ranks; None = they are copied."""
+        if device not in self._on_gpus:
+            self._on_gpus[device] = group_on(device, self.rank, self.size, self._host, TIMEOUT, self.gather)
+        return self._on_gpus[device]
 
     def gather(self, value: Any) -> list[Any]:
         """Returns what each rank gave, in their order."""
@@ -235,6 +248,7 @@ class Gathered(Ranks):
     def close(self) -> None:
         """Leaves the others."""
         self._group = self._patient = None
+        self._on_gpus.clear()
 
     def lost(self, error: Exception) -> RookeryError:
         """Returns what to raise when the others do not answer."""
@@ -262,10 +276,24 @@ def meet(place: Path, rank: int, size: int, timeout: float = TIMEOUT) -> Ranks:
         return Ranks()
     there: Any = distributed  # not every build of torch has all of it
     groups = groups_of(there.FileStore(str(place), size), rank, size, timeout, LOOPBACK)
-    return Gathered(groups[0], torch.device("cpu"), groups[1])
+    return Gathered(groups)
 
 
-def groups_of(store: Any, rank: int, size: int, timeout: float, host: str | None) -> tuple[Any, Any]:
+class Groups(NamedTuple):
+    """How the ranks of a run speak to each other.
+
+    Attributes:
+        steps: A group of gloo for gradient steps.
+        calls: One for all else, in which a rank waits as long as the others are there.
+        host: Address of this machine that the others reach.
+    """
+
+    steps: Any
+    calls: Any
+    host: str
+
+
+def groups_of(store: Any, rank: int, size: int, timeout: float, host: str | None) -> Groups:
     """Makes two groups of gloo: one that waits so many seconds, and a patient one.
 
     Args:
@@ -282,7 +310,7 @@ def groups_of(store: Any, rank: int, size: int, timeout: float, host: str | None
         options._timeout = wait
         options._devices = [there.ProcessGroupGloo.create_device(**({} if host is None else {"hostname": host}))]
         groups.append(there.ProcessGroupGloo(there.PrefixStore(name, store), rank, size, options))
-    return groups[0], groups[1]
+    return Groups(groups[0], groups[1], host or socket.gethostname())
 
 
 def parts_of(total: int, parts: int) -> Sequence[int]:
