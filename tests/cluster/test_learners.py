@@ -183,6 +183,21 @@ def test_importance_sampling_on_two_learners_is_that_on_one(tmp_path, algorithm)
     agree(run(Ranks(), 100_000, {}), on_two(tmp_path, lambda ranks: run(ranks, 50_000, CLUSTER)))
 
 
+@pytest.mark.parametrize("env", [MultiAgentArena, slow(Comings)])
+def test_what_is_played_ahead_on_two_learners_is_that_of_one(tmp_path, env):
+    names = ["agent1", "agent2"] if env is MultiAgentArena else ["north", "south", "guest"]
+
+    def run(ranks, size, config):
+        policies = {name: shared(size, **({"batch_size": 2} if name == "guest" else {})) for name in names}
+        settings = {"policies": policies, "warmup_steps": 0, "num_envs": 4, "seed": 5, "staleness": 1}
+        with Trainer(env, ranks=ranks, config=config, **settings) as trainer:
+            found, result = learned(trainer)
+            assert 0 < result.policies[names[0]].learning["stale_fraction"] <= 1
+            return {name: found[name] for name in names[:2]}, result
+
+    agree(run(Ranks(), 100_000, {}), on_two(tmp_path, lambda ranks: run(ranks, 50_000, CLUSTER)))
+
+
 def test_policies_of_other_algorithms_learn_beside_each_other(tmp_path):
     def run(ranks):
         policies = {"north": shared(32), "south": DQNConfig(**REPLAYING), "guest": shared(8, batch_size=2)}
@@ -252,7 +267,7 @@ class Two(Ranks):
         ("CartPole-v1", PPOConfig(), {"num_envs": 3}, r"write num_envs=4"),
         ("CartPole-v1", BCConfig(), {}, r"algorithm\.name = bc: .*use PPO, APPO, A2C, IMPALA, DQN, SAC, TD3, DDPG"),
         ("Pendulum-v1", SACConfig(critic={"norm": "batch"}), {}, r"critic\.norm = batch: .*set .*critic\.norm=none"),
-        ("CartPole-v1", PPOConfig(), {"staleness": 1}, r"sampling\.staleness"),
+        ("CartPole-v1", PPOConfig(), {"workers": 2}, r"sampling\.workers"),
     ],
 )
 def test_what_learners_cannot_agree_on_is_refused(env, cfg, settings, message):

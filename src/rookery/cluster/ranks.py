@@ -80,6 +80,10 @@ class Ranks:
         """Returns what rank 0 gave, a small object."""
         return self.gather(value)[0]
 
+    def beside(self) -> Ranks:
+        """Returns the same ranks for a thread of their own, which speaks to those of the others only."""
+        return self
+
     def announce(self, call: str, argument: Any = None) -> Any:
         """Begins a call that all ranks make, with what rank 0 gives it; returns that."""
         return argument
@@ -167,7 +171,7 @@ class Gathered(Ranks):
 
     def __init__(self, groups: Groups) -> None:
         self.rank, self.size = groups.steps.rank(), groups.steps.size()
-        self._group, self._patient, self._host = groups
+        self._groups, self._group, self._patient = groups, groups.steps, groups.calls
         self._on_gpus: dict[torch.device, Any] = {}
         """What sums tensors that lie there; None = they are copied."""
         self._announced: list[tuple[str, Any]] = []
@@ -193,7 +197,7 @@ class Gathered(Ranks):
     def _group_on(self, device: torch.device) -> Any:
         """What sums tensors on a GPU, in the same call on all ranks; None = they are copied."""
         if device not in self._on_gpus:
-            self._on_gpus[device] = group_on(device, self.rank, self.size, self._host, TIMEOUT, self.gather)
+            self._on_gpus[device] = group_on(device, self.rank, self.size, self._groups.host, TIMEOUT, self.gather)
         return self._on_gpus[device]
 
     def gather(self, value: Any) -> list[Any]:
@@ -204,6 +208,10 @@ class Gathered(Ranks):
         bodies = self._exchange(self._patient, body, [body.new_empty(int(one)) for one in lengths])
         # all are ranks of one run, which have shown that they belong to it by meeting here
         return [value if rank == self.rank else pickle.loads(bytes(one.numpy())) for rank, one in enumerate(bodies)]
+
+    def beside(self) -> Ranks:
+        """Returns the same ranks for a thread of their own, which speaks to those of the others only."""
+        return Beside(self, self._groups._replace(steps=self._groups.beside, calls=self._groups.beside))
 
     def _exchange(self, group: Any, mine: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
         """Sends a tensor to all other ranks, and returns theirs, of the shapes of `like`, with its own among them."""
@@ -248,6 +256,7 @@ class Gathered(Ranks):
     def close(self) -> None:
         """Leaves the others."""
         self._group = self._patient = None
+        self._groups = self._groups._replace(steps=None, calls=None, beside=None)
         self._on_gpus.clear()
 
     def lost(self, error: Exception) -> RookeryError:
@@ -261,6 +270,23 @@ class Gathered(Ranks):
         except RuntimeError as error:
             told = self.lost(error)
             raise told from told.__cause__
+
+
+class Beside(Gathered):
+    """A rank in a thread of its own.
+
+    Args:
+        of: The rank, which knows what has become of others that do not answer.
+        groups: How it speaks to those in such threads.
+    """
+
+    def __init__(self, of: Gathered, groups: Groups) -> None:
+        super().__init__(groups)
+        self._of = of
+
+    def lost(self, error: Exception) -> RookeryError:
+        """Returns what to raise when the others do not answer."""
+        return self._of.lost(error)
 
 
 def meet(place: Path, rank: int, size: int, timeout: float = TIMEOUT) -> Ranks:
@@ -285,16 +311,18 @@ class Groups(NamedTuple):
     Attributes:
         steps: A group of gloo for gradient steps.
         calls: One for all else, in which a rank waits as long as the others are there.
+        beside: One for a thread beside them.
         host: Address of this machine that the others reach.
     """
 
     steps: Any
     calls: Any
+    beside: Any
     host: str
 
 
 def groups_of(store: Any, rank: int, size: int, timeout: float, host: str | None) -> Groups:
-    """Makes two groups of gloo: one that waits so many seconds, and a patient one.
+    """Makes three groups of gloo: one that waits so many seconds, a patient one, and one like the first.
 
     Args:
         store: Where the ranks meet.
@@ -305,12 +333,14 @@ def groups_of(store: Any, rank: int, size: int, timeout: float, host: str | None
     """
     there: Any = distributed
     groups = []
-    for name, wait in ("steps", timedelta(seconds=timeout)), ("calls", PATIENCE):
+    within = timedelta(seconds=timeout)
+    for name, wait in ("steps", within), ("calls", PATIENCE), ("beside", within):
         options = there.ProcessGroupGloo._Options()
         options._timeout = wait
         options._devices = [there.ProcessGroupGloo.create_device(**({} if host is None else {"hostname": host}))]
         groups.append(there.ProcessGroupGloo(there.PrefixStore(name, store), rank, size, options))
-    return Groups(groups[0], groups[1], host or socket.gethostname())
+    steps, calls, beside = groups
+    return Groups(steps, calls, beside, host or socket.gethostname())
 
 
 def parts_of(total: int, parts: int) -> Sequence[int]:

@@ -7,7 +7,7 @@ rollouts, in a thread, while the trainer learns from the last (docs/how-to/overl
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, fields, replace
 from threading import Thread
@@ -193,21 +193,30 @@ class LocalPool(Stateful):
         """Adds to the worker those who meet a policy as opponents."""
         self.worker.add_opponents(of, policy, snapshots)
 
+    @property
+    def passed(self) -> int:
+        """Steps of all copies so far."""
+        return self.worker.lane_steps
+
+    def play(self, max_env_steps: int) -> Sample:
+        """Plays, whatever was played ahead."""
+        return self.worker.sample(max_env_steps)
+
     def sample(self, max_env_steps: int) -> Sample:
         """Plays, see `WorkerPool.sample`; what was played ahead comes first."""
         self.settle()
-        limit = self.worker.lane_steps + max_env_steps if self.limit is None else self.limit
+        limit = self.passed + max_env_steps if self.limit is None else self.limit
         sample, self.ready = self.ready, None
-        if sample is None or not (sample.rollouts or sample.newcomers or self.worker.lane_steps >= limit):
+        if sample is None or not (sample.rollouts or sample.newcomers or self.passed >= limit):
             # nothing was played ahead, or it did not come to an end
             before = sample
             with torch_threads(self.threads):
-                sample = self.worker.sample(max(limit - self.worker.lane_steps, 0))
+                sample = self.play(max(limit - self.passed, 0))
             if self.staleness:
                 sample = _copied(sample)
             if before is not None:
                 sample.finished[:0] = before.finished
-        if self.limit is not None and (sample.rollouts or self.worker.lane_steps >= self.limit):
+        if self.limit is not None and (sample.rollouts or self.passed >= self.limit):
             self.limit = None  # else it will go on with the weights it has
             self.worker.set_weights({name: self.policies[name] for name in self.waiting})
             self.waiting, lineup, self.lineup = [], self.lineup, None
@@ -219,8 +228,8 @@ class LocalPool(Stateful):
         if self.lessons is not None:
             self.worker.change_lessons(**self.lessons)
             self.lessons = None
-        self.limit = self.worker.lane_steps + max_env_steps
-        self._ahead = _PlayAhead(self.worker, max_env_steps, self.threads)
+        self.limit = self.passed + max_env_steps
+        self._ahead = _PlayAhead(self.worker, self.play, max_env_steps, self.threads)
         self._ahead.start()
 
     def settle(self) -> None:
@@ -276,7 +285,7 @@ class LocalPool(Stateful):
         store = self.worker.policies[name].store
         assert store is not None
         stale = rollout.version < store.version
-        return {"stale_fraction": int(rollout.length[stale].sum()) / rollout.num_decisions}
+        return {"stale_fraction": int(rollout.length[stale].sum()) / max(rollout.num_decisions, 1)}
 
     def waits(self) -> dict[str, float]:
         """Says nothing: the only worker is here."""
@@ -292,9 +301,10 @@ class LocalPool(Stateful):
 class _PlayAhead(Thread):
     """Plays once, in a thread of its own. A trainer that ends without `close` waits for it, a rollout at most."""
 
-    def __init__(self, worker: RolloutWorker, max_env_steps: int, threads: int) -> None:
+    def __init__(self, worker: RolloutWorker, play: Callable[[int], Sample], max_env_steps: int, threads: int) -> None:
         super().__init__(name="rookery-play-ahead")
         self.worker = worker
+        self.play = play
         self.max_env_steps = max_env_steps
         self.timers = worker.timers
         self.own_timers = Timers()  # a tree of timers serves one thread
@@ -309,7 +319,7 @@ class _PlayAhead(Thread):
         torch.set_num_threads(self.threads)  # a new thread would else take what learning has at this moment
         try:
             with timers["play_ahead"]:
-                self.sample = _copied(worker.sample(self.max_env_steps))
+                self.sample = _copied(self.play(self.max_env_steps))
         except BaseException as error:  # whatever it is, it belongs to who waits for the rollouts
             self.error = error
         finally:

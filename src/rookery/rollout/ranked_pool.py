@@ -29,6 +29,7 @@ class RankedPool(LocalPool):
         worker: Plays the lanes of this rank.
         share: Which lanes of the run these are.
         ranks: All learners.
+        staleness: 1 if `play_ahead` will be called.
         lane_group: Lanes whose agents decide together where torch computes a policy; None = all of this rank.
 
     Attributes:
@@ -38,20 +39,24 @@ class RankedPool(LocalPool):
         lane_steps: These, and those in which copies rested.
         complete: Decisions of each policy that learns, of all ranks, that nobody has been given yet.
         slots: Slots that it has at all ranks.
-        handed: Decisions that were handed over last, by policy.
+        taken: Decisions that were taken from stores last, by policy.
+        handed: Those that were handed over last.
     """
 
-    saved = ("until", "behind", "env_steps", "lane_steps", "complete", "slots", "handed")
+    saved = ("until", "behind", "env_steps", "lane_steps", "complete", "slots", "taken", "handed")
     fixed = ("share", "ranks", "demands")
 
-    def __init__(self, worker: RolloutWorker, share: LaneShare, ranks: Ranks, lane_group: int | None = None) -> None:
-        super().__init__(worker, 0, lane_group)
-        self.share, self.ranks = share, ranks
+    def __init__(
+        self, worker: RolloutWorker, share: LaneShare, ranks: Ranks, staleness: int, lane_group: int | None = None
+    ) -> None:
+        super().__init__(worker, staleness, lane_group)
+        self.share, self.ranks = share, ranks.beside()
         self.demands: dict[str, Demand] = {}
         self.until = self.env_steps = self.lane_steps = 0
         self.behind = False
         self.complete: dict[str, int] = {}
         self.slots: dict[str, int] = {}
+        self.taken: dict[str, int] = {}
         self.handed: dict[str, int] = {}
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
@@ -75,10 +80,21 @@ class RankedPool(LocalPool):
 
     def undelivered(self, name: str) -> int:
         """Counts the complete decisions of a policy at all ranks that nobody has been given yet."""
-        return self.complete.get(name, 0)
+        return 0 if self.staleness else self.complete.get(name, 0)
+
+    @property
+    def passed(self) -> int:
+        """Steps of the copies of all ranks so far."""
+        return self.lane_steps
 
     def sample(self, max_env_steps: int) -> Sample:
-        """Plays until a demand is met, or all ranks together have made so many steps; see `WorkerPool.sample`."""
+        """Plays, see `WorkerPool.sample`: until a demand is met, or all ranks together have made so many steps."""
+        sample = super().sample(max_env_steps)
+        self.handed = {name: self.taken[name] for name in sample.rollouts}
+        return sample
+
+    def play(self, max_env_steps: int) -> Sample:
+        """Plays, whatever was played ahead."""
         limit = self.lane_steps + max_env_steps
         finished: list[EpisodeResult] = []
         while True:
@@ -100,7 +116,7 @@ class RankedPool(LocalPool):
         steps = -(-(limit - self.lane_steps) // lanes)
         for name in self.demands:
             slots = self.slots.get(name, 0)  # none of a policy that nobody plays yet: then it may begin at any moment
-            steps = min(steps, -(-(self._wanted(name) - self.undelivered(name)) // slots) if slots else 1)
+            steps = min(steps, -(-(self._wanted(name) - self.complete.get(name, 0)) // slots) if slots else 1)
         return max(steps, 1)
 
     def _wanted(self, name: str) -> int:
@@ -112,7 +128,7 @@ class RankedPool(LocalPool):
         """Plays on, unless a policy is missing, or all copies here rest; notes episodes that ended."""
         worker = self.worker
         while (left := self.until - worker.vector_steps) > 0:
-            sample = super().sample(left * worker.env.num_lanes)
+            sample = worker.sample(left * worker.env.num_lanes)
             finished += map(self.share.placed, sample.finished)
             if sample.newcomers or sample.resting:
                 return sample.newcomers
@@ -149,7 +165,7 @@ class RankedPool(LocalPool):
             mine = self.worker.policies[name]
             assert mine.store is not None
             rollouts[name] = mine.store.take(self._seen(mine.kind, mine.policy), mine.row_of_slot)
-            self.handed[name], self.complete[name] = self.complete[name], 0
+            self.taken[name], self.complete[name] = self.complete[name], 0
         return rollouts
 
     def _seen(self, kind: int, policy: Policy) -> Tree:

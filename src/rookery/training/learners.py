@@ -53,13 +53,18 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
     if lanes % learners:
         fit = -(-lanes // learners) * learners
         raise ConfigError(f"{where}: sampling.num_envs = {lanes} copies cannot be shared equally; write num_envs={fit}")
-    for path, value in (
-        ("self_play", config.self_play), ("curriculum", config.curriculum),
-        ("sampling.staleness", config.sampling.staleness), ("sampling.workers", config.sampling.workers),
-        ("sampling.asynchronous", config.sampling.asynchronous),
-    ):  # fmt: skip
+    for path, value, why in (
+        ("self_play", config.self_play, "opponents are drawn for the lanes of one learner"),
+        ("curriculum", config.curriculum, "lessons are judged by the episodes of one learner"),
+        ("sampling.workers", config.sampling.workers, "each learner plays its share itself, in rounds with the others"),
+        (
+            "sampling.asynchronous",
+            config.sampling.asynchronous,
+            "they play in rounds; sampling.staleness=1 plays ahead",
+        ),
+    ):
         if value:
-            raise ConfigError(f"{where}: {path} is not agreed upon by several learners; leave it out or learn on one")
+            raise ConfigError(f"{where}: {path} is not for several learners: {why}; leave it out, or learn on one")
     own = {f"policies.{name}": entry.algorithm for name, entry in config.policies.items() if not entry.frozen}
     for path, settings in (own or {"algorithm": config.algorithm}).items():
         if not vars(type(settings)).get("learns_together"):  # what derives from one that does may agree on less

@@ -256,7 +256,7 @@ class Run(Stateful):
         if any(map(moments_of, listeners)):
             worker.listeners = EpisodeListeners(self.env, listeners, seeds)
         if several:
-            return RankedPool(worker, share, self.ranks, sampling.lane_group)
+            return RankedPool(worker, share, self.ranks, sampling.staleness, sampling.lane_group)
         return LocalPool(worker, sampling.staleness, sampling.lane_group)
 
     @property
