@@ -164,7 +164,9 @@ class LocalPool(Stateful):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, after `load_env`."""
-        super().load_state_dict({"lessons": None, "lineup": None, **state, "ready": None})
+        absent = {"standing"} - {*self.saved_names()}  # of several learners, where one alone looks at what they learned
+        own = {name: value for name, value in state.items() if name not in absent}
+        super().load_state_dict({"lessons": None, "lineup": None, **own, "ready": None})
         self.ready = None if state["ready"] is None else _unpacked(state["ready"])
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from rookery.cluster.ranks import Ranks
 from rookery.core.batch import Demand, Rollout
 from rookery.core.spaces import Tree
+from rookery.core.state import Stateful
 from rookery.envs.base import Kind
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
@@ -22,15 +23,8 @@ from rookery.rollout.shares import LaneShare
 from rookery.rollout.worker import RolloutWorker, Sample
 
 
-class RankedPool(LocalPool):
-    """The worker of one of several learners.
-
-    Args:
-        worker: Plays the lanes of this rank.
-        share: Which lanes of the run these are.
-        ranks: All learners.
-        staleness: 1 if `play_ahead` will be called.
-        lane_group: Lanes whose agents decide together where torch computes a policy; None = all of this rank.
+class RankStanding(Stateful):
+    """How far all ranks have come together.
 
     Attributes:
         until: Vector steps that every rank is to have made; one behind has met a policy that was missing, or rests.
@@ -44,6 +38,32 @@ class RankedPool(LocalPool):
     """
 
     saved = ("until", "behind", "env_steps", "lane_steps", "complete", "slots", "taken", "handed")
+
+    def __init__(self) -> None:
+        self.until = self.env_steps = self.lane_steps = 0
+        self.behind = False
+        self.complete: dict[str, int] = {}
+        self.slots: dict[str, int] = {}
+        self.taken: dict[str, int] = {}
+        self.handed: dict[str, int] = {}
+
+
+class RankedPool(LocalPool):
+    """The worker of one of several learners.
+
+    Args:
+        worker: Plays the lanes of this rank.
+        share: Which lanes of the run these are.
+        ranks: All learners.
+        staleness: 1 if `play_ahead` will be called.
+        lane_group: Lanes whose agents decide together where torch computes a policy; None = all of this rank.
+
+    Attributes:
+        demands: What all ranks are to play together of each policy that learns.
+        standing: How far they have come.
+    """
+
+    saved = ("standing",)
     fixed = ("share", "ranks", "demands")
 
     def __init__(
@@ -52,12 +72,7 @@ class RankedPool(LocalPool):
         super().__init__(worker, staleness, lane_group)
         self.share, self.ranks = share, ranks.beside()
         self.demands: dict[str, Demand] = {}
-        self.until = self.env_steps = self.lane_steps = 0
-        self.behind = False
-        self.complete: dict[str, int] = {}
-        self.slots: dict[str, int] = {}
-        self.taken: dict[str, int] = {}
-        self.handed: dict[str, int] = {}
+        self.standing = RankStanding()
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to the worker; `demand` is what all ranks play together, None = frozen."""
@@ -76,58 +91,60 @@ class RankedPool(LocalPool):
 
     def delivered(self, name: str, rollout: Rollout) -> int:
         """Counts the decisions that all ranks were handed with a rollout."""
-        return self.handed[name]
+        return self.standing.handed[name]
 
     def undelivered(self, name: str) -> int:
         """Counts the complete decisions of a policy at all ranks that nobody has been given yet."""
-        return 0 if self.staleness else self.complete.get(name, 0)
+        return 0 if self.staleness else self.standing.complete.get(name, 0)
 
     @property
     def passed(self) -> int:
         """Steps of the copies of all ranks so far."""
-        return self.lane_steps
+        return self.standing.lane_steps
 
     def sample(self, max_env_steps: int) -> Sample:
         """Plays, see `WorkerPool.sample`: until a demand is met, or all ranks together have made so many steps."""
         sample = super().sample(max_env_steps)
-        self.handed = {name: self.taken[name] for name in sample.rollouts}
+        self.standing.handed = {name: self.standing.taken[name] for name in sample.rollouts}
         return sample
 
     def play(self, max_env_steps: int) -> Sample:
         """Plays, whatever was played ahead."""
-        limit = self.lane_steps + max_env_steps
+        standing, limit = self.standing, self.passed + max_env_steps
         finished: list[EpisodeResult] = []
         while True:
-            if not self.behind:
-                self.until += self._most_steps(limit)
+            if not standing.behind:
+                standing.until += self._most_steps(limit)
             newcomers = self._play(finished)
             lengths, count, resting, missing = self._agree(newcomers)
             if missing:
                 newcomers = {name: kind for some in self.ranks.gather(newcomers) for name, kind in some.items()}
             rollouts = {} if missing else self._due()
-            if missing or rollouts or self.lane_steps >= limit or resting:
+            if missing or rollouts or self.passed >= limit or resting:
                 break
-        at = self.env_steps, self.lane_steps, resting, lengths / max(1, count)
+        at = standing.env_steps, standing.lane_steps, resting, lengths / max(1, count)
         return Sample(rollouts, newcomers, finished, *at, self.worker.counters())
 
     def _most_steps(self, limit: int) -> int:
         """Vector steps after which no demand and no limit has been passed."""
         lanes = self.worker.env.num_lanes * self.ranks.size
-        steps = -(-(limit - self.lane_steps) // lanes)
+        steps = -(-(limit - self.passed) // lanes)
         for name in self.demands:
-            slots = self.slots.get(name, 0)  # none of a policy that nobody plays yet: then it may begin at any moment
-            steps = min(steps, -(-(self._wanted(name) - self.complete.get(name, 0)) // slots) if slots else 1)
+            slots = self.standing.slots.get(
+                name, 0
+            )  # none of a policy that nobody plays yet: then it may begin at any moment
+            steps = min(steps, -(-(self._wanted(name) - self.standing.complete.get(name, 0)) // slots) if slots else 1)
         return max(steps, 1)
 
     def _wanted(self, name: str) -> int:
         """Decisions of all ranks that make an update; 0 while that is not known, because nobody has played."""
         demand = self.demands[name]
-        return demand.decisions or demand.fragment_length * self.slots.get(name, 0)
+        return demand.decisions or demand.fragment_length * self.standing.slots.get(name, 0)
 
     def _play(self, finished: list[EpisodeResult]) -> dict[str, Kind]:
         """Plays on, unless a policy is missing, or all copies here rest; notes episodes that ended."""
         worker = self.worker
-        while (left := self.until - worker.vector_steps) > 0:
+        while (left := self.standing.until - worker.vector_steps) > 0:
             sample = worker.sample(left * worker.env.num_lanes)
             finished += map(self.share.placed, sample.finished)
             if sample.newcomers or sample.resting:
@@ -149,26 +166,31 @@ class RankedPool(LocalPool):
         at = worker.vector_steps, worker.env_steps, worker.lane_steps, *worker.running_lengths()
         said = self.ranks.numbers(*at, worker.resting, bool(newcomers), *own)
         steps, env_steps, lane_steps, lengths, counts, resting, missing, *numbers = zip(*said, strict=True)
-        self.behind = min(steps) < self.until
-        self.env_steps, self.lane_steps = int(sum(env_steps)), int(sum(lane_steps))
-        totals = [int(sum(each)) for each in numbers]
-        self.complete = dict(zip(self.demands, totals[::2], strict=True))
-        self.slots = dict(zip(self.demands, totals[1::2], strict=True))
+        standing, totals = self.standing, [int(sum(each)) for each in numbers]
+        standing.behind = min(steps) < standing.until
+        standing.env_steps, standing.lane_steps = int(sum(env_steps)), int(sum(lane_steps))
+        standing.complete = dict(zip(self.demands, totals[::2], strict=True))
+        standing.slots = dict(zip(self.demands, totals[1::2], strict=True))
         return sum(lengths), sum(counts), all(resting), any(missing)
 
     def _due(self) -> dict[str, Rollout]:
         """What this rank has of the policies whose demand is met."""
-        rollouts = {}
+        rollouts, standing = {}, self.standing
         for name in self.demands:
-            if not 0 < self._wanted(name) <= self.complete[name]:
+            if not 0 < self._wanted(name) <= standing.complete[name]:
                 continue
             mine = self.worker.policies[name]
             assert mine.store is not None
             rollouts[name] = mine.store.take(self._seen(mine.kind, mine.policy), mine.row_of_slot)
-            self.taken[name], self.complete[name] = self.complete[name], 0
+            standing.taken[name], standing.complete[name] = standing.complete[name], 0
         return rollouts
 
     def _seen(self, kind: int, policy: Policy) -> Tree:
         """What the agents of a kind see now; of one that nobody here has played, nothing."""
         assert self.worker.now is not None
         return self.worker.now.rows[kind].obs if kind >= 0 else policy.obs_spec.allocate(0)
+
+    def close(self) -> None:
+        """Frees the environments, and leaves the other ranks, which hear of it at once."""
+        super().close()
+        self.ranks.close()
