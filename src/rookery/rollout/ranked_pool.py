@@ -130,9 +130,7 @@ class RankedPool(LocalPool):
         lanes = self.worker.env.num_lanes * self.ranks.size
         steps = -(-(limit - self.passed) // lanes)
         for name in self.demands:
-            slots = self.standing.slots.get(
-                name, 0
-            )  # none of a policy that nobody plays yet: then it may begin at any moment
+            slots = self.standing.slots.get(name, 0)  # 0 of a policy that nobody plays yet: it may begin at any moment
             steps = min(steps, -(-(self._wanted(name) - self.standing.complete.get(name, 0)) // slots) if slots else 1)
         return max(steps, 1)
 
