@@ -52,3 +52,33 @@ class Corridor(gymnasium.Env):
 
 OWN = f"{Corridor.__module__}:Corridor"
 """An environment of somebody's own, as files name it."""
+
+
+class Comings:
+    """Two agents that take turns and are paid what they do, and a third that comes and goes, in drawn episodes only."""
+
+    possible_agents = ["north", "south", "guest"]
+    observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.rng = np.random.default_rng(seed)
+        self.clock, self.comes = 0, int(self.rng.integers(2, 30))
+        self.lasts = int(self.rng.integers(8, 15))
+        return {"north": self.look()}, {}
+
+    def look(self):
+        return self.rng.normal(size=3).astype(np.float32)
+
+    def step(self, actions):
+        self.clock += 1
+        over = self.clock == self.lasts
+        reward = {agent: 0.1 * self.clock + (agent != "guest") * float(action) for agent, action in actions.items()}
+        obs = {"south" if self.clock % 2 else "north": self.look()}
+        here = self.comes <= self.clock <= self.comes + 3
+        ended = {"__all__": over}
+        if here:
+            obs["guest"] = self.look()
+            if self.clock == self.comes + 3:
+                ended["guest"] = True
+        return obs, reward, ended, {"__all__": False}, {}

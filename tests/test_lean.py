@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import gymnasium
@@ -22,6 +23,9 @@ from torch.utils._pytree import tree_leaves
 from rookery import A2CConfig, MultiAgentArena, PPOConfig, Trainer
 from rookery.core.native import SWITCH, best_build
 from rookery.core.optim import gradient_step
+
+ATTEMPTS = 3
+"""How often a cost may be measured."""
 
 
 @dataclass
@@ -76,6 +80,18 @@ def cost_of(function) -> Cost:
         gc.enable()
     counting.cost.calls = calls
     return counting.cost
+
+
+def least_cost(limit: Cost, measure: Callable[[], Cost]) -> Cost:
+    """What something costs, measured again with everything made anew where it is above a limit: what comes from outside
+    while calls are counted, such as a signal's handler or the end of another test's object, can only add some, and does
+    not come three times. What the code itself costs is the same each time.
+    """
+    for _ in range(ATTEMPTS):
+        cost = measure()
+        if cost.within(limit):
+            break
+    return cost
 
 
 def quiet_step(trainer: Trainer):
@@ -142,17 +158,32 @@ def computes(request, monkeypatch):
 def test_a_vector_step_costs_no_more_than_it_did(name, computes):
     make, on_kernels, by_torch = STEPS[name]
     limit = on_kernels if computes == "kernels" else by_torch
-    with make() as trainer:
-        cost = cost_of(quiet_step(trainer))
+
+    def measure() -> Cost:
+        with make() as trainer:
+            return cost_of(quiet_step(trainer))
+
+    cost = least_cost(limit, measure)
     assert cost.within(limit), f"{cost} is above {limit}"
+
+
+def test_a_cost_that_is_above_its_limit_each_time_stays_there():
+    costs = iter([Cost(calls=9), Cost(calls=8), Cost(calls=8), Cost(calls=7)])
+    assert least_cost(Cost(calls=7), lambda: next(costs)) == Cost(calls=8)
+    costs = iter([Cost(calls=9), Cost(calls=7)])
+    assert least_cost(Cost(calls=7), lambda: next(costs)) == Cost(calls=7)
 
 
 @pytest.mark.usefixtures("computes")
 def test_twice_the_copies_cost_no_more_operations_and_calls():
     costs = []
     for copies in (8, 16):
-        with Trainer("CartPole-v1", PPOConfig(), num_envs=copies, seed=3) as trainer:
-            costs.append(cost_of(quiet_step(trainer)))
+
+        def measure(copies: int = copies) -> Cost:
+            with Trainer("CartPole-v1", PPOConfig(), num_envs=copies, seed=3) as trainer:
+                return cost_of(quiet_step(trainer))
+
+        costs.append(min((measure() for _ in range(ATTEMPTS)), key=lambda cost: cost.calls))
     assert (costs[1].ops, costs[1].tensors, costs[1].calls) == (costs[0].ops, costs[0].tensors, costs[0].calls)
 
 
@@ -175,15 +206,16 @@ MINIBATCHES = {
 def test_a_gradient_step_costs_no_more_than_it_did(name, computes):
     cfg, on_kernels, by_torch = MINIBATCHES[name]
     limit = on_kernels if computes == "kernels" else by_torch
-    with Trainer("CartPole-v1", cfg, num_envs=8, seed=0) as trainer:
-        learner = trainer.learners["main"]
-        rollout = trainer.pool.sample(10_000).rollouts["main"]
-        if name == "ppo":
+
+    def measure() -> Cost:
+        with Trainer("CartPole-v1", cfg, num_envs=8, seed=0) as trainer:
+            learner = trainer.learners["main"]
+            rollout = trainer.pool.sample(10_000).rollouts["main"]
+            if name == "a2c":
+                return cost_of(lambda: learner.training_step(rollout))
             batch = next(learner.targets(rollout).shuffled(256, learner.rng))
-            now = learner.now()
-            cost = cost_of(
-                lambda: gradient_step(learner.forward, learner.loss, batch, learner.optimizer, now, learner.closed_form)
-            )
-        else:
-            cost = cost_of(lambda: learner.training_step(rollout))
+            given = learner.forward, learner.loss, batch, learner.optimizer, learner.now(), learner.closed_form
+            return cost_of(lambda: gradient_step(*given))
+
+    cost = least_cost(limit, measure)
     assert cost.within(limit), f"{cost} is above {limit}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,11 +10,16 @@ import torch
 
 from rookery import MultiAgentArena, PPOConfig, Trainer
 from rookery.algorithms.a2c import A2CConfig
+from rookery.algorithms.appo import APPOConfig
+from rookery.algorithms.bc import BCConfig
 from rookery.algorithms.dqn import DQNConfig
 from rookery.algorithms.impala import IMPALAConfig
+from rookery.algorithms.sac import SACConfig
 from rookery.algorithms.td3 import TD3Config
 from rookery.cluster.ranks import Ranks, meet
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, TrainingError
+from selection import slow
+from small_envs import Comings
 
 CLUSTER = {"cluster.learners": 2}
 
@@ -28,8 +34,34 @@ def on_two(folder, work):
         return list(pool.map(one, range(2)))
 
 
-def weights(trainer):
-    return torch.cat([value.flatten().double() for value in trainer.policies["main"].state_dict().values()])
+def weights(trainer, policy="main"):
+    return torch.cat([value.flatten().double() for value in trainer.policies[policy].state_dict().values()])
+
+
+def learned(trainer, iterations=10):
+    """By policy, the gradient of the first update, and the weights before and after so many; and the last result."""
+    flat = {name: learner.optimizer.flat for name, learner in trainer.learners.items()}
+    before = {name: one.data.clone() for name, one in flat.items()}
+    result = trainer.train_iteration()
+    first = {name: one.grad.clone() for name, one in flat.items()}
+    for _ in range(iterations - 1):
+        result = trainer.train_iteration()
+    return {name: (first[name], before[name], one.data.clone()) for name, one in flat.items()}, result
+
+
+def agree(one, both):
+    """Whether ranks did as one learner: gradients within 1e-5, weights within 1e-4 of their change, equal counts."""
+    (expected, standing), names = one, list(one[0])
+    for mine, result in both:
+        for name in names:
+            (gradient, before, after), (own, _, end) = expected[name], mine[name]
+            assert torch.linalg.vector_norm(gradient) > 0
+            assert torch.linalg.vector_norm(own - gradient) <= 1e-5 * torch.linalg.vector_norm(gradient)
+            assert torch.linalg.vector_norm(end - after) <= 1e-4 * torch.linalg.vector_norm(after - before)
+            assert result.policies[name].decisions == standing.policies[name].decisions
+        assert result.env_steps == standing.env_steps
+    for name in names:
+        assert torch.equal(both[0][0][name][2], both[1][0][name][2]), "ranks differ"
 
 
 def test_a_run_on_two_learners_is_that_on_one_with_the_doubled_minibatch(tmp_path):
@@ -86,6 +118,144 @@ def test_learners_from_replay_end_with_the_same_weights(tmp_path, env, cfg):
     assert torch.equal(first, second)
 
 
+def shared(size, **settings):
+    """PPO whose minibatch is the whole batch: the rows of a gradient step are then the same, in whatever order."""
+    return PPOConfig(
+        fragment_length=16, minibatch_size=size, epochs=1, lr=3e-4, model={"normalize_obs": True}, **settings
+    )
+
+
+ARENA = {"agent1": "north", "agent2": "south"}
+
+
+@pytest.mark.parametrize(
+    ("env", "mapping", "more"),
+    [(MultiAgentArena, ARENA, {}), (MultiAgentArena, ARENA, {"batch_size": 70}), (Comings, None, {})],
+    ids=["together", "by a batch", "in turn"],
+)
+def test_policies_on_two_learners_are_those_on_one(tmp_path, env, mapping, more):
+    def run(ranks, size, config):
+        policies = {"north": shared(size, **more), "south": shared(size, gamma=0.9, entropy_coef=0.0, **more)}
+        policies |= {"guest": shared(size, batch_size=2)} if mapping is None else {}  # often of one rank alone
+        settings = {"policies": policies, "policy_mapping": mapping, "warmup_steps": 0, "num_envs": 4, "seed": 5}
+        with Trainer(env, ranks=ranks, config=config, **settings) as trainer:
+            found, result = learned(trainer)
+            assert mapping is not None or result.policies["guest"].decisions > 5
+            # who comes first has the first slot of all ranks or of its own, and other noise
+            return {name: found[name] for name in ("north", "south")}, result
+
+    one, both = run(Ranks(), 100_000, {}), on_two(tmp_path, lambda ranks: run(ranks, 50_000, CLUSTER))
+    agree(one, both)
+    for _, result in both:
+        assert result.episodes == one[1].episodes
+        assert result.return_mean == pytest.approx(one[1].return_mean)
+
+
+REMEMBERS = {"hidden": (16,), "normalize_obs": True}
+
+
+@pytest.mark.parametrize("kind", ["lstm", slow("gru"), slow("scan"), "attention"])
+@pytest.mark.parametrize("algorithm", [PPOConfig, slow(A2CConfig)])
+def test_a_policy_that_remembers_on_two_learners_is_that_on_one(tmp_path, algorithm, kind):
+    model = {**REMEMBERS, "memory": {"kind": kind, "size": 16, "sequence_length": 8}}
+
+    def run(ranks, size, config):
+        ppo = {"minibatch_size": size, "epochs": 1} if algorithm is PPOConfig else {"normalize_advantage": True}
+        cfg = algorithm(fragment_length=20, lr=3e-4, model=model, **ppo)
+        settings = {"warmup_steps": 0, "num_envs": 4, "seed": 5, "config": config}
+        with Trainer("CartPole-v1", cfg, ranks=ranks, **settings) as trainer:
+            return learned(trainer)
+
+    agree(run(Ranks(), 100_000, {}), on_two(tmp_path, lambda ranks: run(ranks, 50_000, CLUSTER)))
+
+
+@pytest.mark.parametrize("algorithm", ["impala", "appo", slow("appo with memory")])
+def test_importance_sampling_on_two_learners_is_that_on_one(tmp_path, algorithm):
+    def run(ranks, size, config):
+        model = {**REMEMBERS, **({"memory": {"kind": "lstm", "size": 8}} if "memory" in algorithm else {})}
+        more = {"minibatch_size": size, "buffered_batches": 1, "kl_coef": 0.1, "target_every": 3}
+        kind, more = (IMPALAConfig, {"normalize_advantage": True}) if algorithm == "impala" else (APPOConfig, more)
+        cfg = kind(fragment_length=16, batch_size=62, lr=3e-4, model=model, **more)
+        settings = {"warmup_steps": 0, "num_envs": 4, "seed": 5, "config": config}
+        with Trainer("CartPole-v1", cfg, ranks=ranks, **settings) as trainer:
+            return learned(trainer)
+
+    agree(run(Ranks(), 100_000, {}), on_two(tmp_path, lambda ranks: run(ranks, 50_000, CLUSTER)))
+
+
+@pytest.mark.parametrize("env", [MultiAgentArena, slow(Comings)])
+def test_what_is_played_ahead_on_two_learners_is_that_of_one(tmp_path, env):
+    names = ["agent1", "agent2"] if env is MultiAgentArena else ["north", "south", "guest"]
+
+    def run(ranks, size, config):
+        policies = {name: shared(size, **({"batch_size": 2} if name == "guest" else {})) for name in names}
+        settings = {"policies": policies, "warmup_steps": 0, "num_envs": 4, "seed": 5, "staleness": 1}
+        with Trainer(env, ranks=ranks, config=config, **settings) as trainer:
+            found, result = learned(trainer)
+            assert 0 < result.policies[names[0]].learning["stale_fraction"] <= 1
+            return {name: found[name] for name in names[:2]}, result
+
+    agree(run(Ranks(), 100_000, {}), on_two(tmp_path, lambda ranks: run(ranks, 50_000, CLUSTER)))
+
+
+def test_policies_of_other_algorithms_learn_beside_each_other(tmp_path):
+    def run(ranks):
+        policies = {"north": shared(32), "south": DQNConfig(**REPLAYING), "guest": shared(8, batch_size=2)}
+        with Trainer(Comings, policies=policies, ranks=ranks, num_envs=4, seed=5, config=CLUSTER) as trainer:
+            while not trainer.replays["south"].gradient_steps:
+                result = trainer.train_iteration()
+            made = trainer.replays["south"].gradient_steps
+            return {name: weights(trainer, name) for name in policies}, result.policies["south"].decisions, made
+
+    (first, decisions, made), second = on_two(tmp_path, run)
+    assert (decisions, made) == second[1:]
+    for name, mine in first.items():
+        assert torch.equal(mine, second[0][name])
+
+
+def test_signals_learn_in_step_only_where_decisions_are_as_many(tmp_path):
+    def run(ranks):
+        policies = {"north": shared(32, signals={"rnd": {}}), "south": shared(32), "guest": shared(32)}
+        with Trainer(Comings, policies=policies, ranks=ranks, num_envs=4, seed=5, config=CLUSTER) as trainer:
+            with pytest.raises(TrainingError) as caught:  # of the slower one perhaps that the other has gone
+                trainer.train({"iterations": 20})
+            return str(caught.value)
+
+    said = " ".join(on_two(tmp_path, run))
+    assert re.search(r"policies\.north\.signals: the learners have \d+, \d+ decisions", said)
+
+
+def test_replay_of_a_policy_that_one_learner_never_plays_is_an_error(tmp_path):
+    def run(ranks):
+        def first_half(agent, episode):
+            return "left" if episode.lane < 2 else "right"
+
+        policies = {"left": DQNConfig(learning_starts=8, batch_size=8), "right": shared(32)}
+        settings = {"policies": policies, "policy_mapping": first_half, "num_envs": 4, "seed": 5}
+        with Trainer("CartPole-v1", ranks=ranks, config=CLUSTER, **settings) as trainer:
+            with pytest.raises(TrainingError) as caught:  # of the slower one perhaps that the other has gone
+                trainer.train({"iterations": 20})
+            return str(caught.value)
+
+    assert "'left': learner 1 of 2 has never played it" in " ".join(on_two(tmp_path, run))
+
+
+def test_a_policy_that_one_learner_never_plays_is_learned_by_what_the_others_play(tmp_path):
+    def run(ranks, size, config):
+        def first_half(agent, episode):
+            return "left" if episode.lane < 2 else "right"
+
+        policies = {"left": shared(size), "right": shared(size)}
+        settings = {"policies": policies, "policy_mapping": first_half, "num_envs": 4, "seed": 5, "warmup_steps": 0}
+        with Trainer("CartPole-v1", ranks=ranks, config=config, **settings) as trainer:
+            return learned(trainer, 3)
+
+    one, both = run(Ranks(), 100_000, {}), on_two(tmp_path, lambda ranks: run(ranks, 50_000, CLUSTER))
+    for found, _ in (one, *both):
+        found.pop("right")  # its slots are the first of the run, and not the first of rank 1
+    agree(one, both)
+
+
 class Two(Ranks):
     size = 2
 
@@ -95,11 +265,9 @@ class Two(Ranks):
     [
         ("CartPole-v1", PPOConfig(), {"num_envs": 1}, r"num_envs = 1 copies are too few"),
         ("CartPole-v1", PPOConfig(), {"num_envs": 3}, r"write num_envs=4"),
-        ("CartPole-v1", PPOConfig(batch_size=64), {}, r"leave it out and set fragment_length"),
-        ("CartPole-v1", A2CConfig(batch_size=64), {}, r"leave it out and set fragment_length"),
-        ("CartPole-v1", IMPALAConfig(), {}, r"of impala learners do not agree.*use PPO, A2C, DQN, SAC, TD3, DDPG"),
-        ("CartPole-v1", PPOConfig(), {"staleness": 1}, r"sampling\.staleness"),
-        (MultiAgentArena, PPOConfig(), {}, r"several agents"),
+        ("CartPole-v1", BCConfig(), {}, r"algorithm\.name = bc: .*use PPO, APPO, A2C, IMPALA, DQN, SAC, TD3, DDPG"),
+        ("Pendulum-v1", SACConfig(critic={"norm": "batch"}), {}, r"critic\.norm = batch: .*set .*critic\.norm=none"),
+        ("CartPole-v1", PPOConfig(), {"workers": 2}, r"sampling\.workers"),
     ],
 )
 def test_what_learners_cannot_agree_on_is_refused(env, cfg, settings, message):

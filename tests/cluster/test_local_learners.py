@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from gymnasium import Env, spaces
 
 from rookery import PPOConfig, Trainer
 from rookery.algorithms.dqn import DQNConfig
+from rookery.cluster.ranks import meet
 from rookery.core.errors import ConfigError, EnvError, RemoteError, TrainingError
 from rookery.core.files import FileError
 from selection import slow
+from small_envs import Comings
 
 TWO = {"cluster.learners": 2}
 PPO = PPOConfig(fragment_length=32, minibatch_size=32, epochs=2, model={"normalize_obs": True})
@@ -49,16 +52,26 @@ class Fragile(Env):
 
 
 def weights(trainer):
-    return b"".join(value.numpy().tobytes() for value in trainer.policies["main"].state_dict().values())
+    values = [value for policy in trainer.policies.values() for value in policy.state_dict().values()]
+    return b"".join(value.numpy().tobytes() for value in values)
 
 
-@pytest.mark.parametrize("cfg", [PPO, slow(DQN)], ids=["ppo", "dqn"])
-def test_a_run_that_is_taken_up_again_ends_like_one_that_never_stopped(tmp_path, cfg):
-    settings = {"num_envs": 4, "seed": 3, "iteration_steps": 256}
-    with Trainer("CartPole-v1", cfg, run_dir=tmp_path / "a", config=TWO, **settings) as trainer:
+LSTM = PPO.replace(model={"memory": {"kind": "lstm", "size": 16, "sequence_length": 8}, "normalize_obs": True})
+SEVERAL = {"north": LSTM, "south": PPO.replace(batch_size=70), "guest": DQN.replace(learning_starts=8)}
+
+
+@pytest.mark.parametrize(
+    ("env", "cfg", "policies"),
+    [("CartPole-v1", PPO, None), slow("CartPole-v1", DQN, None), (Comings, None, SEVERAL)],
+    ids=["ppo", "dqn", "several"],
+)
+def test_a_run_that_is_taken_up_again_ends_like_one_that_never_stopped(tmp_path, env, cfg, policies):
+    settings = {"num_envs": 4, "seed": 3, "iteration_steps": 256, "policies": policies}
+    settings["config"] = [TWO, {"checkpoint.every": 100}]
+    with Trainer(env, cfg, run_dir=tmp_path / "a", **settings) as trainer:
         straight = trainer.train({"iterations": 4})
         expected = weights(trainer)
-    with Trainer("CartPole-v1", cfg, run_dir=tmp_path / "b", config=TWO, **settings) as trainer:
+    with Trainer(env, cfg, run_dir=tmp_path / "b", **settings) as trainer:
         trainer.train({"iterations": 2})
         assert weights(trainer) != expected
     with Trainer.load(tmp_path / "b", resume=True) as trainer:
@@ -165,7 +178,29 @@ def test_what_cannot_be_sent_to_a_learner_is_refused():
         Trainer(make, PPO, config=TWO, num_envs=4)
 
 
-@pytest.mark.parametrize("call", ["learn", slow("collect"), slow("pause_sampling")])
-def test_several_learners_play_and_learn_in_turn(call):
-    with Trainer("CartPole-v1", DQN, config=TWO, num_envs=4) as trainer, pytest.raises(ConfigError, match="2 learners"):
-        getattr(trainer, call)(*([1] if call != "pause_sampling" else []))
+def test_learning_and_playing_apart_are_the_same_on_learners_of_one_command_and_of_a_script(tmp_path):
+    settings = {"num_envs": 4, "seed": 3, "config": TWO}
+
+    def run(trainer):
+        played = trainer.collect(400)
+        assert (played.env_steps, played.policies["main"].decisions) == (400, 400)
+        learned = trainer.learn(30)
+        assert learned.policies["main"].learning["gradient_steps"] == 30
+        assert learned.env_steps == 400
+        trainer.pause_sampling()
+        paused = trainer.train_iteration()
+        assert paused.env_steps == 400
+        assert paused.policies["main"].learning["gradient_steps"] == 30 + 125  # a quarter of 1,000 / 2
+        trainer.resume_sampling()
+        assert trainer.train({"env_steps": 800}).env_steps == 800
+        return weights(trainer)
+
+    with Trainer("CartPole-v1", DQN, **settings) as trainer:
+        expected = run(trainer)
+
+    def one(rank):
+        with Trainer("CartPole-v1", DQN, ranks=meet(tmp_path / "ranks", rank, 2, timeout=60), **settings) as trainer:
+            return run(trainer)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [*pool.map(one, range(2))] == [expected] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import fields, replace
 
 import numpy as np
@@ -10,20 +11,26 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rookery import PPOConfig
+from rookery import PPOConfig, Trainer
 from rookery.algorithms.ddpg import DDPG, DDPGConfig
 from rookery.algorithms.dqn import DQN, DQNConfig
 from rookery.algorithms.ppo import PPO, standardized
 from rookery.algorithms.ranked import join
 from rookery.algorithms.sac import SAC, SACConfig
 from rookery.algorithms.td3 import TD3, TD3Config
+from rookery.cluster import gpu_ranks
+from rookery.cluster.gpu_ranks import backend_of, name_of
 from rookery.cluster.ranks import Ranks, meet, parts_of
-from rookery.core.batch import Minibatch, Transitions
+from rookery.core.batch import Demand, Minibatch, Sequences, Transitions, flat
+from rookery.core.batch import joined as joined_rollouts
 from rookery.core.native import SWITCH
 from rookery.core.seeding import Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.policies.normalize import RunningMeanStd
 from rookery.policies.policy import Policy
+from rookery.replay.buffer import SampledSequences
+from rookery.rollout.slots import SlotStore
+from rookery.rollout.storage import Outcome
 from selection import slow
 
 OBS = spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -167,6 +174,127 @@ def test_two_ranks_of_ppo_are_one_on_the_doubled_minibatch(tmp_path, path, sizes
     agree(one, together(tmp_path, ranked))
 
 
+def sequences(lengths, seed):
+    """The same, of a policy that remembers: rows that stand in sequences of these lengths."""
+    number, longest, count = sum(lengths), max(lengths), len(lengths)
+    rng = np.random.default_rng(100 + seed)
+    length = torch.tensor(lengths)
+    place = (torch.arange(longest).unsqueeze(1) < length).flatten().nonzero().squeeze(1)
+    first = torch.from_numpy(rng.random((longest, count)) < 0.2)
+    memory = torch.from_numpy(rng.normal(size=(count, WIDTH)).astype(np.float32))
+    return replace(rows(number, seed), sequences=Sequences(first, length, place), memory=memory)
+
+
+def side_by_side(parts):
+    """Batches of sequences as one, the sequences of the first before those of the next."""
+    longest = max(len(part.sequences.first) for part in parts)
+    count = sum(len(part.sequences.length) for part in parts)
+    first, place, before = [], [], 0
+    for part in parts:
+        here = part.sequences
+        steps, own = here.first.shape
+        first.append(torch.cat((here.first, torch.zeros(longest - steps, own, dtype=torch.bool))))
+        place.append(here.place // own * count + before + here.place % own)
+        before += own
+    length = torch.cat([part.sequences.length for part in parts])
+    together = replace(joined(parts), sequences=None, memory=None)
+    whole, order = torch.cat(place), torch.cat(place).argsort()
+    memory = torch.cat([part.memory for part in parts])
+    grid = Sequences(torch.cat(first, 1), length, whole[order])
+    return replace(together.map(lambda leaf: leaf[order]), sequences=grid, memory=memory)
+
+
+WIDTH = 16
+"""Numbers that an LSTM of 8 units keeps."""
+
+
+@pytest.mark.parametrize("lengths", [((5, 3, 8, 8), (8, 8, 2, 6)), ((8, 8, 8, 8, 8, 8), (3,))])
+def test_two_ranks_of_a_policy_that_remembers_are_one_on_the_sequences_of_both(tmp_path, path, lengths):
+    model = {"hidden": (8,), "memory": {"kind": "lstm", "size": 8, "sequence_length": 8}}
+    cfg = PPOConfig(epochs=1, minibatch_size=10, model=model, kl_coef=0.1)
+    total, minibatches = sum(map(sum, lengths)), -(-sum(map(sum, lengths)) // 20)
+
+    def cut(own, seed):
+        """What a rank draws, and in which minibatch its sequences come."""
+        order = np.random.default_rng(seed).permutation(len(own))
+        ordered = np.array(own)[order]
+        return order, (2 * ordered.cumsum() - ordered) * minibatches // (2 * sum(own))
+
+    class Drawn:
+        def __init__(self, orders):
+            self.orders = orders
+
+        def permutation(self, _):
+            return self.orders
+
+    class Union(Minibatch):
+        """A batch that is cut where the ranks cut theirs."""
+
+        def cut_sequences(self, count, rng):
+            assert count == minibatches
+            found, before = [cut(own, seed) for seed, own in enumerate(lengths)], np.cumsum([0, *map(len, lengths)])
+            return tuple(
+                torch.from_numpy(np.concatenate([order[part == k] + at for (order, part), at in zip(found, before)]))
+                for k in range(count)
+            )
+
+    def run(ranks, data, rng, size):
+        ppo = learner(PPO, replace(cfg, minibatch_size=size), CHOICE)
+        ppo.rng = rng
+        join(ppo, ranks)
+        ppo.with_old = lambda batch: batch
+        ppo.adapt_penalty = lambda _: {}
+        count = 0
+
+        def targets(_):
+            nonlocal count
+            count += 1
+            fresh = data.map(torch.clone)
+            fresh.advantage.mul_(count)
+            return ppo.value_scale.renewed(fresh, ppo.net.value_head)
+
+        ppo.targets = targets
+        return trained(ppo, lambda p: [p.optimizer], lambda: ppo.training_step(None))
+
+    parts = [sequences(own, seed) for seed, own in enumerate(lengths)]
+    whole = side_by_side(parts)
+    assert len(whole) == total
+    one = run(Ranks(), Union(**vars(whole)), None, 20)
+
+    def ranked(ranks):
+        order = cut(lengths[ranks.rank], ranks.rank)[0]
+        return run(ranks, parts[ranks.rank], Drawn(order), 10)
+
+    agree(one, together(tmp_path, ranked))
+
+
+def test_a_rank_without_rows_makes_the_steps_of_the_others(tmp_path):
+    cfg = PPOConfig(epochs=2, minibatch_size=16, model={"hidden": (16,), "normalize_obs": True}, scale_rewards=True)
+
+    def played(decisions):
+        store = SlotStore(obs_spec(OBS, CHOICE), action_spec(CHOICE), Demand(decisions), 0)
+        rng = np.random.default_rng(decisions)
+        if decisions > 1:
+            store.open_slot(0)
+            for _ in range(decisions):
+                store.place(None, {"obs": rng.normal(size=(1, 3)).astype(np.float32)}, slice(None))
+                store.record(None, Outcome(rng.normal(size=1).astype(np.float32), None, None, None))
+        return store.take({"obs": np.zeros((1, 3), np.float32)}, np.zeros(len(store._clock), np.int64))
+
+    def run(ranks, size, decisions):
+        ppo, rollout = learner(PPO, replace(cfg, minibatch_size=size), CHOICE), played(decisions)
+        join(ppo, ranks)
+
+        def step():
+            ppo.training_step(ppo.before_targets(rollout, {}))
+            ppo.policy.normalizer.update({name: flat(leaf, None) for name, leaf in rollout.obs.items()})
+
+        return trained(ppo, lambda p: [p.optimizer], step)
+
+    one = run(Ranks(), 32, 24)
+    agree(one, together(tmp_path, lambda ranks: run(ranks, 16, 1 if ranks.rank else 24)))
+
+
 class Noise:
     """Draws the noise of several ranks side by side."""
 
@@ -193,7 +321,7 @@ def drawn(seed, action, number=16):
         reward=normal(number),
         next_obs={"obs": normal(number, 3)},
         discount=torch.full((number,), 0.9),
-        weight=None,
+        weight=torch.from_numpy(rng.uniform(0.1, 1.0, number).astype(np.float32)) if seed % 2 else None,
         row=torch.arange(number),
     )
 
@@ -230,6 +358,62 @@ def test_two_ranks_that_learn_from_replay_are_one_on_the_doubled_batch(tmp_path,
     agree(run(Ranks(), 0, 1), together(tmp_path, lambda ranks: run(ranks, ranks.rank)))
 
 
+def test_two_ranks_that_learn_sequences_from_replay_are_one_on_those_of_both(tmp_path, path):
+    model = {"hidden": (16,), "memory": {"kind": "lstm", "size": 8, "sequence_length": 8}}
+    settings = {"learning_starts": 1000, "batch_size": 4, "model": model, "replay": {"burn_in": 2}}
+    cfg = DQNConfig(**settings)
+    with Trainer("CartPole-v1", cfg, num_envs=4, seed=5) as trainer:
+        trainer.train({"env_steps": 200})
+        buffer = trainer.replays["main"].buffer
+        found = [[buffer.sample_sequences(4, length=10, beta=0.0) for _ in range(STEPS)] for _ in range(2)]
+        policy = deepcopy(trainer.policies["main"])
+    lengths = {sum(one.rollout.length.tolist()) for drawn in found for one in drawn}
+    assert len(lengths) > 1, "all have as many rows"
+
+    def run(ranks, *who):
+        one = DQN(deepcopy(policy), cfg, Streams(1), "hero")
+        join(one, ranks)
+        steps = iter(range(STEPS))
+
+        def sample(*_, **__):
+            at = next(steps)
+            parts = [found[rank][at] for rank in who]
+            rows = torch.cat([part.row for part in parts])
+            return SampledSequences(joined_rollouts([part.rollout for part in parts]), None, rows)
+
+        one.replay.sample_sequences = sample
+        return trained(one, lambda d: [d.optimizer], lambda: one.learn(1))
+
+    agree(run(Ranks(), 0, 1), together(tmp_path, lambda ranks: run(ranks, ranks.rank)))
+
+
+def test_importance_weights_are_those_of_one_batch_of_all_ranks(tmp_path):
+    cfg = DQNConfig(model={"hidden": (8,)}, learning_starts=0, batch_size=8, replay={"kind": "prioritized"})
+
+    def run(ranks):
+        one = learner(DQN, cfg, CHOICE)
+        join(one, ranks)
+        number, rng = 12 + 20 * ranks.rank, np.random.default_rng(ranks.rank)
+        store = SlotStore(obs_spec(OBS, CHOICE), action_spec(CHOICE), Demand(number), 0)
+        store.open_slot(0)
+        for _ in range(number):
+            store.place(None, {"obs": rng.normal(size=(1, 3)).astype(np.float32)}, slice(None))
+            store.record(None, Outcome(rng.normal(size=1).astype(np.float32), None, None, None))
+        one.replay.store(store.take({"obs": np.zeros((1, 3), np.float32)}, np.zeros(1, np.int64)))
+        buffer = one.replay.own
+        buffer.update_priorities(torch.arange(number), torch.from_numpy(rng.random(number)))
+        drawn = one.replay.sample(8, n_step=1, gamma=0.9, beta=0.7)
+        chance = buffer.priorities[drawn.row.numpy()] / buffer.priorities.sum()
+        one.learn(3)
+        return drawn.weight.numpy(), chance, one.optimizer.flat.data
+
+    found = together(tmp_path, run)
+    weight, chance = (np.concatenate([one[place] for one in found]) for place in (0, 1))
+    expected = (1 / chance) ** 0.7  # drawn of all with half of this chance, of however many rows
+    np.testing.assert_allclose(weight, expected / expected.max(), rtol=1e-6)
+    assert torch.equal(found[0][2], found[1][2])
+
+
 def test_statistics_are_those_of_all_rows(tmp_path):
     data = [torch.randn(n, 3, generator=torch.Generator().manual_seed(n)) * 4 + 7 for n in (9, 0, 30)]
     whole = RunningMeanStd((3,))
@@ -252,6 +436,32 @@ def test_statistics_are_those_of_all_rows(tmp_path):
 def test_small_objects_are_gathered_in_the_order_of_ranks(tmp_path):
     found = together(tmp_path, lambda ranks: ranks.gather({"rank": ranks.rank, "text": "x" * ranks.rank}), size=3)
     assert found == [[{"rank": rank, "text": "x" * rank} for rank in range(3)]] * 3
+
+
+@pytest.mark.parametrize(
+    ("gpus", "backend"),
+    [
+        (["GPU-1", "GPU-2"], "nccl"),
+        (["GPU-1", "GPU-1"], "gloo"),  # shared: NCCL refuses that
+        (["GPU-1", None], "gloo"),
+        ([None, None], "gloo"),
+    ],
+)
+def test_gradients_go_by_nccl_where_each_rank_has_a_gpu_of_its_own(gpus, backend):
+    assert backend_of(gpus) == backend
+
+
+def test_a_processor_is_no_gpu():
+    assert name_of(torch.device("cpu")) is None
+
+
+def test_ranks_that_share_a_gpu_are_told_so_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_ranks, "name_of", lambda device: "GPU-1")
+
+    def run(ranks):
+        return gpu_ranks.group_on(torch.device("cuda:0"), ranks.rank, ranks.size, "127.0.0.1", 30.0, ranks.gather)
+
+    assert together(tmp_path, run) == [None, None]
 
 
 def test_a_rank_whose_rows_run_out_does_not_count(tmp_path):

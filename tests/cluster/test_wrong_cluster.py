@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from rookery import PPOConfig, Trainer
 from rookery.cluster import address
+from rookery.compat.rllib import joined_ray
+from rookery.core.errors import ConfigError
 
 SCRIPT = """
 import sys
@@ -24,7 +27,8 @@ from rookery.core.errors import ConfigError
 
 {change}
 try:
-    hosts = ray_hosts.RayHosts(sys.argv[1], 1, each=1, calls=1, cpus=1, gpus=0, spread=False, environment={{}},
+    cpus, gpus = map(float, sys.argv[2:])
+    hosts = ray_hosts.RayHosts(sys.argv[1], 1, each=1, calls=1, cpus=cpus, gpus=gpus, spread=False, environment={{}},
                                working_directory=None, note=print, cores=1, instead="set it to 0")
     hosts.begin(0, __import__("cloudpickle").dumps(object))
     print("it begins")
@@ -60,10 +64,10 @@ def cluster():
         shutil.rmtree(short, ignore_errors=True)
 
 
-def answer(where, change="", **environment):
+def answer(where, change="", cpus=1, gpus=0, **environment):
     """What a process says that wants a worker on a cluster."""
     run = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(change=change), where],
+        [sys.executable, "-c", SCRIPT.format(change=change), where, str(cpus), str(gpus)],
         env=os.environ | environment, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
@@ -102,6 +106,46 @@ def test_other_versions_are_told_with_both_numbers(cluster, change, words):
     assert ours.get(change, f"Python: {sys.version.split()[0]}") in said
 
 
+@pytest.mark.slow
+def test_more_than_any_machine_has_is_named_with_what_there_is(cluster):
+    where, token = cluster
+    known = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+    assert answer(where, gpus=2, **known) == (
+        "refused: cluster.worker_gpus = 2: a worker needs 1 CPU and 2 GPUs on one machine, and the largest of the 1 of "
+        "this Ray cluster has 1 CPU"
+    )
+    assert answer(where, cpus=3, **known) == (
+        "refused: cluster.worker_cpus = 3: a worker needs 3 CPUs on one machine, and the largest of the 1 of this Ray "
+        "cluster has 1 CPU"
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "settings", "words"),
+    [
+        ("rookery.cluster.ray_hosts", {"sampling.workers": 2},
+         ["sampling.workers = 2 plays on Ray, which is not installed here", "sampling.helpers"]),
+        ("rookery.cluster.ray_hosts", {"evaluation.workers": 2, "evaluation.every": 1},
+         ["evaluation.workers = 2 plays on Ray, which is not installed here", "set evaluation.workers=0"]),
+        ("rookery.cluster.ray_ranks", {"cluster.learners": 2, "cluster.ray": "local"},
+         ["cluster.learners = 2 on cluster.ray = local needs Ray, which is not installed here", "cluster.ray=auto"]),
+    ],
+    ids=["playing", "evaluating", "learning"],
+)  # fmt: skip
+def test_without_ray_the_command_that_installs_it_is_told(monkeypatch, module, settings, words):
+    monkeypatch.setitem(sys.modules, module, None)  # importing it raises, as where Ray is not installed
+    with pytest.raises(ConfigError) as raised:
+        with Trainer("CartPole-v1", PPOConfig(fragment_length=8), config=settings, num_envs=4) as trainer:
+            trainer.train_iteration()
+    assert all(word in str(raised.value) for word in [*words, "pip install 'rookery[ray]'"]), raised.value
+
+
+def test_a_script_of_rllib_without_ray_is_told_the_same(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ConfigError, match=r"ray\.init\(address='10\.0\.0\.1:6379'\): .* pip install 'rookery\[ray\]'"):
+        joined_ray.join("ray.init", "10.0.0.1:6379", {})
+
+
 def test_who_takes_a_connection_and_says_nothing_is_no_cluster(monkeypatch):
     monkeypatch.setattr(address, "CONNECT_SECONDS", 0.2)
     monkeypatch.delenv("RAY_USE_TLS", raising=False)
@@ -119,4 +163,6 @@ def test_a_silent_address_is_named_after_five_seconds():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = f"127.0.0.1:{silent.getsockname()[1]}"
         said = answer(where)
+        by_name = answer("auto", RAY_ADDRESS=where)
     assert said.startswith(f"refused: cluster.ray = {where}: no Ray cluster answers at {where} within 5 seconds; start")
+    assert by_name.startswith(f"refused: environment variable RAY_ADDRESS = {where}: no Ray cluster answers at {where}")

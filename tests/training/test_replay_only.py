@@ -132,7 +132,7 @@ def test_learning_moves_no_schedule(tmp_path):
 
 
 def test_learning_is_reported_by_the_thousand_steps_and_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr("rookery.training.trainer.ITERATION", 20)
+    monkeypatch.setattr("rookery.training.apart.ITERATION", 20)
     with replaying(tmp_path) as trainer:
         before = trainer.learners["main"].replay.gradient_steps
         result = trainer.learn(50)

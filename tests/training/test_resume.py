@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from lives import (
+    BRIEF,
     CASES,
     FAST,
     RECALLING,
@@ -765,6 +766,17 @@ RICH = {
     "lessons, in the middle": lambda: loaded(stopped_after(3, 9, env=Windy, config=WINDS)),
     "lessons that wait for what is played ahead": lessons_that_wait,
     "paused while it rests": paused_while_it_rests,
+    "who plays against itself, and is curious": lambda: loaded(stopped_after(
+        6, 5, env="rookery.tasks:TicTacToe", cfg=FAST.replace(signals={"curiosity": {"scale": True}, "rnd": {}}),
+        self_play={"main": {"snapshot_every": 60, "swap_every": 30, "latest_ratio": 0.3, "rating_games": 4,
+                            "anchors": {"perfect": "rookery.tasks.players:tic_tac_toe_perfect"}}},
+    )),
+    "teams that learn in turn": lambda: loaded(stopped_after(
+        3, 5, env="rookery.tasks:LineSoccer", cfg=BRIEF,
+        env_config={"strikers": 2, "goalies": 1, "max_steps": 19},
+        policies={"red": ["red_0"], "blue": ["blue_0", "blue_1"]},
+        self_play=dict.fromkeys(("red", "blue"), {"snapshot_every": 20, "rating_games": 4, "team_change_every": 30}),
+    )),
 }  # fmt: skip
 """Trainers in whose state nothing is zero by chance, one or another."""
 
@@ -779,6 +791,19 @@ TWICE = {
     "ReplayBuffer.observations": "likewise, of all but pictures, which tests/replay/ looks at",
     "DQN.exploration": "noisy layers keep nothing there; of the others a resumed run asks",
     "Exploration.metrics": "likewise",
+    "PPO.imitation": "there is none where nobody imitates; tests/algorithms/test_imitation.py goes on with one",
+    "Ratings._fixed": "anchors are added again from the settings",
+    "DQN.signals": "likewise there are none; those of PPO are missed",
+    "Contender.began_at": "only exploiters begin anew, and none plays here",
+    "RND.normalizer": "it keeps nothing of a board, whose places are 0 or 1",
+    "RND.target": "drawn anew from the run's seed, and never changed",
+    "RewardSignals.means": "what an update has reported is taken out of it before anybody could stop",
+    "LearnedSignal.means": "likewise of a signal",
+    "RolloutWorker.actions_not_learned": "a count of others' actions: tests/training/test_others_actions.py",
+    "RolloutWorker.group_returns": "zero but in groups, with which CASES go on above: their rows and weights say it",
+    "RolloutWorker.standstills": "copies with clocks of their own are in tests/training/test_clocked_resume.py",
+    "RowTable.decisions": "likewise: agents with episodes of their own",
+    "SelfPlay.told": "a line for a user after many even games, which none of these plays",
     "Run.threads": "the same rule gives the same number on the same machine; a test below asks for it",
 }
 """Names that are saved and that no test below misses, with the reason."""

@@ -35,6 +35,7 @@ class APPOConfig(PPOConfig):
     """Settings of APPO. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.appo:APPO"
+    learns_together = True
     cheaper = {"minibatch_size": "larger minibatches", "batch_uses": "fewer uses of a batch"}
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(5e-4, 1e-4))

@@ -54,6 +54,9 @@ class ActorBatch:
     alpha: Tensor
     recurrent: RecurrentInput | None = field(default_factory=lambda: None)
 
+    def __len__(self) -> int:
+        return len(self.noise)
+
 
 @dataclass(frozen=True)
 class Branches:

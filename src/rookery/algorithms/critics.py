@@ -93,6 +93,9 @@ class StateAction:
         """Gives what the trunk of a critic sees, with the action or without."""
         return {**self.obs, CRITIC_ACTION: self.action} if takes_action else self.obs
 
+    def __len__(self) -> int:
+        return len(self.action) if self.recurrent is None else len(self.recurrent.rows)
+
 
 @dataclass(frozen=True)
 class CriticBatch(StateAction):

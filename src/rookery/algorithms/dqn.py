@@ -179,8 +179,7 @@ class DQN(Algorithm[DQNConfig]):
 
     def training_step(self, rollout: Rollout) -> Row:
         """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
-        self.replay.store(rollout)
-        self.learn(self.replay.due(rollout.num_decisions))
+        self.learn(self.replay.due(self.replay.store(rollout)))
         self.explore()
         self.updates += 1
         return {}

@@ -21,6 +21,7 @@ class IMPALAConfig(A2CConfig):
     """Settings of IMPALA. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.impala:IMPALA"
+    learns_together = True
 
     lr: Scheduled[PositiveFloat] = 5e-4
     """Learning rate."""

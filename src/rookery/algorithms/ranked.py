@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,33 +12,44 @@ from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook
 from rookery.cluster.ranks import Ranks, parts_of
-from rookery.core.batch import Minibatch, PenaltyMinibatch
-from rookery.core.errors import ConfigError
+from rookery.core.batch import Demand, Minibatch, PenaltyMinibatch, Rollout
+from rookery.core.errors import TrainingError
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Optimizer
 from rookery.core.state import Stateful
 from rookery.policies.normalize import RunningMeanStd
+from rookery.replay.buffer import ReplayBuffer
+from rookery.replay.replay import Replay
 from rookery.signals.value_scale import ValueScale
 
 
-class GradientAgreement:
-    """Weights the gradients of one learner by rows.
+class RankAgreement:
+    """What the ranks agree on about one learner: gradients and moments, weighted by rows.
 
     Args:
         ranks: All learners.
 
     Attributes:
         idle: Whether this rank's rows have run out: what it computes next does not count.
+        absent: Whether it has none in the update under way: nothing that it computes counts.
     """
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
-        self.idle = False
+        self.idle = self.absent = False
 
-    def __call__(self, gradient: Tensor, batch: Any, metrics: Metrics) -> Metrics:
+    def gradients(self, gradient: Tensor, batch: Any, metrics: Metrics) -> Metrics:
         """Agrees on a gradient, as `Ranks.agree`; batches that cannot be counted are of one size on all ranks."""
         rows = len(batch) if hasattr(batch, "__len__") else 1
-        return self.ranks.agree(gradient, 0 if self.idle else rows, metrics)
+        return self.ranks.agree(gradient, 0 if self.idle or self.absent else rows, metrics)
+
+    def moments(self, count: int, mean: Tensor, var: Tensor) -> tuple[int, Tensor, Tensor]:
+        """Agrees on moments, as `Ranks.moments`."""
+        return self.ranks.moments(0 if self.absent else count, mean, var)
+
+    def counts(self, rows: int) -> list[int]:
+        """Returns how many rows each rank has, those left out that do not count."""
+        return [int(each) for (each,) in self.ranks.numbers(0 if self.absent else rows)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,32 +63,42 @@ class RankedMinibatch(Minibatch):
         normalize: Whether minibatches are normalized.
     """
 
-    agreement: Any
+    agreement: RankAgreement
     rows: int
     raw: Tensor
     normalize: bool
 
     def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[Self]:
         """One epoch; a rank without a row for a minibatch gives one that does not count."""
-        agreement, total, device = self.agreement, len(self), self.raw.device
+        agreement, total = self.agreement, len(self)
         count = -(-self.rows // (size * agreement.ranks.size))
-        order = torch.from_numpy(rng.permutation(total)).to(device)
-        parts = order.split(list(parts_of(total, count)))
+        if self.sequences is None:
+            order = torch.from_numpy(rng.permutation(total)).to(self.raw.device)
+            parts = order.split(list(parts_of(total, count)))
+        else:
+            parts = self.cut_sequences(count, rng)
+        batches = [self._batch(part if len(part) else part.new_zeros(1)) for part in parts]
         if self.normalize:
-            self._normalize(parts)
+            self._normalize([rows if len(part) else part for part, (rows, _) in zip(parts, batches, strict=True)])
         try:
-            for part in parts:
+            for part, (_, batch) in zip(parts, batches, strict=True):
                 agreement.idle = len(part) == 0
-                yield self._part(part if len(part) else order[:1])
+                yield batch
         finally:
             agreement.idle = False
 
-    def _normalize(self, parts: tuple[Tensor, ...]) -> None:
-        raw, ranks = self.raw.double(), self.agreement.ranks
+    def _batch(self, part: Tensor) -> tuple[Tensor, Self]:
+        """The numbers of the rows in a part, and these rows: the part numbers rows, or else sequences."""
+        batch = self._part(part) if self.sequences is None else self.picked(part)
+        assert batch.source is not None
+        return batch.source[1], batch
+
+    def _normalize(self, parts: Sequence[Tensor]) -> None:
+        raw, ranks, absent = self.raw.double(), self.agreement.ranks, self.agreement.absent
         kept = [raw.index_select(0, part) for part in parts]
         moments = raw.new_zeros(ranks.size, len(parts), 3)  # rows, mean, summed squares of the distance from it
         for number, values in enumerate(kept):
-            if len(values):
+            if len(values) and not absent:
                 mean = values.mean()
                 squares = (values - mean).square().sum()
                 moments[ranks.rank, number] = torch.stack((mean.new_tensor(len(values)), mean, squares))
@@ -98,28 +119,54 @@ class RankedPenaltyMinibatch(RankedMinibatch, PenaltyMinibatch):
 
 
 class RankedBatches(BatchHook):
-    """Turns the batch of an update into one that is cut as those of the other ranks are.
+    """Lets all ranks make the same gradient steps in an update, whatever each of them has to learn from.
 
     Args:
         agreement: How the ranks agree.
         normalize: How advantages are normalized: True = by minibatch, "batch" = all of an update, see
             `normalize_advantage` of PPO; "step" = all of an update that is one gradient step, as of A2C.
+        learned: Whether there are reward signals that learn.
     """
 
-    def __init__(self, agreement: GradientAgreement, normalize: Any) -> None:
+    def __init__(self, agreement: RankAgreement, normalize: Any, learned: bool) -> None:
         self.agreement = agreement
         self.normalize = normalize
+        self.learned = learned
+
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
+        """Gives a rank that has nothing of the policy what another has, which it learns without its counting.
+
+        Raises:
+            TrainingError: If signals would have to learn from unequal numbers of rows.
+        """
+        agreement = self.agreement
+        agreement.absent = False
+        if learner.replay is not None and not self.learned:
+            return rollout  # each keeps what it has, and draws as much as the others
+        counts = agreement.counts(rollout.num_decisions)
+        if self.learned and len(set(counts)) > 1:
+            raise TrainingError(
+                f"policies.{learner.name}.signals: the learners have {', '.join(map(str, counts))} decisions to learn "
+                "from, and signals learn in step from equal numbers only, which slots that come and go, or take turns, "
+                "do not give; leave signals out, or set cluster.learners=1"
+            )
+        if min(counts):
+            return rollout
+        lender, device = counts.index(max(counts)), rollout.length.device
+        lends = lender == agreement.ranks.rank
+        lent = agreement.ranks.gather(rollout.map(lambda _, leaf: leaf.cpu().clone()) if lends else None)[lender]
+        agreement.absent = not rollout.num_decisions
+        borrowed: Rollout = lent.map(lambda _, leaf: leaf.to(device))
+        return borrowed if agreement.absent else rollout
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
         """Gives the batch with minibatches that are agreed upon; what replay gives stays."""
         if not isinstance(batch, Minibatch):
             return batch
-        if batch.sequences is not None:
-            raise ConfigError("cluster.learners: policies that remember learn on one learner only; set it to 1")
-        raw = batch.advantage.clone()
+        agreement, raw = self.agreement, batch.advantage.clone()
         if self.normalize in ("batch", "step"):
             mean, var = raw.double().mean(), raw.double().var(correction=0)
-            count, mean, var = self.agreement.ranks.moments(len(raw), mean, var)
+            count, mean, var = agreement.moments(len(raw), mean, var)
             deviation = var.sqrt().clamp(min=1e-4)
             if self.normalize == "step":
                 deviation = (var * count / max(count - 1, 1)).sqrt() + 1e-8
@@ -127,9 +174,8 @@ class RankedBatches(BatchHook):
                 raw = ((raw - mean) / deviation).to(raw.dtype)
         kind = RankedPenaltyMinibatch if isinstance(batch, PenaltyMinibatch) else RankedMinibatch
         own = {item.name: getattr(batch, item.name) for item in fields(batch)}
-        rows = sum(self.agreement.ranks.gather(len(raw)))
-        normalize = self.normalize is True
-        own.update(advantage=raw.clone(), raw=raw, rows=rows, agreement=self.agreement, normalize=normalize)
+        rows, normalize = sum(agreement.counts(len(raw))), self.normalize is True
+        own.update(advantage=raw.clone(), raw=raw, rows=rows, agreement=agreement, normalize=normalize)
         return kind(**own)
 
 
@@ -137,19 +183,32 @@ def join(learner: Algorithm[Any], ranks: Ranks) -> Algorithm[Any]:
     """Lets a learner learn as one with those of the other ranks; one alone stays as it is."""
     if ranks.size == 1:
         return learner
-    agreement = GradientAgreement(ranks)
+    agreement = RankAgreement(ranks)
     for part in _parts(learner):
         if isinstance(part, Optimizer):
-            part.agree = agreement
+            part.agree = agreement.gradients
         elif isinstance(part, RunningMeanStd | ValueScale):
-            part.merge = ranks.moments
+            part.merge = agreement.moments
+        elif isinstance(part, Replay):
+            part.everywhere = ranks.numbers
+        elif isinstance(part, ReplayBuffer):
+            part.least = lambda chance: min(each for (each,) in ranks.numbers(chance))
     normalize = getattr(learner.cfg, "normalize_advantage", None)
     if normalize is not None:
         learner.cfg = learner.cfg.replace(normalize_advantage=False)
         if normalize is True and not hasattr(learner.cfg, "minibatch_size"):
             normalize = "step"
-    learner.hooks.append(RankedBatches(agreement, normalize))
+    signals = _parts(getattr(learner, "signals", None))
+    learner.hooks.append(RankedBatches(agreement, normalize, any(isinstance(part, Optimizer) for part in signals)))
     return learner
+
+
+def demand_of_all(learner: Algorithm[Any], ranks: Ranks) -> Demand:
+    """Says how much experience of all ranks an update of a learner wants: replay is each rank's, and so is its pace."""
+    demand = learner.demand
+    if learner.replay is None or demand.decisions is None:
+        return demand
+    return replace(demand, decisions=demand.decisions * ranks.size)
 
 
 def _parts(whole: Any) -> list[Any]:

@@ -124,6 +124,9 @@ class DiscreteBatch:
     alpha: Tensor
     recurrent: RecurrentInput | None = field(default_factory=lambda: None)
 
+    def __len__(self) -> int:
+        return len(self.q)
+
 
 @dataclass(frozen=True)
 class EntropyBatch:
@@ -136,6 +139,9 @@ class EntropyBatch:
 
     entropy: Tensor
     target: Tensor | float
+
+    def __len__(self) -> int:
+        return len(self.entropy)
 
 
 @dataclass(frozen=True)
@@ -390,8 +396,7 @@ class SAC(Algorithm[SACConfig]):
 
     def training_step(self, rollout: Rollout) -> Row:
         """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
-        self.replay.store(rollout)
-        self.learn(self.replay.due(rollout.num_decisions))
+        self.learn(self.replay.due(self.replay.store(rollout)))
         self.explore()
         self.updates += 1
         return {}

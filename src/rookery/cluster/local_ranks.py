@@ -14,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import distributed
 
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
@@ -56,7 +55,7 @@ class LocalRanks(Gathered):
                 self._hear(number, READY)
             there: Any = distributed
             groups = groups_of(there.FileStore(str(place / "meeting"), size), 0, size, TIMEOUT, LOOPBACK)
-            super().__init__(groups[0], torch.device("cpu"), groups[1])
+            super().__init__(groups)
             self.gather(None)  # all are there, and need the file no more
         except RuntimeError as error:
             told = self.lost(error)
@@ -121,7 +120,7 @@ def joined(line: socket.socket) -> tuple[Gathered, Any]:
     send_frame(line, READY)
     there: Any = distributed
     groups = groups_of(there.FileStore(f"{place}/meeting", size), rank, size, TIMEOUT, LOOPBACK)
-    ranks = Gathered(groups[0], torch.device("cpu"), groups[1])
+    ranks = Gathered(groups)
     ranks.gather(None)
     return ranks, task
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 import pickle
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import cloudpickle
 import torch
 from torch import Tensor, distributed
 
+from rookery.cluster.gpu_ranks import group_on
 from rookery.core.errors import RookeryError, TrainingError
 from rookery.core.interrupt import Interrupt
 from rookery.core.metrics import Means, Metrics
@@ -64,6 +66,12 @@ class Ranks:
         """Returns the sum of a tensor over all ranks, of the same shape; the given one may change."""
         return values
 
+    def numbers(self, *mine: float) -> list[list[float]]:
+        """Returns the numbers that each rank gave, as many from all, in the order of ranks."""
+        table = torch.zeros(self.size, len(mine), dtype=torch.float64)
+        table[self.rank] = torch.tensor(mine, dtype=torch.float64)
+        return self.sums(table).tolist()
+
     def gather(self, value: Any) -> list[Any]:
         """Returns what each rank gave, a small object, in their order."""
         return [value]
@@ -71,6 +79,10 @@ class Ranks:
     def first(self, value: Any) -> Any:
         """Returns what rank 0 gave, a small object."""
         return self.gather(value)[0]
+
+    def beside(self) -> Ranks:
+        """Returns the same ranks for a thread of their own, which speaks to those of the others only."""
+        return self
 
     def announce(self, call: str, argument: Any = None) -> Any:
         """Begins a call that all ranks make, with what rank 0 gives it; returns that."""
@@ -82,7 +94,12 @@ class Ranks:
 
     def check(self, interrupt: Interrupt) -> None:
         """Raises `Interrupted` on all ranks in the same moment, if any of them was asked to stop."""
+        self.asked(interrupt)
         interrupt.check()
+
+    def asked(self, interrupt: Interrupt) -> bool:
+        """Whether any rank was asked to stop; then all of them are."""
+        return interrupt.number is not None
 
     def share(self, lanes: int) -> tuple[int, int]:
         """Returns the number of this rank's first lane, and how many it plays, of all lanes of a run."""
@@ -149,20 +166,25 @@ class Gathered(Ranks):
     """One of several learners.
 
     Args:
-        group: The process group in which gradients are summed, of gloo or NCCL.
-        device: Where it takes tensors from.
-        patient: A group of gloo for all else, in which a rank waits as long as the others are there.
+        groups: How they speak to each other, see `groups_of`.
     """
 
-    def __init__(self, group: Any, device: torch.device, patient: Any) -> None:
-        self.rank, self.size = group.rank(), group.size()
-        self._group, self._device, self._patient = group, device, patient
+    def __init__(self, groups: Groups) -> None:
+        self.rank, self.size = groups.steps.rank(), groups.steps.size()
+        self._groups, self._group, self._patient = groups, groups.steps, groups.calls
+        self._on_gpus: dict[torch.device, Any] = {}
+        """What sums tensors that lie there; None = they are copied."""
         self._announced: list[tuple[str, Any]] = []
 
     def sums(self, values: Tensor) -> Tensor:
         """Returns the sum over all ranks."""
-        there = values.to(self._device).contiguous()
-        if there.numel() <= SMALL and self.size <= FEW and there.device.type == "cpu":
+        if values.is_cuda and (group := self._group_on(values.device)) is not None:
+            there = values.contiguous()
+            with self._together():
+                group.allreduce([there]).wait()
+            return there
+        there = values.cpu().contiguous()
+        if there.numel() <= SMALL and self.size <= FEW:
             total, *rest = self._exchange(self._group, there, [there] * self.size)
             there = total.clone() if total is there else total
             for part in rest:  # in the order of ranks: all come to the same bits
@@ -172,6 +194,12 @@ class Gathered(Ranks):
                 self._group.allreduce([there]).wait()
         return there.to(values.device)
 
+    def _group_on(self, device: torch.device) -> Any:
+        """What sums tensors on a GPU, in the same call on all ranks; None = they are copied."""
+        if device not in self._on_gpus:
+            self._on_gpus[device] = group_on(device, self.rank, self.size, self._groups.host, TIMEOUT, self.gather)
+        return self._on_gpus[device]
+
     def gather(self, value: Any) -> list[Any]:
         """Returns what each rank gave, in their order."""
         body = torch.frombuffer(bytearray(cloudpickle.dumps(value)), dtype=torch.uint8)
@@ -180,6 +208,10 @@ class Gathered(Ranks):
         bodies = self._exchange(self._patient, body, [body.new_empty(int(one)) for one in lengths])
         # all are ranks of one run, which have shown that they belong to it by meeting here
         return [value if rank == self.rank else pickle.loads(bytes(one.numpy())) for rank, one in enumerate(bodies)]
+
+    def beside(self) -> Ranks:
+        """Returns the same ranks for a thread of their own, which speaks to those of the others only."""
+        return Beside(self, self._groups._replace(steps=self._groups.beside, calls=self._groups.beside))
 
     def _exchange(self, group: Any, mine: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
         """Sends a tensor to all other ranks, and returns theirs, of the shapes of `like`, with its own among them."""
@@ -216,16 +248,16 @@ class Gathered(Ranks):
         self._announced.append(call)
         return str(call[0])
 
-    def check(self, interrupt: Interrupt) -> None:
-        """Raises `Interrupted` on all ranks in the same moment, if any of them was asked to stop."""
-        numbers = torch.zeros(self.size)
-        numbers[self.rank] = interrupt.number or 0
-        interrupt.number = int(self.sums(numbers).max()) or None
-        interrupt.check()
+    def asked(self, interrupt: Interrupt) -> bool:
+        """Whether any rank was asked to stop; then all of them are."""
+        interrupt.number = int(max(self.numbers(interrupt.number or 0))[0]) or None
+        return interrupt.number is not None
 
     def close(self) -> None:
         """Leaves the others."""
         self._group = self._patient = None
+        self._groups = self._groups._replace(steps=None, calls=None, beside=None)
+        self._on_gpus.clear()
 
     def lost(self, error: Exception) -> RookeryError:
         """Returns what to raise when the others do not answer."""
@@ -238,6 +270,23 @@ class Gathered(Ranks):
         except RuntimeError as error:
             told = self.lost(error)
             raise told from told.__cause__
+
+
+class Beside(Gathered):
+    """A rank in a thread of its own.
+
+    Args:
+        of: The rank, which knows what has become of others that do not answer.
+        groups: How it speaks to those in such threads.
+    """
+
+    def __init__(self, of: Gathered, groups: Groups) -> None:
+        super().__init__(groups)
+        self._of = of
+
+    def lost(self, error: Exception) -> RookeryError:
+        """Returns what to raise when the others do not answer."""
+        return self._of.lost(error)
 
 
 def meet(place: Path, rank: int, size: int, timeout: float = TIMEOUT) -> Ranks:
@@ -253,11 +302,27 @@ def meet(place: Path, rank: int, size: int, timeout: float = TIMEOUT) -> Ranks:
         return Ranks()
     there: Any = distributed  # not every build of torch has all of it
     groups = groups_of(there.FileStore(str(place), size), rank, size, timeout, LOOPBACK)
-    return Gathered(groups[0], torch.device("cpu"), groups[1])
+    return Gathered(groups)
 
 
-def groups_of(store: Any, rank: int, size: int, timeout: float, host: str | None) -> tuple[Any, Any]:
-    """Makes two groups of gloo: one that waits so many seconds, and a patient one.
+class Groups(NamedTuple):
+    """How the ranks of a run speak to each other.
+
+    Attributes:
+        steps: A group of gloo for gradient steps.
+        calls: One for all else, in which a rank waits as long as the others are there.
+        beside: One for a thread beside them.
+        host: Address of this machine that the others reach.
+    """
+
+    steps: Any
+    calls: Any
+    beside: Any
+    host: str
+
+
+def groups_of(store: Any, rank: int, size: int, timeout: float, host: str | None) -> Groups:
+    """Makes three groups of gloo: one that waits so many seconds, a patient one, and one like the first.
 
     Args:
         store: Where the ranks meet.
@@ -268,12 +333,14 @@ def groups_of(store: Any, rank: int, size: int, timeout: float, host: str | None
     """
     there: Any = distributed
     groups = []
-    for name, wait in ("steps", timedelta(seconds=timeout)), ("calls", PATIENCE):
+    within = timedelta(seconds=timeout)
+    for name, wait in ("steps", within), ("calls", PATIENCE), ("beside", within):
         options = there.ProcessGroupGloo._Options()
         options._timeout = wait
         options._devices = [there.ProcessGroupGloo.create_device(**({} if host is None else {"hostname": host}))]
         groups.append(there.ProcessGroupGloo(there.PrefixStore(name, store), rank, size, options))
-    return groups[0], groups[1]
+    steps, calls, beside = groups
+    return Groups(steps, calls, beside, host or socket.gethostname())
 
 
 def parts_of(total: int, parts: int) -> Sequence[int]:

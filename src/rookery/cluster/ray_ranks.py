@@ -16,7 +16,6 @@ from typing import Any
 
 import cloudpickle
 import ray
-import torch
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from torch import distributed
 
@@ -84,7 +83,7 @@ def met(meeting: tuple[str, int], rank: int, size: int, store: Any) -> Gathered:
     place = there.TCPStore(*meeting, size, False) if store is None else store
     own = LOOPBACK if host == LOOPBACK else ray.util.get_node_ip_address()
     groups = groups_of(place, rank, size, TIMEOUT, own)
-    return Gathered(groups[0], torch.device("cpu"), groups[1])
+    return Gathered(groups)
 
 
 class RayRanks(Gathered):

@@ -51,6 +51,6 @@ def meet_started() -> Ranks:
     name = f"rookery-{os.environ.get(RESTARTS, '0')}"
     alone = host in ("127.0.0.1", "localhost", "::1")
     groups = groups_of(there.PrefixStore(name, store), rank, size, TIMEOUT, "127.0.0.1" if alone else None)
-    ranks = Gathered(groups[0], torch.device("cpu"), groups[1])
+    ranks = Gathered(groups)
     ranks.told = f"{size} learners, as torchrun has started them"
     return ranks

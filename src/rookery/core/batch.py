@@ -323,17 +323,24 @@ class Minibatch:
             order = torch.from_numpy(rng.permutation(total)).to(device)
             sizes = [total * (part + 1) // count - total * part // count for part in range(count)]
             return map(self._part, order.split(sizes))
-        length, memory = self.sequences.length, self.memory
-        assert memory is not None
-        order = torch.from_numpy(rng.permutation(len(length))).to(device)
-        rows = length.index_select(0, order)
-        part = (2 * rows.cumsum(0) - rows) * count // (2 * total)  # where the middle of each one falls
-        return (self._picked(which, memory) for which in order.split(part.bincount().tolist()) if len(which))
+        return (self.picked(which) for which in self.cut_sequences(count, rng) if len(which))
 
-    def _picked(self, which: Tensor, memory: Tensor) -> Self:
+    def cut_sequences(self, count: int, rng: np.random.Generator) -> tuple[Tensor, ...]:
+        """The numbers of the sequences in random order, in so many parts of about as many rows; a part may be empty."""
         assert self.sequences is not None
+        length = self.sequences.length
+        order = torch.from_numpy(rng.permutation(len(length))).to(length.device)
+        rows = length.index_select(0, order)
+        part = (2 * rows.cumsum(0) - rows) * count // (2 * len(self))  # where the middle of each one falls
+        parts: tuple[Tensor, ...] = order.split(part.bincount(minlength=count).tolist())
+        return parts
+
+    def picked(self, which: Tensor) -> Self:
+        """The rows of the sequences of these numbers, int64 ``[b]``."""
+        assert self.sequences is not None
+        assert self.memory is not None
         rows, sequences = self.sequences.pick(which)
-        return self._part(rows, sequences, memory.index_select(0, which))
+        return self._part(rows, sequences, self.memory.index_select(0, which))
 
 
 @cache

@@ -256,10 +256,12 @@ def gradient_steps(
     """Makes a `gradient_step` for each batch in turn, all in one call where kernels know how; gives their metrics."""
     kernels, known = getattr(forward, "kernels", None), closed_form
     if kernels is not None and known is not None and known.loss is loss and known.steps is not None:
-        step, batches = optimizer.kernel_step(cfg.lr, cfg.max_grad_norm), list(batches)
-        made = None if step is None else known.steps(kernels, batches, step, cfg)
-        if made is not None:
-            return made
+        step = optimizer.kernel_step(cfg.lr, cfg.max_grad_norm)
+        if step is not None:
+            batches = list(batches)
+            made = known.steps(kernels, batches, step, cfg)
+            if made is not None:
+                return made
     return (gradient_step(forward, loss, batch, optimizer, cfg, closed_form) for batch in batches)
 
 

@@ -13,7 +13,7 @@ row of a truncated episode, or the newest of a slot, an observation of its own (
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -179,6 +179,7 @@ class ReplayBuffer(Stateful):
         stored: ``[capacity]`` int64, where in `memories` it stands what the policy remembered before a row; or -1.
         tree: What each row is drawn in proportion to; None if all rows are drawn alike.
         largest: Largest priority so far: that of new rows.
+        least: Gives the smallest of all ranks' numbers, by which importance weights go; None = there is one.
 
     Raises:
         ConfigError: If the machine has not enough RAM for a full buffer.
@@ -187,7 +188,7 @@ class ReplayBuffer(Stateful):
     saved = ("rng", "total", "first", "observations", "largest")
     fixed = (*PLAIN, "cfg", "obs_spec", "action_spec", "memory_size", "memory_every", "capacity", "full_bytes", "after",
              "follow", "stored", "memories", "tree", "_pool", "_newest", "_due", "_regular", "_floor", "_saved_first",
-             "_saved_priorities")  # fmt: skip
+             "_saved_priorities", "least")  # fmt: skip
 
     def __init__(
         self,
@@ -228,6 +229,7 @@ class ReplayBuffer(Stateful):
         self.memories = np.empty((0, memory_size), np.float32)
         self.tree = SumTree(capacity) if cfg.kind == "prioritized" or memory_size else None
         self.largest = 1.0
+        self.least: Callable[[float], float] | None = None
         self._pool = Pool()
         self._newest = np.zeros(0, np.int64)  # [slots] serial number of its newest row, or -1
         self._due = np.zeros(0, np.int64)  # [slots] clock of the decision that would follow it
@@ -446,9 +448,19 @@ class ReplayBuffer(Stateful):
         rows = self.tree.draw((np.arange(number) + self.rng.random(number)) / number)
         if self.cfg.kind == "uniform":
             return self.serial_of(rows), rows, None
-        chance = self.tree.leaves[rows]
-        weight = (chance / chance.min()) ** -beta  # (N P)^-beta over the largest of the batch: N cancels
-        return self.serial_of(rows), rows, torch.from_numpy(weight.astype(np.float32))
+        return self.serial_of(rows), rows, self._weights(self.tree.leaves[rows], beta)
+
+    def _weights(self, chance: np.ndarray, beta: float) -> Tensor:
+        """Importance weights of rows that were drawn in proportion to this: (N P)^-beta over the largest of the batch,
+        in which N cancels.
+        """
+        if self.least is None:
+            least = chance.min()
+        else:  # each rank draws as many from its own
+            assert self.tree is not None
+            chance = chance / self.tree.total
+            least = self.least(float(chance.min()))
+        return torch.from_numpy(((chance / least) ** -beta).astype(np.float32))
 
     def sample_sequences(self, number: int, *, length: int, beta: float) -> SampledSequences:
         """Draws sequences of one slot each, among the rows for which it is known what the policy remembered.

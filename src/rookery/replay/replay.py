@@ -7,13 +7,15 @@ step that is left over stays owed, so that the ratio holds whatever the number o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import Tensor
 
 from rookery.core.batch import Demand, Rollout, Transitions, WindowSteps
 from rookery.core.device import device_of
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, TrainingError
 from rookery.core.metrics import Means, Metrics
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import (
@@ -61,6 +63,10 @@ class ReplaySettings(Settings):
     """The networks."""
 
 
+NEVER = 10
+"""How many times the decisions that learning waits for one rank may store while another has none."""
+
+
 class Replay(Stateful):
     """Holds the experience that an algorithm learns from, and counts the gradient steps that are due and made.
 
@@ -80,7 +86,7 @@ class Replay(Stateful):
     """
 
     saved = ("buffer", "owed", "gradient_steps", "means")
-    fixed = ("policy", "cfg", "name", "device")
+    fixed = ("policy", "cfg", "name", "device", "everywhere", "least")
 
     def __init__(self, policy: Policy, cfg: ReplaySettings, streams: Streams, name: str) -> None:
         if cfg.replay.capacity < cfg.batch_size:
@@ -101,6 +107,10 @@ class Replay(Stateful):
         )
         self.device = device_of(policy)
         """Where the networks are."""
+        self.everywhere: Callable[..., Sequence[Sequence[float]]] | None = None
+        """Gives the numbers of all ranks, given this one's; None = there is one."""
+        self.least: int | None = None
+        """Decisions that the rank has stored that has stored fewest; None of one alone, or before they said so."""
         self.owed = 0.0
         self.gradient_steps = 0
         self.means = Means()
@@ -119,15 +129,40 @@ class Replay(Stateful):
     @property
     def is_warming_up(self) -> bool:
         """Whether play is still random: until `learning_starts` decisions were stored, even if they were lost since."""
-        return self.buffer.total < self.cfg.learning_starts
+        return (self.buffer.total if self.least is None else self.least) < self.cfg.learning_starts
 
-    def store(self, rollout: Rollout) -> None:
-        """Adds what was played to the buffer."""
-        self.buffer.add(rollout)
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to draw from, at one of the ranks at least."""
+        return not (len(self.buffer) if self.least is None else self.least)
 
-    def due(self, decisions: int) -> int:
+    def store(self, rollout: Rollout) -> float:
+        """Adds what was played to the buffer; returns the decisions to make gradient steps for."""
+        if decisions := rollout.num_decisions:
+            self.buffer.add(rollout)
+        return decisions if self.everywhere is None else self._agreed(decisions)
+
+    def _agreed(self, decisions: int) -> float:
+        """Hears what the other ranks have stored; returns the mean of what each has played, so that all make as many
+        gradient steps.
+
+        Raises:
+            TrainingError: If one of them never plays the policy.
+        """
+        assert self.everywhere is not None
+        stored, played = zip(*self.everywhere(self.buffer.total, decisions), strict=True)
+        self.least = int(min(stored))
+        if not self.least and max(stored) > NEVER * max(self.cfg.learning_starts, self.cfg.batch_size):
+            raise TrainingError(
+                f"policy {self.name!r}: learner {stored.index(0)} of {len(stored)} has never played it, and so has "
+                f"nothing to learn from, while another has stored {max(stored):,.0f} decisions: let it play in every "
+                "copy, or set cluster.learners=1"
+            )
+        return float(sum(played)) / len(played)
+
+    def due(self, decisions: float) -> int:
         """Returns how many gradient steps to make for so many decisions more; what is left over stays owed."""
-        if self.is_warming_up or not len(self.buffer):
+        if self.is_warming_up or self.is_empty:
             return 0
         whole, self.owed = divmod(self.owed + self.cfg.updates_per_step * decisions, 1.0)
         return int(whole)
@@ -172,13 +207,22 @@ class Replay(Stateful):
         self.means.add(metrics)
         self.gradient_steps += 1
 
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes; what other ranks have stored too, if there are any."""
+        return {**super().state_dict(), **({} if self.least is None else {"least": self.least})}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        self.least = state.get("least") if self.everywhere is not None else None
+        super().load_state_dict({name: value for name, value in state.items() if name != "least"})
+
     def check_not_empty(self) -> None:
         """Refuses to learn from nothing.
 
         Raises:
             ConfigError: If the buffer is empty.
         """
-        if not len(self.buffer):
+        if self.is_empty:
             raise ConfigError(
                 f"policy {self.name!r}: its replay buffer is empty, so there is nothing to learn from; play first "
                 "(trainer.collect), or start from what another run has kept (--replay PATH)"

@@ -7,11 +7,11 @@ rollouts, in a thread, while the trainer learns from the last (docs/how-to/overl
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, fields, replace
 from threading import Thread
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -43,6 +43,10 @@ class WorkerPool(Protocol):
 
     def undelivered(self, name: str) -> int:
         """Counts the complete decisions of a policy that nobody has been given yet, those played ahead left out."""
+        ...
+
+    def delivered(self, name: str, rollout: Rollout) -> int:
+        """Counts the decisions that all learners of a policy have been given together with a rollout."""
         ...
 
     def retire(self, name: str) -> None:
@@ -126,8 +130,8 @@ class LocalPool(Stateful):
         threads: Threads of torch to act with.
     """
 
-    saved = ("worker", "limit", "waiting", "ready", "lessons", "lineup")
-    fixed = ("staleness", "plays_ahead", "lane_group", "policies", "threads", "_ahead")
+    saved: ClassVar[tuple[str, ...]] = ("worker", "limit", "waiting", "ready", "lessons", "lineup")
+    fixed: ClassVar[tuple[str, ...]] = ("staleness", "plays_ahead", "lane_group", "policies", "threads", "_ahead")
 
     def __init__(self, worker: RolloutWorker, staleness: int, lane_group: int | None = None) -> None:
         self.worker = worker
@@ -160,13 +164,19 @@ class LocalPool(Stateful):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, after `load_env`."""
-        super().load_state_dict({"lessons": None, "lineup": None, **state, "ready": None})
+        absent = {"standing"} - {*self.saved_names()}  # of several learners, where one alone looks at what they learned
+        own = {name: value for name, value in state.items() if name not in absent}
+        super().load_state_dict({"lessons": None, "lineup": None, **own, "ready": None})
         self.ready = None if state["ready"] is None else _unpacked(state["ready"])
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
         """Adds a policy to the worker; `demand` None = frozen."""
         self.policies[name] = policy
-        self.worker.add_policy(name, policy, demand, self.worker.first_lane, self.lane_group)
+        self.worker.add_policy(name, policy, demand, lane_group=self.lane_group)
+
+    def delivered(self, name: str, rollout: Rollout) -> int:
+        """Counts the decisions of a rollout: there is one learner."""
+        return rollout.num_decisions
 
     def undelivered(self, name: str) -> int:
         """Counts the complete decisions of a policy that nobody has been given yet, those played ahead left out."""
@@ -185,21 +195,30 @@ class LocalPool(Stateful):
         """Adds to the worker those who meet a policy as opponents."""
         self.worker.add_opponents(of, policy, snapshots)
 
+    @property
+    def passed(self) -> int:
+        """Steps of all copies so far."""
+        return self.worker.lane_steps
+
+    def play(self, max_env_steps: int) -> Sample:
+        """Plays, whatever was played ahead."""
+        return self.worker.sample(max_env_steps)
+
     def sample(self, max_env_steps: int) -> Sample:
         """Plays, see `WorkerPool.sample`; what was played ahead comes first."""
         self.settle()
-        limit = self.worker.lane_steps + max_env_steps if self.limit is None else self.limit
+        limit = self.passed + max_env_steps if self.limit is None else self.limit
         sample, self.ready = self.ready, None
-        if sample is None or not (sample.rollouts or sample.newcomers or self.worker.lane_steps >= limit):
+        if sample is None or not (sample.rollouts or sample.newcomers or self.passed >= limit):
             # nothing was played ahead, or it did not come to an end
             before = sample
             with torch_threads(self.threads):
-                sample = self.worker.sample(max(limit - self.worker.lane_steps, 0))
+                sample = self.play(max(limit - self.passed, 0))
             if self.staleness:
                 sample = _copied(sample)
             if before is not None:
                 sample.finished[:0] = before.finished
-        if self.limit is not None and (sample.rollouts or self.worker.lane_steps >= self.limit):
+        if self.limit is not None and (sample.rollouts or self.passed >= self.limit):
             self.limit = None  # else it will go on with the weights it has
             self.worker.set_weights({name: self.policies[name] for name in self.waiting})
             self.waiting, lineup, self.lineup = [], self.lineup, None
@@ -211,8 +230,8 @@ class LocalPool(Stateful):
         if self.lessons is not None:
             self.worker.change_lessons(**self.lessons)
             self.lessons = None
-        self.limit = self.worker.lane_steps + max_env_steps
-        self._ahead = _PlayAhead(self.worker, max_env_steps, self.threads)
+        self.limit = self.passed + max_env_steps
+        self._ahead = _PlayAhead(self.worker, self.play, max_env_steps, self.threads)
         self._ahead.start()
 
     def settle(self) -> None:
@@ -268,7 +287,7 @@ class LocalPool(Stateful):
         store = self.worker.policies[name].store
         assert store is not None
         stale = rollout.version < store.version
-        return {"stale_fraction": int(rollout.length[stale].sum()) / rollout.num_decisions}
+        return {"stale_fraction": int(rollout.length[stale].sum()) / max(rollout.num_decisions, 1)}
 
     def waits(self) -> dict[str, float]:
         """Says nothing: the only worker is here."""
@@ -284,9 +303,10 @@ class LocalPool(Stateful):
 class _PlayAhead(Thread):
     """Plays once, in a thread of its own. A trainer that ends without `close` waits for it, a rollout at most."""
 
-    def __init__(self, worker: RolloutWorker, max_env_steps: int, threads: int) -> None:
+    def __init__(self, worker: RolloutWorker, play: Callable[[int], Sample], max_env_steps: int, threads: int) -> None:
         super().__init__(name="rookery-play-ahead")
         self.worker = worker
+        self.play = play
         self.max_env_steps = max_env_steps
         self.timers = worker.timers
         self.own_timers = Timers()  # a tree of timers serves one thread
@@ -301,7 +321,7 @@ class _PlayAhead(Thread):
         torch.set_num_threads(self.threads)  # a new thread would else take what learning has at this moment
         try:
             with timers["play_ahead"]:
-                self.sample = _copied(worker.sample(self.max_env_steps))
+                self.sample = _copied(self.play(self.max_env_steps))
         except BaseException as error:  # whatever it is, it belongs to who waits for the rollouts
             self.error = error
         finally:

@@ -230,6 +230,10 @@ class RemotePool(Stateful):
         for ticket in [self._introduce(one, name) for one in self.standing]:
             self.hosts.result(ticket)
 
+    def delivered(self, name: str, rollout: Rollout) -> int:
+        """Counts the decisions of a rollout: there is one learner."""
+        return rollout.num_decisions
+
     def undelivered(self, name: str) -> int:
         """Counts the complete decisions of a policy that nobody has been given yet."""
         held = sum(rollout.num_decisions for rollout in self.held.get(name, ()))

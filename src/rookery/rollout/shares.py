@@ -46,6 +46,11 @@ class LaneShare:
         """Returns the lane and episode in the whole run of what is (lane, episode) here."""
         return self.first + lane, episode + self.skipped[lane]
 
+    def placed(self, episode: EpisodeResult) -> EpisodeResult:
+        """Returns an episode of the share with its lane and number in the whole run."""
+        lane, index = self.place(episode.lane, episode.index)
+        return replace(episode, lane=lane, index=index)
+
 
 def shares_of(lanes: int, shares: int, group: int = 1) -> list[LaneShare]:
     """Divides lanes into shares of almost the same size.
@@ -229,7 +234,7 @@ class ShareWorker:
             complete={name: store.complete for name, store in stores.items()},
             slots={name: store.num_slots for name, store in stores.items()},
             rollouts=rollouts,
-            finished=[self._placed(episode) for episode in finished],
+            finished=list(map(self.share.placed, finished)),
             newcomers=newcomers,
             episode=worker.env.episode + np.array(self.share.skipped),
             resting=worker.resting,
@@ -251,10 +256,6 @@ class ShareWorker:
             rollout = mine.store.take(worker.now.rows[mine.kind].obs, mine.row_of_slot)
             found[name] = rollout.map(lambda _, tensor: tensor.clone(memory_format=torch.contiguous_format))
         return found
-
-    def _placed(self, episode: EpisodeResult) -> EpisodeResult:
-        lane, index = self.share.place(episode.lane, episode.index)
-        return replace(episode, lane=lane, index=index)
 
     # --- state --------------------------------------------------------------------------------------------------------
 

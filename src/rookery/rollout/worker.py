@@ -78,7 +78,7 @@ class RolloutWorker(Stateful):
     saved = ("policies", "tables", "layout", "env_steps", "vector_steps", "standstills", "lengths", "finished", "asked",
              "version", "group_returns", "finals_stale", "rewards_unclaimed", "actions_not_learned")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
-    fixed = ("env", "mapping", "streams", "seeds", "first_lane", "lanes_in_run", "timers", "deterministic", "interrupt",
+    fixed = ("env", "mapping", "streams", "seeds", "lanes_in_run", "timers", "deterministic", "interrupt",
              "listeners", "unheard", "now", "groups", "own_episodes", "fragments", "_firsts", "_lost")  # fmt: skip
 
     def __init__(
@@ -98,10 +98,8 @@ class RolloutWorker(Stateful):
         self.timers = timers
         self.deterministic = deterministic
         self.interrupt = interrupt
-        self.first_lane = 0
-        """Number of the first lane here among those of the whole run."""
         self.lanes_in_run: int | None = None
-        """How many those are; None = as many as here."""
+        """Lanes of the whole run; None = those that are here."""
         self.listeners: EpisodeListeners | None = None
         self.unheard: dict[str, Any] | None = None
         """The state of listeners that are not here, until playing goes on."""

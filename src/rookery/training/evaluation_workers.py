@@ -21,7 +21,7 @@ from rookery.rollout.shares import LaneShare, shares_of
 from rookery.training.endless import BoundedEpisodes, PlayedEpisodes
 from rookery.training.prepare import make_copies
 from rookery.training.settings import RunConfig
-from rookery.training.workers import hosts_of
+from rookery.training.workers import MakesForShare, hosts_of
 
 WAIT_SECONDS = 0.5
 """Between two looks whether somebody wants to stop, while workers play."""
@@ -58,6 +58,8 @@ class EvaluationShare:
     """
 
     def __init__(self, config: RunConfig, streams: Streams, draws: Draws, share: LaneShare, lanes: int) -> None:
+        if isinstance(config.env.name, MakesForShare):
+            config.env.name.make_for_share(share)
         self._env = make_copies(config, share.lanes)
         self._limit = config.evaluation.max_episode_steps
         self._streams, self._draws, self._share, self._lanes = streams, draws, share, lanes

@@ -56,6 +56,11 @@ class CountedRanks(Ranks):
         self._count(1, values.numel() * values.element_size())
         return values * self.size
 
+    def numbers(self, *mine: float) -> list[list[float]]:
+        """Returns what each has given: the same."""
+        self._count(1, 8 * self.size * len(mine))
+        return [[*mine]] * self.size
+
     def gather(self, value: Any) -> list[Any]:
         """Returns what each has given: the same."""
         self._count(2, GATHERED_BYTES)
@@ -66,10 +71,10 @@ class CountedRanks(Ranks):
         self.gather((call, argument))
         return argument
 
-    def check(self, interrupt: Interrupt) -> None:
-        """Looks whether this learner was asked to stop."""
-        self._count(1, 4 * self.size)
-        interrupt.check()
+    def asked(self, interrupt: Interrupt) -> bool:
+        """Whether this learner was asked to stop."""
+        self._count(1, 8 * self.size)
+        return interrupt.number is not None
 
     def _count(self, messages: int, size: int) -> None:
         self.messages += messages

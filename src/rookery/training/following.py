@@ -12,14 +12,15 @@ from rookery.report.results import IterationResult
 
 
 def follow(
-    ranks: Ranks, interrupt: Interrupt, iterate: Callable[[], IterationResult], save: Callable[[], Path]
+    ranks: Ranks, interrupt: Interrupt, wanted: str, iterate: Callable[[], IterationResult], save: Callable[[], Path]
 ) -> Generator[IterationResult, None, None]:
     """Trains as rank 0 does, until that ends its training; gives each result, and at last rank 0's own.
 
     Args:
         ranks: All learners, of which this is not the first.
         interrupt: Notes signals, which all ranks act on together.
-        iterate: Makes an iteration.
+        wanted: How rank 0 calls an iteration.
+        iterate: Makes one.
         save: Writes this rank's share of a checkpoint.
 
     Raises:
@@ -30,8 +31,10 @@ def follow(
     stopped: Interrupted | None = None
     with interrupt.watching():
         while (call := ranks.heard()) != "end":
-            if call not in ("train_iteration", "save"):
-                raise TrainingError(f"rank {ranks.rank} trains, and rank 0 calls {call}: make the same calls on all")
+            if call not in (wanted, "save"):
+                raise TrainingError(
+                    f"rank {ranks.rank} is at {wanted}, and rank 0 calls {call}: make the same calls on all"
+                )
             try:
                 if call == "save":
                     save()

@@ -13,7 +13,7 @@ from rookery.cluster.ranks import Ranks
 from rookery.cluster.torchrun import meet_started, started
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
-from rookery.envs.base import VectorEnv
+from rookery.envs.base import VectorEnv, is_only_one
 from rookery.rollout.hooks import EpisodeListener
 from rookery.training.settings import RunConfig, algorithm_name
 
@@ -53,23 +53,36 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
     if lanes % learners:
         fit = -(-lanes // learners) * learners
         raise ConfigError(f"{where}: sampling.num_envs = {lanes} copies cannot be shared equally; write num_envs={fit}")
-    for path, value in (
-        ("self_play", config.self_play), ("curriculum", config.curriculum),
-        ("sampling.staleness", config.sampling.staleness), ("sampling.workers", config.sampling.workers),
-        ("sampling.asynchronous", config.sampling.asynchronous),
-    ):  # fmt: skip
+    for path, value, why in (
+        ("self_play", config.self_play, "opponents are drawn for the lanes of one learner"),
+        ("curriculum", config.curriculum, "lessons are judged by the episodes of one learner"),
+        ("sampling.workers", config.sampling.workers, "each learner plays its share itself, in rounds with the others"),
+        (
+            "sampling.asynchronous",
+            config.sampling.asynchronous,
+            "they play in rounds; sampling.staleness=1 plays ahead",
+        ),
+    ):
         if value:
-            raise ConfigError(f"{where}: {path} is not agreed upon by several learners; leave it out or learn on one")
-    if len(config.policies) > 1:
-        raise ConfigError(f"{where}: several policies do not learn in step; write cluster.learners=1")
-    settings = next((entry.algorithm for entry in config.policies.values()), config.algorithm)
-    if not vars(type(settings)).get("learns_together"):  # what derives from one that does may agree on less
-        name = algorithm_name(settings)
-        raise ConfigError(f"{where}: of {name} learners do not agree on everything; use PPO, A2C, DQN, SAC, TD3, DDPG")
-    if hasattr(settings, "fragment_length") and getattr(settings, "batch_size", None) is not None:
-        raise ConfigError(f"{where}: algorithm.batch_size is counted by each; leave it out and set fragment_length")
-    if getattr(getattr(settings, "replay", None), "kind", "") == "prioritized":
-        raise ConfigError(f"{where}: priorities are weighed by each learner alone; set algorithm.replay.kind=uniform")
+            raise ConfigError(f"{where}: {path} is not for several learners: {why}; leave it out, or learn on one")
+    own = {f"policies.{name}": entry.algorithm for name, entry in config.policies.items() if not entry.frozen}
+    for path, settings in (own or {"algorithm": config.algorithm}).items():
+        if not vars(type(settings)).get("learns_together"):  # what derives from one that does may agree on less
+            raise ConfigError(
+                f"{where}: {path}.name = {algorithm_name(settings)}: of it learners do not agree on everything; use "
+                "PPO, APPO, A2C, IMPALA, DQN, SAC, TD3, DDPG"
+            )
+        if getattr(getattr(settings, "critic", None), "norm", "") == "batch":
+            raise ConfigError(
+                f"{where}: {path}.critic.norm = batch: each learner would normalize by rows of its own; set "
+                f"{path}.critic.norm=none or layer"
+            )
+        replay = getattr(settings, "replay", None)
+        if getattr(replay, "kind", "") == "prioritized" and getattr(replay, "mix", {}):
+            raise ConfigError(
+                f"{where}: {path}.replay.mix with replay.kind = prioritized: rows of several buffers are weighed by "
+                f"each learner alone; set {path}.replay.kind=uniform, or leave mix out"
+            )
 
 
 def learners_of(config: RunConfig, task: RankTask, ranks: Ranks, stand_in: VectorEnv | None) -> Ranks:
@@ -140,13 +153,13 @@ def _others(config: RunConfig, task: RankTask) -> Ranks:
     )
 
 
-def check_agents(env: VectorEnv, ranks: Ranks) -> None:
-    """Refuses environments whose lanes are not all on turn in every step.
+def check_copies(env: VectorEnv, ranks: Ranks) -> None:
+    """Refuses environments of which not every learner can have copies.
 
     Raises:
-        ConfigError: If there are more agents than one, or copies keep their own clocks.
+        ConfigError: If there can be one process only that has them.
     """
-    if ranks.size > 1 and (len(env.kinds) > 1 or len(env.kinds[0].agents) > 1):
+    if ranks.size > 1 and is_only_one(env):
         raise ConfigError(
-            f"cluster.learners = {ranks.size}: {env.name} has several agents, which do not learn in step; write 1"
+            f"cluster.learners = {ranks.size}: {env.name} has the only copies there can be; write cluster.learners=1"
         )

@@ -42,7 +42,7 @@ def remaining(run: Run, progress: Progress) -> int:
     if all(name in progress.learned for name in on_policy):
         return 0
     demands = [learner.demand for learner in on_policy.values()]
-    largest = max(d.decisions or d.fragment_length * run.env.num_lanes for d in demands)
+    largest = max(d.decisions or d.fragment_length * run.env.num_lanes * run.ranks.size for d in demands)
     return CAP * largest - passed
 
 
@@ -65,12 +65,8 @@ def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str
     """Returns the names of those of the policies (None = all) whose algorithms learn from replay, for a task.
 
     Raises:
-        ConfigError: If there is none, or a policy that is named has none, or there are several learners.
+        ConfigError: If there is none, or a policy that is named has none.
     """
-    if run.ranks.size > 1:
-        raise ConfigError(
-            f"{task}: {run.ranks.size} learners (cluster.learners) only play and learn in turn; train on one learner"
-        )
     known = list(run.replays)
     if not known:
         there = ", ".join(f"{name} by {type(one).__name__}" for name, one in run.learners.items()) or "none"

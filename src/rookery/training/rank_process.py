@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,6 +38,8 @@ def serve(ranks: Gathered, task: RankTask) -> None:
     ) as trainer:  # fmt: skip
         calls: dict[str, Callable[[], Any]] = {
             "train_iteration": trainer.train_iteration,
+            "learn": partial(trainer.iteration_apart, "learn", None),
+            "collect": partial(trainer.iteration_apart, "collect", None),
             "save": trainer.save,
             "load": lambda: load_share(trainer, trainer.saved_replays),
             "end": lambda: ranks.announce("end"),

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 
 from rookery.algorithms.algorithm import Algorithm, Row
-from rookery.algorithms.ranked import join
+from rookery.algorithms.ranked import demand_of_all, join
 from rookery.cluster.ranks import Ranks
 from rookery.core.batch import Rollout, flat
 from rookery.core.config import Resolved
@@ -31,11 +31,13 @@ from rookery.report.results import WINDOW, IterationResult
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import LocalPool, WorkerPool
+from rookery.rollout.ranked_pool import RankedPool
+from rookery.rollout.shares import LaneShare, ShareMapping
 from rookery.rollout.worker import RolloutWorker, Sample
 from rookery.training.clock import Clock
 from rookery.training.compute import acting_threads, learning_threads
 from rookery.training.curriculum import Curriculum
-from rookery.training.learners import check_agents
+from rookery.training.learners import check_copies
 from rookery.training.parameters import check_parameters, training_plan
 from rookery.training.prepare import check_learner, kinds_of, make_copies, make_policy
 from rookery.training.rating_games import RatingGames
@@ -88,7 +90,7 @@ class Windows(Stateful):
 
     saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies", "metrics", "histograms",
              "parameters", "groups")  # fmt: skip
-    fixed = ("reported",)
+    fixed = ("reported", "kept")
 
     def __init__(self) -> None:
         self.episodes = 0
@@ -104,6 +106,8 @@ class Windows(Stateful):
         self.groups: dict[str, deque[float]] = {}
         self.reported: dict[str, tuple[str, list[float]]] = {}
         """What the environment reported in the latest iteration."""
+        self.kept: list[EpisodeResult] | None = None
+        """Episodes one by one, for whoever puts a list here, and empties it."""
 
     def add(self, finished: Iterable[EpisodeResult], env: VectorEnv | None = None) -> None:
         """Takes the finished episodes of an iteration in the order they ended, and what the environment reported."""
@@ -112,6 +116,8 @@ class Windows(Stateful):
         self.reported = {} if reported is None else reported.take()
         for episode in finished:
             self.episodes += 1
+            if self.kept is not None:
+                self.kept.append(episode)
             self.totals.append(episode.total)
             self.lengths.append(episode.length)
             for name, number in episode.metrics.items():
@@ -199,7 +205,7 @@ class Run(Stateful):
         ranks: Ranks,
     ) -> None:
         self.ranks = ranks
-        check_agents(env, ranks)
+        check_copies(env, ranks)
         self.resolved = resolved
         self.config = resolved.config
         self.env = env
@@ -244,17 +250,18 @@ class Run(Stateful):
         if isinstance(self.env, EnvElsewhere):
             recipe = WorkerRecipe(self.config, self.mapping, self.streams, self.draws, tuple(listeners), make_copies)
             return workers_elsewhere(recipe, self.env, self.timers, self.interrupt, self.note)
-        first = self.ranks.share(self.config.sampling.num_envs)[0]
-        seeds = training_plan(
-            self.draws, self.streams, (lambda lane, episode: (lane + first, episode)) if first else None
-        )
-        mapping = self.self_play.mapping
-        interrupt = self.interrupt if self.ranks.size == 1 else None  # several stop together, after a round
+        sampling, several = self.config.sampling, self.ranks.size > 1
+        share = LaneShare(self.ranks.rank, *self.ranks.share(sampling.num_envs), (0,) * self.env.num_lanes)
+        seeds = training_plan(self.draws, self.streams, share.place if several else None)
+        mapping = ShareMapping(self.mapping, share) if several else self.self_play.mapping
+        interrupt = None if several else self.interrupt  # several stop together, after a round
         worker = RolloutWorker(self.env, mapping, self.streams, seeds, self.timers, interrupt=interrupt)
-        worker.first_lane, worker.lanes_in_run = first, self.config.sampling.num_envs
+        worker.lanes_in_run = sampling.num_envs
         if any(map(moments_of, listeners)):
             worker.listeners = EpisodeListeners(self.env, listeners, seeds)
-        return LocalPool(worker, self.config.sampling.staleness, self.config.sampling.lane_group)
+        if several:
+            return RankedPool(worker, share, self.ranks, sampling.staleness, sampling.lane_group)
+        return LocalPool(worker, sampling.staleness, sampling.lane_group)
 
     @property
     def replays(self) -> dict[str, Replay]:
@@ -286,7 +293,7 @@ class Run(Stateful):
             check_learner(learner, self.resolved)
             load_sources(name, learner, self.note)
             self.threads[name] = self.config.threads or learning_threads(learner, self.env.num_lanes)
-            self.pool.add_policy(name, learner.behaviour, learner.demand)
+            self.pool.add_policy(name, learner.behaviour, demand_of_all(learner, self.ranks))
             self.self_play.introduce(name, learner, self.pool)
         self.pool.threads = acting_threads(self.learners, self.threads)
 
@@ -314,11 +321,18 @@ class Run(Stateful):
 
     def count_played(self, sample: Sample) -> None:
         """Takes over how far playing has come."""
-        self.env_steps, self.lane_steps = sample.env_steps * self.ranks.size, sample.lane_steps * self.ranks.size
+        self.env_steps, self.lane_steps = sample.env_steps, sample.lane_steps
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished
         self.curriculum.hear(sample.finished)
         self.self_play.hear(sample.finished, self.note)
+
+    def finished_everywhere(self) -> list[EpisodeResult]:
+        """Gives the episodes that ended in the iteration at all ranks, in the order they ended."""
+        if self.ranks.size == 1:
+            return self.finished
+        every = [episode for some in self.ranks.gather(self.finished) for episode in some]
+        return sorted(every, key=lambda one: (one.vector_step, one.lane))
 
     def taught(self, result: IterationResult) -> IterationResult:
         """Judges the lessons of environment parameters after an iteration; gives its result with where they stand."""
@@ -329,7 +343,7 @@ class Run(Stateful):
         """Tells a learner how far the run is, and how far its policy is with a rollout that it takes now."""
         learner = self.learners[name]
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
-        learner.decisions = self.decisions.get(name, 0) + rollout.num_decisions * self.ranks.size
+        learner.decisions = self.decisions.get(name, 0) + self.pool.delivered(name, rollout)
 
     def count_learned(self, name: str, rollout: Rollout) -> None:
         """Updates observation statistics and the count of decisions by a rollout that a learner has taken.
@@ -342,7 +356,7 @@ class Run(Stateful):
         if normalizer is not None and not self.learners[name].cfg.from_data:
             rows = rollout.valid_rows()
             normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
-        self.decisions[name] = self.decisions.get(name, 0) + rollout.num_decisions * self.ranks.size
+        self.decisions[name] = self.decisions.get(name, 0) + self.pool.delivered(name, rollout)
         self._retire(name)
         self.self_play.learned(name, self.decisions[name], self.learners[name], self.pool, self.match)
 

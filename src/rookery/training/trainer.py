@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from rookery.report.results import EvaluationResult, IterationResult
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import MappingFunction
 from rookery.training import checkpoint
+from rookery.training.apart import LearnAlone, PlayAlone, to_learn, to_play
 from rookery.training.changes import check_changes, texts
 from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
@@ -39,7 +40,7 @@ from rookery.training.evaluation import Measure, record
 from rookery.training.facts import nothing_to_do, run_facts
 from rookery.training.following import follow
 from rookery.training.learners import RankTask
-from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining, with_replay
+from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining
 from rookery.training.prepare import callbacks_of, code_values, endless_schedules, layers_of, prepare
 from rookery.training.replays import SavedReplays
 from rookery.training.results import mean_rows, result_of
@@ -139,7 +140,7 @@ class Trainer(Run):
                     self._learn_from_replay(min(budget, CHUNK), progress)
                 else:
                     with self.timers["sample"]:
-                        sample = self.pool.sample(-(-budget // self.ranks.size))
+                        sample = self.pool.sample(budget)
                     self.count_played(sample)
                     if sample.newcomers:
                         self.introduce(sample.newcomers)
@@ -156,20 +157,23 @@ class Trainer(Run):
         return self._end_iteration(progress, evaluation)
 
     @contextmanager
-    def _timed(self) -> Iterator[None]:
-        """What every iteration is done in: its time counts, and torch has one thread unless a learner asks for more."""
+    def _timed(self, call: str = "train_iteration", task: Any = None) -> Iterator[Any]:
+        """What every iteration is done in: its time counts, and torch has one thread unless a learner asks for more. It
+        gives the task of rank 0.
+        """
         self.clock.begin()
-        self.horizon, self.criteria = self.ranks.announce("train_iteration", (self.horizon, self.criteria))
+        told = self.ranks.announce(call, (self.horizon, self.criteria, self.paused, task))
+        self.horizon, self.criteria, self.paused, given = told
         try:
             with explained_shortage(), torch_threads(1), self.timers["train_iteration"]:
-                yield
+                yield given
         finally:
             self.seconds += self.clock.lap()
 
     def _end_iteration(self, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
         """Counts an iteration and writes down what came of it."""
         self.iteration += 1
-        self.windows.add([episode for each in self.ranks.gather(self.finished) for episode in each], self.env)
+        self.windows.add(self.finished_everywhere(), self.env)
         self.finished = []
         for name, rows in progress.learned.items():
             learner = self.learners[name]
@@ -203,7 +207,7 @@ class Trainer(Run):
         for name, replay in self.replays.items():
             learner = self.learners[name]
             with self.timers["learn"], threads_for(learner, self.threads[name]):
-                learner.learn(replay.due(replay.cfg.train_every if env_steps is None else env_steps))
+                learner.learn(replay.due(replay.cfg.train_every if env_steps is None else env_steps / self.ranks.size))
                 learner.explore()
             progress.learned.setdefault(name, [])
         progress.unplayed += env_steps or 0
@@ -241,7 +245,7 @@ class Trainer(Run):
         questions is no time of the training.
         """
         if self.ranks.rank:
-            yield from follow(self.ranks, self.interrupt, self.train_iteration, self.save)
+            yield from follow(self.ranks, self.interrupt, "train_iteration", self.train_iteration, self.save)
             return
         given = isinstance(stop, Mapping) and bool(stop)
         standing = criteria_of(self.config.stop) if given else self.standing_criteria
@@ -324,32 +328,7 @@ class Trainer(Run):
             ConfigError: If a policy does not learn from replay, or nothing is in it.
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C, SIGTERM or SIGHUP.
         """
-        names = with_replay(self, "learn", policies)
-        if gradient_steps < 1:
-            raise ConfigError(f"learn: gradient_steps = {gradient_steps}: must be at least 1")
-        for name in names:
-            self.replays[name].check_not_empty()
-            self.learners[name].horizon = self.horizon
-        left = gradient_steps
-
-        def body(progress: Progress) -> None:
-            nonlocal left
-            number = min(ITERATION, left)
-            while number and self.interrupt.number is None:
-                chunk = min(CHUNK, number)
-                for name in names:
-                    learner = self.learners[name]
-                    with self.timers["learn"], threads_for(learner, self.threads[name]):
-                        learner.learn(chunk)
-                    progress.learned.setdefault(name, [])
-                number, left = number - chunk, left - chunk
-            for name in names:
-                self.learners[name].explore()
-            self.pool.set_weights({name: self.learners[name].behaviour for name in names})
-
-        until = max(self.replays[name].gradient_steps for name in names) + left
-        told = f"{gradient_steps:,} gradient steps are made"
-        return self._iterate(body, {"gradient_steps": until}, lambda: "" if left else told)
+        return self._apart("learn", to_learn(self, gradient_steps, policies))
 
     def collect(self, env_steps: int) -> IterationResult:
         """Plays and stores what is played in replay; nothing is learned.
@@ -367,64 +346,29 @@ class Trainer(Run):
             ConfigError: If no policy learns from replay.
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C, SIGTERM or SIGHUP.
         """
-        names = with_replay(self, "collect", None)
-        if env_steps < 1:
-            raise ConfigError(f"collect: env_steps = {env_steps}: must be at least 1")
-        for name in self.learners:
-            if name not in names:
-                self.note(f"policy {name} has no replay: what it plays while collecting is not kept")
-        until = self.env_steps + env_steps
+        return self._apart("collect", to_play(self, env_steps))
 
-        def body(progress: Progress) -> None:
-            end = min(self.env_steps + ITERATION, until)
-            try:
-                while self.env_steps < end and self.interrupt.number is None:
-                    with self.timers["sample"]:
-                        sample = self.pool.sample(end - self.env_steps)
-                    self.count_played(sample)
-                    if sample.newcomers:
-                        self.introduce(sample.newcomers)
-                    for name in names:
-                        if name in sample.rollouts:
-                            self._store(name, sample.rollouts[name], progress)
-                    self.pool.set_weights({name: self.learners[name].behaviour for name in sample.rollouts})
-            finally:
-                if self.progress is not None:  # an iteration that was stopped has not come further by this
-                    self.progress.pass_over(self.env_steps - progress.env_steps, self.lane_steps - progress.lane_steps)
-
-        told = f"{env_steps:,} env steps are played"
-        return self._iterate(body, {"env_steps": until}, lambda: "" if self.env_steps < until else told)
-
-    def _store(self, name: str, rollout: Rollout, progress: Progress) -> None:
-        """Keeps what a policy has played, without learning from it."""
-        learner, rollout = self.learners[name], self.staging.send_rollout(rollout)
-        self.tell_time(name, rollout)
-        self.replays[name].store(rollout)
-        learner.explore()
-        self.count_learned(name, rollout)
-        progress.note(name, {}, rollout)
-
-    def _iterate(
-        self, body: Callable[[Progress], None], criteria: Mapping[str, float], reason: Callable[[], str]
-    ) -> IterationResult:
-        """Iterations of learning alone, or of playing alone, which leave one that was stopped in its middle as it is.
-
-        Args:
-            body: Does what there is to do in an iteration.
-            criteria: What ends them, to be shown.
-            reason: Says why they end; nothing if they go on.
-        """
-        with self._session(criteria):
+    def _apart(self, call: str, task: LearnAlone | PlayAlone) -> IterationResult:
+        """Iterations of learning alone, or playing alone, which leave one that was stopped in its middle as it is."""
+        if self.ranks.rank:
+            return [*follow(self.ranks, self.interrupt, call, lambda: self.iteration_apart(call, task), self.save)][-1]
+        with self._session(task.criteria(self)):
             told = ""
             while not told:
-                progress = self.begin_iteration()
-                with self._timed():
-                    body(progress)
-                told = reason()
-                result = replace(self._end_iteration(progress), stop_reason=told)
+                result = self.iteration_apart(call, task)
+                told = task.reason(self)
+                result = replace(result, stop_reason=told)
                 self._report(result)
                 self.interrupt.check()
+            self.ranks.announce("end", result)
         return result
+
+    def iteration_apart(self, call: str, task: LearnAlone | PlayAlone | None) -> IterationResult:
+        """Makes an iteration of learning alone, or of playing alone, as rank 0 says that gives the task."""
+        progress = self.begin_iteration()
+        with self._timed(call, task) as given:
+            given(self, progress)
+        return self._end_iteration(progress)
 
     def pause_sampling(self) -> None:
         """From now on iterations learn from replay only, and the environment is not touched, until

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import cloudpickle
 
@@ -36,6 +36,24 @@ MakeCopies = Callable[[RunConfig, int, HelperChoice | None], VectorEnv]
 """Makes so many copies of a run's environment."""
 
 
+@runtime_checkable
+class MakesForShare(Protocol):
+    """Makes environments that want to know which worker's copies they are."""
+
+    def make_for_share(self, share: LaneShare) -> None:
+        """Hears of the share whose copies it makes from now on."""
+        ...
+
+
+@runtime_checkable
+class HearsOfShare(Protocol):
+    """A listener or a mapping that wants to know of which copies it hears."""
+
+    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
+        """Hears of the share, and of the copies that play it in this process."""
+        ...
+
+
 @dataclass(frozen=True)
 class WorkerRecipe:
     """What a worker elsewhere is made of; it can be sent.
@@ -59,7 +77,12 @@ class WorkerRecipe:
     def __call__(self, share: LaneShare) -> RolloutWorker:
         """Makes the worker of a share, without policies."""
         cfg = self.config
+        if isinstance(cfg.env.name, MakesForShare):
+            cfg.env.name.make_for_share(share)
         env = self.make_copies(cfg, share.lanes, worker_choice(cfg))
+        for part in (self.mapping.rule, *self.listeners):
+            if isinstance(part, HearsOfShare):
+                part.hear_of_share(share, env)
         seeds: SeedPlan = training_plan(self.draws, self.streams, share.place)
         worker = RolloutWorker(env, ShareMapping(self.mapping, share), self.streams, seeds, Timers())
         worker.lanes_in_run = cfg.sampling.num_envs

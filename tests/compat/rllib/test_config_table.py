@@ -109,7 +109,8 @@ TWINS = {
 
 REFUSED_IF_SET = {
     "model.no_final_linear", "model.framestack", "use_critic", "multiagent.count_steps_by", "soft_horizon", "num_gpus",
-    "_fake_gpus", "policy_model.custom_model", "Q_model.custom_model",
+    "_fake_gpus", "policy_model.custom_model", "Q_model.custom_model", "extra_python_environs_for_worker",
+    "evaluation_num_workers",
 }  # fmt: skip
 """Translated keys whose other value is refused, or has a test of its own."""
 
@@ -254,7 +255,7 @@ SAME = {
 
 def test_a_key_that_is_ignored_changes_nothing_and_is_told():
     wrong = []
-    for algorithm, key, _row in cases(Fate.IGNORED):
+    for algorithm, key, _row in cases(Fate.IGNORED, Fate.CLUSTER):
         before, after, value = both(algorithm, key)
         told = [line for line in after.notes if line.startswith(f"{key} ")]
         if after.settings != before.settings or len(told) != 1:

@@ -30,6 +30,8 @@ CLIENT = """
     from ray.rllib.env.policy_client import PolicyClient
 
     env = gym.make("CartPole-v0")
+    print("ready", flush=True)
+    sys.stdin.readline()
     client = PolicyClient("http://localhost:PORT", inference_mode=sys.argv[1])
     eid = client.start_episode(training_enabled=True)
     obs = env.reset()
@@ -85,9 +87,17 @@ def run_both(server: list[str], modes: tuple[str, ...], home: Path, port: int) -
                 break
             threading.Event().wait(0.1)
         clients = [
-            subprocess.Popen(script(CLIENT, PORT=port) + [mode], stdout=-1, stderr=-2, text=True, env=env)
+            subprocess.Popen(script(CLIENT, PORT=port) + [mode], stdin=-1, stdout=-1, stderr=-2, text=True, env=env)
             for mode in modes
         ]
+        for client in clients:  # one that begins late would find that the other has played all that is learned from
+            line = ""
+            while line != "ready\n":
+                line = client.stdout.readline()
+                assert line, client.wait()
+        for client in clients:
+            client.stdin.write("go\n")
+            client.stdin.flush()
         out, _ = trainer.communicate(timeout=280)
         return out, [client.communicate(timeout=60)[0] for client in clients]
     finally:

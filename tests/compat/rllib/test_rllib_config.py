@@ -182,7 +182,7 @@ def test_a_changed_copy_of_the_defaults_is_what_was_changed():
     translation = translated("PPO", config)
     assert set(translation.layers[1].values) == {"algorithm.lr"}
     assert [line for line in translation.notes if "changes nothing" in line] == [
-        "num_cpus_per_worker = 2 changes nothing here: nothing is scheduled on a cluster here"
+        "num_cpus_per_worker = 2 changes nothing here: workers are copies in this process, and not on a cluster"
     ]
 
 

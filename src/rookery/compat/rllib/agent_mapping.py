@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from rookery.envs.base import VectorEnv
+from rookery.rollout.shares import LaneShare
+
 
 class AgentIds:
     """Gives an environment's own name of an agent, which may be a number, for the text that Rookery has of it.
@@ -19,6 +22,10 @@ class AgentIds:
     def __init__(self, known: Iterable[Any] = ()) -> None:
         self._ids: dict[str, Any] = {str(agent): agent for agent in known}
         self.env: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Gives what another process needs: the copies that are played are not sent."""
+        return {**self.__dict__, "env": None}
 
     def __call__(self, name: str) -> Any:
         """Returns the agent of a name; the name itself if nobody knows another."""
@@ -43,7 +50,7 @@ class NotedMapping:
     def __init__(
         self,
         rule: Callable[[Any, Any], str],
-        agent_ids: Callable[[str], Any],
+        agent_ids: AgentIds,
         spaces: Mapping[str, tuple[Any, Any]],
     ) -> None:
         self._rule, self._agent_ids = rule, agent_ids
@@ -60,6 +67,15 @@ class NotedMapping:
             by_index[episode.index] = {}
         by_index[episode.index][agent] = policy
         return policy
+
+    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
+        """Takes the copies that a worker on a cluster plays for those that know agents."""
+        self._agent_ids.env = env
+
+    def players(self, policy: str) -> set[str]:
+        """Returns agents that a policy has played in the latest episodes."""
+        episodes = [known for by_index in self.latest.values() for known in by_index.values()]
+        return {agent for known in episodes for agent, name in known.items() if name == policy}
 
     def noted(self, lane: int, index: int, agent: Any) -> str | None:
         """Returns which policy plays an agent in an episode of a copy; None if nobody has asked."""

@@ -15,7 +15,9 @@ from rookery.compat.rllib.explorations import Exploration
 from rookery.compat.rllib.policy_exploration import own_exploration
 from rookery.core.encoding import EncodingError, encode
 from rookery.core.errors import ConfigError, nearest
+from rookery.envs.base import VectorEnv
 from rookery.rollout.hooks import Episode
+from rookery.rollout.shares import LaneShare
 from rookery.training.callbacks import Callback
 
 HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory", "on_sample_end",
@@ -193,6 +195,9 @@ class EpisodeBook:
             found.append(_StartListener(self))
         return found
 
+    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
+        """Hears of the copies whose episodes it keeps, where these are not all of a run."""
+
     def of(self, episode: Episode) -> MultiAgentEpisode:
         """Returns the episode as callbacks know it, up to date."""
         known = self.running.get(episode.lane)
@@ -319,6 +324,7 @@ class _EndListener(Callback):
     def __init__(self, book: EpisodeBook) -> None:
         self.book = book
         self.state_dict, self.load_state_dict = book.state_dict, book.load_state_dict  # they are part of checkpoints
+        self.hear_of_share = book.hear_of_share
         self.tells = overrides(book.callbacks, "on_episode_end")
 
     def on_episode_end(self, episode: Episode) -> None:

@@ -14,7 +14,9 @@ from importlib import import_module
 from typing import Any
 
 from rookery.compat.rllib.config_table import (
+    COPIES_HERE,
     LINES,
+    LINES_ON_CLUSTER,
     NAMES,
     SECTIONS,
     Fate,
@@ -89,7 +91,7 @@ class Translation:
         env_config: What the environment is built with.
         callbacks: A class, or a function that makes callbacks; None where there are none.
         evaluation: What the evaluation goes by: ``interval``, ``episodes``, ``config``, ``explore``,
-            ``custom_function``.
+            ``custom_function``, ``workers`` on a cluster and whether they play ``beside`` training.
         notes: Lines to print once.
         model: The section ``model``, whole.
         trainer: Keys that the trainer itself goes by, with their values (`config_table.Fate.KEPT`).
@@ -113,7 +115,12 @@ class Translation:
 
 
 def translated(
-    algorithm: str, config: Mapping[str, Any], *, agents: Sequence[Any] | None = None, discrete: bool | None = None
+    algorithm: str,
+    config: Mapping[str, Any],
+    *,
+    agents: Sequence[Any] | None = None,
+    discrete: bool | None = None,
+    cluster: str = "",
 ) -> Translation:
     """Translates a configuration of 2021.
 
@@ -122,6 +129,7 @@ def translated(
         config: Keys that somebody set, or a changed copy of the algorithm's defaults.
         agents: The agents of the environment, of which batches of several rounds are counted; None = one a policy.
         discrete: Whether actions are one of several, where that is known; SAC has two forms.
+        cluster: Address of the cluster of Ray that workers are to play on; empty = workers are copies in this process.
 
     Raises:
         ConfigError: With a line for each key that is unknown or cannot be, in the spelling of 2021.
@@ -132,9 +140,9 @@ def translated(
     whole, given = _merged(algorithm, config)
     policies, mapping = policies_of(whole)
     counts = _counts(policies, mapping, agents)
-    main = Reader(algorithm, whole, given, counts.get(next(iter(policies)), 1))
+    main = Reader(algorithm, whole, given, counts.get(next(iter(policies)), 1), cluster)
     found = _settings(main, discrete)
-    standard = _settings(Reader(algorithm, copied(DEFAULT_CONFIGS[algorithm]), frozenset()), discrete)
+    standard = _settings(Reader(algorithm, copied(DEFAULT_CONFIGS[algorithm]), frozenset(), 1, cluster), discrete)
     entries, own = _entries(main, policies, counts, found, discrete)
     if main.problems:
         raise ConfigError(*dict.fromkeys(main.problems))
@@ -144,7 +152,10 @@ def translated(
         "config": dict(whole["evaluation_config"]),
         "explore": not found.values["evaluation.deterministic"],
         "custom_function": whole["custom_eval_function"],
+        "workers": found.values["evaluation.workers"],
+        "beside": bool(found.values["evaluation.workers"] and whole["evaluation_parallel_to_training"]),
     }
+    lines = LINES_ON_CLUSTER if main.workers else LINES
     return Translation(
         settings=found.values,
         sources=found.sources,
@@ -154,7 +165,7 @@ def translated(
         env_config=dict(whole["env_config"]),
         callbacks=whole["callbacks"],
         evaluation=evaluation,
-        notes=tuple(dict.fromkeys([*filter(None, [LINES.get(algorithm)]), *main.notes])),
+        notes=tuple(dict.fromkeys([*filter(None, [lines.get(algorithm)]), *main.notes])),
         model=whole["model"],
         trainer=_kept(main),
         config=whole,
@@ -263,8 +274,9 @@ def _settings(reader: Reader, discrete: bool | None) -> _Found:
                 path = row.paths[0]
                 values[path], sources[path] = reader.get(key), key
                 given |= {path} if key in reader.given else set()
-            elif row.fate is Fate.TRANSLATED and row.function is not None:
-                keys.setdefault(row.function, []).append(key)
+            elif row.fate is Fate.TRANSLATED or (row.fate is Fate.CLUSTER and reader.cluster):
+                if row.function is not None:
+                    keys.setdefault(row.function, []).append(key)
             else:
                 _judge(reader, key, row)
     for function, names in keys.items():
@@ -298,8 +310,9 @@ def _judge(reader: Reader, key: str, row: Row) -> None:
     value = reader.get(key)
     if key not in reader.given or value in _fine(reader, key, row):
         return
-    if row.fate is Fate.IGNORED:
-        reader.notes.append(f"{key} = {show(value)} changes nothing here: {row.text}")
+    if row.fate in (Fate.IGNORED, Fate.CLUSTER):
+        why = row.text if row.fate is Fate.IGNORED else COPIES_HERE
+        reader.notes.append(f"{key} = {show(value)} changes nothing here: {why}")
     elif row.fate is Fate.REFUSED:
         if key == "clip_actions" and reader.get("normalize_actions"):
             return
@@ -523,5 +536,5 @@ def _own(
     shared = {key: main.config[key] for key in {*SHARED, *said}}
     whole = merge_trainer_configs({**base, **shared}, dict(config), True)
     whole["model"] = merge_trainer_configs(MODEL_DEFAULTS, whole["model"] or {}, True)
-    reader = Reader(algorithm, whole, given, agents)
+    reader = Reader(algorithm, whole, given, agents, main.cluster)
     return reader, _settings(reader, discrete)

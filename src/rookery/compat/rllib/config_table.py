@@ -1,8 +1,9 @@
 """Every key of a configuration of 2021, and what becomes of it: `ROWS`, the one table.
 
 A key is *set* (its value goes to a path of ours), *translated* (a function of it and its neighbours gives values of
-paths), *kept* (the trainer itself goes by it), *ignored* (nothing would change; a line says so to whoever set it), or
-*refused* (with what to use instead). The page of the documentation is made from it.
+paths), *kept* (the trainer itself goes by it), *cluster* (translated where workers play on a cluster that the script
+has joined, ignored in one process), *ignored* (nothing would change; a line says so to whoever set it), or *refused*
+(with what to use instead). The page of the documentation is made from it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Fate(Enum):
     SET = "set"
     TRANSLATED = "translated"
     KEPT = "kept"
+    CLUSTER = "cluster"
     IGNORED = "ignored"
     REFUSED = "refused"
 
@@ -38,7 +40,7 @@ class Row:
         fate: What becomes of it.
         text: What it does here, or why it is ignored or refused, in a sentence.
         paths: Settings of ours that it decides.
-        function: Of keys that are translated: what gives the values.
+        function: Of keys that are translated: what gives the values; None of one that the trainer goes by on a cluster.
         only: Algorithms of which this is said; empty = of all.
         fine: Values beside the default that are neither refused nor worth a line.
     """
@@ -64,6 +66,13 @@ def by(
     return [Row(key, Fate.TRANSLATED, text, tuple(paths.split()), function, only) for key in keys.split()]
 
 
+def on_cluster(
+    function: Callable[[f.Reader], f.Values] | None, keys: str, paths: str, text: str, only: tuple[str, ...] = ()
+) -> list[Row]:
+    """Keys that are translated, or gone by, where workers play on a cluster, and change nothing in one process."""
+    return [Row(key, Fate.CLUSTER, text, tuple(paths.split()), function, only) for key in keys.split()]
+
+
 def kept(key: str, text: str, only: tuple[str, ...] = ()) -> Row:
     """A key that the trainer goes by."""
     return Row(key, Fate.KEPT, text, only=only)
@@ -83,15 +92,18 @@ A = "algorithm."
 M = "algorithm.model."
 X = "algorithm.exploration."
 R = "algorithm.replay."
-ONE_PROCESS = "sampling and learning share this process, and helpers are chosen by a short measurement"
 TENSORFLOW = "networks are torch's, whatever framework is named"
-NO_RAY = "nothing is scheduled on a cluster here"
+COPIES_HERE = "workers are copies in this process, and not on a cluster"
+"""Why a key about workers on a cluster changes nothing where there are none."""
+
 OFFLINE = "it says how recorded experience is read, and nothing is read here"
 
 SAMPLING = [
-    *by(f.lanes, "num_workers num_envs_per_worker", "sampling.num_envs",
-        "Copies of the environment: max(1, num_workers) x num_envs_per_worker."),
-    *ignored("create_env_on_driver", "the environments are in this process anyway"),
+    *by(f.lanes, "num_workers num_envs_per_worker",
+        "sampling.num_envs sampling.workers sampling.asynchronous cluster.ray",
+        "Copies of the environment: max(1, num_workers) x num_envs_per_worker. Where the script has joined a cluster "
+        "of Ray, so many workers there play them, asynchronously for IMPALA, APPO and Ape-X; else this process does."),
+    *ignored("create_env_on_driver", "environments are in this process, or one tells it the spaces of those elsewhere"),
     *by(f.on_policy_batch, "rollout_fragment_length train_batch_size batch_mode",
         f"{A}fragment_length {A}batch_size",
         "Whole rounds of fragments until train_batch_size env steps are reached; advantages are cut at their ends.",
@@ -113,10 +125,14 @@ SAMPLING = [
         "Env steps of an iteration, at least; without it an iteration is one batch."),
     kept("min_iter_time_s", "Seconds an iteration goes on for at least, where it is set; the defaults of A2C, IMPALA "
          "and APPO (10), of A3C (5) and of replay (1) are not waited for, so that equal seeds give equal iterations."),
-    *by(f.staleness, "sample_async", "sampling.staleness", "True: the next batch is played while one is learned from."),
+    *by(f.staleness, "sample_async", "sampling.staleness",
+        "True: the next batch is played while one is learned from; workers on a cluster play on without waiting "
+        "(sampling.asynchronous)."),
     *refused("sample_collector", "batches are collected in one way; see a batch in on_postprocess_trajectory"),
     *ignored("compress_observations", "replay stores pictures frame by frame"),
-    *ignored("remote_worker_envs remote_env_batch_wait_ms", ONE_PROCESS),
+    *ignored("remote_worker_envs remote_env_batch_wait_ms",
+             "a worker on a cluster steps its copies in its own process, take more of them; copies in this process "
+             "have helpers where a short measurement finds them worth it"),
     *refused("fake_sampler", "every step is a real one; leave it out"),
     *by(f.worker_failures, "ignore_worker_failures", "env.on_error",
         "True: an episode whose environment raises is given up, and the environment is built anew."),
@@ -147,7 +163,8 @@ LEARNING = [
     *ignored("lr", "the rates of actor and critics are keys of their own (optimization, actor_lr, critic_lr)",
              ("SAC", *f.DDPG_KIND)),
     *ignored("optimizer", "no algorithm here reads it; learning rates and grad_clip are keys of their own"),
-    *by(f.device, "num_gpus _fake_gpus", "device", "More than 0: networks learn on the GPU."),
+    *by(f.device, "num_gpus _fake_gpus", "device",
+        "More than 0: networks learn on the GPU, on one of them."),
     to("seed", "seed", "Names all random streams; None = drawn once and noted."),
     *by(f.observation_filter, "observation_filter", f"{M}normalize_obs sampling.warmup_steps",
         "MeanStdFilter: observations are shifted and scaled by their running mean and deviation."),
@@ -164,8 +181,12 @@ EVALUATION = [
         "Episodes of an evaluation, and whether their actions are drawn."),
     kept("evaluation_config", "Keys that differ while policies are evaluated, such as env_config."),
     kept("custom_eval_function", "A function (trainer, workers) that evaluates instead."),
-    kept("evaluation_num_workers", "Workers that a custom_eval_function gets; above 0 it sets an interval of 1."),
-    *ignored("evaluation_parallel_to_training", "an evaluation comes between two iterations"),
+    *by(f.measuring, "evaluation_num_workers", "evaluation.workers",
+        "Workers that a custom_eval_function gets; above 0 it sets an interval of 1. Where the script has joined a "
+        "cluster and has no such function, so many workers there play the episodes."),
+    *on_cluster(None, "evaluation_parallel_to_training", "",
+                "True: evaluation_num_workers on the cluster measure what an iteration begins with, while it is made; "
+                "else an evaluation comes between two iterations."),
     *ignored("in_evaluation", "it marks their workers; nothing reads it here"),
 ]  # fmt: skip
 
@@ -175,10 +196,16 @@ REPORTING = [
     kept("log_sys_usage", "Whether results have the section perf."),
     kept("logger_config", "What loggers of Tune are told."),
     *ignored("collect_metrics_timeout", "nothing is waited for"),
-    *ignored("num_cpus_per_worker num_gpus_per_worker custom_resources_per_worker num_cpus_for_driver "
-             "placement_strategy", NO_RAY),
-    *refused("extra_python_environs_for_driver extra_python_environs_for_worker",
-             "there are no other processes to start: set the variables before this one starts"),
+    *on_cluster(f.worker_resources, "num_cpus_per_worker num_gpus_per_worker",
+                "cluster.worker_cpus cluster.worker_gpus",
+                "Cores and GPUs that Ray reserves for each worker."),
+    *on_cluster(f.placement, "placement_strategy", "cluster.placement",
+                "PACK: few machines have many workers; SPREAD: each has as many as the others."),
+    *ignored("custom_resources_per_worker", "a worker is placed by its cores and GPUs"),
+    *ignored("num_cpus_for_driver", "a trial has what resources_per_trial of tune.run says"),
+    *refused("extra_python_environs_for_driver", "set the variables before this process starts"),
+    *by(f.worker_environment, "extra_python_environs_for_worker", "cluster.environment",
+        "Environment variables of workers on a cluster; refused where workers are copies in this process."),
     *refused("input", "experience is played here, or by clients of a PolicyServerInput, which a function gives; "
              "rookery learn RUN learns from a replay that was recorded"),
     kept("output", "A directory, or 'logdir', that what is played is written to, in lines of JSON; or a function of an "
@@ -261,7 +288,7 @@ PPO_AND_A2C = [
              "DDPPO is PPO in one process here", ("DDPPO",)),
 ]  # fmt: skip
 
-NO_QUEUE = "nothing waits in queues: one batch is played while one is learned from, and no more"
+NO_QUEUE = "nothing waits in queues: what is there is learned from as soon as it makes a batch"
 
 IMPALA_AND_APPO = [
     *by(f.actor_batch, "rollout_fragment_length train_batch_size batch_mode grad_clip",
@@ -286,9 +313,10 @@ IMPALA_AND_APPO = [
         "gradient step.", ("APPO",)),
     *by(f.passes, "replay_proportion replay_buffer_num_slots", f"{A}batch_uses {A}buffered_batches",
         "Older batches that are learned with each new one, and how many pieces of them are kept.", ("APPO",)),
-    *ignored("learner_queue_size learner_queue_timeout max_sample_requests_in_flight_per_worker", NO_QUEUE,
-             f.IMPALA_KIND),
-    *ignored("num_aggregation_workers", NO_RAY, f.IMPALA_KIND),
+    *ignored("learner_queue_size learner_queue_timeout", NO_QUEUE, f.IMPALA_KIND),
+    *on_cluster(f.in_flight, "max_sample_requests_in_flight_per_worker", "sampling.in_flight",
+                "Fragments that each worker is asked for ahead.", f.IMPALA_KIND),
+    *ignored("num_aggregation_workers", "the trainer itself puts together what workers send", f.IMPALA_KIND),
     *ignored("broadcast_interval", "weights are handed out after each update", f.IMPALA_KIND),
     *ignored("num_multi_gpu_tower_stacks num_data_loader_buffers", "a training learns on one GPU at most",
              f.IMPALA_KIND),
@@ -621,3 +649,18 @@ LINES = {
     "R2D2": "R2D2 is DQN on sequences, from what was remembered when they were played",
 }
 """What is to be said of an algorithm that is here by another name, or in another form."""
+
+LINES_ON_CLUSTER = {
+    **LINES,
+    **{
+        name: f"{name} learns from what workers on the cluster send, whatever weights they had: equal seeds give runs "
+        "that differ"
+        for name in f.IMPALA_KIND
+    },
+    **{
+        name: f"{name}: copies explore each at a rate of its own, by its number; workers on the cluster play on: "
+        "equal seeds give runs that differ"
+        for name in f.APEX_KIND
+    },
+}
+"""The same, where workers play on a cluster."""

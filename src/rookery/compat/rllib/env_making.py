@@ -12,12 +12,13 @@ import gymnasium
 import rookery.compat.rllib.gym_registry as gym
 from rookery.compat.rllib.envs import EnvContext, VectorEnv, vector_maker
 from rookery.compat.rllib.external_env import ExternalEnv, as_stepped
-from rookery.compat.rllib.notices import say_once
+from rookery.compat.rllib.notices import said, say_once, take_as_said
 from rookery.compat.rllib.observing import Observed, Rewrite
 from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
 from rookery.compat.rllib.old_ids import Todays, todays
 from rookery.compat.rllib.tuning.registry import registered_env
 from rookery.core.errors import ConfigError
+from rookery.rollout.shares import LaneShare
 from rookery.training.settings import RunConfig
 
 Spaces = Mapping[str, tuple[Any, Any]]
@@ -81,6 +82,7 @@ class EnvMaker:
         mapping: Agent to policy, where there are several.
         members: Gives the script's environment as members of teams act in it; None where there are no teams.
         worker_index: Number of the worker that environments are told; None = 1, or 0 where no workers are asked for.
+        share: Which copies of the run are made here, where workers on a cluster play them.
     """
 
     def __init__(self, env: Any, config: Mapping[str, Any], num_workers: int = 0, rewritten: bool = False) -> None:
@@ -88,18 +90,20 @@ class EnvMaker:
         self.name = env_name(env)
         self.config, self.num_workers = dict(config), num_workers
         self.worker_index: int | None = None
+        self.share: LaneShare | None = None
         self.members: Callable[[Any], Any] | None = None
         self.made: list[Any] = []
         self.rewritten = rewritten
         self.rewrite: Rewrite | None = None
         self.spaces: Spaces = {}
         self.mapping: Callable[[Any, Any], str] | None = None
+        self._said: frozenset[str] = frozenset()
         self._spare: list[Any] = []
         self._own: dict[int, Any] = {}  # the script's object by what Rookery was given for it
 
     def __getstate__(self) -> dict[str, Any]:
         """Gives what another process needs: no environment that was made here."""
-        return {**self.__dict__, "made": [], "_spare": [], "_own": {}}
+        return {**self.__dict__, "made": [], "_spare": [], "_own": {}, "_said": said()}
 
     def __call__(self) -> Any:
         """Returns a copy in the form that Rookery takes."""
@@ -142,6 +146,11 @@ class EnvMaker:
         worker = int(self.num_workers > 0) if self.worker_index is None else self.worker_index
         given = self.config if config is None else config
         return EnvContext(given, worker_index=worker, vector_index=number, num_workers=self.num_workers)
+
+    def make_for_share(self, share: LaneShare) -> None:
+        """Makes the copies of a worker on a cluster from now on, which are told its number."""
+        self.share, self.worker_index = share, share.number + 1
+        take_as_said(self._said)
 
     def first(self) -> Any:
         """Returns the first copy, which the next call gives away."""

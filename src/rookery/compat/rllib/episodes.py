@@ -106,7 +106,7 @@ class MultiAgentEpisode:
 
     def get_agents(self) -> list[Any]:
         """Returns the agents that have been seen."""
-        return [self._told(agent) for agent in {**self._episode.obs, **self._episode.returns}]
+        return [self._told(agent) for agent in {**self.played.obs, **self.played.returns}]
 
     def _key(self, agent_id: Any) -> Any:
         """An agent as Rookery calls it, of which it goes by other names here where it is the only one."""
@@ -117,26 +117,27 @@ class MultiAgentEpisode:
 
     @property
     def _is_single(self) -> bool:
-        known = {*self._episode.obs, *self._episode.returns}
+        known = {*self.played.obs, *self.played.returns}
         return known <= {AGENT} and not self.worker.is_multi_agent
 
     @property
-    def _episode(self) -> Episode:
+    def played(self) -> Episode:
+        """The episode as it is played."""
         assert self._seen is not None
         return self._seen
 
     def prev_reward_for(self, agent_id: Any = SINGLE) -> float:
         """Returns what an agent got in the latest step; 0 before the first."""
-        return self._episode.reward.get(self._key(agent_id), 0.0)
+        return self.played.reward.get(self._key(agent_id), 0.0)
 
     def last_raw_obs_for(self, agent_id: Any = SINGLE) -> Any:
         """Returns the latest observation of an agent as its environment gave it; None if there is none."""
-        tree = self._episode.obs.get(self._key(agent_id))
+        tree = self.played.obs.get(self._key(agent_id))
         return None if tree is None else observation_of(self._space(agent_id), tree)
 
     def last_observation_for(self, agent_id: Any = SINGLE) -> Any:
         """Returns the latest observation of an agent, preprocessed; None if there is none."""
-        tree = self._episode.obs.get(self._key(agent_id))
+        tree = self.played.obs.get(self._key(agent_id))
         if tree is None:
             return None
         return RowPreprocessor(self._space(agent_id)).rows({path: leaf[None] for path, leaf in tree.items()})[0]
@@ -147,7 +148,7 @@ class MultiAgentEpisode:
 
     def last_info_for(self, agent_id: Any = SINGLE) -> Any:
         """Returns what the environment said of an agent beside the latest step."""
-        infos = self._episode.info
+        infos = self.played.info
         return infos.get(self._key(agent_id), {})
 
     def last_action_for(self, agent_id: Any = SINGLE) -> Any:

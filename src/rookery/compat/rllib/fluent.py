@@ -27,7 +27,10 @@ NotProvided = Nothing()
 MODULE = "networks are models here: register one with ModelCatalog, or use Rookery's own model.module"
 LEARNER = "an algorithm of your own takes a Learner's place: docs/how-to/own-algorithm.md"
 CONNECTOR = "wrap the environment, or change batches in on_postprocess_trajectory and on_learn_on_batch"
-CLUSTER = "nothing is scheduled on a cluster here"
+AGGREGATION = "the trainer itself puts together what workers send"
+ONE_LEARNER = (
+    "a policy has one learner; several are cluster.learners of Rookery's own (docs/how-to/several-learners.md)"
+)
 
 Taken = Callable[["AlgorithmConfig", Any], Mapping[str, Any]]
 
@@ -233,9 +236,9 @@ METHODS: dict[str, dict[str, str | Taken]] = {
     },
     "learners": {
         "num_gpus_per_learner": "num_gpus",
-        "num_learners": only(0, 1, why="a policy has one learner"),
+        "num_learners": only(0, 1, why=ONE_LEARNER),
         **all_are(nothing, "num_cpus_per_learner local_gpu_idx max_requests_in_flight_per_learner"),
-        "num_aggregator_actors_per_learner": no(CLUSTER),
+        "num_aggregator_actors_per_learner": no(AGGREGATION),
     },
     "framework": {
         **names("framework eager_tracing tf_session_args local_tf_session_args"),

@@ -19,7 +19,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from rookery.cluster.address import answers
+from rookery.cluster.address import AUTO, answers
 from rookery.compat.rllib import finder, ray_exceptions
 from rookery.compat.rllib.ray_exceptions import RayError, RayTaskError
 from rookery.core.errors import ConfigError
@@ -31,9 +31,10 @@ ONCE = ("concurrency_groups", "max_calls")
 
 
 class _Joined:
-    """The module ``ray`` if this process has joined a cluster by `join`."""
+    """The module ``ray`` if this process has joined a cluster by `join`, and the address that was given."""
 
     ray: Any = None
+    address = ""
 
 
 def joined() -> Any:
@@ -47,6 +48,15 @@ def joined() -> Any:
         if theirs.get_runtime_context().worker.mode == theirs.WORKER_MODE:
             _Joined.ray = theirs
     return _Joined.ray
+
+
+def address() -> str:
+    """Returns the address of the cluster that this process belongs to; empty if it belongs to none."""
+    theirs = joined()
+    if theirs is None:
+        return ""
+    given = _Joined.address
+    return given if given and given != AUTO else str(theirs.get_runtime_context().gcs_address)
 
 
 def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +97,7 @@ def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # Ray takes it, and would end trials without a checkpoint
-    _Joined.ray = theirs
+    _Joined.ray, _Joined.address = theirs, address
     return dict(getattr(context, "address_info", None) or {})
 
 
@@ -95,7 +105,7 @@ def leave() -> None:
     """Leaves the cluster, if this process has joined one."""
     if _Joined.ray is not None:
         _Joined.ray.shutdown()
-        _Joined.ray = None
+        _Joined.ray, _Joined.address = None, ""
 
 
 @contextmanager

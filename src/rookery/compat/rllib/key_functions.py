@@ -40,6 +40,9 @@ APEX_KIND = ("APEX", "APEX_DDPG")
 OFF_POLICY = (*Q_KIND, "SAC", *DDPG_KIND)
 """Algorithms that learn from replay."""
 
+LEAST_CPUS = 0.01
+"""Cores of a worker that is to reserve none: Ray counts them, and we do not ask for nothing."""
+
 MOST_IN_A_ROW = 16
 """Decisions of a sequence that QMIX learns from, at most: theirs are whole episodes."""
 
@@ -67,6 +70,7 @@ class Reader:
         config: All keys, those that nobody set with their defaults.
         given: The keys that somebody set, dotted.
         agents: Agents that each policy plays in an environment; 1 where that is not known.
+        cluster: Address of the cluster that workers play on; empty = in this process.
         notes: Lines to print once.
         problems: Lines of the error that comes of them.
     """
@@ -75,6 +79,7 @@ class Reader:
     config: Mapping[str, Any]
     given: frozenset[str]
     agents: int = 1
+    cluster: str = ""
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -111,6 +116,17 @@ class Reader:
         return max(self.whole("num_workers"), 1) * self.whole("num_envs_per_worker", 1)
 
     @cached_property
+    def workers(self) -> int:
+        """Workers that play on a cluster; 0 = this process plays."""
+        return self.whole("num_workers") if self.cluster else 0
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether workers on a cluster play on while is learned from what they have played."""
+        asked = self.algorithm in (*IMPALA_KIND, *APEX_KIND) or bool(self.get("sample_async"))
+        return self.workers > 0 and asked and self.algorithm not in ("A3C", "PG")
+
+    @cached_property
     def fragment(self) -> int:
         """Env steps of a copy in a round."""
         length = self.whole("rollout_fragment_length", 1)
@@ -139,7 +155,14 @@ Function = Callable[[Reader], Values]
 
 
 def lanes(reader: Reader) -> Values:
-    """Copies of the environment: ``max(1, num_workers) x num_envs_per_worker``."""
+    """Copies of the environment, ``max(1, num_workers) x num_envs_per_worker``, and the workers that have them."""
+    if reader.workers:
+        return {
+            "sampling.num_envs": reader.lanes,
+            "sampling.workers": reader.workers,
+            "sampling.asynchronous": reader.is_asynchronous,
+            "cluster.ray": reader.cluster,
+        }
     workers, cores = reader.whole("num_workers"), usable_cores()
     if "num_workers" in reader.given and workers > cores:
         reader.notes.append(
@@ -161,7 +184,7 @@ def on_policy_batch(reader: Reader) -> Values:
     elif reader.get("batch_mode") != "truncate_episodes":
         reader.refuse("batch_mode", "must be 'truncate_episodes' or 'complete_episodes'")
     values: Values = {"algorithm.fragment_length": length, "algorithm.batch_size": None}
-    if reader.rounds > 1 and not whole:
+    if (reader.rounds > 1 and not whole) or reader.is_asynchronous:  # whoever of the workers has answered
         values["algorithm.batch_size"] = batch_rows(reader)
     if reader.algorithm in PPO_KIND:
         minibatch = reader.whole("sgd_minibatch_size", 1)
@@ -198,6 +221,8 @@ def replay_pace(reader: Reader) -> Values:
     rows = reader.round * reader.agents
     batch = reader.whole("train_batch_size", 1)
     updates = 1.0 / rows
+    if reader.is_asynchronous:  # workers are asked for so many steps of each copy, and are not waited for
+        rows = reader.fragment * reader.agents
     intensity = reader.get("training_intensity") if reader.algorithm != "SimpleQ" else None
     if intensity:
         updates = reader.number("training_intensity") / batch
@@ -221,13 +246,54 @@ def iteration(reader: Reader) -> Values:
 
 def staleness(reader: Reader) -> Values:
     """Whether the next batch is played while one is learned from."""
-    if reader.algorithm == "A3C":
+    if reader.algorithm == "A3C" or reader.is_asynchronous:
         return {"sampling.staleness": 0}
     if reader.algorithm in IMPALA_KIND:
         return {"sampling.staleness": 1}
     if reader.algorithm == "PG" and reader.get("sample_async"):
         reader.refuse("sample_async", "PG takes what older weights played for its own play; use PPO or A2C, or False")
     return {"sampling.staleness": int(bool(reader.get("sample_async")))}
+
+
+def worker_resources(reader: Reader) -> Values:
+    """What a worker gets of a machine of the cluster."""
+    cpus, gpus = reader.number("num_cpus_per_worker"), reader.number("num_gpus_per_worker")
+    for key, number in (("num_cpus_per_worker", cpus), ("num_gpus_per_worker", gpus)):
+        if number < 0:
+            reader.refuse(key, "must be a number of at least 0")
+    return {"cluster.worker_cpus": max(cpus, LEAST_CPUS), "cluster.worker_gpus": max(gpus, 0.0)}
+
+
+def placement(reader: Reader) -> Values:
+    """Whether few machines have many workers."""
+    value = reader.get("placement_strategy")
+    known = {"PACK": "pack", "STRICT_PACK": "pack", "SPREAD": "spread", "STRICT_SPREAD": "spread"}
+    if value not in known:
+        reader.refuse("placement_strategy", f"must be one of {', '.join(known)}{nearest(str(value), list(known))}")
+    elif value.startswith("STRICT"):
+        reader.notes.append(f"placement_strategy = {value!r} is {known[value]!r}: workers go wherever there is room")
+    return {"cluster.placement": known.get(value, "pack")}
+
+
+def worker_environment(reader: Reader) -> Values:
+    """Environment variables of workers on a cluster."""
+    value = reader.get("extra_python_environs_for_worker")
+    if not isinstance(value, Mapping):
+        reader.refuse("extra_python_environs_for_worker", "must be a dict of environment variables")
+        return {}
+    if not reader.cluster:
+        if value:
+            reader.refuse(
+                "extra_python_environs_for_worker",
+                "workers are copies in this process: set the variables before it starts",
+            )
+        return {}
+    return {"cluster.environment": {str(name): str(part) for name, part in value.items()}}
+
+
+def in_flight(reader: Reader) -> Values:
+    """Fragments that a worker is asked for ahead."""
+    return {"sampling.in_flight": reader.whole("max_sample_requests_in_flight_per_worker", 1)}
 
 
 def worker_failures(reader: Reader) -> Values:
@@ -280,7 +346,10 @@ def device(reader: Reader) -> Values:
         )
         return {"device": "cpu"}
     if gpus > 1:
-        reader.notes.append(f"num_gpus = {gpus:g}: a training learns on one of them")
+        reader.notes.append(
+            f"num_gpus = {gpus:g}: a training of these trainers learns on one of them; several learners are "
+            "cluster.learners of Rookery's own (docs/how-to/several-learners.md)"
+        )
     return {"device": "cuda"}
 
 
@@ -288,8 +357,10 @@ def measuring(reader: Reader) -> Values:
     """How policies are measured."""
     explore = reader.get("evaluation_config.explore")
     explore = reader.get("explore") if explore is None else explore
+    workers = reader.whole("evaluation_num_workers") if reader.cluster and not reader.get("custom_eval_function") else 0
     return {
         "evaluation.every": 0,
+        "evaluation.workers": workers,
         "evaluation.episodes": reader.whole("evaluation_num_episodes", 1),
         "evaluation.deterministic": not explore,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+from collections.abc import Iterable
 
 _said: set[str] = set()
 
@@ -17,6 +18,16 @@ class _Helper:
 def speak() -> None:
     """Lets a process that helps another print its lines: whoever has started it reads them, and says each once."""
     _Helper.speaks = True
+
+
+def said() -> frozenset[str]:
+    """Returns the lines that were printed, for processes that need not say them again."""
+    return frozenset(_said)
+
+
+def take_as_said(lines: Iterable[str]) -> None:
+    """Prints none of some lines from now on: another process has."""
+    _said.update(lines)
 
 
 def say_once(line: str) -> None:

@@ -186,6 +186,11 @@ class Trainable:
             raise ConfigError(f"{name}.{old} is not called since Ray 0.8.7; rename it to {name}.{RENAMED[old]}")
 
     @classmethod
+    def cores_beside(cls, config: Mapping[str, Any]) -> float:
+        """Returns the cores that a trial takes on a cluster beside its own, for workers."""
+        return 0.0
+
+    @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> Any:
         """Returns what a trial of this configuration wants of the machine; None = a core."""
         return None

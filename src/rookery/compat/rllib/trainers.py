@@ -25,13 +25,22 @@ from rookery.compat.rllib.agent_mapping import AgentIds, NotedMapping
 from rookery.compat.rllib.batches import ClippedRewards, LearnHook
 from rookery.compat.rllib.callbacks import DefaultCallbacks, EpisodeBook, overrides
 from rookery.compat.rllib.catalog import ModelCatalog, custom_model, network_factory
+from rookery.compat.rllib.cluster_workers import (
+    EpisodesThere,
+    MeasuringThere,
+    TrainerThere,
+    hears_of_episodes,
+    why_here,
+)
 from rookery.compat.rllib.config import Translation, translated
 from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.envs import EnvContext
+from rookery.compat.rllib.episodes import SINGLE
 from rookery.compat.rllib.evaluation_workers import EvaluationWorkers
 from rookery.compat.rllib.exploring import ExplorationHook, apart, exploration_layers, explorer_of
+from rookery.compat.rllib.joined_ray import address
 from rookery.compat.rllib.key_functions import DDPG_KIND, ON_POLICY, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
@@ -63,6 +72,7 @@ from rookery.compat.rllib.workers import WorkerSet
 from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.layers import Layer
 from rookery.envs.base import is_only_one
+from rookery.envs.elsewhere import EnvElsewhere
 from rookery.report.results import IterationResult
 from rookery.rollout.hooks import EpisodeResult
 from rookery.training.checkpoint import read_checkpoint
@@ -133,6 +143,15 @@ class Trainer(Trainable):
         gpus = {"GPU": float(config["num_gpus"])} if config.get("num_gpus") else {}
         return PlacementGroupFactory([{"CPU": 1.0, **gpus}])
 
+    @classmethod
+    def cores_beside(cls, config: Mapping[str, Any]) -> float:
+        """Returns the cores that a trial takes on a cluster beside its own, for workers; of keys that are still open,
+        what their defaults say.
+        """
+        known = {key: value for key, value in config.items() if isinstance(value, int | float)}
+        whole = {**cls._default_config, **known}
+        return float(whole["num_cpus_per_worker"] * (whole["num_workers"] + whole["evaluation_num_workers"]))
+
     # --- making the trainer -------------------------------------------------------------------------------------------
 
     @property
@@ -170,11 +189,8 @@ class Trainer(Trainable):
             self.teams = teams_of(self.algorithm, self.env_maker.made[0], agents or ())
             given = {key: value for key, value in given.items() if key != "multiagent"}
             agents = list(self.teams)
-        self.translation = translated(self.algorithm, given, agents=agents)
-        self.env_maker.spaces = spaces_by_policy(self.translation)
-        self.env_maker.mapping = self.translation.policy_mapping
-        self.config = self.translation.config
-        self.config["env"] = env
+        self.has_clients = clients is not None
+        self._translate(given, agents, env)
         self.validate_config(self.config)
         classes = [entry.policy_class or self._policy_class for entry in self.translation.policies.values()]
         scripts = all(cls is not None and getattr(cls, "algorithm", None) is None for cls in classes)
@@ -184,7 +200,6 @@ class Trainer(Trainable):
         if not self.config["explore"] and self.algorithm in (*ON_POLICY, "PG"):
             say_once(f"{self}: explore = False: actions that are asked for are the most likely ones; what is learned "
                      "from is drawn all the same")  # fmt: skip
-        self.callbacks = self._make_callbacks(self.translation.callbacks)
         self.book = EpisodeBook(self.callbacks, self)
         self.policy_facades: dict[str, Policy] = {}
         self._hooked: list[str] = []
@@ -197,10 +212,42 @@ class Trainer(Trainable):
         self._stage = self.env_maker, self.rookery.env
         self._make_facades()
         self._listen()
+        self._away: list[EpisodeResult] = []  # episodes of workers on a cluster that nobody has asked for yet
+        if self.rookery.config.sampling.workers:
+            self.rookery.windows.kept = self._away
         self._window = EpisodeWindow(self.config["metrics_smoothing_episodes"])
         self._stopwatch = Stopwatch(self.rookery.timers)
         self._steps_before = self._decisions_before = 0
         self._init(self.config, self.env_creator)
+
+    def _translate(self, given: dict[str, Any], agents: list[Any] | None, env: Any) -> None:
+        """Translates the configuration: for workers on the cluster that the script has joined, if they can be there."""
+        cluster = address()
+        asks = cluster and any(
+            {**DEFAULT_CONFIGS[self.algorithm], **given}[key] for key in ("num_workers", "evaluation_num_workers")
+        )
+        self.translation = translated(self.algorithm, given, agents=agents, cluster=cluster if asks else "")
+        self.callbacks = self._make_callbacks(self.translation.callbacks)
+        self._take_over_translation(env)
+        why = why_here(self) if asks else ""
+        if asks and not why and self.translation.settings["device"] != "cpu" and not self.config["num_gpus_per_worker"]:
+            why = "policies act where they learn, on a GPU, and workers have none; set num_gpus_per_worker"
+        if why:
+            say_once(
+                f"{self}: num_workers: copies of the environment in this process, and not workers on the cluster: {why}"
+            )
+            self.translation = translated(self.algorithm, given, agents=agents)
+            self._take_over_translation(env)
+
+    def _take_over_translation(self, env: Any) -> None:
+        """Takes what a translation says of the environment and of who plays."""
+        told = self.translation
+        self.env_maker.spaces, self.env_maker.mapping = spaces_by_policy(told), told.policy_mapping
+        self.config = told.config
+        self.config["env"] = env
+        self.noted_mapping: NotedMapping | None = None
+        if told.policy_mapping is not None:
+            self.noted_mapping = NotedMapping(told.policy_mapping, self.agent_ids, spaces_by_policy(told))
 
     def _listen(self) -> None:
         """Hooks callbacks of 2021, and what models and policies of scripts add, into the learning of new policies."""
@@ -260,15 +307,11 @@ class Trainer(Trainable):
             steps = {} if limit is None else {"max_episode_steps": limit}
             settings = {**self._known.kwargs, **told.env_config, **steps}
             layers.append(Layer("rllib config: env_config", {"env.config": settings}))
-        elif self.env_maker.copies is None and self._reaches_environments:
+        elif self.env_maker.copies is None and self._reaches_environments and not told.settings.get("sampling.workers"):
             why = "callbacks, which may reach into environments: those of other processes are out of reach"
             layers.insert(0, Layer(why, {"env.implementation": "serial"}))
         if self.teams:
             layers.append(Layer("rllib config: env", {"teams": self.teams}))
-        mapping = told.policy_mapping
-        self._mapping = None
-        if mapping is not None:
-            self._mapping = NotedMapping(mapping, self.agent_ids, spaces_by_policy(told))
         policies: dict[str, Any] = {}
         for name, entry in told.policies.items():
             policies[name] = {} if entry.trained else {"frozen": True}
@@ -278,9 +321,53 @@ class Trainer(Trainable):
             self.env_maker.for_rookery() if self._known is None else self._known.id,
             config=[*layers, Layer("trainer", {"logging.console": "quiet"})],
             policies=policies,
-            policy_mapping=self._mapping,
-            callbacks=self.book.listeners(),
+            policy_mapping=self.noted_mapping,
+            callbacks=self._listeners(),
         )
+
+    def _listeners(self) -> list[Any]:
+        """Returns who hears of the episodes that are learned from, where they are played."""
+        if not self.translation.settings.get("sampling.workers"):
+            return list(self.book.listeners())
+        if not hears_of_episodes(self.callbacks):
+            return []
+        return list(EpisodesThere(TrainerThere(self)).listeners())
+
+    @property
+    def makes_environments(self) -> bool:
+        """Whether environments are the script's, made by its maker, and not Gymnasium's."""
+        return self._known is None
+
+    @property
+    def plays_elsewhere(self) -> bool:
+        """Whether the environments that are played now are with workers on a cluster."""
+        return isinstance(self._stage[1], EnvElsewhere)
+
+    def check_reach(self) -> None:
+        """Refuses to hand out environments that are elsewhere.
+
+        Raises:
+            ConfigError: If they are with workers on a cluster.
+        """
+        if self.plays_elsewhere:
+            raise ConfigError(
+                f"{self}: its environments are with {self.config['num_workers']} workers on the cluster, out of the "
+                "script's reach; callbacks' on_episode_... have them there; to have them here, set num_workers to 0, "
+                "or give ray.init no address"
+            )
+
+    @property
+    def scripted_policies(self) -> list[str]:
+        """Names of the policies that are, or are learned by, classes of the script's own."""
+        return [name for name, entry in self.translation.policies.items() if self._class_of(entry) is not None]
+
+    def _class_of(self, entry: Any) -> Any:
+        """Returns the class of the script, or of a loss in torch, that a policy is; None where Rookery learns it."""
+        cls = entry.policy_class or self._policy_class
+        if cls is None or getattr(cls, "algorithm", None) is not None:
+            options = merge_trainer_configs(self.config["model"], entry.config.get("model") or {}, True)
+            cls = class_for(getattr(cls, "algorithm", None) or self.algorithm, options) or cls
+        return cls if cls is not None and getattr(cls, "algorithm", None) is None else None
 
     @property
     def _reaches_environments(self) -> bool:
@@ -291,12 +378,10 @@ class Trainer(Trainable):
 
     def _policy_layers(self, name: str, entry: Any) -> list[Layer]:
         """What a policy has that is more than values: a model, or an algorithm of the script's."""
-        cls = entry.policy_class or self._policy_class
+        cls = self._class_of(entry)
         layers, own = [], {**self.config, **entry.config, **self._beyond}
         options = merge_trainer_configs(self.config["model"], entry.config.get("model") or {}, True)
-        if cls is None or getattr(cls, "algorithm", None) is not None:
-            cls = class_for(getattr(cls, "algorithm", None) or self.algorithm, options) or cls
-        if cls is not None and getattr(cls, "algorithm", None) is None:
+        if cls is not None:
             kind = ScriptLossConfig if issubclass(cls, TorchPolicy) else ScriptPolicyConfig
             config = kind(policy_class=cls, config=own, **settings_of(own))
             return [Layer(f"policy {name}", {f"policies.{name}": config})]
@@ -339,17 +424,17 @@ class Trainer(Trainable):
     @property
     def assigned(self) -> dict[int, dict[int, dict[str, str]]]:
         """Which policies play the agents of the latest episodes, by copy and number of the episode."""
-        return {} if self._mapping is None else self._mapping.latest
+        return {} if self.noted_mapping is None else self.noted_mapping.latest
 
     @assigned.setter
     def assigned(self, known: dict[int, dict[int, dict[str, str]]]) -> None:
         """Takes over which policies played before a restore."""
-        if self._mapping is not None:
-            self._mapping.latest = known
+        if self.noted_mapping is not None:
+            self.noted_mapping.latest = known
 
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
         """Returns the policy that plays an agent in an episode of a copy."""
-        known = None if self._mapping is None else self._mapping.noted(lane, index, agent)
+        known = None if self.noted_mapping is None else self.noted_mapping.noted(lane, index, agent)
         if known is not None:
             return known
         names = list(self.translation.policies)
@@ -383,6 +468,10 @@ class Trainer(Trainable):
     def step(self) -> dict[str, Any]:
         """Plays and learns for one iteration; returns the result of 2021."""
         shared = self._shared_weights()
+        every = self.translation.evaluation["interval"]
+        due = bool(every) and (self.iteration + 1) % every == 0
+        if due and self.translation.evaluation["beside"] and self._measures_there:
+            self.measuring.ask()
         ends = time.monotonic() + self.translation.trainer["min_iter_time_s"]
         found = self.rookery.train_iteration()
         while time.monotonic() < ends:
@@ -392,9 +481,8 @@ class Trainer(Trainable):
             learners = self.rookery.learners.items()
             self.rookery.pool.set_weights({name: learner.behaviour for name, learner in learners})
         self.welcome()
-        every = self.translation.evaluation["interval"]
         result = self._result(found)
-        if every and (self.iteration + 1) % every == 0:
+        if due:
             result |= self.evaluate()
         self._steps_before = found.env_steps
         if self.config["env_task_fn"] is not None:
@@ -402,6 +490,15 @@ class Trainer(Trainable):
         if overrides(self.callbacks, "on_train_result"):
             self.callbacks.on_train_result(trainer=self, result=result)
         return result
+
+    def _as_told(self, result: EpisodeResult) -> EndedEpisode:
+        """Returns an episode of which only its result is here."""
+        rewards = {(self._agent(agent), result.policies[agent]): value for agent, value in result.agents.items()}
+        return EndedEpisode(result.total, result.length, rewards, result.metrics, result.histograms)
+
+    def _agent(self, name: str) -> Any:
+        """Returns an agent as scripts call it."""
+        return self.agent_ids(name) if self.is_multi_agent else SINGLE
 
     def _set_tasks(self, task_of: Callable[..., Any], result: dict[str, Any]) -> None:
         """Sets every environment to the task that a script's function gives for it.
@@ -450,7 +547,9 @@ class Trainer(Trainable):
 
     def take_episodes(self) -> list[EndedEpisode]:
         """Returns the episodes that have ended since the last call."""
-        return [ended_episode(episode) for episode in self.book.take()]
+        away = [self._as_told(result) for result in self._away]
+        self._away.clear()
+        return [ended_episode(episode) for episode in self.book.take()] + away
 
     def evaluate(self, episodes_left_fn: Any = None) -> dict[str, Any]:
         """Plays episodes to measure, exploring unless ``evaluation_config`` says otherwise; nothing is learned."""
@@ -458,14 +557,31 @@ class Trainer(Trainable):
         if told["custom_function"] is not None:
             return {"evaluation": told["custom_function"](self, self.evaluation_workers)}
         count = int(told["episodes"])
+        if self._measures_there:
+            return {"evaluation": self._summary_of([self._as_told(each) for each in self.measuring.answer()])}
         book = EpisodeBook(self.callbacks, self)
         played = self._measured(book, count, not told["explore"])
-        episodes = self.measured_episodes(played, book)
+        return {"evaluation": self._summary_of(self.measured_episodes(played, book))}
+
+    def _summary_of(self, episodes: list[EndedEpisode]) -> dict[str, Any]:
+        """Returns what is told of an evaluation."""
         steps = sum(each.length for each in episodes)
         spent = performance({}, steps)["sampler_perf"]
-        return {
-            "evaluation": {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
-        }
+        return {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
+
+    @functools.cached_property
+    def _measures_there(self) -> bool:
+        """Whether workers on a cluster evaluate."""
+        told = self.translation.evaluation
+        if told["workers"] and hears_of_episodes(self.callbacks):
+            say_once(f"{self}: evaluation_num_workers: evaluated in this process, where callbacks hear of the episodes")
+            return False
+        return bool(told["workers"])
+
+    @functools.cached_property
+    def measuring(self) -> MeasuringThere:
+        """The workers on a cluster that evaluate; they begin when they are first asked for."""
+        return MeasuringThere(self)
 
     @functools.cached_property
     def evaluation_workers(self) -> EvaluationWorkers:
@@ -487,7 +603,7 @@ class Trainer(Trainable):
         run, known, env_config = self.rookery, self._stage, self.translation.evaluation["config"].get("env_config")
         maker = None if self._known is not None else self.env_maker.another(env_config)
         config = with_settings(run.config, maker, env_config)
-        noted = NotedMapping.apart(self._mapping)
+        noted = NotedMapping.apart(self.noted_mapping)
         lanes = min(count, config.evaluation.num_envs)
         try:
             with (
@@ -626,6 +742,7 @@ class Trainer(Trainable):
         told = json.loads(Path(checkpoint).read_text(encoding="utf-8"))
         self.book.forget()
         same = set(saved.state["learners"]) == set(self.rookery.learners)
+        same = same and len(saved.state["pool"].get("shares", ())) == self.rookery.config.sampling.workers
         if same and set(saved.state["policies"]) == set(self.rookery.policies):
             try:
                 self.rookery.load_state_dict(saved.state)
@@ -665,6 +782,8 @@ class Trainer(Trainable):
         """Frees the environments."""
         if "evaluation_workers" in self.__dict__:
             self.evaluation_workers.stop()
+        if "measuring" in self.__dict__:
+            self.measuring.close()
         if hasattr(self, "rookery"):
             self.rookery.close()
 

@@ -62,6 +62,7 @@ class RolloutWorker:
     @property
     def _envs(self) -> list[Any]:
         """The script's environments of this worker, as far as they are in this process."""
+        self._trainer.check_reach()
         found: list[Any] = self._trainer._envs
         return found
 
@@ -70,6 +71,8 @@ class RolloutWorker:
         """The environment, as the script made it."""
         if not self._trainer._envs:
             self._trainer.env_maker.own()
+        if self._trainer.plays_elsewhere:
+            return self._trainer._envs[0]
         return (self._envs or self._trainer._envs)[0]
 
     @property
@@ -307,6 +310,7 @@ class RemoteWorker(RolloutWorker):
 
     @property
     def _envs(self) -> list[Any]:
+        self._trainer.check_reach()
         every, count = self._trainer._envs, max(self.num_workers, 1)
         return [env for place, env in enumerate(every) if place * count // max(len(every), 1) == self.worker_index - 1]
 

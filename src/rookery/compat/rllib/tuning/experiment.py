@@ -404,6 +404,9 @@ def concurrent(setup: Setup) -> int | None:
         limits.append(max(1, int(_Machine.num_cpus // setup.cpus)))
     if _Machine.local_mode or setup.total == 1:
         limits.append(1)
+    elif (theirs := joined()) is not None and (beside := setup.trainable.cores_beside(setup.config)):
+        cores = theirs.cluster_resources().get("CPU", 0.0)
+        limits.append(max(1, int(cores // (setup.cpus + beside))))  # so that no trial keeps another's workers waiting
     return min((limit for limit in limits if limit), default=None)
 
 

@@ -1,0 +1,194 @@
+"""Where several learners play: each a share of the lanes, in rounds that all of them agree on.
+
+A policy is due when its demand is met by what all ranks have played together. So that this falls into the same round
+for all, whatever their agents do, ranks tell each other where they stand, and then each plays as many vector steps as
+cannot overshoot any demand. Agents may take turns, come late and die: a rank that has nothing of a policy that is due
+hands over a rollout without fragments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rookery.cluster.ranks import Ranks
+from rookery.core.batch import Demand, Rollout
+from rookery.core.spaces import Tree
+from rookery.core.state import Stateful
+from rookery.envs.base import Kind
+from rookery.policies.policy import Policy
+from rookery.rollout.hooks import EpisodeResult
+from rookery.rollout.pool import LocalPool
+from rookery.rollout.shares import LaneShare
+from rookery.rollout.worker import RolloutWorker, Sample
+
+
+class RankStanding(Stateful):
+    """How far all ranks have come together.
+
+    Attributes:
+        until: Vector steps that every rank is to have made; one behind has met a policy that was missing, or rests.
+        behind: Whether a rank has made fewer.
+        env_steps: Environment steps of all ranks so far.
+        lane_steps: These, and those in which copies rested.
+        complete: Decisions of each policy that learns, of all ranks, that nobody has been given yet.
+        slots: Slots that it has at all ranks.
+        taken: Decisions that were taken from stores last, by policy.
+        handed: Those that were handed over last.
+    """
+
+    saved = ("until", "behind", "env_steps", "lane_steps", "complete", "slots", "taken", "handed")
+
+    def __init__(self) -> None:
+        self.until = self.env_steps = self.lane_steps = 0
+        self.behind = False
+        self.complete: dict[str, int] = {}
+        self.slots: dict[str, int] = {}
+        self.taken: dict[str, int] = {}
+        self.handed: dict[str, int] = {}
+
+
+class RankedPool(LocalPool):
+    """The worker of one of several learners.
+
+    Args:
+        worker: Plays the lanes of this rank.
+        share: Which lanes of the run these are.
+        ranks: All learners.
+        staleness: 1 if `play_ahead` will be called.
+        lane_group: Lanes whose agents decide together where torch computes a policy; None = all of this rank.
+
+    Attributes:
+        demands: What all ranks are to play together of each policy that learns.
+        standing: How far they have come.
+    """
+
+    saved = ("standing",)
+    fixed = ("share", "ranks", "demands")
+
+    def __init__(
+        self, worker: RolloutWorker, share: LaneShare, ranks: Ranks, staleness: int, lane_group: int | None = None
+    ) -> None:
+        super().__init__(worker, staleness, lane_group)
+        self.share, self.ranks = share, ranks.beside()
+        self.demands: dict[str, Demand] = {}
+        self.standing = RankStanding()
+
+    def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:
+        """Adds a policy to the worker; `demand` is what all ranks play together, None = frozen."""
+        self.policies[name] = policy
+        own = None if demand is None else replace(demand, decisions=None)
+        self.worker.add_policy(name, policy, own, self.share.first * self.worker.played_by(name), self.lane_group)
+        store = self.worker.policies[name].store
+        if demand is not None and store is not None:
+            store.by_request = True
+            self.demands[name] = demand
+
+    def retire(self, name: str) -> None:
+        """Lets a policy play on without anything being kept of it."""
+        super().retire(name)
+        self.demands.pop(name, None)
+
+    def delivered(self, name: str, rollout: Rollout) -> int:
+        """Counts the decisions that all ranks were handed with a rollout."""
+        return self.standing.handed[name]
+
+    def undelivered(self, name: str) -> int:
+        """Counts the complete decisions of a policy at all ranks that nobody has been given yet."""
+        return 0 if self.staleness else self.standing.complete.get(name, 0)
+
+    @property
+    def passed(self) -> int:
+        """Steps of the copies of all ranks so far."""
+        return self.standing.lane_steps
+
+    def sample(self, max_env_steps: int) -> Sample:
+        """Plays, see `WorkerPool.sample`: until a demand is met, or all ranks together have made so many steps."""
+        sample = super().sample(max_env_steps)
+        self.standing.handed = {name: self.standing.taken[name] for name in sample.rollouts}
+        return sample
+
+    def play(self, max_env_steps: int) -> Sample:
+        """Plays, whatever was played ahead."""
+        standing, limit = self.standing, self.passed + max_env_steps
+        finished: list[EpisodeResult] = []
+        while True:
+            if not standing.behind:
+                standing.until += self._most_steps(limit)
+            newcomers = self._play(finished)
+            lengths, count, resting, missing = self._agree(newcomers)
+            if missing:
+                newcomers = {name: kind for some in self.ranks.gather(newcomers) for name, kind in some.items()}
+            rollouts = {} if missing else self._due()
+            if missing or rollouts or self.passed >= limit or resting:
+                break
+        at = standing.env_steps, standing.lane_steps, resting, lengths / max(1, count)
+        return Sample(rollouts, newcomers, finished, *at, self.worker.counters())
+
+    def _most_steps(self, limit: int) -> int:
+        """Vector steps after which no demand and no limit has been passed."""
+        lanes = self.worker.env.num_lanes * self.ranks.size
+        steps = -(-(limit - self.passed) // lanes)
+        for name in self.demands:
+            slots = self.standing.slots.get(name, 0)  # 0 of a policy that nobody plays yet: it may begin at any moment
+            steps = min(steps, -(-(self._wanted(name) - self.standing.complete.get(name, 0)) // slots) if slots else 1)
+        return max(steps, 1)
+
+    def _wanted(self, name: str) -> int:
+        """Decisions of all ranks that make an update; 0 while that is not known, because nobody has played."""
+        demand = self.demands[name]
+        return demand.decisions or demand.fragment_length * self.standing.slots.get(name, 0)
+
+    def _play(self, finished: list[EpisodeResult]) -> dict[str, Kind]:
+        """Plays on, unless a policy is missing, or all copies here rest; notes episodes that ended."""
+        worker = self.worker
+        while (left := self.standing.until - worker.vector_steps) > 0:
+            sample = worker.sample(left * worker.env.num_lanes)
+            finished += map(self.share.placed, sample.finished)
+            if sample.newcomers or sample.resting:
+                return sample.newcomers
+        return {}
+
+    def _agree(self, newcomers: Mapping[str, Kind]) -> tuple[float, float, bool, bool]:
+        """Tells the other ranks where this one stands, and hears where they do.
+
+        Returns:
+            Summed lengths of the running episodes; how many these are; whether all copies rest; whether a policy is
+            missing.
+        """
+        worker, own = self.worker, []
+        for name in self.demands:
+            store = worker.policies[name].store
+            assert store is not None
+            own += [store.complete, store.num_slots]
+        at = worker.vector_steps, worker.env_steps, worker.lane_steps, *worker.running_lengths()
+        said = self.ranks.numbers(*at, worker.resting, bool(newcomers), *own)
+        steps, env_steps, lane_steps, lengths, counts, resting, missing, *numbers = zip(*said, strict=True)
+        standing, totals = self.standing, [int(sum(each)) for each in numbers]
+        standing.behind = min(steps) < standing.until
+        standing.env_steps, standing.lane_steps = int(sum(env_steps)), int(sum(lane_steps))
+        standing.complete = dict(zip(self.demands, totals[::2], strict=True))
+        standing.slots = dict(zip(self.demands, totals[1::2], strict=True))
+        return sum(lengths), sum(counts), all(resting), any(missing)
+
+    def _due(self) -> dict[str, Rollout]:
+        """What this rank has of the policies whose demand is met."""
+        rollouts, standing = {}, self.standing
+        for name in self.demands:
+            if not 0 < self._wanted(name) <= standing.complete[name]:
+                continue
+            mine = self.worker.policies[name]
+            assert mine.store is not None
+            rollouts[name] = mine.store.take(self._seen(mine.kind, mine.policy), mine.row_of_slot)
+            standing.taken[name], standing.complete[name] = standing.complete[name], 0
+        return rollouts
+
+    def _seen(self, kind: int, policy: Policy) -> Tree:
+        """What the agents of a kind see now; of one that nobody here has played, nothing."""
+        assert self.worker.now is not None
+        return self.worker.now.rows[kind].obs if kind >= 0 else policy.obs_spec.allocate(0)
+
+    def close(self) -> None:
+        """Frees the environments, and leaves the other ranks, which hear of it at once."""
+        super().close()
+        self.ranks.close()
