@@ -39,9 +39,9 @@ from each_step import after_each_step
 from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
-from rookery.envs.c.twins import why_not_in_c
 from rookery.core.schedules import Schedule
 from rookery.core.state import Stateful
+from rookery.envs.c.twins import why_not_in_c
 from rookery.envs.vector import history
 from rookery.native.actor import NativeActor
 from rookery.native.forward import NetworkKernels
