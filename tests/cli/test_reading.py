@@ -177,9 +177,10 @@ def test_explain_env_step_goes_on_to_the_users_environment(rookery, own_run):
     code, out, _ = rookery("explain", "own", "env.step")
     assert code == 0
     functions = [line.split()[1] for line in out.splitlines()[2:]]
-    assert functions[:4] == [
+    assert functions[:5] == [
         "Trainer.train_iteration",
         "LocalPool.sample",
+        "LocalPool.play",
         "RolloutWorker.sample",
         "RolloutWorker._vector_step",
     ]
