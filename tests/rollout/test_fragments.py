@@ -57,6 +57,8 @@ def played(env, algorithm, at_once, iterations=4, **more):
         ),
         ("CartPole-v1", DQN, {"num_envs": 1}),
         (MultiAgentArena, PPO, {}),
+        ("StatelessCartPole", PPO, {}),
+        ("GoalGrid", PPO, {}),
         ("MountainCarContinuous-v0", PPO, {}),
         ("Pendulum-v1", SAC, {"num_envs": 2}),
         ("Pendulum-v1", PPO, {}),
@@ -81,6 +83,12 @@ def test_where_something_is_to_be_done_in_between_steps_are_made_one_by_one(more
     algorithm = more.pop("algorithm", PPO)
     _, calls = played("CartPole-v1", algorithm, True, iterations=1, **more)
     assert calls == 0
+
+
+def test_an_environment_whose_steps_need_python_is_stepped_one_by_one():
+    with Trainer("Acrobot-v1", PPO, seed=3, num_envs=2) as trainer:  # NumPy shows the beginning of its episodes
+        assert trainer.pool.worker.fragments is None
+        trainer.train_iteration()
 
 
 def test_a_run_that_goes_on_comes_to_the_same(tmp_path):
