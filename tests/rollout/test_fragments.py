@@ -58,7 +58,6 @@ def played(env, algorithm, at_once, iterations=4, **more):
         ("CartPole-v1", DQN, {"num_envs": 1}),
         (MultiAgentArena, PPO, {}),
         ("StatelessCartPole", PPO, {}),
-        ("GoalGrid", PPO, {}),
         ("MountainCarContinuous-v0", PPO, {}),
         ("Pendulum-v1", SAC, {"num_envs": 2}),
         ("Pendulum-v1", PPO, {}),

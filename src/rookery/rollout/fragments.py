@@ -1,7 +1,7 @@
 """Many steps in one call, where an environment in C meets a policy on kernels and nothing is to be done in between.
 
-`RolloutWorker.sample` asks for it, and plays step by step where it cannot be, to the same bits. Decisions stay in Python:
-how many steps, which random numbers, whose weights, which episodes come next.
+`RolloutWorker.sample` asks for it, and plays step by step where it cannot be, to the same bits. Decisions stay in
+Python: how many steps, which random numbers, whose weights, which episodes come next.
 """
 
 from __future__ import annotations

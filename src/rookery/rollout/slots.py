@@ -116,7 +116,8 @@ class SlotStore(ColumnWriter):
             self._begin()
         if slots is not None or not (self._lockstep or self._enter_lockstep()):
             return self._place_some(slots, slab, rows, memory)
-        self._find_row(slab, rows)
+        if self._row == 0 or self._row == self.demand.fragment_length:
+            self._find_row(slab, rows)
         lines = self._lines.get(self._base) or self._views()
         decisions, self._due = lines[self._row]
         for path, array in decisions.obs.items():
