@@ -147,7 +147,9 @@ Make = Callable[..., Trainer]
 TRAININGS: dict[str, Make] = {
     "cartpole-matched/serial": partial(trainer, MATCHED["cartpole-matched"], paths=on("serial")),
     "cartpole-matched/batched": partial(trainer, MATCHED["cartpole-matched"], paths=on("batched")),
+    "cartpole-matched/c": partial(trainer, MATCHED["cartpole-matched"], paths=on("c")),
     "cartpole-64/batched": partial(trainer, MATCHED["cartpole-64"], paths=on("batched")),
+    "cartpole-64/c": partial(trainer, MATCHED["cartpole-64"], paths=on("c")),
     **{f"cartpole-best/{name.removeprefix('rookery-')}": partial(trainer, settings)
        for name, settings in BEST.items() if name.startswith("rookery-")},
     "arena-one/ours": partial(trainer, MATCHED["arena-one"]),
@@ -160,6 +162,7 @@ TRAININGS: dict[str, Make] = {
     "memory/serial": partial(trainer, MATCHED["memory"], paths=on("serial")),
     "memory/batched": partial(trainer, MATCHED["memory"], paths=on("batched")),
     "dqn/serial": partial(from_memory, "dqn"),
+    "dqn/c": partial(from_memory, "dqn", paths={"env.implementation": "c"}),
     **{f"sac/{number}": partial(from_memory, "sac", paths={"algorithm.model.precision": number, "threads": 1})
        for number in ("bfloat16", "float32")},
     "sac/bfloat16, 2 threads": partial(

@@ -99,13 +99,13 @@ PATIENCE = 25.0
 
 WORKLOADS: dict[str, list[Entrant]] = {
     "cartpole-matched": [
-        *ours("cartpole-matched", "serial", "batched", one_core=True),
+        *ours("cartpole-matched", "serial", "batched", "c", one_core=True),
         *threads("sb3", "sb3", "cartpole-matched", "1", one_core=True),
         *threads("sb3", "sb3", "cartpole-matched", "2"),
         *threads("rllib", "rllib", "cartpole-matched", rounds=2),  # Ray's own processes need the other core
     ],
     "cartpole-64": [
-        *ours("cartpole-64", "batched", one_core=True),
+        *ours("cartpole-64", "batched", "c", one_core=True),
         Entrant("jax", "jax", "cartpole-64", one_core=True),
         *threads("sb3", "sb3", "cartpole-64", "1", one_core=True),
     ],
@@ -150,7 +150,7 @@ WORKLOADS: dict[str, list[Entrant]] = {
         *threads("rllib", "rllib", "memory", rounds=2),
     ],
     "dqn": [
-        *ours("dqn", "serial", one_core=True),
+        *ours("dqn", "serial", "c", one_core=True),
         *threads("sb3", "sb3", "dqn", "1", one_core=True, script=OFF_POLICY),
     ],
     "sac": [
