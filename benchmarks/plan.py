@@ -249,7 +249,7 @@ def compare(names: list[str], rounds: int, measuring: float, running: float) -> 
 def cost_table(costs: Mapping[str, MeasuredCosts]) -> list[str]:
     """Returns a table of the costs of all cases."""
     lines = [f"| microseconds, if not said otherwise | {' | '.join(costs)} |", "|---" * (1 + len(costs)) + "|"]
-    plain = {"rows": 1.0, "row_bytes": 1.0, "weight_bytes": 1.0, "learn_cores": 1.0, "exchanges": 1.0,
+    plain = {"crowded": 1.0, "rows": 1.0, "row_bytes": 1.0, "weight_bytes": 1.0, "learn_cores": 1.0, "exchanges": 1.0,
              "exchange_rows": 1.0,
              "exchange_bytes": 1.0, "few": 1.0}  # fmt: skip
     for one in fields(Costs):

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import torch
 
 from rookery.models.layers import convolution, linear, orthogonal
@@ -25,3 +28,14 @@ def test_layers_come_from_the_generator_and_leave_the_global_one_alone():
 def test_convolution_filters_are_orthogonal_as_vectors():
     flat = convolution(3, 4, 2, 1, gain=1.0, generator=generator()).weight.flatten(1)
     assert torch.allclose(flat @ flat.T, torch.eye(4), atol=1e-5)
+
+
+def test_layers_are_torchs_own():
+    made = linear(3, 2, gain=1.0, generator=generator()), convolution(3, 2, 3, 1, gain=1.0, generator=generator())
+    assert [type(layer) for layer in made] == [torch.nn.Linear, torch.nn.Conv2d]
+
+
+def test_nothing_that_takes_a_second_to_load_is_loaded_for_a_network():
+    code = "import sys; from rookery.models.layers import linear; import torch; "
+    code += "linear(3, 2, gain=1.0, generator=torch.Generator()); print('sympy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -11,6 +11,7 @@ import pytest
 from rookery.training import cost_model
 from rookery.training.cost_model import (
     CORES,
+    CROWD,
     EXCHANGE,
     LEARNING,
     PLAYING,
@@ -73,6 +74,25 @@ def test_an_environment_that_computes_fills_the_cores_and_one_that_sleeps_does_n
     assert predict(computing, workload, two, 8, 1, 8).bottleneck == CORES
     assert rate(sleeping, workload, two, 8) == pytest.approx(8000)
     assert predict(sleeping, workload, two, 8, 1, 8).bottleneck == PLAYING
+
+
+@pytest.mark.parametrize("workload", [PLAIN, AHEAD])
+def test_steps_cost_more_where_more_processes_compute_than_there_are_cores(workload):
+    two, free = Machines(cores=2), LinearCost()
+    plain, crowded = (replace(COMPUTING, learn=free, crowded=factor) for factor in (1.0, 1.5))
+    assert rate(crowded, workload, two, 2) == rate(plain, workload, two, 2)
+    assert rate(crowded, workload, two, 2 * CROWD) == pytest.approx(rate(plain, workload, two, 2 * CROWD) / 1.5)
+    assert rate(crowded, workload, two, 2 * CROWD) == rate(crowded, workload, two, 4 * CROWD)
+    sleeping = replace(crowded, vector_step_cpu=LinearCost(0.0, 0.00001))
+    assert rate(sleeping, workload, two, 8) == pytest.approx(8000)
+
+
+@pytest.mark.parametrize("workload", [PLAIN, AHEAD])
+def test_workers_of_one_process_have_one_core_together(workload):
+    together, free = replace(workload, together=4), LinearCost()
+    computing, sleeping = replace(COMPUTING, learn=free), replace(SLEEPING, learn=free)
+    assert rate(computing, together, MANY, 8) == pytest.approx(2000)
+    assert rate(sleeping, together, MANY, 8) == pytest.approx(8000)
 
 
 @pytest.mark.parametrize("workload", [PLAIN, AHEAD])

@@ -31,9 +31,25 @@ def normal(*shape: int, std: float, generator: torch.Generator) -> Tensor:
     return weight
 
 
+class _Unset:
+    """Leaves the weights of a layer as they are allocated: torch's own way, `skip_init`, loads SymPy, for a second."""
+
+    def reset_parameters(self) -> None:
+        """Sets nothing."""
+
+
+class _UnsetLinear(_Unset, nn.Linear):
+    """A linear layer without values."""
+
+
+class _UnsetConvolution(_Unset, nn.Conv2d):
+    """A convolution without values."""
+
+
 def linear(num_inputs: int, num_outputs: int, *, gain: float, generator: torch.Generator) -> nn.Linear:
     """A linear layer."""
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, num_inputs, num_outputs)
+    layer: nn.Linear = _UnsetLinear(num_inputs, num_outputs)
+    layer.__class__ = nn.Linear
     return _start(layer, orthogonal(num_outputs, num_inputs, gain=gain, generator=generator))
 
 
@@ -48,7 +64,8 @@ def convolution(
     generator: torch.Generator,
 ) -> nn.Conv2d:
     """A convolution; `padding` zeros stand around the picture."""
-    layer: nn.Conv2d = nn.utils.skip_init(nn.Conv2d, num_inputs, num_outputs, kernel, stride, padding)
+    layer: nn.Conv2d = _UnsetConvolution(num_inputs, num_outputs, kernel, stride, padding)
+    layer.__class__ = nn.Conv2d
     return _start(layer, orthogonal(num_outputs, num_inputs, kernel, kernel, gain=gain, generator=generator))
 
 
