@@ -10,3 +10,4 @@ def after_each_step(worker, function):
         function(worker)
 
     worker._vector_step = stepped
+    worker.fragments = None  # which makes many steps in a call

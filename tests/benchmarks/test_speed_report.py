@@ -91,7 +91,7 @@ def test_with_memory_python_copies_are_compared_with_the_fastest_variant_of_the_
 def test_where_less_is_better_the_ratio_is_theirs_to_ours(load):
     lines = [line("arena-one", "ours", "rookery", iteration_seconds=2.5)]
     lines += [line("arena-one", "rllib, 1 thread", "rllib", iteration_seconds=10.0)]
-    assert goal_row(load, "arena-one", lines)[3:] == ["4.00", ">= 10 x", "**no**"]
+    assert goal_row(load, "arena-one", lines)[3:] == ["4.00", ">= 15 x", "**no**"]
 
 
 def test_a_cost_may_be_so_many_times_the_other_at_most(load):
@@ -130,4 +130,4 @@ def test_the_64_copies_are_compared_with_the_compiled_program_alone(load):
     lines = [line("cartpole-64", "batched", "rookery", steps_per_second=30.0)]
     lines += [line("cartpole-64", "jax", "jax", steps_per_second=20.0)]
     lines += [line("cartpole-64", "sb3, 1 thread", "sb3", steps_per_second=99.0)]
-    assert goal_row(load, "cartpole-64", lines)[1:] == ["30 (batched)", "20 (jax)", "1.50", ">= 1 x", "yes"]
+    assert goal_row(load, "cartpole-64", lines)[1:] == ["30 (batched)", "20 (jax)", "1.50", ">= 1.3 x", "yes"]

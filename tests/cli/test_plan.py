@@ -63,7 +63,6 @@ def test_a_plan_is_a_table_with_what_was_measured_and_assumed(rookery):
         (["--gigabits", "0"], "--gigabits 0: must be above 0"),
         (["--latency", "-1"], "--latency -1: must be 0 or more"),
         (["Acrobat-v1"], "Acrobot-v1"),
-        (["--learners", "2", "sampling.staleness=1"], "sampling.staleness is not agreed upon by several learners"),
     ],
 )
 def test_what_cannot_be_planned_is_refused_with_a_remedy(rookery, words, said):

@@ -225,7 +225,10 @@ def wrong_schedule(rng):
 def wrong_section(rng):
     """Something else where a section should be."""
     sections = sorted({path.rpartition(".")[0] for path in SCHEMA} - {""} - {"policies.fox"})
-    return Mistake("section", rng.choice(sections), rng.choice((3, "ppo", [1, 2], True)))
+    section, others = rng.choice(sections), (3, "ppo", [1, 2], True)
+    if section == "algorithm":  # whose name alone is enough
+        others = (3, [1, 2], True)
+    return Mistake("section", section, rng.choice(others))
 
 
 def accepts(path, value, also):

@@ -26,7 +26,7 @@ from rookery.core.spaces import MASK, ActionSpec, Tree
 from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.base import SeedPlan, Step, VectorEnv
 from rookery.envs.c.env import c_env_of, c_name, names_c
-from rookery.envs.c.twins import in_c, instead_in_c, is_twin_in_c, twin_of_id, why_not_in_c
+from rookery.envs.c.twins import in_c, instead_in_c, twin_of_id, why_not_in_c
 from rookery.envs.classic import TWINS
 from rookery.envs.dict_env import DictLane, is_dict_style
 from rookery.envs.external.env import SCHEME, ExternalEnv
@@ -191,25 +191,6 @@ def has_single_copies(
         return False
     twins, settings = _twins(found, "auto"), dict(config or {})
     return implementation != "auto" or bool(_usable(twins, "auto", wrappers, num_lanes, settings, parameters)[1])
-
-
-def plays_twin_in_c(
-    env: Any,
-    config: Mapping[str, Any] | None,
-    wrappers: Sequence[Any],
-    num_lanes: int,
-    parameters: Collection[str] | None = None,
-) -> bool:
-    """Says whether ``auto`` means a twin in C, in the place of an environment in Python.
-
-    Raises:
-        EnvError: If there is no such environment.
-    """
-    found = _find(env)
-    if _plays_many(found):
-        return instead_in_c(found) is not None
-    twin, reason = _usable(_twins(found, "auto"), "auto", wrappers, num_lanes, dict(config or {}), parameters)
-    return not reason and is_twin_in_c(twin)
 
 
 def twin_without(

@@ -30,7 +30,6 @@ from rookery.envs.make import (
     has_single_copies,
     lane_maker,
     make_env,
-    plays_twin_in_c,
     random_rows,
     twin_without,
 )
@@ -313,8 +312,7 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
     settings = env.name, env.config, env.wrappers
     parameters = parameter_names(resolved.config)
     if not has_single_copies(*settings, sampling.num_envs, env.implementation, parameters):
-        in_c = env.implementation == "auto" and plays_twin_in_c(*settings, sampling.num_envs, parameters)
-        return HelperChoice(env.implementation, 0, measured={"env.implementation": "c"} if in_c else {})
+        return HelperChoice(env.implementation, 0)
     if env.implementation == "serial" and sampling.helpers:
         raise ConfigError(
             f"sampling.helpers = {sampling.helpers}, and env.implementation = serial has none: leave one of them out, "

@@ -17,7 +17,7 @@ from rookery.core.errors import EnvError
 from rookery.envs.c import twins
 from rookery.envs.c.twins import CartPoleInC, StatelessCartPoleInC, why_not_in_c
 from rookery.envs.classic import BatchedCartPole
-from rookery.envs.make import has_single_copies, make_env, plays_twin_in_c
+from rookery.envs.make import has_single_copies, make_env
 from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.samplers import UniformSampler
 from rookery.tasks.arena import ArenaInC, BatchedArena
@@ -150,9 +150,8 @@ def test_a_twin_in_c_is_taken_unless_something_else_is_asked_for():
         assert isinstance(make_env(name, {}, (), 2, "auto"), twins.CTwin)
         assert isinstance(make_env(name, {}, (), 2, "c"), twins.CTwin)
         assert isinstance(make_env(name, {}, (), 2, "batched"), batched)
-        assert plays_twin_in_c(name, {}, (), 2) and not has_single_copies(name, {}, (), 2, "c")
+        assert not has_single_copies(name, {}, (), 2, "c")
     assert not isinstance(make_env("CartPole-v1", {"disable_env_checker": True}, (), 2, "auto"), twins.CTwin)
-    assert not plays_twin_in_c("CartPole-v1", {}, (), 2, ("nothing",))
     with pytest.raises(EnvError, match="'c' cannot be used: this environment has no twin in C; use 'serial' or 'auto'"):
         make_env("FrozenLake-v1", {}, (), 2, "c")
 
@@ -176,7 +175,7 @@ def test_where_numpy_and_the_c_library_differ_in_a_last_bit_no_twin_is_used(monk
         why_not_in_c.cache_clear()
 
 
-def test_a_run_writes_down_that_it_plays_in_c_and_goes_on_to_the_same_weights(tmp_path):
+def test_a_run_in_c_goes_on_to_the_same_weights_and_so_does_one_without(tmp_path):
     def trained(folder, *parts, **settings):
         config = PPOConfig(fragment_length=32, minibatch_size=64, epochs=2)
         trainer = Trainer("CartPole-v1", config, num_envs=4, seed=0, run_dir=folder, **settings)
@@ -185,12 +184,13 @@ def test_a_run_writes_down_that_it_plays_in_c_and_goes_on_to_the_same_weights(tm
             trainer.close()
             if number + 1 < len(parts):
                 trainer = Trainer.load(folder)
-        return repr(trainer.policies["main"].state_dict()), trainer.resolved.config.env.implementation
+        return repr(trainer.policies["main"].state_dict()), trainer.env.name
 
-    whole, implementation = trained(tmp_path / "whole", 8)
-    assert implementation == "c"
-    assert trained(tmp_path / "halves", 3, 8) == (whole, "c")
-    assert trained(tmp_path / "batched", 8, config={"env.implementation": "batched"}) == (whole, "batched")
+    whole, name = trained(tmp_path / "whole", 8)
+    assert name == "CartPole-v1, in C"
+    assert trained(tmp_path / "halves", 3, 8) == (whole, name)
+    batched = trained(tmp_path / "batched", 8, config={"env.implementation": "batched"})
+    assert batched == (whole, "CartPole-v1, batched")
 
 
 # --- Gymnasium's others -------------------------------------------------------------------------------------------

@@ -212,11 +212,6 @@ def instead_in_c(found: Any) -> type[CTwin] | None:
     return twin if twin is not None and not why_not_in_c() else None
 
 
-def is_twin_in_c(found: Any) -> bool:
-    """Says whether something is the class of a twin in C."""
-    return inspect.isclass(found) and issubclass(found, CTwin)
-
-
 @cache
 def twin_of_id(name: str) -> type[CTwin] | None:
     """Gives the twin in C of one of `IDS_IN_C`; None where it cannot be used, or Gymnasium plays by other rules."""
