@@ -35,7 +35,7 @@ from lives import (
     weights,
 )
 
-from each_step import after_each_step
+from each_step import after_each_step, as_ever
 from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
@@ -638,7 +638,7 @@ def stopped_at(step, **arguments):
         trainer.train({"iterations": 9})
     assert trainer.progress is not None
     assert trainer.pool.worker.now.ended.any()
-    vars(trainer.pool.worker).pop("_vector_step")  # what came in between the steps
+    as_ever(trainer.pool.worker)
     return trainer
 
 
@@ -719,7 +719,7 @@ def stopped_after(iterations, steps, **arguments):
     interrupted_at(trainer, trainer.pool.worker.vector_steps + steps)
     with pytest.raises(Interrupted):
         trainer.train({"iterations": 99})
-    vars(trainer.pool.worker).pop("_vector_step")  # what came in between the steps
+    as_ever(trainer.pool.worker)
     return trainer
 
 
