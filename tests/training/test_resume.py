@@ -453,7 +453,6 @@ DIFFERS = {
     "FragmentPlayer._order": "likewise",
     "FragmentPlayer._obs": "likewise",
     "FragmentPlayer._playing": "likewise",
-    "FragmentPlayer._actor": "likewise",
     "SlotStore._places": "likewise",
     "WorkerPolicy.decided": "of the last step; the next one sets it before it is read",
     "WorkerPolicy.deciding": "likewise",
