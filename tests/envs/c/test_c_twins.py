@@ -266,11 +266,11 @@ def test_a_classic_whose_rules_have_changed_keeps_its_own(monkeypatch):
     from gymnasium.envs.classic_control import PendulumEnv
 
     monkeypatch.setattr(PendulumEnv, "_get_obs", lambda self: np.array([*self.state, 0], np.float32))
-    twins.twin_of_id.cache_clear()
+    twins.plays_alike.cache_clear()
     try:
         assert not isinstance(make_env("Pendulum-v1", {}, (), 1, "auto"), twins.CTwin)
     finally:
-        twins.twin_of_id.cache_clear()
+        twins.plays_alike.cache_clear()
 
 
 # --- tasks --------------------------------------------------------------------------------------------------------

@@ -215,11 +215,11 @@ def instead_in_c(found: Any) -> type[CTwin] | None:
 def twin_of_id(name: str) -> type[CTwin] | None:
     """Gives the twin in C of one of `IDS_IN_C`; None where it cannot be used, or Gymnasium plays by other rules."""
     twin = IDS_IN_C.get(name)
-    return twin if twin is not None and not why_not_in_c() and _rehearse(name, twin) else None
+    return twin if twin is not None and not why_not_in_c() and plays_alike(name, twin) else None
 
 
 @cache
-def _rehearse(name: str, twin: type[CTwin]) -> bool:
+def plays_alike(name: str, twin: type[CTwin]) -> bool:
     """Says whether a twin shows what Gymnasium's environment shows, to the last bit."""
     single, many, rng = gymnasium.make(name, disable_env_checker=True), twin(1), np.random.default_rng(0)
     (rows,) = many.reset(lambda lane, episode: 17).rows
