@@ -110,8 +110,16 @@ WORKLOADS: dict[str, list[Entrant]] = {
         *threads("sb3", "sb3", "cartpole-64", "1", one_core=True),
     ],
     "cartpole-best": [
-        *ours("cartpole-best", "64", "256", seconds=PATIENCE),
+        *ours("cartpole-best", "128", "256", seconds=PATIENCE),
         *threads("sb3, 256 copies", "sb3", "cartpole-best --settings sb3-256", seconds=PATIENCE),
+        *threads(
+            "sb3, 256 copies, large minibatches",
+            "sb3",
+            "cartpole-best --settings sb3-256-large",
+            "2",
+            seconds=PATIENCE,
+            rounds=1,
+        ),
         *threads("sb3, 128 copies", "sb3", "cartpole-best --settings sb3-128", seconds=PATIENCE),
         *threads("sb3, 64 copies", "sb3", "cartpole-best --settings sb3-64", "1", seconds=PATIENCE, rounds=1),
         *threads("rllib, 256 copies", "rllib", "cartpole-best --settings rllib-256", seconds=0.6 * PATIENCE, rounds=1),

@@ -61,8 +61,10 @@ def test_an_evaluation_counts_agents_episodes_and_cuts_none_of_lanes_that_never_
 
 
 class Slow(Walkers):
+    WAIT = 0.004  # s
+
     def arrivals(self, seconds):
-        time.sleep(0.004)
+        time.sleep(self.WAIT)
         return super().arrivals(seconds)
 
 
@@ -77,7 +79,9 @@ def test_timers_show_what_was_waited_for_below_the_step():
         rows = one.timers.rows()
         (place,) = [number for number, row in enumerate(rows) if row.label == "wait"]
         step = max(number for number in range(place) if rows[number].depth < rows[place].depth)
-        assert rows[step].label == "env.step" and rows[place].share > 0.9
+        # what stands below the step is at least the sleep and at most the step, however slow the processor is
+        assert rows[step].label == "env.step" and rows[place].count >= 60
+        assert Slow.WAIT * rows[place].count <= rows[place].seconds <= rows[step].seconds
         shares = [row.share for row in rows if row.depth == 1]
         assert sum(shares) == pytest.approx(1.0, abs=0.15)
 
