@@ -70,8 +70,8 @@ def rate(step: Stepper, lanes: int, seconds: float) -> float:
 
 def training(env: Any, seed: int) -> tuple[float, float, str]:
     """Trains; gives the env steps a second after the first iteration, the return at the end, and what was set."""
-    settings = replace(BEST["rookery-256"], num_envs=COPIES, minibatch_size=256)
-    with trainer(settings, seed, env) as made:
+    settings = replace(BEST["rookery-256"], num_envs=COPIES, minibatch_size=512)
+    with trainer(settings, seed, env, paths={"threads": usable_cores()}) as made:
         first = made.train_iteration().env_steps
         began = perf_counter()
         while (result := made.train_iteration()).env_steps < TRAINED:
