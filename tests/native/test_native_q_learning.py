@@ -12,7 +12,7 @@ from stepping import step
 from rookery.algorithms.dqn import DQN, DQNConfig, TargetConfig
 from rookery.algorithms.pqn import PQN, PQNConfig
 from rookery.algorithms.q_values import QBatch, ValuesConfig
-from rookery.core.batch import Transitions
+from rookery.core.batch import Places, Stored, Transitions, TransitionsInPlace
 from rookery.core.optim import gradient_step
 from rookery.core.seeding import Streams
 from rookery.core.spaces import MASK, action_spec, obs_spec
@@ -196,3 +196,50 @@ def test_targets_of_ones_own_are_used():
     own = Optimist(copy.deepcopy(algo.policy), algo.cfg, Streams(0), "hero")
     own.replay.buffer.sample = lambda *_, **__: drawn(own, 0)
     assert step(own)["td_error"] > 50
+
+
+def in_memory(seed):
+    """Transitions that lie in a memory of 500 rows, and the same ones copied out of it."""
+    rng = np.random.default_rng(seed)
+    obs = np.asarray(rng.standard_normal((500, 6)), np.float32)
+    allowed = rng.random((500, 5)) < 0.6
+    allowed[:, 2] = True
+    stored = Stored({"obs": obs, MASK: allowed}, rng.integers(5, size=500))
+    row, after, discount = rng.integers(500, size=130), rng.integers(500, size=130), np.full(130, 0.9, np.float32)
+    discount[::7] = 0.0
+    reward = torch.from_numpy(rng.standard_normal(130).astype(np.float32))
+    numbers = reward, torch.from_numpy(discount), None if seed % 2 else reward.abs(), torch.from_numpy(row)
+    lying = TransitionsInPlace.at(Places(stored, row, after), *numbers)
+    tree = {path: torch.from_numpy(leaf) for path, leaf in stored.obs.items()}
+    first, second = ({path: leaf[place] for path, leaf in tree.items()} for place in (row, after))
+    action = torch.from_numpy(stored.action[row])
+    return lying, Transitions(first, action, numbers[0], second, *numbers[1:])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_rows_are_learned_from_where_they_lie_in_a_memory_to_the_same_bits(name):
+    algos = learner(KINDS[name], MASKED), learner(KINDS[name], MASKED)
+    for seed in range(6):
+        for algo, batch in zip(algos, in_memory(seed), strict=True):
+            algo.replay.buffer.sample = lambda *_, batch=batch, **__: batch
+            algo.replay.update_priorities = lambda row, priority, *_, algo=algo: setattr(algo, "told", priority.clone())
+            algo.learn(1)
+        assert torch.equal(*(algo.told for algo in algos))
+        assert torch.equal(*(algo.optimizer.flat.data for algo in algos))
+        assert torch.equal(*(algo.target_data for algo in algos))
+    assert algos[0].replay.means.result() == algos[1].replay.means.result()
+
+
+def test_transitions_in_place_show_what_was_copied_and_kernels_copy_nothing():
+    lying, copied = in_memory(1)
+    algo = learner(PLAIN, MASKED)
+    assert algo.kernel_rows(lying).can_be_read(algo.forward.kernels) and "obs" not in vars(lying)
+    for name in ("obs", "next_obs"):
+        shown = getattr(lying, name)
+        assert shown.keys() == getattr(copied, name).keys()
+        assert all(torch.equal(leaf, getattr(copied, name)[path]) for path, leaf in shown.items())
+    assert torch.equal(lying.action, copied.action) and len(lying) == 130
+    changed = replace(lying, reward=lying.reward + 1)
+    assert changed.places is None and torch.equal(changed.action, copied.action)
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        _ = lying.nothing_like_it

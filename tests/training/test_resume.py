@@ -37,6 +37,7 @@ from lives import (
 
 from each_step import after_each_step, as_ever
 from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
+from rookery.core.batch import Transitions
 from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
 from rookery.core.schedules import Schedule
@@ -453,6 +454,7 @@ DIFFERS = {
     "FragmentPlayer._order": "likewise",
     "FragmentPlayer._obs": "likewise",
     "FragmentPlayer._playing": "likewise",
+    "FragmentPlayer._places": "likewise",
     "SlotStore._places": "likewise",
     "WorkerPolicy.decided": "of the last step; the next one sets it before it is read",
     "WorkerPolicy.deciding": "likewise",
@@ -522,7 +524,8 @@ KERNELS = (NativeActor, NetworkKernels)
 
 def content_of(memory):
     """What a replay memory holds, however it holds it: rows that were written over, and what is derived, count not."""
-    drawn = [vars(memory.sample(64, n_step=3, gamma=0.9, beta=0.5)) for _ in range(5)]  # newest rows among them
+    batches = [memory.sample(64, n_step=3, gamma=0.9, beta=0.5) for _ in range(5)]  # newest rows among them
+    drawn = [{name: getattr(batch, name) for name in Transitions.__dataclass_fields__} for batch in batches]
     held = {name: getattr(memory, name) for name in ("rng", "largest", "first", "total")}
     return {**held, "rows": memory.rows_between(memory.first, memory.total), "drawn": drawn}
 
@@ -610,7 +613,8 @@ class Differences:
         if mine.keys() != theirs.keys():
             self.note(path, kind, f"has {sorted(mine.keys() ^ theirs.keys())} in one of them only")
         for name in mine.keys() & theirs.keys():
-            if name not in WORKSPACE.get(kind, "").split() and name != "_given":  # who set a value changes no value
+            # who set a value changes no value; and settings resolved at some moment follow from the others
+            if name not in WORKSPACE.get(kind, "").split() and name not in ("_given", "_resolved"):
                 self.compare(mine[name], theirs[name], f"{path}.{name}", f"{kind}.{name}")
 
 

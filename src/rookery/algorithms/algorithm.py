@@ -123,7 +123,7 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
     """
 
     saved: ClassVar[tuple[str, ...]] = ("policy", "env_steps", "horizon", "updates")
-    fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams", "staleness", "hooks", "decisions")
+    fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams", "staleness", "hooks", "decisions", "_resolved")
 
     corrects_staleness: ClassVar[bool] = False
     """Whether `training_step` allows for decisions that older weights made, as `staleness` = 1 says they did."""
@@ -152,6 +152,7 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         """Who may look at what is learned, and change it, in this order."""
         self.staleness = 0
         """By how many updates the weights that play may be older than those that learn. The trainer sets it."""
+        self._resolved: tuple[tuple[Any, ...], Any] = ((), cfg)
 
     def before_targets(self, rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
         """Shows `hooks` what was played, before anything is made of it. The trainer asks before `training_step`."""
@@ -228,7 +229,11 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
 
     def now(self) -> ConfigT:
         """The settings at this moment, schedules resolved."""
-        resolved: Any = self.cfg.at(self.env_steps, self.horizon, self.decisions)
+        moment = self.cfg, self.env_steps, self.horizon, self.decisions
+        known, resolved = self._resolved
+        if moment[1:] != known[1:] or moment[0] is not known[0]:
+            resolved = self.cfg.at(*moment[1:])
+            self._resolved = moment, resolved
         return resolved  # type: ignore[no-any-return]
 
     def check_finite(self, optimizer: Optimizer) -> int:

@@ -140,7 +140,7 @@ class DDPG(Algorithm[DDPGConfig]):
 
     def learn_critics(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """Makes a gradient step towards the value of what the target actor would do next."""
-        metrics = self.critics.learn(Experience(**vars(rows)), self.next_action(rows.next_obs), None, cfg)
+        metrics = self.critics.learn(Experience.of(rows), self.next_action(rows.next_obs), None, cfg)
         self.replay.update_priorities(rows.row, metrics.pop("priority"))
         return metrics
 

@@ -29,6 +29,7 @@ from rookery.algorithms.q_values import (
     values_of,
 )
 from rookery.algorithms.rewarding import add_signals
+from rookery.core import optim
 from rookery.core.batch import Rollout, TensorTree, Transitions, flat
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
@@ -186,14 +187,15 @@ class DQN(Algorithm[DQNConfig]):
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps on decisions, or sequences of them, drawn from replay; the target network follows."""
-        cfg, estimate = self.now(), self.estimate
+        cfg, estimate, step_each = self.now(), self.estimate, optim.gradient_steps
         for _ in range(gradient_steps):
             if self.policy.memory_size:
                 metrics = self.learn_sequences(cfg)
             else:
                 drawn = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
                 batch: Any = self.kernel_rows(drawn := self.before_update(drawn)) or self.targets(drawn, cfg)
-                metrics = gradient_step(self.forward, estimate.loss, batch, self.optimizer, cfg, estimate.closed_form)
+                made = step_each(self.forward, estimate.loss, [batch], self.optimizer, cfg, estimate.closed_form)
+                (metrics,) = made
                 self.replay.update_priorities(drawn.row, metrics.pop("priority"))
             self.replay.record(metrics)
             if cfg.target.kind == "soft":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Self
 
 from torch import Tensor
 
@@ -41,6 +42,11 @@ class Experience(Transitions):
     recurrent: RecurrentInput | None = field(default_factory=lambda: None)
     next_recurrent: RecurrentInput | None = field(default_factory=lambda: None)
     fragment: Tensor | None = field(default_factory=lambda: None)
+
+    @classmethod
+    def of(cls, rows: Transitions) -> Self:
+        """Gives decisions that stand each for itself."""
+        return cls(**{name: getattr(rows, name) for name in Transitions.__dataclass_fields__})
 
 
 def sequence_experience(

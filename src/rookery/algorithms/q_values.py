@@ -24,7 +24,7 @@ from rookery.models.memory import Memory
 from rookery.models.q_head import QHead
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import Forward
-from rookery.native.td import td_kernel
+from rookery.native.td import td_kernel, td_steps
 
 DELTA = 1.0
 """Errors up to this count by their square, larger ones by their size (Huber 1964)."""
@@ -293,7 +293,7 @@ class MeanValue(Estimate):
     """The expected return."""
 
     loss = staticmethod(mean_loss)
-    closed_form = ClosedForm(mean_loss, mean_gradient, td_kernel)
+    closed_form = ClosedForm(mean_loss, mean_gradient, td_kernel, td_steps)
 
     def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
         """``reward + discount * after``, ``[N]``."""

@@ -447,7 +447,7 @@ class SAC(Algorithm[SACConfig]):
         window: dict[str, Any] = {"n_step": cfg.n_step, "gamma": cfg.gamma}
         if not self.policy.memory_size:
             drawn = self.before_update(self.replay.sample(cfg.batch_size, **window, beta=cfg.replay.beta))
-            return Experience(**vars(drawn))
+            return Experience.of(drawn)
         burn_in = cfg.replay.burn_in
         length = burn_in + cfg.model.memory.sequence_length
         found = self.replay.sample_sequences(cfg.batch_size, length=length, beta=cfg.replay.beta)

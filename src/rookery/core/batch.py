@@ -397,6 +397,68 @@ class Transitions:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """Arrays of a memory, of which rows are drawn by their numbers.
+
+    Attributes:
+        obs: Leaves ``[capacity, ...]`` of observations.
+        action: ``[capacity, ...]`` what was done.
+    """
+
+    obs: dict[str, np.ndarray]
+    action: np.ndarray
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where transitions lie in a memory.
+
+    Attributes:
+        stored: The memory's arrays.
+        row: ``[N]`` int64, rows of what was decided on and done.
+        after: ``[N]`` int64, rows of what was seen after it.
+    """
+
+    stored: Stored
+    row: np.ndarray
+    after: np.ndarray
+
+
+@dataclass(frozen=True)
+class TransitionsInPlace(Transitions):
+    """Are transitions that still lie in their memory.
+
+    Observations and actions are gathered when they are first looked at, which has to be before the memory changes:
+    kernels look at none of them, and read the rows where they lie. A copy with other fields lies nowhere.
+    """
+
+    @property
+    def places(self) -> Places | None:
+        """Where they lie; None of a copy."""
+        return self.__dict__.get("_places")
+
+    @classmethod
+    def at(cls, places: Places, reward: Tensor, discount: Tensor, weight: Tensor | None, row: Tensor) -> Self:
+        """Gives the transitions at these places; the rest is as `Transitions` has it."""
+        found = object.__new__(cls)
+        found.__dict__.update(_places=places, reward=reward, discount=discount, weight=weight, row=row)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        places: Places | None = self.__dict__.get("_places")
+        if places is None or name not in ("obs", "action", "next_obs"):
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
+        value: Any
+        if name == "action":
+            value = torch.from_numpy(places.stored.action.take(places.row, axis=0))
+        else:
+            rows = places.row if name == "obs" else places.after
+            value = {path: torch.from_numpy(leaf.take(rows, axis=0)) for path, leaf in places.stored.obs.items()}
+        self.__dict__[name] = value
+        return value
+
+
+@dataclass(frozen=True)
 class Decisions:
     """Decisions, one a row, with what was seen next; all fields ``[N, ...]``.
 

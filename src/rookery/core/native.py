@@ -40,7 +40,7 @@ ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """What actions are drawn from, in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 13
+INTERFACE_VERSION = 14
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -110,7 +110,10 @@ class PPOSettings(ctypes.Structure):
 class TDBatch(ctypes.Structure):
     """Addresses of what `td_gradients` reads, and of where it writes the rows' errors; None where there are none."""
 
-    _fields_ = [(name, ADDRESS) for name in ("action", "reward", "discount", "weight", "next_mask", "error")]
+    _fields_ = [
+        (name, ADDRESS)
+        for name in ("action", "reward", "discount", "weight", "next_mask", "error", "order", "next_order")
+    ]
 
 
 class TDSettings(ctypes.Structure):
@@ -151,6 +154,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ppo_gradients": (None, (*(ADDRESS,) * 7, INT, *(ADDRESS,) * 3, INT)),
     "ppo_steps": (None, (*(ADDRESS,) * 9, INT, *(ADDRESS,) * 3, INT, ADDRESS, Counters, ADDRESS)),
     "td_gradients": (None, (*(ADDRESS,) * 7, INT, ADDRESS)),
+    "td_step": (FLOAT, (*(ADDRESS,) * 7, INT, ADDRESS, ADDRESS, Counters)),
     "adam_flat": (FLOAT, (ADDRESS, Counters)),
     "rmsprop_flat": (FLOAT, (ADDRESS, ADDRESS, ADDRESS, LONG, ADDRESS, Counters)),
 }

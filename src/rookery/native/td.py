@@ -6,15 +6,17 @@ to do with them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from ctypes import byref, c_float
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from rookery.core.batch import Transitions
+from rookery.core.batch import Places, Transitions, TransitionsInPlace
 from rookery.core.metrics import Metrics
-from rookery.core.native import TDBatch, TDSettings, address, is_plain
+from rookery.core.native import TDBatch, TDSettings, address, array_address, is_plain
+from rookery.core.optim import KernelStep
 from rookery.core.spaces import MASK
 from rookery.native.forward import NetworkKernels
 from rookery.native.networks import NativeTrunk
@@ -37,18 +39,121 @@ class TDRows:
     target: NetworkKernels
     delta: float
 
+    @property
+    def places(self) -> Places | None:
+        """Where they lie in a memory; None if they were copied out of it."""
+        return self.drawn.places if isinstance(self.drawn, TransitionsInPlace) else None
+
     def can_be_read(self, kernels: NetworkKernels) -> bool:
         """Tells whether the rows lie in memory as kernels read them."""
+        if not all(
+            each.head is not None and isinstance(each.towers[0], NativeTrunk) for each in (kernels, self.target)
+        ):
+            return False
+        if self.places is not None and _call_for(kernels, self) is not None:
+            return True
         drawn, rows = self.drawn, len(self.drawn)
         numbers = drawn.reward, drawn.discount, drawn.weight
         return (
-            all(each.head is not None and isinstance(each.towers[0], NativeTrunk) for each in (kernels, self.target))
-            and all(part is None or (is_plain(part) and part.shape == (rows,)) for part in numbers)
+            all(part is None or (is_plain(part) and part.shape == (rows,)) for part in numbers)
             and is_plain(drawn.action, torch.int64)
             and all(_trunk(kernels).can_read(obs) for obs in (drawn.obs, drawn.next_obs))
             and all(len(leaf) == rows for obs in (drawn.obs, drawn.next_obs) for leaf in obs.values())
             and is_plain(drawn.next_obs.get(MASK), torch.bool)
         )
+
+
+class TDCall:
+    """A call of the kernel, which differs from one batch out of a memory to the next in the numbers of its rows, and in
+    what was earned there.
+
+    Args:
+        kernels: The network that learns.
+        rows: The first batch.
+    """
+
+    def __init__(self, kernels: NetworkKernels, rows: TDRows) -> None:
+        places, target = rows.places, rows.target
+        assert places is not None
+        assert kernels.head is not None
+        self._for = places.stored, target, rows.delta
+        obs = {path: torch.from_numpy(leaf) for path, leaf in places.stored.obs.items()}
+        action, mask, lines = torch.from_numpy(places.stored.action), obs.get(MASK), len(places.stored.action)
+        trunk = _trunk(kernels)
+        self.can_read = (
+            trunk.can_read(obs)
+            and all(len(leaf) == lines for leaf in obs.values())
+            and is_plain(action, torch.int64)
+            and is_plain(mask, torch.bool)
+        )
+        """Whether the kernel can read these rows; nothing else is of meaning if not."""
+        self._error = torch.empty(len(rows.drawn), dtype=torch.float32)
+        self._rows = TDBatch(address(action), next_mask=address(mask), error=address(self._error))
+        self._settings, self._statistics = TDSettings(False, rows.delta), (c_float * len(STATISTICS))()
+        leaves = trunk.addresses(obs)
+        handles = trunk.network.handle, _trunk(target).network.handle, kernels.head.handle
+        self._before = (*handles, leaves, leaves, byref(self._rows), byref(self._settings))
+        self._call = kernels.build.call
+
+    def is_for(self, rows: TDRows, places: Places) -> bool:
+        """Tells whether it was made for this memory, target network and loss."""
+        stored, target, delta = self._for
+        return places.stored is stored and rows.target is target and rows.delta == delta
+
+    def gradients(self, rows: TDRows, double: bool) -> Metrics:
+        """Writes the gradients of all weights; the metrics are means over the rows."""
+        self._call["td_gradients"](*self._before, self._take(rows, double), self._statistics)
+        return self._metrics()
+
+    def make_step(self, rows: TDRows, double: bool, step: KernelStep) -> Metrics:
+        """Makes a gradient step; the metrics are means over the rows, and ``grad_norm``."""
+        norm = self._call["td_step"](*self._before, self._take(rows, double), self._statistics, *step)
+        return {**self._metrics(), "grad_norm": norm}
+
+    def _take(self, rows: TDRows, double: bool) -> int:
+        """Says where the rows are, and how many."""
+        drawn, batch, places = rows.drawn, self._rows, rows.places
+        assert places is not None
+        batch.order, batch.next_order = array_address(places.row), array_address(places.after)
+        batch.reward, batch.discount = drawn.reward.data_ptr(), drawn.discount.data_ptr()
+        batch.weight, self._settings.is_double = address(drawn.weight), double
+        if len(self._error) != len(drawn):
+            self._error = torch.empty(len(drawn), dtype=torch.float32)
+            batch.error = address(self._error)
+        return len(drawn)
+
+    def _metrics(self) -> Metrics:
+        return {**dict(zip(STATISTICS, self._statistics, strict=True)), "priority": self._error}
+
+
+def _call_for(kernels: NetworkKernels, rows: TDRows) -> TDCall | None:
+    """Finds what calls the kernel for rows that lie in a memory; None if it cannot read them."""
+    places, call = rows.places, kernels.call
+    if places is None:
+        return None
+    if not (isinstance(call, TDCall) and call.is_for(rows, places)):
+        kernels.call = call = TDCall(kernels, rows)
+    return call if call.can_read else None
+
+
+def td_steps(kernels: NetworkKernels, batches: Sequence[Any], step: KernelStep, cfg: Any) -> list[Metrics] | None:
+    """Makes a gradient step of `mean_loss` for each of some batches that lie in a memory, each in one call.
+
+    Args:
+        kernels: The network that learns.
+        batches: The rows of each step.
+        step: What moves the weights.
+        cfg: Settings of DQN.
+
+    Returns:
+        The metrics of each step, as `gradient_step` gives them; None where nothing was done.
+    """
+    calls = [_call_for(kernels, batch) if isinstance(batch, TDRows) else None for batch in batches]
+    if None in calls:
+        return None
+    return [
+        call.make_step(batch, cfg.double, step) for call, batch in zip(calls, batches, strict=True) if call is not None
+    ]
 
 
 def td_kernel(kernels: NetworkKernels, batch: Any, cfg: Any) -> Metrics | None:
@@ -64,6 +169,9 @@ def td_kernel(kernels: NetworkKernels, batch: Any, cfg: Any) -> Metrics | None:
     """
     if not isinstance(batch, TDRows):
         return None
+    call = _call_for(kernels, batch)
+    if call is not None:
+        return call.gradients(batch, cfg.double)
     drawn, rows = batch.drawn, len(batch.drawn)
     error = torch.empty(rows, dtype=torch.float32)
     numbers = (drawn.action, drawn.reward, drawn.discount, drawn.weight, drawn.next_obs.get(MASK), error)

@@ -22,7 +22,7 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from rookery.core.batch import Rollout, TensorTree, Transitions, WindowSteps
+from rookery.core.batch import Places, Rollout, Stored, TensorTree, Transitions, TransitionsInPlace, WindowSteps
 from rookery.core.errors import RookeryError
 from rookery.core.settings import (
     AtStart,
@@ -187,8 +187,8 @@ class ReplayBuffer(Stateful):
 
     saved = ("rng", "total", "first", "observations", "largest")
     fixed = (*PLAIN, "cfg", "obs_spec", "action_spec", "memory_size", "memory_every", "capacity", "full_bytes", "after",
-             "follow", "stored", "memories", "tree", "_pool", "_newest", "_due", "_regular", "_floor", "_saved_first",
-             "_saved_priorities", "least")  # fmt: skip
+             "follow", "stored", "memories", "tree", "_pool", "_newest", "_due", "_regular", "_stored", "_floor",
+             "_saved_first", "_saved_priorities", "least")  # fmt: skip
 
     def __init__(
         self,
@@ -234,6 +234,7 @@ class ReplayBuffer(Stateful):
         self._newest = np.zeros(0, np.int64)  # [slots] serial number of its newest row, or -1
         self._due = np.zeros(0, np.int64)  # [slots] clock of the decision that would follow it
         self._regular: Regular | None = None
+        self._stored: Stored | None = None
         self._floor = 0  # serial number of the first row of the foreign buffer that is being appended
         self._saved_first = 0  # serial number of the oldest of the rows that are to be restored
         self._saved_priorities = np.zeros(0)  # priorities of these rows
@@ -400,15 +401,26 @@ class ReplayBuffer(Stateful):
         """
         serial, rows, weight = self._draw(batch_size, beta)
         reward, discount, following = n_step_windows(rows, self.after, self.reward, n_step=n_step, gamma=gamma)
+        numbers = torch.from_numpy(reward), torch.from_numpy(discount), weight, torch.from_numpy(serial)
+        stored = self._in_place()
+        if stored is not None and following.max() < self.capacity:
+            return TransitionsInPlace.at(Places(stored, rows, following), *numbers)
         return Transitions(
-            obs=tensors(self.observations.gather_rows(rows)),
-            action=torch.from_numpy(self.action.take(rows, axis=0)),
-            reward=torch.from_numpy(reward),
-            next_obs=tensors(self.observations.gather(following)),
-            discount=torch.from_numpy(discount),
-            weight=weight,
-            row=torch.from_numpy(serial),
+            tensors(self.observations.gather_rows(rows)),
+            torch.from_numpy(self.action.take(rows, axis=0)),
+            numbers[0],
+            tensors(self.observations.gather(following)),
+            *numbers[1:],
         )
+
+    def _in_place(self) -> Stored | None:
+        """Gives the arrays in which rows lie; None where observations are not stored whole."""
+        leaves, stored = self.observations.leaves, self._stored
+        if stored is None or any(leaf.rows is not stored.obs[path] for path, leaf in leaves.items()):
+            if self.observations.are_stacked:
+                return None
+            self._stored = stored = Stored({path: leaf.rows for path, leaf in leaves.items()}, self.action)
+        return stored
 
     def steps(self, row: Tensor, *, n_step: int, gamma: float) -> WindowSteps:
         """Gives the decisions that windows consist of.

@@ -58,6 +58,7 @@ class FragmentPlayer:
         self._inputs = np.zeros(0, dtype=np.int64)
         self._order = np.zeros(0, dtype=np.int64)
         self._obs: tuple[np.ndarray, ...] = ()
+        self._places: tuple[np.ndarray, np.ndarray] | None = None
 
     def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
         """Says how many steps a call can make now; 0 where it can make none.
@@ -94,7 +95,7 @@ class FragmentPlayer:
         store, env = mine.store, self._env
         assert store is not None
         if self._playing is None or self._playing.returns is not returns or self._playing.lengths is not lengths:
-            self._playing, self._actor = Playing(env, returns, lengths), None
+            self._playing, self._actor, self._places = Playing(env, returns, lengths), None, None
             stored = [leaf.path for leaf in env.kinds[0].obs.leaves]
             self._order = np.array([stored.index(path) for path in self._playing.paths], dtype=np.int64)
         playing, index = self._playing, env.episode.copy()
@@ -129,8 +130,10 @@ class FragmentPlayer:
 
     def _keep_in(self, store: SlotStore, playing: Playing) -> None:
         """Says where the next rows of the storage are."""
-        entry, leaves = playing.entry, len(self._order)
-        first, step = store.next_rows()
+        entry, leaves, places = playing.entry, len(self._order), store.next_rows()
+        if places is self._places:
+            return
+        self._places = first, step = places
         self._obs = first[self._order], step[self._order]  # as the environment has them
         entry.obs, entry.obs_step = (array.ctypes.data for array in self._obs)
         entry.action, entry.logp, entry.reward, entry.terminated, entry.truncated = first[leaves:].tolist()

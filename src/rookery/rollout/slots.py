@@ -163,12 +163,13 @@ class SlotStore(ColumnWriter):
         """Gives the address of the next row in each stored array of rows, and the bytes from a row to the next: of the
         leaves of observations in their order, then of `OF_ROWS` but these.
         """
-        if self._places is None:
+        at = self._base, self._row  # the same ones come again and again while the storage stays where it is
+        if at not in self._places:
             arrays = [*self._store["obs"].values(), *(self._store[name] for name in OF_ROWS if name != "obs")]
             numbers = [(array.ctypes.data, array.strides[0], array.strides[1]) for array in arrays]
-            self._places = np.array(numbers, dtype=np.uintp).T.copy()
-        first, row, column = self._places
-        return first + self._row * row + self._base * column, row
+            first, row, column = np.array(numbers, dtype=np.uintp).T.copy()
+            self._places[at] = first + self._row * row + self._base * column, row
+        return self._places[at]
 
     def rows_written(self, steps: int, finals: np.ndarray, final_obs: Tree, starts: np.ndarray | None) -> None:
         """Counts rows that somebody else has written, as so many times `place`, `final` and `record`.

@@ -132,7 +132,7 @@ class FragmentStorage(Stateful):
         self._lines: dict[int, list[tuple[DecisionSlab, np.ndarray]]] = {}
         self._due = np.zeros(0, dtype=np.float32)
         self._handed: dict[tuple[int, int], Rollout] = {}  # by `_base` and `_row`, while all decide in every step
-        self._places: np.ndarray | None = None  # of the stored arrays, while they stay where they are
+        self._places: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}  # of rows, see `next_rows`
         self._active = np.zeros(0, dtype=bool)  # [slots] an agent holds it
         self._column = np.zeros(0, dtype=np.int64)  # [slots] the column it writes, or -1
         self._filled = np.zeros(0, dtype=np.int64)  # [slots] rows of that column it has written
@@ -198,4 +198,4 @@ class FragmentStorage(Stateful):
         """The storage is another one from now on."""
         self._lines.clear()
         self._handed.clear()
-        self._places = None
+        self._places.clear()

@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 13; }
+EXPORT int interface_version() { return 14; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -426,21 +426,30 @@ EXPORT void td_gradients(Network* net, Network* target, const Head* head, const 
   clear_gradients(net);
   for (int from = 0; from < rows; from += BLOCK) {
     int count = rows - from < BLOCK ? rows - from : BLOCK;
-    read_rows(target, next_leaves, nullptr, from, count, 0);
+    read_rows(target, next_leaves, batch->next_order, from, count, 0);
     forward_block(target, 0, count);
     if (settings->is_double) {
-      read_rows(net, next_leaves, nullptr, from, count, 0);
+      read_rows(net, next_leaves, batch->next_order, from, count, 0);
       forward_block(net, 0, count);
     }
     const Layer& judge = settings->is_double ? last : ahead;
     td_targets(td, from, count, judge.after, judge.output_stride, ahead.after, ahead.output_stride, targets);
-    read_rows(net, leaves, nullptr, from, count, 0);
+    read_rows(net, leaves, batch->order, from, count, 0);
     forward_block(net, 0, count);
     td_rows(td, from, count, targets, last.after, last.gradient, last.output_stride, sums);
     backward_block(net, 0, count, false);
   }
   write_gradients(net);
   for (int s = 0; s < NUM_TD_STATISTICS; s++) statistics[s] = (float)(sums[s] / rows);
+}
+
+// A step of Adam along this gradient in one call: the same bits as `td_gradients` and `adam_flat` in turn; gives the norm
+// before clipping.
+EXPORT float td_step(Network* net, Network* target, const Head* head, const void* const* leaves,
+                     const void* const* next_leaves, const TDBatch* batch, const TDSettings* settings, int rows,
+                     float* statistics, const AdamStep* adam_step, Counters counters) {
+  td_gradients(net, target, head, leaves, next_leaves, batch, settings, rows, statistics);
+  return adam(*adam_step, counters);
 }
 
 // One step of an optimizer along a flat gradient; none if its norm is not finite. See optimizers.h.
