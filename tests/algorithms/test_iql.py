@@ -158,7 +158,7 @@ def test_better_actions_are_learned_than_the_usual_ones(distribution, tmp_path):
     for beta in (10.0, 0.0):
         cfg = IQLConfig(model=SMALL, lr=3e-3, beta=beta, batch_size=64, distribution=distribution)
         with Trainer(None, cfg, replay=data, seed=0) as trainer:
-            trainer.learn(1200)
+            trainer.learn(700)
             with torch.no_grad():
                 found[beta] = float(trainer.policies["main"]({"obs": torch.zeros(1, 1)}).mode())
     assert abs(found[10.0] - 0.6) < 0.15 and abs(found[0.0]) < 0.2
