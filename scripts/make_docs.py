@@ -15,12 +15,15 @@ from typing import Any
 from rookery.algorithms.a2c import A2CConfig
 from rookery.algorithms.action_noise import NoiseConfig
 from rookery.algorithms.appo import APPOConfig
+from rookery.algorithms.awac import AWACConfig
 from rookery.algorithms.bc import BCConfig, MARWILConfig
+from rookery.algorithms.cql import CQLConfig, DiscreteCQLConfig
 from rookery.algorithms.critics import CriticConfig
 from rookery.algorithms.ddpg import DDPGConfig
 from rookery.algorithms.dqn import DQNConfig, TargetConfig
 from rookery.algorithms.imitation import ImitationConfig
 from rookery.algorithms.impala import IMPALAConfig
+from rookery.algorithms.iql import IQLConfig
 from rookery.algorithms.mappo import MAPPOConfig
 from rookery.algorithms.ppo import PPOConfig
 from rookery.algorithms.pqn import PQNConfig
@@ -29,6 +32,7 @@ from rookery.algorithms.q_values import ValuesConfig
 from rookery.algorithms.reinforce import ReinforceConfig
 from rookery.algorithms.sac import SACConfig
 from rookery.algorithms.td3 import TD3Config
+from rookery.algorithms.td3bc import TD3BCConfig
 from rookery.compat.mlagents.keys import (
     CHECKPOINT_ROWS,
     CLONING_ROWS,
@@ -122,6 +126,11 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm: ddpg", "algorithm.", DDPGConfig),
     ("algorithm: bc", "algorithm.", BCConfig),
     ("algorithm: marwil", "algorithm.", MARWILConfig),
+    ("algorithm: iql", "algorithm.", IQLConfig),
+    ("algorithm: cql", "algorithm.", CQLConfig),
+    ("algorithm: discrete_cql", "algorithm.", DiscreteCQLConfig),
+    ("algorithm: td3bc", "algorithm.", TD3BCConfig),
+    ("algorithm: awac", "algorithm.", AWACConfig),
     ("algorithm.imitation, of ppo and sac", "algorithm.imitation.", ImitationConfig),
     ("algorithm.replay, of all that learn from a memory", "algorithm.replay.", ReplayConfig),
     ("algorithm.values, of dqn", "algorithm.values.", ValuesConfig),

@@ -45,6 +45,16 @@ _HOME = {
     "BC": "rookery.algorithms.bc",
     "MARWILConfig": "rookery.algorithms.bc",
     "MARWIL": "rookery.algorithms.bc",
+    "IQLConfig": "rookery.algorithms.iql",
+    "IQL": "rookery.algorithms.iql",
+    "CQLConfig": "rookery.algorithms.cql",
+    "CQL": "rookery.algorithms.cql",
+    "DiscreteCQLConfig": "rookery.algorithms.cql",
+    "DiscreteCQL": "rookery.algorithms.cql",
+    "TD3BCConfig": "rookery.algorithms.td3bc",
+    "TD3BC": "rookery.algorithms.td3bc",
+    "AWACConfig": "rookery.algorithms.awac",
+    "AWAC": "rookery.algorithms.awac",
     "ReplayConfig": "rookery.replay.buffer",
     "ModelConfig": "rookery.models.build",
     "EvaluationConfig": "rookery.training.settings",
@@ -81,16 +91,24 @@ if TYPE_CHECKING:
     from rookery.algorithms.a2c import A2CConfig as A2CConfig
     from rookery.algorithms.appo import APPO as APPO
     from rookery.algorithms.appo import APPOConfig as APPOConfig
+    from rookery.algorithms.awac import AWAC as AWAC
+    from rookery.algorithms.awac import AWACConfig as AWACConfig
     from rookery.algorithms.bc import BC as BC
     from rookery.algorithms.bc import MARWIL as MARWIL
     from rookery.algorithms.bc import BCConfig as BCConfig
     from rookery.algorithms.bc import MARWILConfig as MARWILConfig
+    from rookery.algorithms.cql import CQL as CQL
+    from rookery.algorithms.cql import CQLConfig as CQLConfig
+    from rookery.algorithms.cql import DiscreteCQL as DiscreteCQL
+    from rookery.algorithms.cql import DiscreteCQLConfig as DiscreteCQLConfig
     from rookery.algorithms.ddpg import DDPG as DDPG
     from rookery.algorithms.ddpg import DDPGConfig as DDPGConfig
     from rookery.algorithms.dqn import DQN as DQN
     from rookery.algorithms.dqn import DQNConfig as DQNConfig
     from rookery.algorithms.impala import IMPALA as IMPALA
     from rookery.algorithms.impala import IMPALAConfig as IMPALAConfig
+    from rookery.algorithms.iql import IQL as IQL
+    from rookery.algorithms.iql import IQLConfig as IQLConfig
     from rookery.algorithms.maddpg import MADDPG as MADDPG
     from rookery.algorithms.maddpg import MADDPGConfig as MADDPGConfig
     from rookery.algorithms.mappo import MAPPO as MAPPO
@@ -109,6 +127,8 @@ if TYPE_CHECKING:
     from rookery.algorithms.sac import SACConfig as SACConfig
     from rookery.algorithms.td3 import TD3 as TD3
     from rookery.algorithms.td3 import TD3Config as TD3Config
+    from rookery.algorithms.td3bc import TD3BC as TD3BC
+    from rookery.algorithms.td3bc import TD3BCConfig as TD3BCConfig
     from rookery.algorithms.vdn import VDN as VDN
     from rookery.algorithms.vdn import VDNConfig as VDNConfig
     from rookery.core.entity_set import EntitySet as EntitySet

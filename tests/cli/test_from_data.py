@@ -67,3 +67,35 @@ def test_what_is_missing_is_told(rookery, shown, tmp_path):
     code, _, err = clone(rookery, shown, "Pendulum-v1")
     assert code == 1 and "this replay buffer does not fit: it holds observations" in err
     assert not (tmp_path / "runs").exists(), "what could not be made leaves no folder"
+
+
+# --- playing on -------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_on_data_plays_on_in_an_environment_that_is_named_later(rookery, shown, tmp_path):
+    small = ("algorithm.model.hidden=[8]", "algorithm.batch_size=32")
+    code, out, err = rookery("train", "--algo", "iql", "--replay", shown, "--gradient-steps", 30, "--seed", 3, *small)
+    assert code == 0, err
+    assert "main        30 gradient steps on 2,000 decisions" in out and "evaluation" not in out
+    run = "data-iql-s3"
+    code, _, err = rookery("resume", run)
+    assert code == 2 and "algorithm.gradient_steps=N, or play on with rookery resume" in err and "--env ENV" in err
+    code, _, err = rookery("resume", run, "--env", "Pendulum-v1")
+    assert code == 1 and "this run has learned from agents that see Box([-4.8" in err and "Pendulum-v1" in err
+    play = ("--env", "CartPole-v1", "sampling.num_envs=2", "sampling.iteration_steps=50")
+    code, out, err = rookery("resume", run, *play, "--stop", "env_steps=100", "--plain", "--evaluate", 2)
+    assert code == 0, err
+    assert "130 gradient steps (1 an env step)" in out and "2 episodes" in out
+    code, out, err = rookery("resume", run, "--stop", "env_steps=150", "--plain", "--evaluate", 0)
+    assert code == 0 and "180 gradient steps" in out, "it goes on playing, with the copies it had"
+    code, _, err = rookery("resume", run, "--env", "Pendulum-v1")
+    assert code == 2 and "env.name = Pendulum-v1: keeps its value in the middle of a run (CartPole-v1)" in err
+
+
+def test_with_an_environment_from_the_start_data_come_first(rookery, shown, tmp_path):
+    case = ("--algo", "discrete_cql", "--replay", shown, "--gradient-steps", 20, "--run-id", "a", "--evaluate", 2)
+    code, out, err = rookery("train", "CartPole-v1", *case, "--plain", "algorithm.model.hidden=[8]")
+    assert code == 0, err
+    assert "until gradient_steps 20" in out and ", 2 episodes" in out and "nothing played" in out
+    code, out, err = rookery("resume", "a", "--stop", "env_steps=40", "sampling.iteration_steps=40", "--plain")
+    assert code == 0 and "steps 40/40" in out, err

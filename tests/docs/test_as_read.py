@@ -24,6 +24,8 @@ INSTEAD = [
     ),
     ("--run-id swing ", "--run-id swing --stop env_steps=1500 ", "1,500 steps fill the replay that is shown"),
     ("--replay swing ", "--replay swing --stop env_steps=500 ", "that it starts from the replay shows at once"),
+    ("--gradient-steps 20000 ", "--gradient-steps 50 ", "later ones are the same"),
+    ("--stop env_steps=10000", "--stop env_steps=200", "likewise"),
     ("num_samples=8,", "num_samples=2,", "two trials are a search as eight are"),
     ('"env_steps": 50_000},', '"env_steps": 2_000},', "trials as short as can be"),
     ("-n 8 --stop env_steps=50000", "-n 2 --stop env_steps=2000", "likewise"),

@@ -12,14 +12,19 @@ from gymnasium import spaces
 from rookery import (
     A2CConfig,
     APPOConfig,
+    AWACConfig,
+    CQLConfig,
+    DiscreteCQLConfig,
     DQNConfig,
     IMPALAConfig,
+    IQLConfig,
     Linear,
     MAPPOConfig,
     MultiAgentArena,
     PPOConfig,
     ReinforceConfig,
     SACConfig,
+    TD3BCConfig,
     Trainer,
 )
 from rookery.algorithms.maddpg import MADDPGConfig
@@ -62,6 +67,7 @@ PRIORITIZED = REPLAYING.replace(
 SOFT = {"batch_size": 16, "learning_starts": 60, "updates_per_step": 0.2, "replay": {"capacity": 300}}
 LIVELY = SACConfig(**SOFT, model={"hidden": (16,)})
 TWINS = TD3Config(**SOFT, model={"hidden": (16,)})
+FROM_DATA = {**SOFT, "model": {"hidden": (16,), "normalize_obs": True}}
 
 
 def either(agent, episode):
@@ -404,6 +410,11 @@ CASES = {
     "dqn, prioritized, by actions": {"env": Forks, "cfg": PRIORITIZED, **LONG},
     "sac": {"env": "Pendulum-v1", "cfg": LIVELY, **LONG},
     "td3": {"env": "Pendulum-v1", "cfg": TWINS, **LONG},
+    "iql": {"env": "Pendulum-v1", "cfg": IQLConfig(**FROM_DATA), **LONG},
+    "cql": {"env": "Pendulum-v1", "cfg": CQLConfig(**FROM_DATA, num_actions=2, lagrange_gap=5.0), **LONG},
+    "discrete_cql": {"env": "CartPole-v1", "cfg": DiscreteCQLConfig(**FROM_DATA), **LONG},
+    "td3bc": {"env": "Pendulum-v1", "cfg": TD3BCConfig(**FROM_DATA), **LONG},
+    "awac": {"env": "CartPole-v1", "cfg": AWACConfig(**FROM_DATA), **LONG},
     "ppo and dqn": {
         "env": MultiAgentArena,
         "policies": {"a": FAST, "b": REPLAYING},

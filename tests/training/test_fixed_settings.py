@@ -50,6 +50,11 @@ OF_AN_ALGORITHM = {
     "ddpg": {"critic", LADDER, *OFF_POLICY},
     "bc": {"distribution", *REPLAY},
     "marwil": {"distribution", *REPLAY},
+    "iql": {"critic", "distribution", "train_every", *REPLAY},
+    "cql": {"critic", "discrete", IMITATION, *OFF_POLICY},
+    "discrete_cql": {"dueling", "dueling_hidden", "values", LADDER, *OFF_POLICY},
+    "td3bc": {"critic", LADDER, *OFF_POLICY},
+    "awac": {"critic", "distribution", "train_every", *REPLAY},
 }
 
 

@@ -37,6 +37,7 @@ class AlgorithmConfig(Settings):
         algorithm: Import path of the class these settings steer, ``package.module:Class``.
         cheaper: By the name of a setting, what to do with it so that learning costs less a step, for ``rookery bench``.
         from_data: Whether all there is to learn from is in `replay` before anything is played.
+        plays_later: Whether an algorithm that learns `from_data` can go on by playing, and learns from that too.
         sees_central: Whether the algorithm has a critic that sees what observations show to critics alone; else that is
             not stored.
         sees_group: Whether observations get what all members of a group see, for critics alone, and members that ended
@@ -49,6 +50,7 @@ class AlgorithmConfig(Settings):
     algorithm: ClassVar[str]
     cheaper: ClassVar[Mapping[str, str]] = {}
     from_data: ClassVar[bool] = False
+    plays_later: ClassVar[bool] = False
     sees_central: ClassVar[bool] = True
     sees_group: ClassVar[bool] = False
     sees_moment: ClassVar[bool] = False

@@ -7,7 +7,7 @@ with three changes (`td3.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -108,7 +108,7 @@ class DDPG(Algorithm[DDPGConfig]):
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
         self.actor_target, self._actor_target_data = target_of(policy)
         self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
-        self.actor = attach(DDPGActor(policy, self.critics.detached_forward))
+        self.actor: Forward[Any] = attach(DDPGActor(policy, self.critics.detached_forward))
         self.target_forward = attach(DDPGActor(self.actor_target, self.critics.detached_forward), learns=False)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()

@@ -20,4 +20,9 @@ ALGORITHMS = {
     "ddpg": "rookery.algorithms.ddpg:DDPGConfig",
     "bc": "rookery.algorithms.bc:BCConfig",
     "marwil": "rookery.algorithms.bc:MARWILConfig",
+    "iql": "rookery.algorithms.iql:IQLConfig",
+    "cql": "rookery.algorithms.cql:CQLConfig",
+    "discrete_cql": "rookery.algorithms.cql:DiscreteCQLConfig",
+    "td3bc": "rookery.algorithms.td3bc:TD3BCConfig",
+    "awac": "rookery.algorithms.awac:AWACConfig",
 }

@@ -330,7 +330,7 @@ class WithoutGraph:
 class SAC(Algorithm[SACConfig]):
     """Learns critics, an actor and a temperature from replay: `learn` is the inner loop of Algorithm 1."""
 
-    saved = (
+    saved: ClassVar[tuple[str, ...]] = (
         "critics",
         "actor_optimizer",
         "temperature",

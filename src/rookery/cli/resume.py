@@ -49,6 +49,10 @@ def resume(
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
     json_rows: Annotated[bool, typer.Option("--json", help="Write a row of JSON an iteration, nothing else.")] = False,
+    env: Annotated[
+        str | None,
+        typer.Option(help="Environment to play in, for a run that has learned from data.", show_default=False),
+    ] = None,
     trust_code: TrustedCode = False,
     ray: RayAddress = None,
 ) -> None:
@@ -60,7 +64,7 @@ def resume(
         if "=" not in word and not word.endswith((".yaml", ".yml")):
             raise ConfigError(f"{LINE}: {word!r} is neither a file .yaml nor path=value, as in algorithm.lr=3e-4")
     folder = run.parent.parent if run.parent.name == FOLDER else find_run(run)
-    is_needed = stop or changes or not list_checkpoints(folder / FOLDER)
+    is_needed = stop or changes or env or not list_checkpoints(folder / FOLDER)
     provenance = read_provenance(folder) if is_needed else {}
     criteria: dict[str, float | None] = {**stop_values(stop or [])}
     if stop:
@@ -68,10 +72,10 @@ def resume(
     options = {"logging.console": console_style(quiet=quiet, plain=plain, json=json_rows), "cluster.ray": ray}
     layers = [
         SHOWN,
-        *layers_of_arguments(changes or [], None, options),
+        *layers_of_arguments(changes or [], env, options),
         Layer(f"{LINE}, --stop", criteria),
     ]
-    if changes:
+    if changes or env:
         check(folder, provenance, layers, trust_code)
     if follows(lambda: follower(run, layers, trust_code)):
         return

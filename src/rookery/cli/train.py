@@ -51,6 +51,9 @@ ReplayPlaces = Annotated[
     list[str] | None,
     typer.Option(metavar="PATH[:POLICY][*PART]", help="Start from another run's replay; *0.5: half of each batch."),
 ]
+GradientSteps = Annotated[
+    int | None, typer.Option(min=1, help="Gradient steps on --replay alone, of algorithms that learn from data.")
+]
 SpacesFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="What clients of external:PORT see and do, in YAML or JSON.")
 ]
@@ -69,6 +72,7 @@ def train(
         list[str] | None, typer.Option(metavar="METRIC=NUMBER", help="End when reached: return_mean=475. Repeatable.")
     ] = None,
     preset: Annotated[str, typer.Option(help="Settings for a known environment: auto, none or a name.")] = "auto",
+    gradient_steps: GradientSteps = None,
     num_envs: Annotated[int | None, typer.Option(help="Copies of the environment.")] = None,
     workers: Annotated[int | None, typer.Option(help="Workers on Ray that play shares of the copies.")] = None,
     ray: RayAddress = None,
@@ -87,7 +91,6 @@ def train(
 
     rookery train CartPole-v1 --seed 3 algorithm.lr=3e-4 --stop return_mean=475
     """
-    from rookery.training.replay_sources import replay_values
     from rookery.training.trainer import Trainer
 
     options = {
@@ -98,7 +101,7 @@ def train(
         "cluster.ray": ray,
         "logging.console": console_style(quiet=quiet, plain=plain, json=json_rows),
         **stop_values(stop or []),
-        **replay_values([in_runs(source) for source in [*(replay or []), *(memory or [])]]),
+        **data_values(gradient_steps, [*(replay or []), *(memory or [])]),
         **space_values(spaces),
     }
     layers = [SHOWN, *layers_of_arguments(what or [], env, options)]
@@ -198,6 +201,13 @@ def layers_of_arguments(what: Sequence[str], env: str | None, options: Mapping[s
     if names:
         given["env.name"] = names[0]
     return [*map(yaml_layer, files), Layer(LINE, given), override_layer(overrides, LINE)]
+
+
+def data_values(gradient_steps: int | None, sources: Sequence[str]) -> dict[str, Any]:
+    """The options about what is learned from before anything is played, by path."""
+    from rookery.training.replay_sources import replay_values
+
+    return {"algorithm.gradient_steps": gradient_steps, **replay_values([in_runs(source) for source in sources])}
 
 
 def stop_values(stop: Sequence[str]) -> dict[str, float]:
@@ -310,8 +320,11 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
         stop = {"env_steps": BUDGET}
         trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
     if steps is not None and steps < 1:
+        later = all(learner.cfg.plays_later for learner in trainer.learners.values())
+        plays = f", or play on with rookery resume {folder} --env ENV" if later else ""
         raise ConfigError(
             f"{folder}: all its gradient steps are made; go on with rookery resume {folder} algorithm.gradient_steps=N"
+            f"{plays}"
         )
     go_on = f"environment steps; go on with: rookery resume {folder}"
     with exit_of_interrupts(lambda _: f"interrupted after {trainer.env_steps:,} {go_on}"):

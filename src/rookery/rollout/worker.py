@@ -185,6 +185,8 @@ class RolloutWorker(Stateful):
             raise KeyError(f"RolloutWorker: state has policies {there}, expected {here}")
         self.tables = [RowTable(len(table["slot_of"])) for table in state["tables"]]
         finished = [EpisodeResult(**episode) for episode in state.pop("finished")]
+        if env_state is None:  # nothing was played yet, perhaps because there was no environment: lanes are those here
+            state |= {"lengths": self.lengths, "group_returns": self.group_returns}
         super().load_state_dict({**state, "finished": []})
         self.finished = finished
         self.layout = self.env.layout if self.tables else -1

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rookery.core.config import Resolved
-from rookery.core.errors import ConfigError
+from rookery.core.config import DEFAULT, Resolved
+from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.layers import flow
 from rookery.core.settings import Fixed
+from rookery.envs.absent import AbsentEnv
+from rookery.envs.base import VectorEnv
 from rookery.envs.make import run_arguments
 from rookery.training.settings import RunConfig
 
 REASONS = {Fixed.STRUCTURAL: "keeps its value", Fixed.AT_START: "is read at the start only, and keeps its value"}
+
+PLAYING = ("env.", "sampling.")
+"""Sections that a run which has learned from data alone can still choose when it is to play."""
 
 
 def texts(history: Mapping[str, list[tuple[str, Any]]]) -> dict[str, str]:
@@ -31,10 +36,13 @@ def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> N
         ConfigError: If such settings are changed; names all of them, and who set them.
     """
     problems = []
+    is_new = before.get("env.name", flow(None)) == flow(None)
     for path, given in resolved.history.items():
         (source, value), why = given[-1], resolved.why_fixed(path)
         was = before.get(path, flow(None))
         if why is None or path in resolved.inherited or flow(value) == was:
+            continue
+        if source == DEFAULT or (is_new and path.startswith(PLAYING)):
             continue
         argument = path.removeprefix("env.config.")
         if argument == path or argument not in run_arguments(resolved.config.env.name):
@@ -44,3 +52,25 @@ def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> N
             )
     if problems:
         raise ConfigError(*problems)
+
+
+def check_fit(resolved: Resolved[RunConfig], before: Mapping[str, str], env: VectorEnv, described: Any) -> None:
+    """Says why a saved state does not fit to what was made for it, where that is known.
+
+    Args:
+        resolved: The settings that the run is to go on with.
+        before: Its values until now, as text, by path.
+        env: The environment.
+        described: What the checkpoint says of the environment until now; None if it does not.
+
+    Raises:
+        ConfigError: If settings are changed that keep their value.
+        SpaceError: If agents see or do something else than before.
+    """
+    check_changes(resolved, before)
+    if described is None:
+        return
+    was, now = ([(kind.obs.space, kind.action.space) for kind in one.kinds] for one in (AbsentEnv(described), env))
+    if was != now:
+        told = ["; ".join(f"see {obs} and act in {action}" for obs, action in kinds) for kinds in (was, now)]
+        raise SpaceError(f"this run has learned from agents that {told[0]}; those of {env.name} {told[1]}")

@@ -12,6 +12,9 @@ from rookery.envs.gym_env import AGENT
 from rookery.replay.segments import StoredReplay, check_spaces, find_replay
 from rookery.training.settings import RunConfig, settings_of
 
+ROOM = 100_000
+"""Decisions that a policy can play after its training on data before replay forgets the oldest of these."""
+
 
 def data_of(config: RunConfig) -> dict[str, list[StoredReplay]]:
     """Finds the data of each policy that learns from data alone, by its name.
@@ -29,13 +32,16 @@ def data_of(config: RunConfig) -> dict[str, list[StoredReplay]]:
 
 
 def capacity_layers(config: RunConfig) -> list[Layer]:
-    """Gives the settings with which the replay of policies that learn from data alone holds all of these."""
+    """Gives the settings with which the replay of policies that learn from data alone holds all of these; of those that
+    can go on by playing, as much again, and `ROOM` at least.
+    """
     values = {}
     for name, data in data_of(config).items():
         prefix = f"policies.{name}" if config.policies else "algorithm"
         cfg: Any = settings_of(config, name)
         if size := sum(map(len, data)):
-            values[f"{prefix}.replay.capacity"] = max(size, cfg.batch_size)
+            room = max(size, ROOM) if cfg.plays_later else 0
+            values[f"{prefix}.replay.capacity"] = max(size + room, cfg.batch_size)
     return [Layer("size of the data", values)] if values else []
 
 

@@ -72,7 +72,7 @@ def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str
         there = ", ".join(f"{name} by {type(one).__name__}" for name, one in run.learners.items()) or "none"
         raise ConfigError(
             f"{task}: no policy of this run learns from replay (learning: {there}); choose an algorithm that does: "
-            "dqn, sac, td3, ddpg, bc or marwil"
+            "dqn, sac, td3, ddpg; or one that learns from data: bc, marwil, iql, cql, td3bc, awac"
         )
     if policies is None:
         return known
@@ -85,12 +85,17 @@ def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str
 
 
 def steps_left(run: Run) -> int | None:
-    """Returns the gradient steps that are left of a training on data alone; None where somebody learns by playing."""
+    """Returns the gradient steps that are left of a training on data alone; None where somebody learns by playing: from
+    the start on, or because all that can go on by playing have made theirs, and there is an environment.
+    """
     learners: list[Any] = list(run.learners.values())
     if not learners or not all(learner.cfg.from_data for learner in learners):
         return None
+    plays_later = run.config.env.name is not None and all(learner.cfg.plays_later for learner in learners)
+    if plays_later and (run.env_steps or all(learner.replay.is_empty for learner in learners)):
+        return None
     left: int = max(learner.planned_steps - learner.replay.gradient_steps for learner in learners)
-    return left
+    return None if plays_later and left < 1 else left
 
 
 def check_can_pause(run: Run) -> None:
@@ -115,7 +120,7 @@ def describe_pace(learner: Algorithm[Any]) -> str:
         if decisions is None:
             return f"an update for every {learner.demand.fragment_length:,} decisions of an agent"
         return f"an update for {decisions:,} decisions"
-    if learner.cfg.from_data:
+    if learner.cfg.from_data and not learner.cfg.plays_later:
         return f"data of {len(learner.replay.buffer):,} decisions, not by playing"
     ratio = learner.replay.cfg.updates_per_step
     if 0 < ratio < 1 and (1 / ratio).is_integer():

@@ -32,7 +32,7 @@ from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import MappingFunction
 from rookery.training import checkpoint
 from rookery.training.apart import LearnAlone, PlayAlone, to_learn, to_play
-from rookery.training.changes import check_changes, texts
+from rookery.training.changes import check_fit, texts
 from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
 from rookery.training.endless import EndlessNote
@@ -537,7 +537,7 @@ class Trainer(Run):
                 with torch_threads(1):
                     trainer.load_state_dict(mine.state)
             except Exception:  # of whoever meets a state that does not fit
-                check_changes(fresh, texts(saved.history))
+                check_fit(fresh, texts(saved.history), trainer.env, saved.facts.get("env"))
                 raise
             trainer.criteria = criteria
             trainer.saved_replays.restore(mine, trainer.replays, trainer.note)

@@ -889,7 +889,8 @@ NOT_HERE = {
     "contrib/LinUCB": "linear bandits",
     "MARWIL": "MARWIL as a trainer (rookery train --algo marwil --replay DATA learns by it)",
     "BC": "behavioural cloning as a trainer (rookery train --algo bc --replay DATA learns by it)",
-    "CQL": "CQL", "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",
+    "CQL": "CQL as a trainer (rookery train --algo cql --replay DATA learns by it; docs/from-rllib.md has its keys)",
+    "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",
 }  # fmt: skip
 """Trainers of 2021 that are not here, and what they were."""
 

@@ -127,7 +127,7 @@ GONE: dict[str, str] = {
             "mbmpo": "MBMPO",
             "slateq": "SlateQ",
             "marwil": "MARWIL or BC as a trainer (rookery train --algo marwil, or bc, --replay DATA learns by it)",
-            "cql": "CQL",
+            "cql": "CQL as a trainer (rookery train --algo cql --replay DATA learns by it)",
         }.items()
     },
 }

@@ -1,0 +1,162 @@
+"""Advantage-weighted actor-critic (Nair et al. 2020, arXiv:2006.09359): critics of the policy itself, and a policy that
+does what they find better than what it would do.
+
+The details that decide are in docs/algorithms/awac.md. The file reads from the settings down to the gradient step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.bc import ClonedPolicy
+from rookery.algorithms.critics import (
+    CriticBatch,
+    CriticLearner,
+    CriticSettings,
+    StateAction,
+    behavior_of,
+    critic_loss,
+    critic_values,
+)
+from rookery.algorithms.offline import (
+    CHOICES,
+    NUMBERS,
+    WeightedActorSettings,
+    check_actions,
+    check_critics,
+    clone_weighted,
+    look_at_data,
+    of_those_made,
+    within_bounds,
+)
+from rookery.algorithms.rewarding import add_signals
+from rookery.algorithms.sac import discrete_critic_loss
+from rookery.core.batch import Rollout, TensorTree
+from rookery.core.flat import flatten
+from rookery.core.optim import Adam
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings import PositiveFloat
+from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.models.distributions import Categorical
+from rookery.native.forward import Forward, attach
+from rookery.policies.policy import Policy
+from rookery.replay.replay import Replay
+
+
+@dataclass(frozen=True)
+class AWACConfig(WeightedActorSettings, AlgorithmConfig, CriticSettings):
+    """Settings of AWAC. The data are replay: ``replay.start_from``, or ``--replay``."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.awac:AWAC"
+    from_data = True
+    plays_later = True
+    sees_central = False
+
+    advantage_lambda: PositiveFloat = 1.0
+    """How little an action that is better than usual counts more (lambda of the paper): its weight is exp(advantage /
+    lambda), `max_weight` at most.
+    """
+
+    def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
+        """Builds a policy for numbers between bounds, or one of several choices; see `AlgorithmConfig.build_policy`."""
+        check_actions(action, name, "AWAC", NUMBERS | CHOICES, "BC and MARWIL take any (--algo marwil)")
+        return super().build_policy(obs, action, name, generator)
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def awac_weights(advantage: Tensor, *, advantage_lambda: float, max_weight: float) -> Tensor:
+    """Gives each decision its weight (eq. 9), ``exp(A / lambda)``, at most `max_weight`, ``[N]``."""
+    return torch.exp(advantage / advantage_lambda).clamp_(max=max_weight)
+
+
+# --- the algorithm ----------------------------------------------------------------------------------------------------
+
+
+class AWAC(Algorithm[AWACConfig]):
+    """Learns critics and an actor from data: `learn` is the inner loop of Algorithm 1.
+
+    Attributes:
+        critics: What actions are worth.
+        actor: Does what is better than what it would do.
+    """
+
+    saved = ("critics", "actor_optimizer", "rng", "replay", "signals")
+    fixed = ("actor",)
+    corrects_staleness = True  # whose play it is does not matter
+    replay: Replay
+
+    def __init__(self, policy: Policy, cfg: AWACConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        check_critics(cfg, name)
+        self.replay = Replay(policy, cfg, streams, name)
+        self.signals = add_signals(self, cfg.signals)
+        generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
+        self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
+        self.actor = attach(ClonedPolicy(policy))
+        self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
+        self.rng = streams.generator(Role.LEARNER, name)
+
+    @property
+    def planned_steps(self) -> int:
+        """Gradient steps of a training on data alone."""
+        return self.cfg.gradient_steps
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """Stores what was played, and makes the gradient steps that are due."""
+        self.learn(self.replay.due(self.replay.store(rollout)))
+        self.updates += 1
+        return {}
+
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps: of critics and actor one each; target critics follow."""
+        if not gradient_steps:
+            return
+        look_at_data(self)
+        cfg = self.now()
+        loss: Any = discrete_critic_loss if self.policy.action_spec.sizes else critic_loss
+        for _ in range(gradient_steps):
+            rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
+            rows = within_bounds(self.before_update(rows))
+            assert self.critics.target_forward is not None
+            after = self.value_of(rows.next_obs, self.critics.target_forward)
+            target = torch.addcmul(rows.reward, rows.discount, after)
+            metrics = self.critics.improve(loss, CriticBatch(rows.obs, rows.action, target, rows.weight), cfg)
+            advantage = self.advantage(rows.obs, rows.action)
+            weight = awac_weights(advantage, advantage_lambda=cfg.advantage_lambda, max_weight=cfg.max_weight)
+            made = self.replay.gradient_steps
+            metrics |= clone_weighted(self.actor, rows, weight, self.actor_optimizer, cfg, made)
+            self.replay.update_priorities(rows.row, metrics.pop("priority"))
+            self.critics.track(cfg.tau)
+            self.replay.record(metrics | {"advantage": advantage})
+
+    @torch.no_grad()
+    def value_of(self, obs: TensorTree, critics: Forward[Any]) -> Tensor:
+        """What observations are worth: by critics, of an action that the policy draws there; of one of several choices,
+        in expectation; ``[N]``.
+        """
+        behavior = behavior_of(self.policy, obs, self.actor.kernels)
+        if isinstance(behavior, Categorical):
+            q = critic_values(critics, StateAction(obs, behavior.mode())).amin(0)
+            return (behavior.log_probs.exp() * q).sum(1)
+        shape = (len(next(iter(obs.values()))), behavior.noise.normal)
+        noise = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
+        return critic_values(critics, StateAction(obs, behavior.sample(noise).clamp(-1.0, 1.0))).amin(0)
+
+    @torch.no_grad()
+    def advantage(self, obs: TensorTree, action: Tensor) -> Tensor:
+        """How much better actions are than what the policy would do, ``[N]``."""
+        q = of_those_made(critic_values(self.critics.forward, StateAction(obs, action)), action).amin(0)
+        return q - self.value_of(obs, self.critics.forward)
+
+    def summary(self) -> Row:
+        """Reports the gradient steps since the last call."""
+        skipped = self.check_finite(self.actor_optimizer) + self.check_finite(self.critics.optimizer)
+        return {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates, **self.signals.summary()}

@@ -1,0 +1,429 @@
+"""Conservative Q-learning (Kumar et al. 2020, arXiv:2006.04779), CQL(H): values of actions that the data do not show
+are held down. `CQL` is SAC with that, for numbers; `DiscreteCQL` is DQN with it, for choices.
+
+The details that decide are in docs/algorithms/cql.md. The file reads from the settings down to the gradient steps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.algorithms.algorithm import Row
+from rookery.algorithms.branches import ActorBatch
+from rookery.algorithms.critics import (
+    CriticBatch,
+    StateAction,
+    actor_structure,
+    backup,
+    behavior_of,
+    critic_gradient,
+    critic_loss,
+    critic_values,
+    named,
+)
+from rookery.algorithms.dqn import DQN, DQNConfig
+from rookery.algorithms.experience import Experience
+from rookery.algorithms.offline import (
+    CHOICES,
+    NUMBERS,
+    ActorStep,
+    DataSettings,
+    check_actions,
+    check_critics,
+    look_at_data,
+    within_bounds,
+)
+from rookery.algorithms.q_exploration import ExplorationConfig
+from rookery.algorithms.q_values import MeanValue, QBatch, mean_gradient, mean_loss, played
+from rookery.algorithms.sac import ACTOR_GRADIENT, SAC, SACConfig, Temperature, actor_loss
+from rookery.core.batch import Transitions
+from rookery.core.errors import ConfigError
+from rookery.core.metrics import Metrics
+from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
+from rookery.core.seeding import Streams
+from rookery.core.settings import NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.spaces import MASK, ActionSpec, ObsSpec
+from rookery.models.build import ModelConfig
+from rookery.models.distributions import Behavior
+from rookery.models.squashed import SquashedGaussian
+from rookery.models.structure import Structure
+from rookery.native.forward import attach
+from rookery.native.td import TDRows
+from rookery.policies.policy import Policy
+
+LOG_HALF = math.log(0.5)
+"""Log-density of an even draw from [-1, 1]."""
+
+
+@dataclass(frozen=True)
+class CQLConfig(DataSettings, SACConfig):
+    """Settings of CQL. The data are replay: ``replay.start_from``, or ``--replay``."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.cql:CQL"
+    from_data = True
+    plays_later = True
+    learns_together = False
+    sees_central = False
+
+    conservative_weight: Scheduled[NonNegative] = 5.0
+    """What it counts that actions of the data are valued higher than others, beside the squared error of the values
+    (twice alpha of the paper, which halves that error); 0 = SAC. With `lagrange_gap` a multiplier is learned on top.
+    """
+    num_actions: PositiveInt = 10
+    """Actions that are compared with that of the data, of each of three kinds: evenly random ones, those that the
+    policy draws there, and those that it draws in what comes next.
+    """
+    conservative_temperature: PositiveFloat = 1.0
+    """Divides values in the soft maximum over these; towards 0 the highest one counts alone."""
+    lagrange_gap: float | None = None
+    """How far the soft maximum may be above the value of the data's action; a multiplier of `conservative_weight` grows
+    where it is further above, and falls where it is not. None = there is no multiplier.
+    """
+    soft_targets: bool = False
+    """Whether targets count the entropy of what comes next, as those of SAC do."""
+    actor_lr: Scheduled[PositiveFloat] | None = 1e-4
+    """Learning rate of the actor; none = `lr`."""
+    cloning_steps: NonNegativeInt = 0
+    """Gradient steps at the start in which the actor learns the actions of the data instead of the critics' best."""
+
+    def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
+        """Builds a policy for numbers between bounds; see `AlgorithmConfig.build_policy`."""
+        check_actions(action, name, "CQL", NUMBERS, "discrete_cql takes Discrete (--algo discrete_cql), BC any")
+        return super().build_policy(obs, action, name, generator)
+
+
+@dataclass(frozen=True)
+class DiscreteCQLConfig(DataSettings, DQNConfig):
+    """Settings of CQL for choices. The data are replay: ``replay.start_from``, or ``--replay``."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.cql:DiscreteCQL"
+    from_data = True
+    plays_later = True
+    learns_together = False
+
+    conservative_weight: Scheduled[NonNegative] = 1.0
+    """What it counts that choices of the data are valued higher than others (alpha of the paper), beside the error of
+    the values; 0 = DQN.
+    """
+    model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(activation="relu"))
+    """The networks."""
+    exploration: ExplorationConfig = field(default_factory=lambda: ExplorationConfig(epsilon=0.05))
+    """How actions are tried out when the policy plays on."""
+
+    def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
+        """Builds a policy for one of several choices; see `AlgorithmConfig.build_policy`."""
+        check_actions(action, name, "CQL for choices", CHOICES, "cql takes numbers (--algo cql), BC any")
+        return super().build_policy(obs, action, name, generator)
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ConservativeBatch(StateAction):
+    """Rows of a conservative loss: N decisions, and below them M actions for each, ``[N (1 + M), ...]``, of which each
+    N are one for every decision.
+
+    Attributes:
+        target: ``[N]`` what the values of the decisions should have been.
+        weight: ``[N]`` of each decision; None if all count alike.
+        density: ``[M, N]`` log-densities by which the other actions were drawn.
+        multiplier: Of `conservative_weight`, without dimensions; None = 1.
+    """
+
+    target: Tensor
+    weight: Tensor | None
+    density: Tensor
+    multiplier: Tensor | None
+
+    def split(self, q: Tensor) -> tuple[Tensor, Tensor]:
+        """Gives values of the decisions, ``[K, N]``, and of other actions, ``[K, M, N]``; from ``[K, N (1 + M)]``."""
+        number = len(self.target)
+        return q[:, :number], q[:, number:].view(len(q), -1, number)
+
+
+def conservative_gap(q: Tensor, batch: ConservativeBatch, temperature: float) -> Tensor:
+    """Eq. 4, what is in the brackets behind alpha, with importance weights (app. F): how far the soft maximum over the
+    other actions is above the decision's own value, ``[K, N]``.
+    """
+    own, others = batch.split(q)
+    return temperature * torch.logsumexp((others - batch.density) / temperature, 1) - own
+
+
+def conservative_loss(q: Tensor, batch: ConservativeBatch, cfg: CQLConfig) -> tuple[Tensor, Metrics]:
+    """Eq. 4: half the squared error of the decisions' values, and `conservative_gap` times half its weight, summed over
+    networks.
+
+    Args:
+        q: ``[K, N (1 + M)]``.
+        batch: Decisions, and other actions.
+        cfg: Settings.
+    """
+    own, _ = batch.split(q)
+    error, metrics = critic_loss(own, CriticBatch({}, batch.action, batch.target, batch.weight), cfg)
+    gap = conservative_gap(q, batch, cfg.conservative_temperature).mean(1)
+    weight: Any = 0.5 * cfg.conservative_weight
+    if batch.multiplier is not None:
+        weight = weight * batch.multiplier
+    return error + weight * gap.sum(), {**metrics, "conservative_gap": gap.detach()}
+
+
+def conservative_gradient(q: Tensor, batch: ConservativeBatch, cfg: CQLConfig) -> OutputGradients | None:
+    """The gradient of `conservative_loss` with respect to the values, and its metrics."""
+    (own, others), temperature = batch.split(q), cfg.conservative_temperature
+    by_error = critic_gradient(own, CriticBatch({}, batch.action, batch.target, batch.weight), cfg)
+    assert by_error is not None
+    (gradient,), metrics = by_error
+    logits = (others - batch.density).div_(temperature)
+    soft = torch.logsumexp(logits, 1, keepdim=True)
+    gap = temperature * soft.squeeze(1).mean(1) - own.mean(1)
+    share: Any = 0.5 * cfg.conservative_weight / own.shape[1]
+    if batch.multiplier is not None:
+        share = share * batch.multiplier
+    likelihood = logits.sub_(soft).exp_().mul_(share)
+    whole = torch.cat((gradient.sub_(share), likelihood.flatten(1)), 1)
+    return [whole], {**metrics, "conservative_gap": gap}
+
+
+CONSERVATIVE_GRADIENT = ClosedForm(conservative_loss, conservative_gradient)
+
+
+@dataclass(frozen=True)
+class GapBatch:
+    """What the multiplier learns from: the gaps of all critics, ``[K]``."""
+
+    gap: Tensor
+
+    def __len__(self) -> int:
+        return len(self.gap)
+
+
+def multiplier_loss(log_multiplier: Tensor, batch: GapBatch, cfg: CQLConfig) -> tuple[Tensor, Metrics]:
+    """The outer maximum of eq. 30: the multiplier rises where gaps are larger than `lagrange_gap`."""
+    assert cfg.lagrange_gap is not None
+    loss = -log_multiplier.exp() * cfg.conservative_weight * (batch.gap - cfg.lagrange_gap).mean()
+    return loss, {"multiplier_loss": loss.detach()}
+
+
+@dataclass(frozen=True)
+class CloningBatch(ActorBatch):
+    """Rows of an actor that learns the actions of the data, ``[N, k]``."""
+
+    action: Tensor = field(kw_only=True)
+
+
+def cloning_actor_loss(outputs: tuple[Tensor, Tensor], batch: CloningBatch, cfg: CQLConfig) -> tuple[Tensor, Metrics]:
+    """The temperature times the log-probability of fresh actions, ``[N]``, less that of the data's, ``[N]``."""
+    fresh, shown = outputs
+    loss = (batch.alpha * fresh - shown).mean()
+    return loss, {"actor_loss": loss.detach(), "entropy": -fresh.detach()}
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+
+class CloningActor:
+    """Puts out log-probabilities of fresh actions and of those of the data.
+
+    Args:
+        policy: The policy.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __call__(self, batch: CloningBatch) -> tuple[Tensor, Tensor]:
+        """Computes both, ``[N]``."""
+        return self.outputs(behavior_of(self.policy, batch.obs), batch)
+
+    def structure(self) -> Structure:
+        """Declares what a call computes."""
+        return actor_structure(self.policy, self.outputs)
+
+    def outputs(self, behavior: Behavior, batch: CloningBatch) -> tuple[Tensor, Tensor]:
+        """Does the same, given what actions are drawn from."""
+        return behavior.sample_logp(batch.noise)[1], behavior.log_prob(batch.action)
+
+
+# --- for numbers ------------------------------------------------------------------------------------------------------
+
+
+class CQL(SAC):
+    """Learns conservative critics, an actor and a temperature from data.
+
+    Attributes:
+        multiplier: That of the conservative weight, where it is learned.
+    """
+
+    saved = ("multiplier", "multiplier_optimizer")
+    fixed = ("cloning",)
+    learns_memory = False
+    cfg: CQLConfig
+
+    def __init__(self, policy: Policy, cfg: CQLConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        check_critics(cfg, name)
+        self.multiplier: Temperature | None = None
+        self.multiplier_optimizer: Adam | None = None
+        if cfg.lagrange_gap is not None:
+            self.multiplier = Temperature(1.0).to(self.replay.device)
+            self.multiplier_optimizer = self._adam(self.multiplier)
+        self.cloning = attach(CloningActor(policy))
+
+    @property
+    def planned_steps(self) -> int:
+        """Gradient steps of a training on data alone."""
+        return self.cfg.gradient_steps
+
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps: of critics, actor and temperature one each; target critics follow."""
+        if gradient_steps:
+            look_at_data(self)
+            super().learn(gradient_steps)
+
+    def before_update(self, batch: Transitions) -> Transitions:  # type: ignore[override]
+        """Shows `hooks` the rows of an update, whose actions are cut off at the bounds."""
+        return within_bounds(super().before_update(batch))
+
+    def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: CQLConfig) -> Metrics:  # type: ignore[override]
+        """Critics learn what decisions are worth, and to value others lower; the actor learns from critics."""
+        number, numbers, device = cfg.num_actions, self.policy.action_spec.num_numbers, self.replay.device
+        drawn = self.rng.standard_normal((2 + 2 * number, len(rows), numbers), dtype=np.float32)
+        noise = torch.from_numpy(drawn).to(device)
+        even = self.rng.random((number, len(rows), numbers), dtype=np.float32)
+        with torch.no_grad():
+            kernels = self.actor.kernels
+            here, there = (behavior_of(self.policy, obs, kernels) for obs in (rows.obs, rows.next_obs))
+            assert isinstance(here, SquashedGaussian) and isinstance(there, SquashedGaussian)
+            action, logp = here.sample_logp(noise[1 : 1 + number])
+            next_action, next_logp = there.sample_logp(noise[1 + number :])
+            bonus = alpha * next_logp[-1] if cfg.soft_targets else None
+            target = self.target(rows, next_action[-1], bonus)
+            random = torch.from_numpy(even).to(device).mul_(2.0).sub_(1.0)
+            others = torch.cat((random, action, next_action[:-1]))
+            density = torch.cat((torch.full_like(logp, numbers * LOG_HALF), logp, next_logp[:-1]))
+        metrics = self.learn_critics(rows, target, others, density, cfg)
+        return metrics | self.learn_actor(rows, noise[0], alpha, cfg)
+
+    def target(self, rows: Experience, next_action: Tensor, bonus: Tensor | None) -> Tensor:
+        """What decisions should be worth, by the actions ``[N, k]`` that the policy draws next, ``[N]``."""
+        assert self.critics.target_forward is not None
+        q = critic_values(self.critics.target_forward, StateAction(rows.next_obs, next_action))
+        return backup(q, rows.reward, rows.discount, bonus, self.critics.cfg)
+
+    def learn_critics(
+        self, rows: Experience, target: Tensor, others: Tensor, density: Tensor, cfg: CQLConfig
+    ) -> Metrics:
+        """Makes a gradient step on `conservative_loss`, and one of the multiplier where it is learned.
+
+        Args:
+            rows: Decisions.
+            target: ``[N]`` what they should be worth.
+            others: ``[M, N, k]`` other actions.
+            density: ``[M, N]`` log-densities by which these were drawn.
+            cfg: Settings, schedules resolved.
+        """
+        every = 1 + len(others)
+        obs = {path: leaf.repeat(every, *[1] * (leaf.dim() - 1)) for path, leaf in rows.obs.items()}
+        action = torch.cat((rows.action, others.flatten(0, 1)))
+        multiplier = None if self.multiplier is None else self.multiplier.log_alpha.detach().exp()
+        batch = ConservativeBatch(obs, action, target, rows.weight, density, multiplier)
+        forward, optimizer = self.critics.forward, self.critics.optimizer
+        learned = gradient_step(forward, conservative_loss, batch, optimizer, cfg, CONSERVATIVE_GRADIENT)
+        metrics = named("critic", learned)
+        if self.multiplier is None or self.multiplier_optimizer is None or multiplier is None:
+            return metrics
+        gap = metrics["conservative_gap"]
+        assert isinstance(gap, Tensor)
+        learned = gradient_step(self.multiplier, multiplier_loss, GapBatch(gap), self.multiplier_optimizer, cfg)
+        return metrics | named("multiplier", learned) | {"multiplier": multiplier}
+
+    def learn_actor(self, rows: Experience, noise: Tensor, alpha: Tensor, cfg: CQLConfig) -> Metrics:
+        """Makes a gradient step of the actor, with noise ``[N, k]`` of fresh actions; at first towards the data."""
+        rate = cfg.lr if cfg.actor_lr is None else cfg.actor_lr
+        step: Any = ActorStep(rate, cfg.max_grad_norm, cfg.model)
+        if self.replay.gradient_steps < cfg.cloning_steps:
+            batch = CloningBatch(rows.obs, noise, alpha, action=rows.action)
+            learned = gradient_step(self.cloning, cloning_actor_loss, batch, self.actor_optimizer, step)
+        else:
+            fresh, optimizer = ActorBatch(rows.obs, noise, alpha), self.actor_optimizer
+            learned = gradient_step(self.actor, actor_loss, fresh, optimizer, step, ACTOR_GRADIENT)
+        return named("actor", learned)
+
+    def summary(self) -> Row:
+        """Reports the gradient steps since the last call."""
+        row = super().summary()
+        if self.multiplier_optimizer is not None:
+            self.check_finite(self.multiplier_optimizer)
+        return row
+
+
+# --- for choices ------------------------------------------------------------------------------------------------------
+
+
+def conservative_q_loss(values: Tensor, batch: QBatch, cfg: DiscreteCQLConfig) -> tuple[Tensor, Metrics]:
+    """The loss of DQN, and how far the soft maximum of all allowed choices' values ``[N, A]`` is above that of the one
+    that was made, times its weight (eq. 4).
+    """
+    loss, metrics = mean_loss(values, batch, cfg)
+    gap = torch.logsumexp(allowed(values, batch), 1) - played(values, batch.action)
+    return loss + cfg.conservative_weight * gap.mean(), {**metrics, "conservative_gap": gap.detach()}
+
+
+def conservative_q_gradient(values: Tensor, batch: QBatch, cfg: DiscreteCQLConfig) -> OutputGradients:
+    """The gradient of `conservative_q_loss` with respect to the values, and its metrics."""
+    (gradient,), metrics = mean_gradient(values, batch, cfg)
+    share, likelihood = cfg.conservative_weight / len(values), torch.softmax(allowed(values, batch), 1)
+    gap = torch.logsumexp(allowed(values, batch), 1) - played(values, batch.action)
+    likelihood.scatter_add_(1, batch.action.unsqueeze(1), values.new_full((len(values), 1), -1.0))
+    return [gradient.add_(likelihood, alpha=share)], {**metrics, "conservative_gap": gap}
+
+
+def allowed(values: Tensor, batch: QBatch) -> Tensor:
+    """Values ``[N, A]``, minus infinity where a choice is masked."""
+    mask = batch.obs.get(MASK)
+    return values if mask is None else torch.where(mask, values, -torch.inf)
+
+
+class ConservativeValue(MeanValue):
+    """The expected return, of choices that the data do not show held down."""
+
+    loss = staticmethod(conservative_q_loss)
+    closed_form = ClosedForm(conservative_q_loss, conservative_q_gradient)
+
+
+class DiscreteCQL(DQN):
+    """Learns conservative values of choices from data."""
+
+    learns_memory = False
+    cfg: DiscreteCQLConfig
+
+    def __init__(self, policy: Policy, cfg: DiscreteCQLConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        if cfg.values.kind != "mean" or cfg.values.rescale:
+            raise ConfigError(
+                f"policies.{name}.values: values of choices are compared with each other as they are: leave "
+                "values.kind = mean and values.rescale = False"
+            )
+        self.estimate = ConservativeValue()
+
+    @property
+    def planned_steps(self) -> int:
+        """Gradient steps of a training on data alone."""
+        return self.cfg.gradient_steps
+
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps on decisions drawn from replay; the target network follows."""
+        if gradient_steps:
+            look_at_data(self)
+            super().learn(gradient_steps)
+
+    def kernel_rows(self, drawn: Transitions) -> TDRows | None:
+        """Gives none: the kernel knows the loss of DQN alone."""
+        return None

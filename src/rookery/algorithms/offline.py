@@ -1,0 +1,216 @@
+"""What algorithms share that learn from data alone, and can go on by playing: IQL, CQL, TD3+BC, AWAC.
+
+Their data are replay (`replay.start_from`). A training on data makes `gradient_steps`; what is played after it is added
+to the same replay, and learned from beside the data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from rookery.algorithms.algorithm import Algorithm
+from rookery.algorithms.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
+from rookery.algorithms.critics import CriticSettings, named
+from rookery.core.batch import Transitions
+from rookery.core.errors import ConfigError
+from rookery.core.metrics import Metrics
+from rookery.core.optim import Adam, gradient_step
+from rookery.core.settings import (
+    Fraction,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Scheduled,
+    Settings,
+    Structural,
+)
+from rookery.core.spaces import ActionSpec
+from rookery.models.build import ModelConfig
+from rookery.models.heads import DistributionHead, HeadSpec
+from rookery.models.squashed import Squashed
+from rookery.native.forward import Forward
+from rookery.replay.buffer import ReplayBuffer
+from rookery.replay.demonstrations import StoredDemonstrations, check_finite
+from rookery.replay.mixture import Mixture
+
+
+@dataclass(frozen=True)
+class DataSettings(Settings):
+    """What can be set of every algorithm that learns from data alone and can go on by playing."""
+
+    gradient_steps: NonNegativeInt = 50_000
+    """Gradient steps of a training on data alone; a run that goes on by playing makes `updates_per_step` for each
+    decision.
+    """
+    learning_starts: NonNegativeInt = 0
+    """Decisions in replay, data included, before learning begins."""
+
+
+@dataclass(frozen=True)
+class WeightedActorSettings(DataSettings):
+    """What can be set where an actor is learned by weighted cloning: IQL, AWAC."""
+
+    actor_lr: Scheduled[PositiveFloat] | None = None
+    """Learning rate of the actor; none = `lr`."""
+    actor_cosine_steps: PositiveInt | None = None
+    """Gradient steps in which the actor's learning rate falls to 0, as half a cosine does; none = it does not fall."""
+    max_weight: PositiveFloat = 100.0
+    """Most that a decision may count."""
+    distribution: Structural[Literal["gaussian", "squashed"]] = "gaussian"
+    """What numbers are drawn from: a Gaussian with the same standard deviation everywhere, which the environment cuts
+    off at the bounds; or one that tanh brings between them, whose standard deviation depends on what is seen.
+    """
+    variance_power: Fraction = 0.5
+    """Of squashed Gaussians: decisions count by their variance to this power, so that what is certain does not drown
+    what is not (Seitzer et al. 2022); 0 = all alike.
+    """
+    model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
+    """The networks."""
+
+    @property
+    def head(self) -> HeadSpec:
+        """A squashed Gaussian, or a distribution for any action."""
+        return Squashed() if self.distribution == "squashed" else DistributionHead()
+
+
+# --- the data ---------------------------------------------------------------------------------------------------------
+
+
+NUMBERS, CHOICES = frozenset({"box"}), frozenset({"discrete"})
+"""Kinds of actions whose values can be compared."""
+
+WORDS = {"box": "numbers between two bounds (a Box)", "discrete": "one of several (Discrete)"}
+
+
+def check_actions(action: ActionSpec, name: str, algorithm: str, kinds: frozenset[str], instead: str) -> None:
+    """Refuses actions that an algorithm cannot value.
+
+    Args:
+        action: The actions of the policy.
+        name: The policy's name.
+        algorithm: The algorithm's, for the message.
+        kinds: Kinds of actions that it takes; of numbers those with two bounds.
+        instead: What to use instead.
+
+    Raises:
+        ConfigError: If they are of another kind.
+    """
+    if action.kind in kinds and (action.kind != "box" or action.is_bounded):
+        return
+    wanted = " or ".join(WORDS[kind] for kind in sorted(kinds))
+    raise ConfigError(
+        f"policies.{name}: {algorithm} takes actions that are {wanted}, and not {action.space}: {instead}"
+    )
+
+
+def look_at_data(learner: Algorithm[Any]) -> None:
+    """Looks at what is in replay before the first gradient step: every number must be one, and observations, where they
+    are normalized, are so by the statistics of what is there, for the whole life of the policy.
+
+    Args:
+        learner: Who learns from it.
+
+    Raises:
+        ConfigError: If there is nothing, or a number is not finite; names the row.
+    """
+    replay = learner.replay
+    assert replay is not None
+    if replay.gradient_steps:
+        return
+    replay.check_not_empty()
+    normalizer = learner.policy.normalizer
+    for buffer in buffers_of(replay.buffer):
+        check_finite(buffer)
+        if normalizer is not None:
+            for part in StoredDemonstrations(buffer, buffer.rng, replay.device).every():
+                normalizer.update(part.obs)
+
+
+def buffers_of(buffer: ReplayBuffer | Mixture) -> tuple[ReplayBuffer, ...]:
+    """Gives the buffers that batches are drawn from."""
+    return buffer.buffers if isinstance(buffer, Mixture) else (buffer,)
+
+
+def within_bounds(rows: Transitions) -> Transitions:
+    """Gives decisions with their numbers cut off at the bounds, as the environment did: replay holds them as they were
+    drawn.
+    """
+    return replace(rows, action=rows.action.clamp(-1.0, 1.0)) if rows.action.is_floating_point() else rows
+
+
+# --- actors -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ActorStep:
+    """What `gradient_step` and `bc_loss` read for a step of a cloning actor."""
+
+    lr: float
+    max_grad_norm: float | None
+    model: ModelConfig
+    variance_power: float = 0.0
+    entropy_coef: ClassVar[float] = 0.0
+
+
+def clone_weighted(
+    forward: Forward[ClonedPolicy],
+    rows: Transitions,
+    weight: Tensor,
+    optimizer: Adam,
+    cfg: WeightedActorSettings,
+    gradient_steps: int,
+) -> Metrics:
+    """Makes one gradient step that makes decisions likely, each by its weight.
+
+    Args:
+        forward: The policy.
+        rows: Decisions.
+        weight: ``[N]`` how much each counts.
+        optimizer: Moves the policy.
+        cfg: Settings, schedules resolved.
+        gradient_steps: How many were made before.
+    """
+    settings: Any = cfg
+    step = ActorStep(actor_rate(settings, gradient_steps), settings.max_grad_norm, cfg.model, cfg.variance_power)
+    batch = Imitated(rows.obs, rows.action, weight)
+    metrics = named("actor", gradient_step(forward, bc_loss, batch, optimizer, step, BC_GRADIENT))
+    return {"actor_loss": metrics.pop("bc_loss"), **metrics, "weight": weight}
+
+
+def actor_rate(cfg: Any, gradient_steps: int) -> float:
+    """Gives the learning rate of an actor after so many gradient steps."""
+    rate: float = cfg.lr if cfg.actor_lr is None else cfg.actor_lr
+    if cfg.actor_cosine_steps is None:
+        return rate
+    passed = min(gradient_steps / cfg.actor_cosine_steps, 1.0)
+    return rate * 0.5 * (1.0 + math.cos(math.pi * passed))
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def of_those_made(q: Tensor, action: Tensor) -> Tensor:
+    """Gives the values of actions that were made, ``[K, N]``.
+
+    Args:
+        q: ``[K, N]`` of numbers, which critics value by themselves, or ``[K, N, A]`` of all choices.
+        action: ``[N, k]`` numbers, or ``[N]`` choices.
+    """
+    return q if q.dim() == 2 else q.gather(2, action.expand(len(q), -1).unsqueeze(2)).squeeze(2)
+
+
+def check_critics(cfg: CriticSettings, name: str) -> None:
+    """Refuses options of critics that mean nothing where values are compared.
+
+    Raises:
+        ConfigError: If critics learn quantiles, or have no target networks.
+    """
+    if cfg.critic.norm == "batch" or cfg.critic.quantiles is not None:
+        raise ConfigError(
+            f"policies.{name}.critic: values of actions are compared with each other, and learned towards what target "
+            "critics say: leave out quantiles and norm = batch"
+        )

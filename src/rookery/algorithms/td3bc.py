@@ -1,0 +1,187 @@
+"""TD3+BC (Fujimoto & Gu 2021, arXiv:2106.06860): TD3 whose actor is also held to the actions of the data, and whose
+observations are normalized by the data.
+
+The details that decide are in docs/algorithms/td3bc.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from rookery.algorithms.critics import (
+    Critics,
+    StateAction,
+    actor_structure,
+    behavior_of,
+    critic_values,
+    named,
+)
+from rookery.algorithms.offline import NUMBERS, DataSettings, check_actions, check_critics, look_at_data, within_bounds
+from rookery.algorithms.td3 import TD3, TD3Config
+from rookery.core.batch import Transitions
+from rookery.core.metrics import Metrics
+from rookery.core.optim import ClosedForm, OutputGradients, gradient_step, track
+from rookery.core.seeding import Streams
+from rookery.core.settings import NonNegative, Scheduled, Structural
+from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.models.build import ModelConfig
+from rookery.models.distributions import Behavior
+from rookery.models.structure import Structure
+from rookery.native.critics import action_gradient, action_values
+from rookery.native.forward import Forward, attach
+from rookery.policies.policy import Policy
+
+
+@dataclass(frozen=True)
+class TD3BCConfig(DataSettings, TD3Config):
+    """Settings of TD3+BC. The data are replay: ``replay.start_from``, or ``--replay``."""
+
+    algorithm: ClassVar[str] = "rookery.algorithms.td3bc:TD3BC"
+    from_data = True
+    plays_later = True
+    learns_together = False
+    sees_central = False
+
+    alpha: NonNegative = 2.5
+    """What the critics' values count beside likeness to the data, both brought to the size of 1; 0 = cloning alone."""
+    cloning: Scheduled[NonNegative] = 1.0
+    """What likeness to the data counts; it may fall while the policy plays on."""
+    model: Structural[ModelConfig] = field(
+        default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu", normalize_obs=True)
+    )
+    """The networks; observations are normalized by the statistics of the data."""
+
+    def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:
+        """Builds a policy for numbers between bounds; see `AlgorithmConfig.build_policy`."""
+        check_actions(action, name, "TD3+BC", NUMBERS, "IQL and AWAC take Discrete, too, and BC any")
+        return super().build_policy(obs, action, name, generator)
+
+
+@dataclass(frozen=True)
+class ProposedActions:
+    """What the actor's loss takes.
+
+    Attributes:
+        action: ``[N, k]`` what the actor would do.
+        q: ``[K, N]`` what critics say of that.
+        back: On kernels: from the gradients with respect to `action` alone, and `q`, to that of what the policy's last
+            layer put out.
+    """
+
+    action: Tensor
+    q: Tensor
+    back: Callable[[Tensor, Tensor], Tensor] | None = None
+
+
+# --- losses -----------------------------------------------------------------------------------------------------------
+
+
+def held_actor_loss(outputs: ProposedActions, rows: Transitions, cfg: TD3BCConfig) -> tuple[Tensor, Metrics]:
+    """Eq. 5 with eq. 6: the mean squared distance from the actions of the data, less `alpha` times the first critic's
+    value of the actor's own, divided by the mean size of these values.
+    """
+    q = outputs.q[0]
+    distance = (outputs.action - rows.action).square().mean()
+    scale = cfg.alpha / q.detach().abs().mean().clamp(min=1e-8)
+    loss = cfg.cloning * distance - scale * q.mean()
+    return loss, {"actor_loss": loss.detach(), "cloning_loss": distance.detach(), "q_scale": scale}
+
+
+def held_actor_gradient(outputs: ProposedActions, rows: Transitions, cfg: TD3BCConfig) -> OutputGradients | None:
+    """The gradient of `held_actor_loss` with respect to what the policy's last layer puts out, and its metrics."""
+    if outputs.back is None:
+        return None
+    _, metrics = held_actor_loss(outputs, rows, cfg)
+    scale = metrics["q_scale"]
+    by_action = (outputs.action - rows.action).mul_(2.0 * cfg.cloning / rows.action.numel())
+    by_q = torch.zeros_like(outputs.q)
+    by_q[0] = -scale / outputs.q.shape[1]
+    return [outputs.back(by_action, by_q)], metrics
+
+
+HELD_ACTOR_GRADIENT = ClosedForm(held_actor_loss, held_actor_gradient)
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+
+class HeldActor:
+    """Puts out a policy's actions with what critics say of them.
+
+    Args:
+        policy: The policy that acts.
+        critics: The critics, whose weights take no gradients here.
+    """
+
+    def __init__(self, policy: Policy, critics: Forward[Critics]) -> None:
+        self.policy = policy
+        self.critics = critics
+
+    def __call__(self, rows: Transitions) -> ProposedActions:
+        """Values the policy's actions; gradients flow through the actions into it."""
+        return self.outputs(behavior_of(self.policy, rows.obs), rows)
+
+    def structure(self) -> Structure:
+        """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
+        declared = actor_structure(self.policy, self.outputs)
+        return replace(declared, outputs=lambda parts, rows: self.outputs_of(parts, rows, declared))
+
+    def outputs(self, behavior: Behavior, rows: Transitions) -> ProposedActions:
+        """Does the same, given what actions are drawn from."""
+        action = behavior.mode()
+        return ProposedActions(action, critic_values(self.critics, StateAction(rows.obs, action)))
+
+    def outputs_of(self, parts: list[Tensor], rows: Transitions, declared: Structure) -> ProposedActions:
+        """Does the same, given what the policy's last layer puts out; without a graph, kernels go back."""
+        kernels = self.critics.kernels
+        if kernels is None or torch.is_grad_enabled():
+            outputs: ProposedActions = declared.outputs(parts, rows)
+            return outputs
+        action = torch.tanh(parts[0])
+
+        def back(by_action: Tensor, by_q: Tensor) -> Tensor:
+            whole = by_action + action_gradient(kernels, by_q, action.shape[1])
+            return whole * torch.addcmul(torch.ones_like(action), action, action, value=-1.0)
+
+        return ProposedActions(action, action_values(kernels, StateAction(rows.obs, action), keep=True), back)
+
+
+# --- the algorithm ----------------------------------------------------------------------------------------------------
+
+
+class TD3BC(TD3):
+    """Learns critics and an actor from data, as TD3 does, with an actor that is held to the data."""
+
+    cfg: TD3BCConfig
+
+    def __init__(self, policy: Policy, cfg: TD3BCConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        check_critics(cfg, name)
+        self.actor = attach(HeldActor(policy, self.critics.detached_forward))
+
+    @property
+    def planned_steps(self) -> int:
+        """Gradient steps of a training on data alone."""
+        return self.cfg.gradient_steps
+
+    def learn(self, gradient_steps: int) -> None:
+        """Makes gradient steps of critics; actor and targets follow at every `policy_delay`-th."""
+        if gradient_steps:
+            look_at_data(self)
+            super().learn(gradient_steps)
+
+    def before_update(self, batch: Transitions) -> Transitions:  # type: ignore[override]
+        """Shows `hooks` the rows of an update, whose actions are cut off at the bounds."""
+        return within_bounds(super().before_update(batch))
+
+    def learn_actor(self, rows: Transitions, cfg: TD3BCConfig) -> Metrics:  # type: ignore[override]
+        """A gradient step up the critics' values and towards the data; then all targets follow."""
+        metrics = gradient_step(self.actor, held_actor_loss, rows, self.actor_optimizer, cfg, HELD_ACTOR_GRADIENT)
+        self.critics.track(cfg.tau)
+        track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
+        return named("actor", metrics)
