@@ -61,6 +61,11 @@ class TensorContract:
             for leaf in obs.leaves
             if leaf.kind in ("discrete", "multi_discrete") and torch.as_tensor(leaf.start).any()
         }
+        self._sizes = {
+            leaf.path: torch.tensor(leaf.sizes, device=env.device).reshape(leaf.shape)
+            for leaf in obs.leaves
+            if leaf.kind in ("discrete", "multi_discrete")
+        }
         self._plain = [leaf.path for leaf in obs.leaves] == ["obs"]
         self._numbers = torch.Size((env.num_envs,))
 
@@ -127,6 +132,23 @@ class TensorContract:
             )
         seen = self.obs(obs, "obs of step()")
         return seen, reward, terminated, truncated, self.obs(final_obs, "final_obs of step()")
+
+    def sound(self, tree: TensorTree) -> list[Tensor]:
+        """Says of each leaf of some observations ``[..., leaf]`` whether it is sound, as flags on the device. One that
+        is said not to be may only have numbers too large to be added up.
+        """
+        found = []
+        for leaf, _, _ in self._leaves:
+            value = tree[leaf.path]
+            if leaf.kind in ("discrete", "multi_discrete"):
+                found.append(((value >= 0) & (value < self._sizes[leaf.path])).all())
+            elif leaf.kind == "mask":
+                found += [part.any(-1).all() for part in value.split(leaf.sizes, -1)]
+            elif leaf.kind == "multi_binary":
+                found.append((value <= 1).all())
+            elif value.dtype.is_floating_point:
+                found.append(torch.isfinite(value.sum()))
+        return found
 
     def _check(self, given: Any, what: str, shape: torch.Size, dtype: torch.dtype) -> None:
         """Raises an EnvError for something that is no tensor of this shape and type on the device."""

@@ -24,6 +24,8 @@ from rookery.tensor_envs.actions import TensorActions
 from rookery.tensor_envs.contract import Parts, TensorContract
 from rookery.tensor_envs.env import TensorEnv
 
+LAST = ", in the last observation before a truncation"
+
 
 class TensorRows(VectorBase):
     """Shows a `TensorEnv` as rows of arrays: one agent a lane, one row a lane.
@@ -69,6 +71,7 @@ class TensorRows(VectorBase):
         self._step = Step((self._rows,), np.zeros(num_lanes, dtype=bool))
         self.obs: TensorTree = {}
         self._is_shown = True
+        self._lanes = np.arange(num_lanes)
 
     @property
     def device(self) -> torch.device:
@@ -111,6 +114,34 @@ class TensorRows(VectorBase):
         self._clock += steps
         self.episode += ended
 
+    def check(self, obs: TensorTree, reward: Tensor, cut: Tensor, final_obs: TensorTree) -> None:
+        """Sees that what was shown in steps that were made as tensors is sound: one question to the device, unless it
+        is not.
+
+        Args:
+            obs: ``[S, N, ...]`` what was shown before each of the last S steps.
+            reward: ``[S, N]`` what came of them.
+            cut: ``[K, 2]`` step and lane of each episode that was cut off.
+            final_obs: ``[K, ...]`` what was seen last in each of these.
+
+        Raises:
+            EnvError: If something is not finite, or outside of the space; says which lane and step.
+        """
+        contract, steps = self._contract, len(reward)
+        flags = [*contract.sound(obs), *contract.sound(final_obs), *contract.sound(self.obs), torch.isfinite(reward.sum())]
+        if bool(torch.stack(flags).all()):
+            return
+        shown = {path: torch.cat((leaf, self.obs[path].unsqueeze(0))) for path, leaf in obs.items()}
+        earned, places = _array(reward), _array(cut)
+        for step in range(steps + 1):
+            if step:
+                for lane in np.flatnonzero(~np.isfinite(earned[step - 1])).tolist():
+                    raise self.breach(lane, _not_finite(earned[step - 1, lane]), steps - step)
+                now = places[:, 0] == step - 1
+                last = {path: _array(leaf)[now] for path, leaf in final_obs.items()}
+                self._check(last, places[now, 1], LAST, steps - step)
+            self._check({path: _array(leaf[step]) for path, leaf in shown.items()}, self._lanes, "", steps - step)
+
     def show(self) -> None:
         """Sees that the rows hold what copies show, after steps that were made as tensors; nobody has ended in them."""
         if not self._is_shown:
@@ -152,13 +183,13 @@ class TensorRows(VectorBase):
         rows.reward[:], rows.terminated[:], rows.truncated[:] = map(_array, (reward, terminated, truncated))
         if not np.isfinite(rows.reward).all():
             lane = int(np.flatnonzero(~np.isfinite(rows.reward))[0])
-            raise self.breach(lane, f"non-finite reward {rows.reward[lane]}, expected a finite number")
+            raise self.breach(lane, _not_finite(rows.reward[lane]))
         np.logical_or(rows.terminated, rows.truncated, out=step.ended)
         step.any_end = bool(step.ended.any())
         if step.any_end:
             rows.final_index = np.flatnonzero(rows.truncated & ~rows.terminated)
             rows.final_obs = {path: leaf[rows.final_index] for path, leaf in _arrays(final_obs).items()}
-            self._check(rows.final_obs, rows.final_index, ", in the last observation before a truncation")
+            self._check(rows.final_obs, rows.final_index, LAST)
             self.episode += step.ended
         self._show_checked()
         return step
@@ -167,16 +198,16 @@ class TensorRows(VectorBase):
         """Shows what all copies show, if it is sound."""
         self._rows.obs = _arrays(self.obs)
         self._is_shown = True
-        self._check(self._rows.obs, np.arange(self.num_lanes))
+        self._check(self._rows.obs, self._lanes)
 
-    def _check(self, tree: Tree, lanes: np.ndarray, where: str = "") -> None:
+    def _check(self, tree: Tree, lanes: np.ndarray, where: str = "", back: int = 0) -> None:
         """Raises an EnvError for the first of some observations that is not sound."""
         spec = self.kinds[0].obs
         if not spec.check(tree, slice(None)):
             return
         for k, lane in enumerate(lanes.tolist()):
             if problem := spec.check(tree, slice(k, k + 1)):
-                raise self.breach(lane, problem + where)
+                raise self.breach(lane, problem + where, back)
 
     def _clear(self) -> None:
         """Forgets the rewards and ends of the last step."""
@@ -266,6 +297,10 @@ class TensorNumbers(ReportedNumbers):
             for key, number in zip(numbers, read, strict=True):
                 self.add(key, number, "most_recent")
         return super().take()
+
+
+def _not_finite(reward: float) -> str:
+    return f"non-finite reward {reward}, expected a finite number"
 
 
 def _array(tensor: Tensor) -> np.ndarray:
