@@ -50,6 +50,12 @@ IMPLEMENTATIONS = ("auto", "c", "batched", "serial", "processes", "threads")
 HELPED = ("processes", "threads")
 """Implementations that have helpers."""
 
+TENSORS = {
+    "TensorCartPole": "rookery.tensor_envs.classic:TensorCartPole",
+    "TensorPendulum": "rookery.tensor_envs.classic:TensorPendulum",
+}
+"""Those of `OURS` whose copies are tensors: to import them loads torch."""
+
 OURS = {
     "MultiAgentArena": "rookery.tasks.arena:MultiAgentArena",
     "Atari": "rookery.envs.atari:Atari",
@@ -77,8 +83,7 @@ OURS = {
     "FoodCollector": "rookery.tasks.food_collector:FoodCollector",
     "Match3": "rookery.tasks.match3:Match3",
     "OneDimension": "rookery.tasks.one_dimension:OneDimension",
-    "TensorCartPole": "rookery.tensor_envs.classic:TensorCartPole",
-    "TensorPendulum": "rookery.tensor_envs.classic:TensorPendulum",
+    **TENSORS,
 }
 """Import paths of the environments that come with Rookery, by short name."""
 
@@ -123,9 +128,9 @@ def make_env(
     Args:
         env: Name or maker of the environment: a Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or
             dict-style multi-agent environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's
-            `VectorEnv`s or of `TensorEnv`s, or a callable with an argument `num_envs` that makes one; the import path of
-            one of these, ``my.module:MyEnv``; a file in C, ``my_env.c``, or what was compiled from one; a task of EnvPool,
-            ``envpool:Pong-v5``; a Unity player, by its path or as ``unity:PATH``, and the Unity Editor,
+            `VectorEnv`s or of `TensorEnv`s, or a callable with an argument `num_envs` that makes one; the import path
+            of one of these, ``my.module:MyEnv``; a file in C, ``my_env.c``, or what was compiled from one; a task of
+            EnvPool, ``envpool:Pong-v5``; a Unity player, by its path or as ``unity:PATH``, and the Unity Editor,
             ``unity:editor``; or ``external:9900``, clients at a port. An environment of ML-Agents' low-level API
             (`BaseEnv`) will do, too, or a class or callable that makes them.
         config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).

@@ -39,7 +39,9 @@ class DevicePlayer:
     def obstacle(self, mine: WorkerPolicy) -> str:
         """Says why a policy cannot be played by tensors alone, in a few words; nothing if it can."""
         if mine.memory is not None:
-            return f"policy {mine.name!r} remembers" if mine.policy.memory_size else f"{mine.name!r} carries its noise on"
+            return (
+                f"policy {mine.name!r} remembers" if mine.policy.memory_size else f"{mine.name!r} carries its noise on"
+            )
         if type(mine) is not WorkerPolicy:
             return f"the copies of policy {mine.name!r} explore at rates of their own"
         if not isinstance(mine.store, DeviceStore):
@@ -116,7 +118,7 @@ class DevicePlayer:
         returns[:] = room.returns.cpu().numpy()
         step, lane = at.cpu().numpy().T
         found = _episodes(step, lane, earned, made, lengths, env.episode)
-        env.passed(made, np.bincount(lane, minlength=env.num_lanes))
+        env.passed(np.bincount(lane, minlength=env.num_lanes))
         if made:
             cut = (block["truncated"] & ~block["terminated"]).nonzero()
             finals = {path: leaf[:made][cut[:, 0], cut[:, 1]] for path, leaf in room.final_obs.items()}

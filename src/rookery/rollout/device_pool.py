@@ -73,9 +73,7 @@ def tensors_in(env: VectorEnv) -> TensorRows | None:
     return env if isinstance(env, TensorRows) else None
 
 
-def pool_here(
-    worker: RolloutWorker, staleness: int, lane_group: int | None, note: Callable[[str], None]
-) -> LocalPool:
+def pool_here(worker: RolloutWorker, staleness: int, lane_group: int | None, note: Callable[[str], None]) -> LocalPool:
     """Makes the pool of one worker in this process: on its environment's device if that has tensors to play.
 
     Args:

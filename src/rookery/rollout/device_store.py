@@ -96,7 +96,9 @@ class DeviceStore(SlotStore):
         self.on_device = False
         for places, seen in self._finals_there:
             row, column = places.cpu().numpy().T
-            self._keep_finals(row, column, {path: leaf.cpu().numpy() for path, leaf in seen.items()}, np.arange(len(row)))
+            self._keep_finals(
+                row, column, {path: leaf.cpu().numpy() for path, leaf in seen.items()}, np.arange(len(row))
+            )
         self._finals_there = []
 
     def to_device(self) -> None:
@@ -109,7 +111,10 @@ class DeviceStore(SlotStore):
         self.on_device = True
         if count := self._finals["count"]:
             places = torch.from_numpy(self._finals["index"][:count].copy()).to(self.device)
-            seen = {path: torch.from_numpy(leaf[:count].copy()).to(self.device) for path, leaf in self._finals["obs"].items()}
+            seen = {
+                path: torch.from_numpy(leaf[:count].copy()).to(self.device)
+                for path, leaf in self._finals["obs"].items()
+            }
             self._finals_there, self._finals["count"] = [(places, seen)], 0
 
     def _reserve(self, columns: int) -> None:
@@ -160,9 +165,7 @@ class DeviceStore(SlotStore):
             slab = DecisionSlab({path: leaf.numpy() for path, leaf in obs.items()}, rest[0].numpy(), rest[1].numpy())
         return TensorRow(obs, *rest, slab)
 
-    def written(
-        self, steps: int, finals: Tensor, final_obs: TensorTree, starts: np.ndarray, seen: TensorTree
-    ) -> None:
+    def written(self, steps: int, finals: Tensor, final_obs: TensorTree, starts: np.ndarray, seen: TensorTree) -> None:
         """Counts rows that somebody else has written, as so many times `place`, `final` and `record`.
 
         Args:
@@ -201,8 +204,12 @@ class DeviceStore(SlotStore):
         self._clock += self._row
         self._taken, self.complete = True, 0
         steps, used = int(store["length"][: self._used].max()), slice(self._used)
-        header = {name: torch.from_numpy(store[name][used]).to(self.device) for name in OF_FRAGMENTS if name != "last_obs"}
-        places = [found for found, _ in self._finals_there] or [torch.zeros(0, 2, dtype=torch.int64, device=self.device)]
+        header = {
+            name: torch.from_numpy(store[name][used]).to(self.device) for name in OF_FRAGMENTS if name != "last_obs"
+        }
+        places = [found for found, _ in self._finals_there] or [
+            torch.zeros(0, 2, dtype=torch.int64, device=self.device)
+        ]
         return Rollout(
             **{name: _each(tensors[name], lambda leaf: leaf[:steps, used]) for name in OF_ROWS},
             **header,

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rookery.core.batch import TensorTree
 from rookery.core.errors import EnvError, SpaceError
-from rookery.core.spaces import MASK, Leaf, action_spec, obs_spec, part_of
+from rookery.core.spaces import Leaf, action_spec, obs_spec, part_of
 from rookery.envs.base import Kind
 from rookery.envs.gym_env import AGENT
 from rookery.tensor_envs.actions import torch_type
@@ -59,7 +60,7 @@ class TensorContract:
         self._starts = {
             leaf.path: torch.as_tensor(leaf.start, device=env.device)
             for leaf in obs.leaves
-            if leaf.kind in ("discrete", "multi_discrete") and torch.as_tensor(leaf.start).any()
+            if leaf.kind in ("discrete", "multi_discrete") and np.any(leaf.start)
         }
         self._sizes = {
             leaf.path: torch.tensor(leaf.sizes, device=env.device).reshape(leaf.shape)
@@ -118,9 +119,9 @@ class TensorContract:
             hint = ""
             if isinstance(given, tuple) and len(given) == 4:
                 hint = "; final_obs, what copies showed before their next episode began, is missing"
-            elif isinstance(given, tuple) and isinstance(given[-1], Mapping) and MASK not in given[-1]:
-                hint = "; it gives no infos"
             raise EnvError(f"{self.name}: step() returned {found}, expected {FORM}{hint}")
+        if isinstance(given[4], Mapping) and not isinstance(given[0], Mapping):
+            raise EnvError(f"{self.name}: step() returned 5 values, the last of them infos, expected {FORM}")
         obs, reward, terminated, truncated, final_obs = given
         self._check(reward, "reward of step()", self._numbers, torch.float32)
         self._check(terminated, "terminated of step()", self._numbers, torch.bool)

@@ -110,7 +110,7 @@ class TensorEnv(ABC):
         """Draws a copy, ``[height, width, 3]`` uint8; None if it draws nothing."""
         return None
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - an environment need not hold anything
         """Frees what the environment holds."""
 
     @property

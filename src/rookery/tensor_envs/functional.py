@@ -1,4 +1,4 @@
-"""`FunctionalEnv`: environments of pure functions over arrays of another library, whose arrays become tensors by DLPack.
+"""`FunctionalEnv`: environments of pure functions over arrays of another library, which become tensors by DLPack.
 
 Nothing is copied on the way: a tensor and an array are two names of the same memory, on the same device. The library
 itself is not loaded here; whoever makes such an environment has it.

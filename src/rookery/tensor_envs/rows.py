@@ -1,4 +1,4 @@
-"""`TensorRows`: a `TensorEnv` as the `VectorEnv` that everything else plays, and the way around it for who plays tensors.
+"""`TensorRows`: a `TensorEnv` as the `VectorEnv` that everything else plays, and a way around it for tensors.
 
 As a `VectorEnv` it copies what each step shows into arrays of this process, which is correct and, on a graphics card,
 slow: the device is waited for in every step. Who can decide where the tensors are calls `step_tensors` instead
@@ -58,9 +58,7 @@ class TensorRows(VectorBase):
         self.to_env = TensorActions(kind.action, env.device)
         self.render_fps = env.render_fps
         if not env.can_be_saved:
-            self.notes = (
-                f"{name}: it names nothing in `saved`, so a resumed run begins new episodes (exact: false)",
-            )
+            self.notes = (f"{name}: it names nothing in `saved`, so a resumed run begins new episodes (exact: false)",)
         if type(env).numbers is not TensorEnv.numbers:
             self.reported = TensorNumbers(env, name)
         self._seeds: SeedPlan | None = None
@@ -101,17 +99,12 @@ class TensorRows(VectorBase):
             raise self._located(error) from cause_of(error)
         parts = self._contract.step(given)
         self.obs = parts[0]
+        self._clock += 1
         self._is_shown = False
         return parts
 
-    def passed(self, steps: int, ended: np.ndarray) -> None:
-        """Notes what became of steps that were made as tensors.
-
-        Args:
-            steps: How many.
-            ended: ``[lanes]`` how many episodes have ended in each lane.
-        """
-        self._clock += steps
+    def passed(self, ended: np.ndarray) -> None:
+        """Notes what became of steps that were made as tensors: ``[lanes]`` how many episodes have ended in each."""
         self.episode += ended
 
     def check(self, obs: TensorTree, reward: Tensor, cut: Tensor, final_obs: TensorTree) -> None:
@@ -128,7 +121,12 @@ class TensorRows(VectorBase):
             EnvError: If something is not finite, or outside of the space; says which lane and step.
         """
         contract, steps = self._contract, len(reward)
-        flags = [*contract.sound(obs), *contract.sound(final_obs), *contract.sound(self.obs), torch.isfinite(reward.sum())]
+        flags = [
+            *contract.sound(obs),
+            *contract.sound(final_obs),
+            *contract.sound(self.obs),
+            torch.isfinite(reward.sum()),
+        ]
         if bool(torch.stack(flags).all()):
             return
         shown = {path: torch.cat((leaf, self.obs[path].unsqueeze(0))) for path, leaf in obs.items()}
@@ -178,7 +176,6 @@ class TensorRows(VectorBase):
         self._clear()
         given = torch.from_numpy(np.array(actions[0])).to(self.device, dtype)
         _, reward, terminated, truncated, final_obs = self.step_tensors(given)
-        self._clock += 1
         rows, step = self._rows, self._step
         rows.reward[:], rows.terminated[:], rows.truncated[:] = map(_array, (reward, terminated, truncated))
         if not np.isfinite(rows.reward).all():
