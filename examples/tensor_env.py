@@ -1,4 +1,4 @@
-"""Lifts that learn to stop at a height: an environment whose copies are tensors, on the processor or a graphics card."""
+"""Lifts that learn to stop at a height: an environment whose copies are tensors, on a processor or graphics card."""
 
 import numpy as np
 import torch

@@ -123,6 +123,8 @@ SECOND_DEFAULTS = {
     "training/trainer.py:Trainer.__init__.config": "layers of all settings, which is no env.config",
     "training/trainer.py:Trainer.load.config": "layers of all settings, which is no env.config",
     "training/trainer.py:Trainer.record.episodes": "a film of one episode, which is no measurement",
+    "tensor_envs/classic.py:TensorCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
+    "tensor_envs/classic.py:TensorPendulum.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "tune/experiment.py:run.config": "layers of all settings, which is no env.config",
     "tune/space.py:randn.mean": "of a domain that is searched, not of a sampler",
     "tune/space.py:randn.std": "the standard normal distribution, which is no setting",
@@ -296,7 +298,9 @@ def test_the_environment_is_stepped_in_one_place():
     assert files_with(r"\brookery_play\b") == ["envs/c/playing.py"]  # many steps in a call
     assert files_with(r"\bPlaying\(") == ["rollout/fragments.py"]
     assert files_with(r"\bfragments\.play\(") == ["rollout/worker.py"]
-    assert files_with(r"\.step_tensors\(", ignoring=ENVIRONMENTS) == ["rollout/device_player.py"]  # likewise, on a device
+    assert files_with(r"\.step_tensors\(", ignoring=ENVIRONMENTS) == [
+        "rollout/device_player.py"
+    ]  # likewise, on a device
 
 
 def test_layers_are_merged_in_one_place():

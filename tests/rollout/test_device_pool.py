@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import small_tensor_envs
 from rookery import A2CConfig, Callback, DQNConfig, POCAConfig, PPOConfig, SACConfig, Trainer
 from rookery.core.batch import Demand
 from rookery.core.errors import EnvError
@@ -27,7 +25,7 @@ from rookery.rollout.device_store import DeviceStore
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import LocalPool
 from rookery.rollout.worker import RolloutWorker
-from rookery.tensor_envs.classic import TensorCartPole
+from rookery.tensor_envs.classic import TensorCartPole, TensorPendulum
 from rookery.tensor_envs.rows import TensorRows
 from small_tensor_envs import Broken, Everything, Reaching, Ticking
 
@@ -213,42 +211,61 @@ def test_the_watch_sees_what_waits():
     }
 
 
-@pytest.mark.parametrize("make", [TensorCartPole, small_tensor_envs.Everything])
-def test_the_loop_runs_on_a_device_that_this_machine_only_pretends_to_have(make, monkeypatch):
-    """Tensors without numbers, on a graphics card that is not there: reading one, or mixing devices, raises."""
-    monkeypatch.setattr(torch, "Generator", lambda device: None)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        env = TensorRows(make(5, device="cuda"), 5, "env")
-        assert env.device == torch.device("cuda:0")
-        env.obs = env._contract.obs(env.tensors.show() if make is Everything else env.tensors.state.T, "obs")
-        (kind,) = env.kinds
-        made = Policy(
-            kind.obs, kind.action, ModelConfig(hidden=(8,), normalize_obs=True), generator=torch.default_generator
-        )
+NOWHERE = torch.device("meta")
+"""A device whose tensors have shapes and no numbers: reading one raises, and so does an operation with others'."""
 
-        def empty(kept):
-            return torch.empty(kept.shape, dtype=kept.dtype, device="cuda")
 
-        moved = {id(weight): nn.Parameter(empty(weight)) for weight in made.parameters()}
-        moved |= {id(kept): empty(kept) for kept in made.buffers()}
-        policy = copy.deepcopy(made, moved)
-        worker = RolloutWorker(env, PolicyMapping(None, ["main"]), Streams(0), Streams(0).episodes(Role.ENV), Timers())
-        worker.make_store = functools.partial(DeviceStore, device=env.device)
-        worker.add_policy("main", policy, Demand(4))
-        mine, player, seen = worker.policies["main"], DevicePlayer(env, None), []
-        for row in range(5):
-            mine.open_slot(row)
-        assert player.obstacle(mine) == ""
+def there(kept):
+    return torch.empty(kept.shape, dtype=kept.dtype, device=NOWHERE)
 
-        def stop(self, store, room, first, made, returns, lengths):
-            seen.extend((made, store.rows()[first].action, room.earned))
 
-        monkeypatch.setattr(DevicePlayer, "_hand_over", stop)
-        assert player.steps(mine, None, 0) == 4
-        player.play(mine, 4, 0, np.zeros(5), np.zeros(5, np.int64))
-    made, *tensors = seen
-    assert made == 4
-    assert {tensor.device for tensor in tensors} == {torch.device("cuda:0")}
+@pytest.mark.parametrize("make", [TensorCartPole, TensorPendulum, Everything, Ticking])
+def test_the_loop_runs_where_nobody_can_read_a_number(make, monkeypatch):
+    monkeypatch.setattr(torch, "Generator", lambda device: None)  # there is none on that device
+    env = TensorRows(make(5, device="meta"), 5, "env")
+    assert env.device == NOWHERE
+    env.obs = {leaf.path: there(torch.from_numpy(leaf_of)) for leaf, leaf_of in shown_by(env)}
+    (kind,) = env.kinds
+    made = Policy(
+        kind.obs, kind.action, ModelConfig(hidden=(8,), normalize_obs=True), generator=torch.default_generator
+    )
+    moved = {id(weight): nn.Parameter(there(weight)) for weight in made.parameters()}
+    policy = copy.deepcopy(made, moved | {id(kept): there(kept) for kept in made.buffers()})
+    worker = RolloutWorker(env, PolicyMapping(None, ["main"]), Streams(0), Streams(0).episodes(Role.ENV), Timers())
+    worker.make_store = functools.partial(DeviceStore, device=env.device)
+    worker.add_policy("main", policy, Demand(4))
+    mine, player, seen = worker.policies["main"], DevicePlayer(env, None), []
+    for row in range(5):
+        mine.open_slot(row)
+    assert player.obstacle(mine) == ""
+
+    def stop(self, store, room, first, made, returns, lengths):
+        seen.extend((made, store.rows()[first].action, room.earned, room.final_obs[kind.obs.leaves[0].path]))
+
+    monkeypatch.setattr(DevicePlayer, "_hand_over", stop)
+    assert player.steps(mine, None, 0) == 4
+    player.play(mine, 4, 0, np.zeros(5), np.zeros(5, np.int64))
+    count, *tensors = seen
+    assert count == 4
+    assert {tensor.device for tensor in tensors} == {NOWHERE}
+
+
+def shown_by(env):
+    """The leaves of an environment's observations, with arrays in their form."""
+    tree = env.kinds[0].obs.allocate(env.num_lanes)
+    return [(leaf, tree[leaf.path]) for leaf in env.kinds[0].obs.leaves]
+
+
+def test_a_number_cannot_be_read_there():
+    for wrong in (
+        lambda: there(torch.ones(1)).item(),
+        lambda: bool(there(torch.ones(2)).any()),
+        lambda: there(torch.ones(2)).nonzero(),
+        lambda: there(torch.ones(2)) + torch.ones(2),
+        lambda: there(torch.ones(2)).cpu(),
+    ):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            wrong()
 
 
 # --- going on -------------------------------------------------------------------------------------------------------

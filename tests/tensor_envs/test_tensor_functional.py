@@ -171,7 +171,7 @@ def test_without_jax_its_environments_say_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     for make in (GymnaxEnv, BraxEnv):
         with pytest.raises(EnvError, match="environments written in JAX need it: pip install jax"):
-            make(2)
+            make(2, "any")
 
 
 @pytest.mark.slow

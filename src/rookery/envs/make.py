@@ -161,9 +161,7 @@ def make_env(
             why = f"env.implementation={implementation} has none to deal; leave it out"
             raise EnvError(f"{name} plays many copies at once: {why}")
         played = found if implementation == "batched" else instead_in_c(found) or found
-        if device is not None and "device" in _parameters(played):
-            settings = {"device": device, **settings}
-        return _build_vector(played, num_lanes, settings, name, render, max_entities)
+        return _build_vector(played, num_lanes, _placed(played, settings, device), name, render, max_entities)
     if implementation in ("auto", "c", "batched"):
         twins = _twins(found, implementation, render)
         twin, reason = _usable(twins, implementation, wrappers, num_lanes, settings, parameters)
@@ -559,6 +557,12 @@ def _attribute(module: str, name: str, what: str, kind: CodeKind) -> Any:
 
 def _plays_many(found: Any) -> bool:
     return _is_vector_class(found) or _is_foreign(found) or makes_base_envs(found)
+
+
+def _placed(found: Any, settings: Mapping[str, Any], device: str | None) -> Mapping[str, Any]:
+    """Returns the settings of vector environments, with a device for those whose copies are tensors."""
+    asks = device is not None and _plays_tensors(getattr(found, "func", found)) and "device" in _parameters(found)
+    return {"device": device, **settings} if asks else settings
 
 
 def _plays_tensors(env: Any) -> bool:

@@ -7,7 +7,7 @@ a checkpoint or a step that Python takes part in does, the rows are brought ther
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -53,7 +53,16 @@ class DeviceStore(SlotStore):
         apart: Whether tensors there have memory of their own; None = they have it everywhere but on the processor.
     """
 
-    fixed = ("device", "apart", "on_device", "_tensors", "_mirrored", "_rows", "_finals_there", "_seen")
+    fixed: ClassVar[tuple[str, ...]] = (
+        "device",
+        "apart",
+        "on_device",
+        "_tensors",
+        "_mirrored",
+        "_rows",
+        "_finals_there",
+        "_seen",
+    )
 
     def __init__(self, *arguments: Any, device: torch.device, apart: bool | None = None) -> None:
         super().__init__(*arguments)
@@ -119,7 +128,7 @@ class DeviceStore(SlotStore):
 
     def _reserve(self, columns: int) -> None:
         """Sees that there is room for so many fragments; what is there stays."""
-        if self.on_device and columns > len(self._store["slot"]):
+        if self.on_device and 0 < len(self._store["slot"]) < columns:
             self._fetch()
         super()._reserve(columns)
 
@@ -159,11 +168,11 @@ class DeviceStore(SlotStore):
 
     def _row_at(self, tensors: dict[str, Any], row: int, columns: slice) -> TensorRow:
         obs = {path: leaf[row, columns] for path, leaf in tensors["obs"].items()}
-        rest = [tensors[name][row, columns] for name in OF_ROWS if name != "obs"]
+        action, logp, reward, terminated, truncated = (tensors[name][row, columns] for name in OF_ROWS[1:])
         slab = None
         if self.device.type == "cpu":
-            slab = DecisionSlab({path: leaf.numpy() for path, leaf in obs.items()}, rest[0].numpy(), rest[1].numpy())
-        return TensorRow(obs, *rest, slab)
+            slab = DecisionSlab({path: leaf.numpy() for path, leaf in obs.items()}, action.numpy(), logp.numpy())
+        return TensorRow(obs, action, logp, reward, terminated, truncated, slab)
 
     def written(self, steps: int, finals: Tensor, final_obs: TensorTree, starts: np.ndarray, seen: TensorTree) -> None:
         """Counts rows that somebody else has written, as so many times `place`, `final` and `record`.
@@ -204,21 +213,16 @@ class DeviceStore(SlotStore):
         self._clock += self._row
         self._taken, self.complete = True, 0
         steps, used = int(store["length"][: self._used].max()), slice(self._used)
-        header = {
-            name: torch.from_numpy(store[name][used]).to(self.device) for name in OF_FRAGMENTS if name != "last_obs"
-        }
-        places = [found for found, _ in self._finals_there] or [
-            torch.zeros(0, 2, dtype=torch.int64, device=self.device)
-        ]
+        parts: dict[str, Any] = {name: _each(tensors[name], lambda leaf: leaf[:steps, used]) for name in OF_ROWS}
+        parts |= {name: torch.from_numpy(store[name][used]).to(self.device) for name in OF_FRAGMENTS[1:]}
+        last_obs = _each(tensors["last_obs"], lambda leaf: leaf[used])
+        finals = [(torch.zeros(0, 2, dtype=torch.int64, device=self.device), _each(last_obs, lambda leaf: leaf[:0]))]
+        finals += self._finals_there
         return Rollout(
-            **{name: _each(tensors[name], lambda leaf: leaf[:steps, used]) for name in OF_ROWS},
-            **header,
-            last_obs=_each(tensors["last_obs"], lambda leaf: leaf[used]),
-            final_obs={
-                path: torch.cat([seen[path] for _, seen in self._finals_there] or [leaf[:0]])
-                for path, leaf in tensors["last_obs"].items()
-            },
-            boot_index=torch.cat(places),
+            **parts,
+            last_obs=last_obs,
+            final_obs={path: torch.cat([seen[path] for _, seen in finals]) for path in last_obs},
+            boot_index=torch.cat([places for places, _ in finals]),
         )
 
     def _begin(self) -> None:

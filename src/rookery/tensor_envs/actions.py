@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -59,6 +61,6 @@ class TensorActions:
         return in_range if self.dtype.is_floating_point else in_range.round()
 
 
-def torch_type(dtype: np.dtype | type | None) -> torch.dtype:  # type: ignore[type-arg]
+def torch_type(dtype: Any) -> torch.dtype:
     """Returns the type of tensors that have the numbers of such arrays."""
     return torch.from_numpy(np.zeros(0, dtype=dtype)).dtype

@@ -44,12 +44,12 @@ class TensorCartPole(TensorEnv):
     saved: ClassVar[tuple[str, ...]] = ("state", "steps")
     render_fps = 50
 
-    def __init__(self, num_envs: int, device: str = "cpu", max_episode_steps: int = 500) -> None:
+    def __init__(self, num_envs: int, device: str | None = None, max_episode_steps: int = 500) -> None:
         """Makes `num_envs` cart-poles.
 
         Args:
             num_envs: Number of copies.
-            device: Where they are, ``cpu`` or ``cuda``.
+            device: Where they are, ``cpu`` or ``cuda``; None = the processor.
             max_episode_steps: Number of steps after which an episode is truncated.
 
         Raises:
@@ -111,12 +111,12 @@ class TensorPendulum(TensorEnv):
     saved: ClassVar[tuple[str, ...]] = ("angle", "turning", "steps")
     render_fps = 30
 
-    def __init__(self, num_envs: int, device: str = "cpu", max_episode_steps: int = 200) -> None:
+    def __init__(self, num_envs: int, device: str | None = None, max_episode_steps: int = 200) -> None:
         """Makes `num_envs` pendulums.
 
         Args:
             num_envs: Number of copies.
-            device: Where they are, ``cpu`` or ``cuda``.
+            device: Where they are, ``cpu`` or ``cuda``; None = the processor.
             max_episode_steps: Number of steps after which an episode is truncated.
 
         Raises:

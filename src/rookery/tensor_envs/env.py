@@ -51,7 +51,7 @@ class TensorEnv(ABC):
         observation_space: Space of one copy's observations.
         action_space: Space of one copy's actions: Discrete, MultiDiscrete, MultiBinary or Box.
         num_envs: Number of copies, N.
-        device: Where the tensors are, ``cpu`` or ``cuda``.
+        device: Where the tensors are, ``cpu`` or ``cuda``; None = the processor.
 
     Attributes:
         single_observation_space: Space of one copy's observations.
@@ -75,7 +75,7 @@ class TensorEnv(ABC):
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         num_envs: int,
-        device: str | torch.device = "cpu",
+        device: str | torch.device | None = None,
     ) -> None:
         self.single_observation_space = observation_space
         self.single_action_space = action_space

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.spaces import obs_spec
@@ -36,7 +37,7 @@ class FunctionalEnv(TensorEnv):
         action_space: Space of one copy's actions.
         num_envs: Number of copies.
         from_dlpack: The library's function that makes an array of a tensor, as ``jax.dlpack.from_dlpack``.
-        device: Where the arrays are, ``cpu`` or ``cuda``.
+        device: Where the arrays are, ``cpu`` or ``cuda``; None = the processor.
         action_type: Type of the actions that `step` takes; None = that of the action space, int64 for Discrete.
         flatten: Takes a state apart, as ``jax.tree.flatten``; None = a state of arrays in dicts, lists and tuples.
         unflatten: Puts it together again, as ``jax.tree.unflatten``.
@@ -51,7 +52,7 @@ class FunctionalEnv(TensorEnv):
         num_envs: int,
         *,
         from_dlpack: Callable[[Any], Any],
-        device: str | torch.device = "cpu",
+        device: str | torch.device | None = None,
         action_type: torch.dtype | None = None,
         flatten: Callable[[Any], Taken] | None = None,
         unflatten: Callable[[Any, list[Any]], Any] | None = None,
@@ -69,8 +70,9 @@ class FunctionalEnv(TensorEnv):
 
     def reset(self, seed: int) -> Observations:
         """Begins an episode in every copy; see `TensorEnv.reset`."""
-        self._state, obs = self._reset(seed)
-        return self._seen(obs)
+        self._state, given = self._reset(seed)
+        obs: Observations = self._seen(given)
+        return obs
 
     def step(self, actions: Tensor) -> TensorStep:
         """Steps every copy once; see `TensorEnv.step`."""
@@ -104,7 +106,7 @@ class FunctionalEnv(TensorEnv):
     def _tensor(self, array: Any, what: str, dtype: torch.dtype | None) -> Tensor:
         """The tensor of an array."""
         try:
-            tensor: Tensor = array if isinstance(array, Tensor) else torch.from_dlpack(array)
+            tensor: Tensor = array if isinstance(array, Tensor) else from_dlpack(array)
         except Exception as error:
             raise EnvError(
                 f"{type(self).__name__}: {what} is {type(array).__name__}, expected an array that DLPack hands over: "

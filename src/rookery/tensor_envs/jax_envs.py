@@ -16,13 +16,17 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 from rookery.tensor_envs.functional import FunctionalEnv
 
+OVER = "done"
+"""What Brax calls the flag of an end, as a number."""
+
 
 def _jax() -> ModuleType:
     try:
         import jax
     except ImportError as error:
         raise EnvError(f"environments written in JAX need it: pip install jax ({error})") from error
-    return jax
+    found: ModuleType = jax
+    return found
 
 
 def _device(jax: ModuleType, device: str) -> Any:
@@ -44,7 +48,7 @@ class JaxEnv(FunctionalEnv):
         observation_space: Space of one copy's observations.
         action_space: Space of one copy's actions.
         num_envs: Number of copies.
-        device: Where they are, ``cpu`` or ``cuda``.
+        device: Where they are, ``cpu`` or ``cuda``; None = the processor.
 
     Raises:
         EnvError: If JAX is not installed, or does not find the device.
@@ -57,10 +61,10 @@ class JaxEnv(FunctionalEnv):
         observation_space: spaces.Space[Any],
         action_space: spaces.Space[Any],
         num_envs: int,
-        device: str = "cpu",
+        device: str | None = None,
     ) -> None:
         jax = _jax()
-        place = _device(jax, device)
+        place = _device(jax, device or "cpu")
 
         def first(key: Any) -> tuple[Any, Any]:
             key, start = jax.random.split(key)
@@ -69,8 +73,8 @@ class JaxEnv(FunctionalEnv):
 
         def following(state: Any, actions: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
             key, now = jax.random.split(state[0])
-            after, *shown = step(now, state[1], actions)
-            return (key, after), *shown  # type: ignore[return-value]
+            after, obs, reward, terminated, truncated, final_obs = step(now, state[1], actions)
+            return (key, after), obs, reward, terminated, truncated, final_obs
 
         began = jax.jit(first)
         numbers = torch.float32 if isinstance(action_space, spaces.Box) else torch.int32
@@ -110,14 +114,14 @@ class GymnaxEnv(JaxEnv):
     Args:
         num_envs: Number of copies.
         env: Name of it there, or the object.
-        device: Where the copies are, ``cpu`` or ``cuda``.
+        device: Where the copies are, ``cpu`` or ``cuda``; None = the processor.
         parameters: Fields of its parameters that are to be others, as ``max_steps_in_episode=200``.
 
     Raises:
         EnvError: If gymnax is not installed, or a space of it has no like in Gymnasium.
     """
 
-    def __init__(self, num_envs: int, env: Any = "CartPole-v1", device: str = "cpu", **parameters: Any) -> None:
+    def __init__(self, num_envs: int, env: Any, device: str | None = None, **parameters: Any) -> None:
         jax = _jax()
         if isinstance(env, str):
             try:
@@ -160,7 +164,7 @@ class BraxEnv(JaxEnv):
     Args:
         num_envs: Number of copies.
         env: Name of it there, or the object: not wrapped, for one copy.
-        device: Where the copies are, ``cpu`` or ``cuda``.
+        device: Where the copies are, ``cpu`` or ``cuda``; None = the processor.
         episode_length: Steps after which an episode is truncated.
         settings: Other arguments of the environment, as ``backend="spring"``.
 
@@ -169,7 +173,7 @@ class BraxEnv(JaxEnv):
     """
 
     def __init__(
-        self, num_envs: int, env: Any = "ant", device: str = "cpu", episode_length: int = 1000, **settings: Any
+        self, num_envs: int, env: Any, device: str | None = None, episode_length: int = 1000, **settings: Any
     ) -> None:
         jax = _jax()
         if isinstance(env, str):
@@ -186,7 +190,7 @@ class BraxEnv(JaxEnv):
 
         def step(key: Any, state: Any, actions: Any) -> tuple[Any, Any, Any, Any, Any, Any]:
             after, steps = jax.vmap(env.step)(state["now"], actions), state["steps"] + 1
-            terminated = after.done > 0
+            terminated = getattr(after, OVER) > 0
             truncated = (steps >= episode_length) & ~terminated
             over = terminated | truncated
             now = where_ended(over, state["first"], after)
@@ -199,7 +203,7 @@ class BraxEnv(JaxEnv):
         super().__init__(begin, step, observed, spaces.Box(-1.0, 1.0, (env.action_size,)), num_envs, device)
 
 
-def _box(size: Any) -> spaces.Box:
+def _box(size: Any) -> spaces.Space[Any]:
     shape = tuple(size) if isinstance(size, tuple | list) else (int(size),)
     return spaces.Box(-np.inf, np.inf, shape)
 
@@ -220,5 +224,5 @@ def gym_space(space: Any) -> spaces.Space[Any]:
     if hasattr(space, "low") and hasattr(space, "high"):
         dtype = np.dtype(np.uint8) if np.dtype(space.dtype) == np.uint8 else np.dtype(np.float32)
         low, high = (np.broadcast_to(np.asarray(bound, dtype), space.shape).copy() for bound in (space.low, space.high))
-        return spaces.Box(low, high, dtype=dtype)  # type: ignore[arg-type]
+        return spaces.Box(low, high, dtype=dtype)
     raise EnvError(f"{space} of gymnax has no like in Gymnasium")
