@@ -21,7 +21,7 @@ SOURCE = ROOT / "src" / "rookery"
 LAYERS = [
     {"core"},
     {"models", "envs", "report"},
-    {"policies", "tasks"},
+    {"policies", "tasks", "tensor_envs"},
     {"signals", "replay", "native", "cluster", "onnx"},
     {"algorithms", "rollout"},
     {"training"},
@@ -49,6 +49,9 @@ LATE = {
     "av": "optional (the extra video)",
     "optuna": "optional (the extra tune), and takes half a second",
     "pandas": "optional (the extra tune), and takes half a second",
+    "jax": "optional; needed by environments that are written in it",
+    "gymnax": "likewise",
+    "brax": "likewise",
     "mujoco": "optional (the extra mujoco); an environment of it has loaded it",
     "pyarrow": "optional (the extra offline)",
     "minari": "optional (the extra offline)",
@@ -65,7 +68,7 @@ LATE = {
 }
 """What may be imported inside a function, with the reason: it is heavy, and most runs start without it."""
 
-ENVIRONMENTS = ("envs/", "tasks/")
+ENVIRONMENTS = ("envs/", "tasks/", "tensor_envs/")
 """Packages in which an environment may be stepped: one passes the call on to another."""
 
 FOREIGN = ("compat/",)
@@ -122,6 +125,8 @@ SECOND_DEFAULTS = {
     "training/trainer.py:Trainer.learn.gradient_steps": "of one call, beside those of a training on data",
     "training/trainer.py:Trainer.load.config": "layers of all settings, which is no env.config",
     "training/trainer.py:Trainer.record.episodes": "a film of one episode, which is no measurement",
+    "tensor_envs/classic.py:TensorCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
+    "tensor_envs/classic.py:TensorPendulum.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "tune/experiment.py:run.config": "layers of all settings, which is no env.config",
     "tune/space.py:randn.mean": "of a domain that is searched, not of a sampler",
     "tune/space.py:randn.std": "the standard normal distribution, which is no setting",
@@ -295,6 +300,9 @@ def test_the_environment_is_stepped_in_one_place():
     assert files_with(r"\brookery_play\b") == ["envs/c/playing.py"]  # many steps in a call
     assert files_with(r"\bPlaying\(") == ["rollout/fragments.py"]
     assert files_with(r"\bfragments\.play\(") == ["rollout/worker.py"]
+    assert files_with(r"\.step_tensors\(", ignoring=ENVIRONMENTS) == [
+        "rollout/device_player.py"
+    ]  # likewise, on a device
 
 
 def test_layers_are_merged_in_one_place():

@@ -79,6 +79,11 @@ _HOME = {
     "EnvError": "rookery.core.errors",
     "CEnv": "rookery.envs.c.env",
     "c_env_of": "rookery.envs.c.env",
+    "TensorEnv": "rookery.tensor_envs.env",
+    "TensorStep": "rookery.tensor_envs.env",
+    "FunctionalEnv": "rookery.tensor_envs.functional",
+    "GymnaxEnv": "rookery.tensor_envs.jax_envs",
+    "BraxEnv": "rookery.tensor_envs.jax_envs",
     "Client": "rookery.envs.external.client",
     "EpisodeLost": "rookery.envs.external.client",
     "TrainingOver": "rookery.envs.external.client",
@@ -153,6 +158,11 @@ if TYPE_CHECKING:
     from rookery.rollout.hooks import Episode as Episode
     from rookery.tasks.arena import MultiAgentArena as MultiAgentArena
     from rookery.tasks.memory_tasks import StatelessCartPole as StatelessCartPole
+    from rookery.tensor_envs.env import TensorEnv as TensorEnv
+    from rookery.tensor_envs.env import TensorStep as TensorStep
+    from rookery.tensor_envs.functional import FunctionalEnv as FunctionalEnv
+    from rookery.tensor_envs.jax_envs import BraxEnv as BraxEnv
+    from rookery.tensor_envs.jax_envs import GymnaxEnv as GymnaxEnv
     from rookery.training.callbacks import Callback as Callback
     from rookery.training.recording import record_replay as record_replay
     from rookery.training.settings import CheckpointConfig as CheckpointConfig

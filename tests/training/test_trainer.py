@@ -483,6 +483,12 @@ FORGETTABLE = {
     "CartPoleInC": "likewise",
     "ArenaInC": "likewise",
     "PendulumInC": "likewise",
+    "TensorRows": "likewise",
+    "TensorCartPole": "likewise",
+    "TensorContract": "what an environment of tensors must give, which follows from its spaces",
+    "TensorActions": "how it takes actions, which follows likewise",
+    "DevicePlayer": "room for what a call notes, read at its end",
+    "_Room": "likewise; what episodes have earned stands in a RowTable between two calls",
     "CLibrary": "what was compiled, the same for all environments of its kind",
     "TableEntry": "likewise",
     "LayoutEntry": "what an environment in C says of itself",
@@ -573,6 +579,7 @@ def reached():
             cart_pole(FAST.replace(imitation={"replay": [shown]})),
             cart_pole(MARWILConfig(batch_size=8, model={"hidden": (8,), "normalize_obs": True}), replay=shown),
             Trainer("Pendulum-v1", SACConfig(**SOFT), seed=1, num_envs=4, iteration_steps=80),
+            Trainer("TensorCartPole", FAST, seed=1, num_envs=4),
             Trainer("Pendulum-v1", TD3Config(**SOFT), seed=1, num_envs=4, iteration_steps=80),
         )
     ):
@@ -597,6 +604,8 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
     assert names >= {
         "Trainer",
         "LocalPool",
+        "DevicePool",
+        "DeviceStore",
         "RolloutWorker",
         "WorkerPolicy",
         "SlotStore",

@@ -37,13 +37,14 @@ def list_envs() -> None:
     from rookery.envs.c.twins import IDS_IN_C, in_c, instead_in_c, why_not_in_c
     from rookery.envs.catalog import family_of, missing_families
     from rookery.envs.classic import TWINS
-    from rookery.envs.make import OURS, is_vector
+    from rookery.envs.make import OURS, TENSORS, is_vector
     from rookery.training.presets import ENV_PRESETS, NAMED_PRESETS
 
     missing = missing_families()
     ours = {name: path for name, path in OURS.items() if family_of(name) not in missing}
-    twins = {**dict.fromkeys(() if why_not_in_c() else IDS_IN_C, "c")}
-    for name, found in [*TWINS.items(), *((name, import_object(path)) for name, path in ours.items())]:
+    twins = {**dict.fromkeys(() if why_not_in_c() else IDS_IN_C, "c"), **dict.fromkeys(TENSORS, "tensors")}
+    imported = ((name, import_object(path)) for name, path in ours.items() if name not in TENSORS)
+    for name, found in [*TWINS.items(), *imported]:
         batched = getattr(found, "batched", None) or (found if name in TWINS or is_vector(found) else None)
         if batched is not None:
             twins[name] = "c" if in_c(batched) or instead_in_c(batched) else "batched"

@@ -104,7 +104,9 @@ class Staging:
         return [tensor.numpy().copy() for tensor in arriving]  # whose memory the next ones will take
 
     def _move(self, name: str, tensor: Tensor) -> Tensor:
-        """Begins to copy an array to the device."""
+        """Begins to copy an array to the device; what is there already stays."""
+        if tensor.device.type == self.device.type:
+            return tensor
         if self._sent is not None:
             self._sent.synchronize()  # else its room might be written over before it was read
             self._sent = None

@@ -50,6 +50,12 @@ IMPLEMENTATIONS = ("auto", "c", "batched", "serial", "processes", "threads")
 HELPED = ("processes", "threads")
 """Implementations that have helpers."""
 
+TENSORS = {
+    "TensorCartPole": "rookery.tensor_envs.classic:TensorCartPole",
+    "TensorPendulum": "rookery.tensor_envs.classic:TensorPendulum",
+}
+"""Those of `OURS` whose copies are tensors: to import them loads torch."""
+
 OURS = {
     "MultiAgentArena": "rookery.tasks.arena:MultiAgentArena",
     "Atari": "rookery.envs.atari:Atari",
@@ -77,6 +83,7 @@ OURS = {
     "FoodCollector": "rookery.tasks.food_collector:FoodCollector",
     "Match3": "rookery.tasks.match3:Match3",
     "OneDimension": "rookery.tasks.one_dimension:OneDimension",
+    **TENSORS,
 }
 """Import paths of the environments that come with Rookery, by short name."""
 
@@ -114,15 +121,16 @@ def make_env(
     render: bool = False,
     max_entities: int | None = None,
     parameters: Collection[str] | None = None,
+    device: str | None = None,
 ) -> VectorEnv:
     """Makes many copies of an environment.
 
     Args:
         env: Name or maker of the environment: a Gymnasium id; a class or callable that makes a Gymnasium, PettingZoo or
             dict-style multi-agent environment; a PettingZoo module; a `VectorEnv` class; a class of Gymnasium's
-            `VectorEnv`s, or a callable with an argument `num_envs` that makes one; the import path of one of these,
-            ``my.module:MyEnv``; a file in C, ``my_env.c``, or what was compiled from one; a task of EnvPool,
-            ``envpool:Pong-v5``; a Unity player, by its path or as ``unity:PATH``, and the Unity Editor,
+            `VectorEnv`s or of `TensorEnv`s, or a callable with an argument `num_envs` that makes one; the import path
+            of one of these, ``my.module:MyEnv``; a file in C, ``my_env.c``, or what was compiled from one; a task of
+            EnvPool, ``envpool:Pong-v5``; a Unity player, by its path or as ``unity:PATH``, and the Unity Editor,
             ``unity:editor``; or ``external:9900``, clients at a port. An environment of ML-Agents' low-level API
             (`BaseEnv`) will do, too, or a class or callable that makes them.
         config: Keyword arguments of the environment's constructor (of `gymnasium.make` for an id).
@@ -137,6 +145,7 @@ def make_env(
         max_entities: Largest number of elements of a ``Sequence`` in an observation; None: an `EntitySet` says its own.
         parameters: Names of the parameters that episodes will be given: a twin that lacks one cannot be used. Whether
             the environment has them is for the caller to see in `parameters` of what is made.
+        device: Where the tensors of a `TensorEnv` are to be, if `config` does not say it; None = where it likes.
 
     Raises:
         EnvError: If there is no such environment, it cannot be built, or its spaces cannot be used.
@@ -152,7 +161,7 @@ def make_env(
             why = f"env.implementation={implementation} has none to deal; leave it out"
             raise EnvError(f"{name} plays many copies at once: {why}")
         played = found if implementation == "batched" else instead_in_c(found) or found
-        return _build_vector(played, num_lanes, settings, name, render, max_entities)
+        return _build_vector(played, num_lanes, _placed(played, settings, device), name, render, max_entities)
     if implementation in ("auto", "c", "batched"):
         twins = _twins(found, implementation, render)
         twin, reason = _usable(twins, implementation, wrappers, num_lanes, settings, parameters)
@@ -550,6 +559,17 @@ def _plays_many(found: Any) -> bool:
     return _is_vector_class(found) or _is_foreign(found) or makes_base_envs(found)
 
 
+def _placed(found: Any, settings: Mapping[str, Any], device: str | None) -> Mapping[str, Any]:
+    """Returns the settings of vector environments, with a device for those whose copies are tensors."""
+    asks = device is not None and _plays_tensors(getattr(found, "func", found)) and "device" in _parameters(found)
+    return {"device": device, **settings} if asks else settings
+
+
+def _plays_tensors(env: Any) -> bool:
+    """Says whether a class or an object is that of a `TensorEnv`, without loading torch."""
+    return bool(getattr(env, "plays_tensors", False))
+
+
 def _is_vector_class(found: Any) -> bool:
     """Says whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`, or one with arguments."""
     if isinstance(found, functools.partial):
@@ -558,9 +578,11 @@ def _is_vector_class(found: Any) -> bool:
 
 
 def _is_foreign(found: Any) -> bool:
-    """Says whether `found` makes Gymnasium's kind of vector environment, by its class or a function's `num_envs`."""
+    """Says whether `found` makes Gymnasium's kind of vector environment, or one of tensors, by its class or a
+    function's `num_envs`.
+    """
     if inspect.isclass(found):
-        return issubclass(found, gymnasium.vector.VectorEnv)
+        return issubclass(found, gymnasium.vector.VectorEnv) or _plays_tensors(found)
     return callable(found) and "num_envs" in _parameters(found)
 
 
@@ -641,7 +663,11 @@ def _build_vector(
             built: VectorEnv = found(num_lanes, **settings)
             return built
         asked = {"render_mode": "rgb_array"} if render and "render_mode" in _parameters(found) else {}
-        return ForeignEnv(lambda: found(num_envs=num_lanes, **asked, **settings), num_lanes, name, max_entities)
+        made = found(num_envs=num_lanes, **asked, **settings)
+        if _plays_tensors(made):
+            rows: VectorEnv = _import("rookery.tensor_envs.rows", f"env {name!r}").TensorRows(made, num_lanes, name)
+            return rows
+        return ForeignEnv(lambda: made, num_lanes, name, max_entities)
     except EnvError:
         raise
     except Exception as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,39 +26,32 @@ LEAST = 2
 
 
 @dataclass(frozen=True)
-class EndedEpisode:
-    """An episode that has ended in a call.
+class EndedEpisodes:
+    """Episodes that have ended in a call, E of them in the order in which they did.
 
     Attributes:
-        lane: Lane that it was in.
-        index: Its number there.
-        step: Steps of the call until then, its last one included.
-        length: Its steps.
-        earned: ``[agents]`` what each agent got.
+        lane: ``[E]`` lane that each was in.
+        index: ``[E]`` its number there.
+        step: ``[E]`` steps of the call until then, its last one included.
+        length: ``[E]`` its steps.
+        earned: ``[E, agents]`` what each agent got.
     """
 
-    lane: int
-    index: int
-    step: int
-    length: int
+    lane: np.ndarray
+    index: np.ndarray
+    step: np.ndarray
+    length: np.ndarray
     earned: np.ndarray
 
 
-class FragmentPlayer:
-    """Plays one policy in all copies of an environment in C.
+class ManySteps(Protocol):
+    """Plays one policy in all copies of an environment, many vector steps in a call.
 
-    Args:
-        env: The environment.
+    Attributes:
+        least: Steps from which on a call of its own is worth it.
     """
 
-    def __init__(self, env: CEnv) -> None:
-        self._env = env
-        self._playing: Playing | None = None
-        self._actor: NativeActor | None = None
-        self._inputs = np.zeros(0, dtype=np.int64)
-        self._order = np.zeros(0, dtype=np.int64)
-        self._obs: tuple[np.ndarray, ...] = ()
-        self._places: tuple[np.ndarray, np.ndarray] | None = None
+    least: int
 
     def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
         """Says how many steps a call can make now; 0 where it can make none.
@@ -68,18 +61,11 @@ class FragmentPlayer:
             rows: What they show.
             vector_step: Vector steps of the worker so far.
         """
-        store, actor = mine.store, mine.actor
-        if type(mine) is not WorkerPolicy or mine.memory is not None or actor is None or store is None:
-            return 0
-        if actor.remembers or not self._env.steps_at_once or len(mine.taken) != len(rows.reward):
-            return 0
-        most = min(store.rows_ahead(rows.obs), BLOCK - vector_step % BLOCK)
-        missing = store.wanted - store.complete
-        return min(most, -(-missing // store.num_slots)) if store.wanted > 0 else most
+        ...
 
     def play(
         self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
-    ) -> tuple[int, list[EndedEpisode], dict[str, float]]:
+    ) -> tuple[int, EndedEpisodes, dict[str, float]]:
         """Makes up to so many vector steps; returns how many, which episodes have ended in them, and seconds by part.
 
         Args:
@@ -92,6 +78,56 @@ class FragmentPlayer:
         Raises:
             EnvError: If the environment breaks its contract.
         """
+        ...
+
+
+def times_before(lanes: np.ndarray) -> np.ndarray:
+    """``[E]`` how often each of these numbers ``[E]`` stands before its place: which of a lane's episodes one is."""
+    if not len(lanes):
+        return lanes
+    order = np.argsort(lanes, kind="stable")
+    ranked = lanes[order]
+    place = np.arange(len(lanes))
+    begins = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])[: len(lanes)]
+    counts = np.diff(np.r_[begins, len(lanes)])
+    before = np.empty_like(place)
+    before[order] = place - np.repeat(begins, counts)
+    return before
+
+
+class FragmentPlayer:
+    """Plays one policy in all copies of an environment in C: the `ManySteps` of these.
+
+    Args:
+        env: The environment.
+    """
+
+    least = LEAST
+
+    def __init__(self, env: CEnv) -> None:
+        self._env = env
+        self._playing: Playing | None = None
+        self._actor: NativeActor | None = None
+        self._inputs = np.zeros(0, dtype=np.int64)
+        self._order = np.zeros(0, dtype=np.int64)
+        self._obs: tuple[np.ndarray, ...] = ()
+        self._places: tuple[np.ndarray, np.ndarray] | None = None
+
+    def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
+        """Says how many steps a call can make now; see `ManySteps.steps`."""
+        store, actor = mine.store, mine.actor
+        if type(mine) is not WorkerPolicy or mine.memory is not None or actor is None or store is None:
+            return 0
+        if actor.remembers or not self._env.steps_at_once or len(mine.taken) != len(rows.reward):
+            return 0
+        most = min(store.rows_ahead(rows.obs), BLOCK - vector_step % BLOCK)
+        missing = store.wanted - store.complete
+        return min(most, -(-missing // store.num_slots)) if store.wanted > 0 else most
+
+    def play(
+        self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
+    ) -> tuple[int, EndedEpisodes, dict[str, float]]:
+        """Makes up to so many vector steps; see `ManySteps.play`."""
         store, env = mine.store, self._env
         assert store is not None
         if self._playing is None or self._playing.returns is not returns or self._playing.lengths is not lengths:
@@ -107,10 +143,8 @@ class FragmentPlayer:
         last = env.shown_ends()
         store.rows_written(made, playing.final_index, playing.final_obs, last)
         mine.acted += made * len(returns)
-        ended = []
-        for (lane, step, length), earned in zip(playing.ended.tolist(), playing.earned, strict=True):
-            ended.append(EndedEpisode(lane, int(index[lane]), step + 1, length, earned))
-            index[lane] += 1
+        lane, step, length = playing.ended.T
+        ended = EndedEpisodes(lane, index[lane] + times_before(lane), step + 1, length, playing.earned)
         return made, ended, {"act": playing.entry.acting, "env.step": playing.entry.stepping}
 
     def _decide_by(self, mine: WorkerPolicy, playing: Playing) -> None:

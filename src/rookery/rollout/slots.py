@@ -134,8 +134,7 @@ class SlotStore(ColumnWriter):
         """Sees that there is a row to write; full fragments end with what their slots see now."""
         size = self.num_slots
         if self._row == self.demand.fragment_length:
-            for path, array in self._store["last_obs"].items():
-                array[self._base : self._base + size] = slab[path][rows]
+            self._keep_last(slab, rows)
             self._store["length"][self._base : self._base + size] = self._row
             self._clock += self._row
             self._base += size
@@ -146,11 +145,16 @@ class SlotStore(ColumnWriter):
             self._used = high
             self._open_columns(slice(low, high), slice(None))
 
-    def rows_ahead(self, slab: Tree) -> int:
+    def _keep_last(self, slab: Any, rows: slice | np.ndarray) -> None:
+        """Keeps what the slots see after the last row of their fragments."""
+        for path, array in self._store["last_obs"].items():
+            array[self._base : self._base + self.num_slots] = slab[path][rows]
+
+    def rows_ahead(self, slab: Any) -> int:
         """Says how many steps can be written as whole rows from here on, where `next_rows` says; 0 if none can.
 
         Args:
-            slab: What the slots see now, each in its row.
+            slab: What the slots see now by leaf path, each in its row.
         """
         if self._taken:
             self._begin()
@@ -284,8 +288,7 @@ class SlotStore(ColumnWriter):
         if self._lockstep:
             columns = slice(self._base, self._base + self.num_slots)
             store["length"][columns] = self._row
-            for path, array in store["last_obs"].items():
-                array[columns] = slab[path][row_of_slot]
+            self._keep_last(slab, row_of_slot)
             self._clock += self._row
         else:
             self._close_open(slab, row_of_slot)

@@ -5,7 +5,7 @@ arrays, which grows as it must.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -86,11 +86,14 @@ class FragmentStorage(Stateful):
         first_slot: Number of slot 0 among the slots that the policy has in the whole run.
     """
 
-    saved = ("version", "complete", "wanted", "rewards_without_decision", "_lockstep", "_row", "_base", "_used",
-             "_taken", "_carried", "_finals", "_store", "_active", "_column", "_filled", "_pending", "_starts",
-             "_clock", "_before")  # fmt: skip
-    fixed = ("obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "first_clock",
-             "by_request", "_lines", "_due", "_handed", "_places")  # fmt: skip
+    saved: ClassVar[tuple[str, ...]] = (
+        "version", "complete", "wanted", "rewards_without_decision", "_lockstep", "_row", "_base", "_used", "_taken",
+        "_carried", "_finals", "_store", "_active", "_column", "_filled", "_pending", "_starts", "_clock", "_before",
+    )  # fmt: skip
+    fixed: ClassVar[tuple[str, ...]] = (
+        "obs_spec", "action_spec", "demand", "memory_size", "memory_every", "first_slot", "first_clock", "by_request",
+        "_lines", "_due", "_handed", "_places",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -23,7 +23,7 @@ from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv,
 from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
 from rookery.policies.policy import Policy
-from rookery.rollout.fragments import LEAST, FragmentPlayer, fragment_player
+from rookery.rollout.fragments import EndedEpisodes, ManySteps, fragment_player
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.ladder import LadderPolicy
 from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, OpponentMapping, PolicyMapping
@@ -79,7 +79,8 @@ class RolloutWorker(Stateful):
              "version", "group_returns", "finals_stale", "rewards_unclaimed", "actions_not_learned")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
     fixed = ("env", "mapping", "streams", "seeds", "lanes_in_run", "timers", "deterministic", "interrupt",
-             "listeners", "unheard", "now", "groups", "own_episodes", "fragments", "_firsts", "_lost")  # fmt: skip
+             "listeners", "unheard", "now", "groups", "own_episodes", "fragments", "make_store", "_firsts",
+             "_lost")  # fmt: skip
 
     def __init__(
         self,
@@ -113,8 +114,10 @@ class RolloutWorker(Stateful):
         """Names of the groups of agents that the environment names."""
         self.own_episodes = has_own_episodes(env)
         """Whether episodes are those of agents, or of their groups, in lanes that never end."""
-        self.fragments = fragment_player(env)
+        self.fragments: ManySteps | None = fragment_player(env)
         """Plays many steps in one call, where environment and policy can; None where they cannot."""
+        self.make_store: Callable[..., SlotStore] = SlotStore
+        """Makes what keeps the decisions of a policy."""
         self._firsts: list[list[tuple[int, int]]] = []  # of each kind, the groups whose first member it has: its column
         self.group_returns = np.zeros((env.num_lanes, len(self.groups)))
         """``[lanes, groups]`` what each group got in the running episode."""
@@ -283,7 +286,7 @@ class RolloutWorker(Stateful):
         if demand is not None:
             size = policy.memory_size
             every = policy.memory_every(demand.fragment_length) if size else 1
-            store = SlotStore(policy.obs_spec, policy.action_spec, demand, size, every, first_slot)
+            store = self.make_store(policy.obs_spec, policy.action_spec, demand, size, every, first_slot)
         numbers = policy.noise.uniform, policy.noise.normal
         acting = deepcopy(policy)
         acting.requires_grad_(False)
@@ -497,7 +500,7 @@ class RolloutWorker(Stateful):
         with self.timers["record"]:
             self._record(self.now, playing)
 
-    def _many_steps(self, fragments: FragmentPlayer, limit: int | None) -> bool:
+    def _many_steps(self, fragments: ManySteps, limit: int | None) -> bool:
         """Makes as many vector steps in one call as nothing is to be done between; says whether it made any."""
         assert self.now is not None
         (table,), start = self.tables, self.vector_steps
@@ -507,21 +510,26 @@ class RolloutWorker(Stateful):
         mine, lanes = table.acted[0].policy, self.env.num_lanes
         steps = fragments.steps(mine, self.now.rows[0], start)
         steps = steps if limit is None else min(steps, -(-(limit - self.lane_steps) // lanes))
-        if steps < LEAST:
+        if steps < fragments.least:
             return False
         with self.timers["fragments"] as timer:
             made, ended, seconds = fragments.play(mine, steps, start, table.returns, self.lengths)
         for part, spent in seconds.items():
             timer.add(part, spent, made)
-        if ended:
-            running, lengths, width = table.returns.copy(), self.lengths.copy(), len(self.env.kinds[0].agents)
-            for one in ended:
-                table.returns[one.lane * width : (one.lane + 1) * width] = one.earned
-                self.lengths[one.lane], self.vector_steps = one.length, start + one.step
-                self.finished.append(self.standing(one.lane, one.index))
-            table.returns[:], self.lengths[:] = running, lengths
+        self._note_ended(mine, ended, start)
         self.vector_steps, self.env_steps = start + made, self.env_steps + made * lanes
         return True
+
+    def _note_ended(self, mine: WorkerPolicy, ended: EndedEpisodes, start: int) -> None:
+        """Notes episodes that have ended in a call that began after so many vector steps; one policy played them."""
+        agents, seeds = self.env.kinds[0].agents, self.seeds
+        ends = (ended.lane, ended.index, start + ended.step, ended.length, ended.earned)
+        for lane, index, at, length, earned in zip(*(each.tolist() for each in ends), strict=True):
+            drawn, lessons = parameters_of(seeds, lane, index), lessons_of(seeds, lane, index)
+            each, players = dict(zip(agents, earned, strict=True)), dict.fromkeys(agents, mine.of)
+            total = 0.0 + sum(earned)
+            result = EpisodeResult(lane, index, length, total, each, players, {}, {}, drawn, lessons, {}, at)
+            self.finished.append(result)
 
     def _uncount(self, step: Step, resting: np.ndarray | None) -> None:
         """Takes back what was counted of lanes that did not go on in a vector step, or were at rest before it."""

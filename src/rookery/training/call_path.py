@@ -85,14 +85,17 @@ def paths_to(run: Path, what: str, trust_code: TrustCode = False) -> dict[str, l
 def path_to_step(run: Path, trust_code: TrustCode = False) -> list[Call]:
     """The calls from `Trainer.train_iteration` to the environment's own step."""
     with twin(run, trust_code) as trainer:
-        target: CodeType = type(trainer.env).step.__code__
+        ways = ("step", "step_tensors")  # the second of environments of tensors, which are played where these are
+        targets: list[CodeType] = [
+            getattr(type(trainer.env), way).__code__ for way in ways if hasattr(type(trainer.env), way)
+        ]
         found: list[Call] = []
 
         def look(frame: FrameType, event: str, _: Any) -> None:
             if frame.f_code is Playing.play.__code__:  # many steps in one call
                 found[:] = _calls(frame)
                 raise _SeenEnough
-            if frame.f_code is target or (found and frame.f_code.co_name == "step"):
+            if frame.f_code in targets or (found and frame.f_code.co_name == "step"):
                 if event == "return":
                     raise _SeenEnough  # the innermost one is the first to return
                 if event == "call" and hasattr(frame.f_locals.get("self"), "reset"):

@@ -256,6 +256,7 @@ def make_copies(
         max_entities=cfg.max_entities,
         render=render,
         parameters=parameter_names(config),
+        device=config.device,
     )
     if choice is None and isinstance(env, VectorBase):
         env.in_turn = True

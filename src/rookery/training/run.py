@@ -28,9 +28,10 @@ from rookery.envs.samplers import is_number
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 from rookery.report.results import WINDOW, IterationResult
+from rookery.rollout.device_pool import pool_here
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
 from rookery.rollout.mapping import PolicyMapping
-from rookery.rollout.pool import LocalPool, WorkerPool
+from rookery.rollout.pool import WorkerPool
 from rookery.rollout.ranked_pool import RankedPool
 from rookery.rollout.shares import LaneShare, ShareMapping
 from rookery.rollout.worker import RolloutWorker, Sample
@@ -261,7 +262,7 @@ class Run(Stateful):
             worker.listeners = EpisodeListeners(self.env, listeners, seeds)
         if several:
             return RankedPool(worker, share, self.ranks, sampling.staleness, sampling.lane_group)
-        return LocalPool(worker, sampling.staleness, sampling.lane_group)
+        return pool_here(worker, sampling.staleness, sampling.lane_group, self.note)
 
     @property
     def replays(self) -> dict[str, Replay]:

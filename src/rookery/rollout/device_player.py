@@ -1,0 +1,185 @@
+"""Playing where an environment's tensors are: a vector step is a fixed number of operations, and nobody waits for it.
+
+Observe, decide, step, write a row of the storage: all on one device. What episodes came to is added up there and read
+once a call, which makes up to a whole fragment.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import numpy as np
+import torch
+
+from rookery.core.batch import TensorTree
+from rookery.core.device import device_of
+from rookery.core.interrupt import Interrupt
+from rookery.envs.base import Rows
+from rookery.rollout.device_store import DeviceStore, TensorRow
+from rookery.rollout.fragments import EndedEpisodes, times_before
+from rookery.rollout.slots import WorkerPolicy
+from rookery.tensor_envs.rows import TensorRows
+
+
+class DevicePlayer:
+    """Plays one policy in all copies of an environment of tensors: the `ManySteps` of these.
+
+    Args:
+        env: The environment.
+        interrupt: Playing ends early, between two vector steps, when a signal has come; None = never.
+    """
+
+    least = 1
+
+    def __init__(self, env: TensorRows, interrupt: Interrupt | None) -> None:
+        self._env = env
+        self._interrupt = interrupt
+        self._room: _Room | None = None
+
+    def obstacle(self, mine: WorkerPolicy) -> str:
+        """Says why a policy cannot be played by tensors alone, in a few words; nothing if it can."""
+        if mine.memory is not None:
+            return (
+                f"policy {mine.name!r} remembers" if mine.policy.memory_size else f"{mine.name!r} carries its noise on"
+            )
+        if type(mine) is not WorkerPolicy:
+            return f"the copies of policy {mine.name!r} explore at rates of their own"
+        if not isinstance(mine.store, DeviceStore):
+            return f"nobody learns from policy {mine.name!r}"
+        if mine.group is not None:
+            return f"sampling.lane_group = {mine.group} lets lanes decide in groups"
+        there = device_of(mine.policy)
+        if there != self._env.device:
+            return f"policy {mine.name!r} is on {there} and the environment on {self._env.device}"
+        return ""
+
+    def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
+        """Says how many steps a call can make now; see `ManySteps.steps`."""
+        store = mine.store
+        if self.obstacle(mine) or not isinstance(store, DeviceStore) or len(mine.taken) != self._env.num_lanes:
+            ahead = 0
+        else:
+            ahead = store.rows_ahead(self._env.obs)
+        if ahead == 0 or store is None:
+            self._env.show()  # for who steps by rows
+            return 0
+        missing = store.wanted - store.complete
+        return min(ahead, -(-missing // store.num_slots)) if store.wanted > 0 else ahead
+
+    @torch.no_grad()
+    def play(
+        self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
+    ) -> tuple[int, EndedEpisodes, dict[str, float]]:
+        """Makes up to so many vector steps; see `ManySteps.play`."""
+        store, env = mine.store, self._env
+        assert isinstance(store, DeviceStore)
+        rows, first = store.rows(), store.next_row
+        room, interrupt = self._room_for(store), self._interrupt
+        room.returns.copy_(torch.from_numpy(returns))
+        act = env_step = record = 0.0
+        made, now = 0, perf_counter()
+        while made < steps and (interrupt is None or interrupt.number is None):
+            row, before = rows[first + made], now
+            for path, leaf in env.obs.items():
+                row.obs[path].copy_(leaf)
+            self._decide(mine, row, vector_step + made)
+            acted = perf_counter()
+            _, reward, terminated, truncated, final_obs = env.step_tensors(env.to_env(row.action))
+            stepped = perf_counter()
+            row.reward.copy_(reward)
+            row.terminated.copy_(terminated)
+            row.truncated.copy_(truncated)
+            room.note(made, row, final_obs)
+            made, now = made + 1, perf_counter()
+            act, env_step, record = act + acted - before, env_step + stepped - acted, record + now - stepped
+        mine.acted += made * env.num_lanes
+        ended = self._hand_over(store, room, first, made, returns, lengths)
+        return made, ended, {"act": act, "env.step": env_step, "record": record + perf_counter() - now}
+
+    def _decide(self, mine: WorkerPolicy, row: TensorRow, vector_step: int) -> None:
+        """Writes what the policy does, and its log-probability, beside what it sees."""
+        noise = mine.noise.at(None, self._env.num_lanes, vector_step)
+        if mine.actor is not None and row.slab is not None:
+            if row.slab.call is None:
+                row.slab.call = mine.actor.prepare(row.slab.obs, row.slab.action, row.slab.logp)
+            row.slab.call(noise, None)
+            return
+        action, logp = mine.policy.act(row.obs, noise)
+        row.action.copy_(action)
+        row.logp.copy_(logp)
+
+    def _hand_over(
+        self, store: DeviceStore, room: _Room, first: int, made: int, returns: np.ndarray, lengths: np.ndarray
+    ) -> EndedEpisodes:
+        """Tells the storage of its new rows, and brings here what became of episodes: all that is brought here."""
+        env, ended, block = self._env, room.ended[:made], store.block(first, made)
+        at = ended.nonzero()
+        earned = room.earned[:made][at[:, 0], at[:, 1]].cpu().numpy()
+        returns[:] = room.returns.cpu().numpy()
+        step, lane = at.cpu().numpy().T
+        found = _episodes(step, lane, earned, made, lengths, env.episode)
+        env.passed(np.bincount(lane, minlength=env.num_lanes))
+        if made:
+            cut = (block["truncated"] & ~block["terminated"]).nonzero()
+            finals = {path: leaf[:made][cut[:, 0], cut[:, 1]] for path, leaf in room.final_obs.items()}
+            env.check(block["obs"], block["reward"], cut, finals)
+            store.written(made, cut, finals, ended[-1].cpu().numpy().copy(), env.obs)
+        return found
+
+    def _room_for(self, store: DeviceStore) -> _Room:
+        steps = store.demand.fragment_length
+        if self._room is None or len(self._room.ended) < steps:
+            self._room = _Room(self._env, steps)
+        return self._room
+
+
+class _Room:
+    """What is noted beside the storage of up to T steps of N copies, on the device.
+
+    Attributes:
+        returns: ``[N]`` float64, what was earned in the running episodes.
+        earned: ``[T, N]`` the same after each step, before those that ended in it are forgotten.
+        ended: ``[T, N]`` bool, whose episode ended in it.
+        final_obs: ``[T, N, ...]`` what the environment gave as final observations.
+    """
+
+    def __init__(self, env: TensorRows, steps: int) -> None:
+        size = (steps, env.num_lanes)
+        self.returns = torch.zeros(env.num_lanes, dtype=torch.float64, device=env.device)
+        self.earned = torch.zeros(size, dtype=torch.float64, device=env.device)
+        self.ended = torch.zeros(size, dtype=torch.bool, device=env.device)
+        self.final_obs = {path: leaf.new_zeros((steps, *leaf.shape)) for path, leaf in env.obs.items()}
+        finals = [{path: leaf[step] for path, leaf in self.final_obs.items()} for step in range(steps)]
+        self._rows = list(zip(self.ended.unbind(), self.earned.unbind(), finals, strict=True))
+
+    def note(self, step: int, row: TensorRow, final_obs: TensorTree) -> None:
+        """Notes what became of a step."""
+        ended, earned, finals = self._rows[step]
+        torch.logical_or(row.terminated, row.truncated, out=ended)
+        self.returns.add_(row.reward)
+        earned.copy_(self.returns)
+        self.returns.masked_fill_(ended, 0.0)
+        for path, leaf in final_obs.items():
+            finals[path].copy_(leaf)
+
+
+def _episodes(
+    step: np.ndarray, lane: np.ndarray, earned: np.ndarray, made: int, lengths: np.ndarray, episode: np.ndarray
+) -> EndedEpisodes:
+    """Puts together which episodes have ended in a call.
+
+    Args:
+        step: ``[E]`` step of the call, from 0, that each ended in, ascending.
+        lane: ``[E]`` its lane.
+        earned: ``[E]`` what it came to.
+        made: Steps of the call.
+        lengths: ``[lanes]`` steps of the running episodes; changes in place.
+        episode: ``[lanes]`` number of the episode that each was in before.
+    """
+    before, order = times_before(lane), np.argsort(lane, kind="stable")
+    since = np.empty_like(step)
+    since[order] = np.diff(step[order], prepend=0)
+    length = np.where(before == 0, step + 1 + lengths[lane], since)
+    lengths += made
+    lengths[lane] = made - 1 - step  # of several episodes of a lane the last one counts
+    return EndedEpisodes(lane, episode[lane] + before, step + 1, length, earned[:, None])

@@ -1,0 +1,267 @@
+"""`DeviceStore`: the fragments of one policy in tensors on a device, for who decides and steps there.
+
+It is a `SlotStore` whose rows may lie in tensors instead of in its arrays, while all slots decide in every step: what
+it hands over then lies on the device too. On the processor both are the same memory. Where anybody needs the arrays, as
+a checkpoint or a step that Python takes part in does, the rows are brought there first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.core.batch import Rollout, TensorTree
+from rookery.core.spaces import Tree
+from rookery.rollout.slots import SlotStore
+from rookery.rollout.storage import OF_FRAGMENTS, OF_ROWS, DecisionSlab
+
+ON_DEVICE = (*OF_ROWS, "last_obs")
+"""What is kept in tensors; of the rest of a fragment only the processor asks."""
+
+
+class TensorRow(NamedTuple):
+    """A row of the storage: views ``[slots, ...]``, on the device.
+
+    Attributes:
+        obs: What is decided on.
+        action: Room for the actions, as they are stored.
+        logp: Room for their log-probabilities.
+        reward: Room for the rewards.
+        terminated: Room for the ends without a future.
+        truncated: Room for episodes that are cut off.
+        slab: The first three as arrays that kernels write to; None where they cannot.
+    """
+
+    obs: TensorTree
+    action: Tensor
+    logp: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    slab: DecisionSlab | None
+
+
+class DeviceStore(SlotStore):
+    """Open and finished fragments of one policy, on a device while whole rows are written.
+
+    Args:
+        arguments: As of `SlotStore`.
+        device: Where.
+        apart: Whether tensors there have memory of their own; None = they have it everywhere but on the processor.
+    """
+
+    fixed: ClassVar[tuple[str, ...]] = (
+        "device",
+        "apart",
+        "on_device",
+        "_tensors",
+        "_mirrored",
+        "_rows",
+        "_finals_there",
+        "_seen",
+    )
+
+    def __init__(self, *arguments: Any, device: torch.device, apart: bool | None = None) -> None:
+        super().__init__(*arguments)
+        self.device = device
+        self.apart = device.type != "cpu" if apart is None else apart
+        self.on_device = False
+        """Whether the tensors hold the open fragments; else the arrays do."""
+        self._tensors: dict[str, Any] = {}
+        self._mirrored: dict[str, Any] | None = None  # the arrays that the tensors stand for
+        self._rows: dict[int, list[TensorRow]] = {}  # by `_base`
+        self._finals_there: list[tuple[Tensor, TensorTree]] = []  # places [K, 2], and what was seen last there
+        self._seen: TensorTree = {}
+
+    # --- between arrays and tensors -----------------------------------------------------------------------------------
+
+    def _mirror(self) -> dict[str, Any]:
+        """The tensors of the arrays that there are now; new ones hold what the arrays hold."""
+        if self._mirrored is not self._store:
+            self._mirrored = self._store
+            self._tensors = {name: _each(self._store[name], self._placed) for name in ON_DEVICE}
+            self._rows.clear()
+        return self._tensors
+
+    def _placed(self, array: np.ndarray) -> Tensor:
+        tensor = torch.from_numpy(array)
+        return tensor.to(self.device, copy=True) if self.apart else tensor
+
+    def _fetch(self) -> None:
+        """Brings rows from the tensors to the arrays."""
+        if self.apart and self._mirrored is self._store:
+            for name in ON_DEVICE:
+                for array, tensor in zip(_parts(self._store[name]), _parts(self._tensors[name]), strict=True):
+                    array[...] = tensor.cpu().numpy()
+
+    def to_host(self) -> None:
+        """Sees that the arrays hold everything."""
+        if not self.on_device:
+            return
+        self._fetch()
+        self.on_device = False
+        for places, seen in self._finals_there:
+            row, column = places.cpu().numpy().T
+            self._keep_finals(
+                row, column, {path: leaf.cpu().numpy() for path, leaf in seen.items()}, np.arange(len(row))
+            )
+        self._finals_there = []
+
+    def to_device(self) -> None:
+        """Sees that the tensors hold everything."""
+        if self.on_device:
+            return
+        if self.apart:
+            self._mirrored = None
+        self._mirror()
+        self.on_device = True
+        if count := self._finals["count"]:
+            places = torch.from_numpy(self._finals["index"][:count].copy()).to(self.device)
+            seen = {
+                path: torch.from_numpy(leaf[:count].copy()).to(self.device)
+                for path, leaf in self._finals["obs"].items()
+            }
+            self._finals_there, self._finals["count"] = [(places, seen)], 0
+
+    def _reserve(self, columns: int) -> None:
+        """Sees that there is room for so many fragments; what is there stays."""
+        if self.on_device and 0 < len(self._store["slot"]) < columns:
+            self._fetch()
+        super()._reserve(columns)
+
+    # --- whole rows ---------------------------------------------------------------------------------------------------
+
+    def rows_ahead(self, slab: TensorTree) -> int:
+        """Says how many rows can be written from here on, where `rows` says; 0 if none can.
+
+        Args:
+            slab: What the slots see now, on the device.
+        """
+        if self._taken:
+            self._begin()
+        if not (self._lockstep or self._enter_lockstep()):
+            return 0
+        self.to_device()
+        self._seen = slab
+        return super().rows_ahead(slab)
+
+    def rows(self) -> list[TensorRow]:
+        """The rows of the fragments that are being written; the next one is that of the number `next_row`."""
+        tensors = self._mirror()
+        if self._base not in self._rows:
+            columns = slice(self._base, self._base + self.num_slots)
+            self._rows[self._base] = [self._row_at(tensors, row, columns) for row in range(self.demand.fragment_length)]
+        return self._rows[self._base]
+
+    @property
+    def next_row(self) -> int:
+        """Number of the next row of the fragments that are being written."""
+        return self._row
+
+    def block(self, first: int, count: int) -> dict[str, Any]:
+        """Some rows of the fragments that are being written, ``[count, slots, ...]``, by the names of `Rollout`."""
+        columns = slice(self._base, self._base + self.num_slots)
+        return {name: _each(self._tensors[name], lambda leaf: leaf[first : first + count, columns]) for name in OF_ROWS}
+
+    def _row_at(self, tensors: dict[str, Any], row: int, columns: slice) -> TensorRow:
+        obs = {path: leaf[row, columns] for path, leaf in tensors["obs"].items()}
+        action, logp, reward, terminated, truncated = (tensors[name][row, columns] for name in OF_ROWS[1:])
+        slab = None
+        if self.device.type == "cpu":
+            slab = DecisionSlab({path: leaf.numpy() for path, leaf in obs.items()}, action.numpy(), logp.numpy())
+        return TensorRow(obs, action, logp, reward, terminated, truncated, slab)
+
+    def written(self, steps: int, finals: Tensor, final_obs: TensorTree, starts: np.ndarray, seen: TensorTree) -> None:
+        """Counts rows that somebody else has written, as so many times `place`, `final` and `record`.
+
+        Args:
+            steps: How many.
+            finals: ``[K, 2]`` int64 which of them, and which slot, of agents that were truncated, in that order.
+            final_obs: What each of these saw last.
+            starts: ``[slots]`` bool, whose episode ended in the last of them.
+            seen: What all slots see now; used until the environment is stepped again.
+        """
+        if len(finals):
+            self._finals_there.append((finals + finals.new_tensor([self._row, self._base]), final_obs))
+        self._row += steps
+        self.complete += steps * self.num_slots
+        self._starts, self._seen = starts, seen
+
+    def _keep_last(self, slab: Any, rows: slice | np.ndarray) -> None:
+        """Keeps what the slots see after the last row of their fragments."""
+        if not self.on_device:
+            super()._keep_last(slab, rows)
+            return
+        for path, tensor in self._mirror()["last_obs"].items():
+            tensor[self._base : self._base + self.num_slots] = self._seen[path]
+
+    def take(self, slab: Tree, row_of_slot: np.ndarray) -> Rollout:
+        """All complete decisions, as a rollout on this store's own memory: on the device if they were written there.
+
+        Args:
+            slab: What the slots that wait see now; of no use for what was written on the device.
+            row_of_slot: ``[slots]`` the row of the slab that each slot plays.
+        """
+        if not self.on_device:
+            return super().take(slab, row_of_slot)
+        store, tensors = self._store, self._mirror()
+        store["length"][self._base : self._base + self.num_slots] = self._row
+        self._keep_last(slab, row_of_slot)
+        self._clock += self._row
+        self._taken, self.complete = True, 0
+        steps, used = int(store["length"][: self._used].max()), slice(self._used)
+        parts: dict[str, Any] = {name: _each(tensors[name], lambda leaf: leaf[:steps, used]) for name in OF_ROWS}
+        parts |= {name: torch.from_numpy(store[name][used]).to(self.device) for name in OF_FRAGMENTS[1:]}
+        last_obs = _each(tensors["last_obs"], lambda leaf: leaf[used])
+        finals = [(torch.zeros(0, 2, dtype=torch.int64, device=self.device), _each(last_obs, lambda leaf: leaf[:0]))]
+        finals += self._finals_there
+        return Rollout(
+            **parts,
+            last_obs=last_obs,
+            final_obs={path: torch.cat([seen[path] for _, seen in finals]) for path in last_obs},
+            boot_index=torch.cat([places for places, _ in finals]),
+        )
+
+    def _begin(self) -> None:
+        """Starts writing over what was taken."""
+        self._finals_there = []
+        super()._begin()
+        if self.apart and self.on_device:
+            for name in ("terminated", "truncated"):
+                self._mirror()[name].zero_()
+
+    # --- what Python takes part in ------------------------------------------------------------------------------------
+
+    def place(
+        self, slots: np.ndarray | None, slab: Tree, rows: slice | np.ndarray, memory: np.ndarray | None = None
+    ) -> DecisionSlab:
+        """Writes what the slots see into the next row of each; see `SlotStore.place`."""
+        self.to_host()
+        return super().place(slots, slab, rows, memory)
+
+    def _leave_lockstep(self) -> None:
+        self.to_host()
+        super()._leave_lockstep()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes, as of a `SlotStore`."""
+        self.to_host()
+        return super().state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        self.on_device, self._mirrored, self._finals_there = False, None, []
+        super().load_state_dict(state)
+
+
+def _parts(kept: Any) -> list[Any]:
+    """An array or tensor, or those of a tree."""
+    return list(kept.values()) if isinstance(kept, dict) else [kept]
+
+
+def _each(kept: Any, function: Any) -> Any:
+    """An array or tensor, or each of a tree, after it went through a function."""
+    return {path: function(leaf) for path, leaf in kept.items()} if isinstance(kept, dict) else function(kept)

@@ -1,0 +1,175 @@
+"""`TensorContract`: what a `TensorEnv` must give in a step, held against what it gives, without waiting for the device.
+
+Shapes, types and devices are known without looking into tensors. What is in them is looked at where they are read
+anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.core.batch import TensorTree
+from rookery.core.errors import EnvError, SpaceError
+from rookery.core.spaces import Leaf, action_spec, obs_spec, part_of
+from rookery.envs.base import Kind
+from rookery.envs.gym_env import AGENT
+from rookery.tensor_envs.actions import torch_type
+from rookery.tensor_envs.env import TensorEnv
+
+FORM = "obs, reward, terminated, truncated, final_obs"
+
+Parts = tuple[TensorTree, Tensor, Tensor, Tensor, TensorTree]
+"""What a step gives, with observations by leaf path, as they are stored."""
+
+
+class TensorContract:
+    """Reads what an environment gives, or says what is wrong with it.
+
+    Args:
+        env: The environment.
+        name: Name of it in messages.
+
+    Attributes:
+        kind: Its one kind of agents.
+
+    Raises:
+        EnvError: If there is no layout of tensors for its spaces.
+    """
+
+    def __init__(self, env: TensorEnv, name: str) -> None:
+        self.name = name
+        try:
+            obs = obs_spec(env.single_observation_space, env.single_action_space)
+            self.kind = Kind((AGENT,), obs, action_spec(env.single_action_space))
+        except SpaceError as error:
+            raise EnvError(f"{name}: {error}") from error
+        if any(leaf.entities is not None for leaf in obs.leaves):
+            raise EnvError(f"{name}: sets of entities (Sequence) cannot be given as tensors; use a Box with empty rows")
+        if self.kind.action.kind == "composite":
+            raise EnvError(
+                f"{name}: actions of {env.single_action_space} cannot be given as one tensor; use Discrete, "
+                "MultiDiscrete, MultiBinary or Box"
+            )
+        self._num, self._device = env.num_envs, env.device
+        self._leaves = [(leaf, *self._expected(leaf)) for leaf in obs.leaves]
+        self._starts = {
+            leaf.path: torch.as_tensor(leaf.start, device=env.device)
+            for leaf in obs.leaves
+            if leaf.kind in ("discrete", "multi_discrete") and np.any(leaf.start)
+        }
+        self._sizes = {
+            leaf.path: torch.tensor(leaf.sizes, device=env.device).reshape(leaf.shape)
+            for leaf in obs.leaves
+            if leaf.kind in ("discrete", "multi_discrete")
+        }
+        self._plain = [leaf.path for leaf in obs.leaves] == ["obs"]
+        self._numbers = torch.Size((env.num_envs,))
+
+    def _expected(self, leaf: Leaf) -> tuple[torch.Size, torch.dtype]:
+        return torch.Size((self._num, *leaf.shape)), torch_type(leaf.dtype)
+
+    def obs(self, given: Any, called: str) -> TensorTree:
+        """Reads observations of all copies.
+
+        Args:
+            given: What the environment gave.
+            called: Name of it in messages, as ``final_obs of step()``.
+
+        Returns:
+            Tensors ``[N, ...]`` by leaf path, as they are stored: those that were given, unless categories are counted
+            from another number than 0.
+
+        Raises:
+            EnvError: If a part is missing, or has another shape, type or device.
+        """
+        if given is None:
+            raise EnvError(f"{self.name}: {called} is None, expected {self._form()}")
+        tree: TensorTree = {}
+        for leaf, shape, dtype in self._leaves:
+            try:
+                part = given if self._plain and isinstance(given, Tensor) else part_of(given, leaf.path)
+            except SpaceError as error:
+                raise EnvError(f"{self.name}: {called}: {error}") from error
+            what = called if self._plain else f"{called}: {leaf.path}"
+            self._check(part, what, shape, dtype)
+            start = self._starts.get(leaf.path)
+            tree[leaf.path] = part if start is None else part - start
+        return tree
+
+    def _form(self) -> str:
+        """What observations look like, in words."""
+        if self._plain:
+            _, shape, dtype = self._leaves[0]
+            return f"a tensor {tuple(shape)} of {_told(dtype)}"
+        return f"tensors by {', '.join(leaf.path for leaf, _, _ in self._leaves)}"
+
+    def step(self, given: Any) -> Parts:
+        """Reads what a step gave.
+
+        Raises:
+            EnvError: If it is not five parts, or one of them has another shape, type or device than it must have.
+        """
+        if not isinstance(given, tuple) or len(given) != 5:
+            found = f"{len(given)} values" if isinstance(given, tuple | list) else type(given).__name__
+            hint = ""
+            if isinstance(given, tuple) and len(given) == 4:
+                hint = "; final_obs, what copies showed before their next episode began, is missing"
+            raise EnvError(f"{self.name}: step() returned {found}, expected {FORM}{hint}")
+        if isinstance(given[4], Mapping) and not isinstance(given[0], Mapping):
+            raise EnvError(f"{self.name}: step() returned 5 values, the last of them infos, expected {FORM}")
+        obs, reward, terminated, truncated, final_obs = given
+        self._check(reward, "reward of step()", self._numbers, torch.float32)
+        self._check(terminated, "terminated of step()", self._numbers, torch.bool)
+        self._check(truncated, "truncated of step()", self._numbers, torch.bool)
+        if final_obs is None:
+            raise EnvError(
+                f"{self.name}: final_obs of step() is None, expected {self._form()}: what copies showed before their "
+                "next episode began; an environment that never truncates gives obs again"
+            )
+        seen = self.obs(obs, "obs of step()")
+        return seen, reward, terminated, truncated, self.obs(final_obs, "final_obs of step()")
+
+    def sound(self, tree: TensorTree) -> list[Tensor]:
+        """Says of each leaf of some observations ``[..., leaf]`` whether it is sound, as flags on the device. One that
+        is said not to be may only have numbers too large to be added up.
+        """
+        found = []
+        for leaf, _, _ in self._leaves:
+            value = tree[leaf.path]
+            if leaf.kind in ("discrete", "multi_discrete"):
+                found.append(((value >= 0) & (value < self._sizes[leaf.path])).all())
+            elif leaf.kind == "mask":
+                found += [part.any(-1).all() for part in value.split(leaf.sizes, -1)]
+            elif leaf.kind == "multi_binary":
+                found.append((value <= 1).all())
+            elif value.dtype.is_floating_point:
+                found.append(torch.isfinite(value.sum()))
+        return found
+
+    def _check(self, given: Any, what: str, shape: torch.Size, dtype: torch.dtype) -> None:
+        """Raises an EnvError for something that is no tensor of this shape and type on the device."""
+        if not isinstance(given, Tensor):
+            raise EnvError(f"{self.name}: {what} is {type(given).__name__}, expected a tensor on {self._device}")
+        if given.shape != shape:
+            raise EnvError(
+                f"{self.name}: {what} has shape {tuple(given.shape)}, expected {tuple(shape)}: one row for each of "
+                f"{self._num} copies"
+            )
+        if given.dtype is not dtype:
+            raise EnvError(
+                f"{self.name}: {what} is of {_told(given.dtype)}, expected {_told(dtype)}; write .to({dtype})"
+            )
+        if given.device != self._device:
+            raise EnvError(
+                f"{self.name}: {what} lies on {given.device}, expected {self._device}, the environment's device; make "
+                "every tensor with device=self.device"
+            )
+
+
+def _told(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
