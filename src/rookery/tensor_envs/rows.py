@@ -180,13 +180,13 @@ class TensorRows(VectorBase):
         rows.reward[:], rows.terminated[:], rows.truncated[:] = map(_array, (reward, terminated, truncated))
         if not np.isfinite(rows.reward).all():
             lane = int(np.flatnonzero(~np.isfinite(rows.reward))[0])
-            raise self.breach(lane, _not_finite(rows.reward[lane]))
+            raise self.breach(lane, _not_finite(rows.reward[lane]), 0)
         np.logical_or(rows.terminated, rows.truncated, out=step.ended)
         step.any_end = bool(step.ended.any())
         if step.any_end:
             rows.final_index = np.flatnonzero(rows.truncated & ~rows.terminated)
             rows.final_obs = {path: leaf[rows.final_index] for path, leaf in _arrays(final_obs).items()}
-            self._check(rows.final_obs, rows.final_index, LAST)
+            self._check(rows.final_obs, rows.final_index, LAST, 0)
             self.episode += step.ended
         self._show_checked()
         return step
@@ -195,9 +195,9 @@ class TensorRows(VectorBase):
         """Shows what all copies show, if it is sound."""
         self._rows.obs = _arrays(self.obs)
         self._is_shown = True
-        self._check(self._rows.obs, self._lanes)
+        self._check(self._rows.obs, self._lanes, "", 0)
 
-    def _check(self, tree: Tree, lanes: np.ndarray, where: str = "", back: int = 0) -> None:
+    def _check(self, tree: Tree, lanes: np.ndarray, where: str, back: int) -> None:
         """Raises an EnvError for the first of some observations that is not sound."""
         spec = self.kinds[0].obs
         if not spec.check(tree, slice(None)):
@@ -215,7 +215,7 @@ class TensorRows(VectorBase):
         if len(rows.final_index):
             rows.final_index, rows.final_obs = np.zeros(0, dtype=np.int64), self.kinds[0].obs.allocate(0)
 
-    def breach(self, lane: int, problem: str, back: int = 0) -> EnvError:
+    def breach(self, lane: int, problem: str, back: int) -> EnvError:
         """Makes an error that says what a lane did wrong.
 
         Args:
