@@ -45,6 +45,11 @@ def tensors(of):
     return found
 
 
+def test_a_rollout_that_was_played_on_the_device_is_not_moved():
+    there = rollout().map(lambda _, tensor: tensor.to("meta"))
+    assert Staging(torch.device("meta")).send_rollout(there) is there
+
+
 def test_the_processor_is_always_there():
     check_device("cpu")
     assert isinstance(has_bfloat16("cpu"), bool)

@@ -268,6 +268,20 @@ def test_a_number_cannot_be_read_there():
             wrong()
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no graphics card")
+@pytest.mark.parametrize("env", ["TensorCartPole", "TensorPendulum"])
+def test_on_a_graphics_card_rollouts_stay_there_and_runs_repeat(env):
+    found = []
+    for _ in range(2):
+        with Trainer(env, PPO, seed=3, num_envs=64, device="cuda") as trainer:
+            assert trainer.pool.obstacle == ""
+            rollout = trainer.pool.sample(8 * 64).rollouts["main"]
+            assert {leaf.device.type for leaf in (rollout.reward, rollout.length, *rollout.obs.values())} == {"cuda"}
+            found.append(rollout.obs["obs"].cpu())
+            trainer.train_iteration()
+    assert torch.equal(*found)
+
+
 # --- going on -------------------------------------------------------------------------------------------------------
 
 

@@ -77,8 +77,8 @@ class Staging:
         self._sent: torch.cuda.Event | None = None
 
     def send_rollout(self, rollout: Rollout) -> Rollout:
-        """The rollout on the device."""
-        if not self._away:
+        """The rollout on the device: itself where it was played there."""
+        if not self._away or rollout.reward.device.type == self.device.type:
             return rollout
         moved = rollout.map(self._move)
         self._depart()
@@ -104,9 +104,7 @@ class Staging:
         return [tensor.numpy().copy() for tensor in arriving]  # whose memory the next ones will take
 
     def _move(self, name: str, tensor: Tensor) -> Tensor:
-        """Begins to copy an array to the device; what is there already stays."""
-        if tensor.device.type == self.device.type:
-            return tensor
+        """Begins to copy an array to the device."""
         if self._sent is not None:
             self._sent.synchronize()  # else its room might be written over before it was read
             self._sent = None

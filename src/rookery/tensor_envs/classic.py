@@ -127,7 +127,7 @@ class TensorPendulum(TensorEnv):
         torque = spaces.Box(-TORQUE, TORQUE, (1,), np.float32)
         super().__init__(spaces.Box(-bound, bound), torque, num_envs, device)
         self.max_episode_steps = int(max_episode_steps)
-        self.angle = self.turning = torch.zeros(num_envs, device=self.device)
+        self.angle, self.turning = torch.zeros(2, num_envs, device=self.device)
         self.steps = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
 
     def reset(self, seed: int) -> Tensor:
