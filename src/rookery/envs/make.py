@@ -175,9 +175,8 @@ def make_env(
     try:
         if num_helpers < 1:
             return SerialEnv(factory, num_lanes, name, tolerance)
-        if implementation == "threads":
-            return threads_env(factory, num_lanes, name, tolerance, num_helpers)
-        return processes_env(factory, num_lanes, name, tolerance, num_helpers)
+        helped = threads_env if implementation == "threads" else processes_env
+        return helped(factory, num_lanes, name, tolerance, num_helpers)
     except MadeBaseEnv as made:
         return _build_base_env(found, settings, num_lanes, name, made.env)
 
