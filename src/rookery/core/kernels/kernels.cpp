@@ -407,7 +407,7 @@ EXPORT void ppo_steps(Network* actor, Network* critic, const Head* head, const v
     part.order = orders[step];
     ppo_gradients(actor, critic, head, actor_leaves, critic_leaves, &part, settings, sizes[step], log_std,
                   log_std_gradient, statistics, threads);
-    norms[step] = adam(*adam_step, counters);
+    norms[step] = adam(*adam_step, counters, threads);
   }
 }
 
@@ -449,11 +449,11 @@ EXPORT float td_step(Network* net, Network* target, const Head* head, const void
                      const void* const* next_leaves, const TDBatch* batch, const TDSettings* settings, int rows,
                      float* statistics, const AdamStep* adam_step, Counters counters) {
   td_gradients(net, target, head, leaves, next_leaves, batch, settings, rows, statistics);
-  return adam(*adam_step, counters);
+  return adam(*adam_step, counters, 1);
 }
 
 // One step of an optimizer along a flat gradient; none if its norm is not finite. See optimizers.h.
-EXPORT float adam_flat(const AdamStep* step, Counters counters) { return adam(*step, counters); }
+EXPORT float adam_flat(const AdamStep* step, Counters counters) { return adam(*step, counters, 1); }
 
 EXPORT float rmsprop_flat(float* data, const float* gradient, float* square, int64_t count,
                           const RMSpropSettings* settings, Counters counters) {

@@ -5,7 +5,7 @@
 #pragma once
 #include <stdlib.h>
 
-#include "pairs.h"
+#include "tiles.h"
 
 enum Activation { NONE, TANH, RELU, ELU, SILU, GELU };
 enum LeafType { FLOATS, BYTES, CATEGORIES };
@@ -69,6 +69,7 @@ struct Network {
   int64_t* category;  // [rows, categories] rows of the table
   bool bfloat16;      // numbers that are multiplied, where the processor can
   float *pair_columns, *pair_inputs, *pair_gradients;  // [BLOCK, widest / 2], [BLOCK / 2, widest] twice; else null
+  float* pairs_turned;  // [widest, BLOCK / 2]
 };
 
 // Zeroed memory that begins with a cache line.
@@ -146,7 +147,8 @@ static bool finish_network(Network* net) {
     net->pair_columns = new_floats((size_t)BLOCK / 2 * widest);
     net->pair_inputs = new_floats((size_t)BLOCK / 2 * widest);
     net->pair_gradients = new_floats((size_t)BLOCK / 2 * widest);
-    enough = enough && net->pair_columns && net->pair_inputs && net->pair_gradients;
+    net->pairs_turned = new_floats((size_t)BLOCK / 2 * widest);
+    enough = enough && net->pair_columns && net->pair_inputs && net->pair_gradients && net->pairs_turned;
   }
   net->input_gradient = new_floats((size_t)BLOCK * net->layer[0].input_stride);
   return enough && net->input_gradient && reserve_rows(net, BLOCK);
@@ -176,6 +178,7 @@ static void free_network(Network* net) {
   free(net->pair_columns);
   free(net->pair_inputs);
   free(net->pair_gradients);
+  free(net->pairs_turned);
   free(net);
 }
 
@@ -424,8 +427,8 @@ static void forward_block(Network* net, size_t at, int count) {
     if (y.narrow) dot_products(y, x, before, count);
     else if (y.pairs) {
       pair_columns(x, y.input_stride, count, net->pair_columns);
-      product<Pairs>(net->pair_columns, y.input_stride / 2, y.panels, (y.inputs + 1) / 2, y.bias, 0, before,
-                     y.output_stride, count, y.output_stride);
+      pair_product(net->pair_columns, y.input_stride / 2, y.panels, (y.inputs + 1) / 2, y.bias, 0, before,
+                   y.output_stride, count, y.output_stride);
     } else product(x, y.input_stride, y.panels, y.inputs, y.bias, 0, before, y.output_stride, count, y.output_stride);
     if (l == 0 && net->table) add_table_rows(net, at, count, before, y.outputs, y.output_stride);
     if (y.norm.weight) normalize_rows(y, at, before, count);
@@ -462,25 +465,28 @@ static void clear_gradients(Network* net) {
   if (net->table) memset(net->table_gradient, 0, (size_t)net->table_rows * net->layer[0].outputs * 4);
 }
 
-template <class Numbers>
-static void add_outers(Layer& y, const float* x, const float* gradient, int elements) {
+// add: as `add_outer`.
+template <class Add>
+static void add_outers(Layer& y, const float* x, const float* gradient, int elements, Add add) {
   if (y.weight_sums) {
-    add_outer<Numbers>(x, y.input_stride, gradient, y.output_stride, elements, y.weight_sums, y.output_stride, y.inputs,
-                       y.output_stride);
+    add(x, y.input_stride, gradient, y.output_stride, elements, y.weight_sums, y.output_stride, y.inputs,
+        y.output_stride);
     return;
   }
   int column = 0;
   for (int p = 0; p < y.num_parts; column += y.part[p++].outputs)
-    add_outer<Numbers>(gradient + column, y.output_stride, x, y.input_stride, elements, y.part[p].weight_gradient,
-                       y.inputs, y.part[p].outputs, y.inputs);
+    add(gradient + column, y.output_stride, x, y.input_stride, elements, y.part[p].weight_gradient, y.inputs,
+        y.part[p].outputs, y.inputs);
 }
 
 static void add_weight_gradient(Network* net, Layer& y, const float* x, int count) {
   if (y.pairs) {
-    pair_rows(x, y.input_stride, count, net->pair_inputs);
-    pair_rows(y.gradient, y.output_stride, count, net->pair_gradients);
-    add_outers<Pairs>(y, net->pair_inputs, net->pair_gradients, (count + 1) / 2);
-  } else add_outers<Floats>(y, x, y.gradient, count);
+    int elements = (count + 1) / 2, filled = (elements + TILE - 1) / TILE * TILE;
+    pair_rows(x, y.input_stride, count, filled, net->pair_inputs);
+    pair_rows(y.gradient, y.output_stride, count, filled, net->pair_gradients);
+    float* turned = net->pairs_turned;
+    add_outers(y, net->pair_inputs, net->pair_gradients, elements, [=](auto... given) { add_pair_outer(given..., turned); });
+  } else add_outers(y, x, y.gradient, count, add_outer<Floats>);
   for (int j = 0; j < y.output_stride; j += LANES) {
     Vector sum = load(y.bias_sums + j);
     for (int i = 0; i < count; i++) sum += load(y.gradient + (size_t)i * y.output_stride + j);
@@ -494,8 +500,8 @@ static void back_product(Network* net, const Layer& y, int count, float* to) {
     return product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, 0, to, y.input_stride, count,
                    y.input_stride);
   pair_columns(y.gradient, y.output_stride, count, net->pair_columns);
-  product<Pairs>(net->pair_columns, y.output_stride / 2, y.back_panels, (y.outputs + 1) / 2, nullptr, 0, to,
-                 y.input_stride, count, y.input_stride);
+  pair_product(net->pair_columns, y.output_stride / 2, y.back_panels, (y.outputs + 1) / 2, nullptr, 0, to,
+               y.input_stride, count, y.input_stride);
 }
 
 static void add_table_gradient(Network* net, size_t at, int count) {

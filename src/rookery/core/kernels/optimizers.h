@@ -1,6 +1,10 @@
 // Optimizers on flat vectors: norm, clipping and step in one call; nothing moves if the gradient is not finite.
+//
+// Long vectors are two halves, whose sums are added up apart, so that each may have a thread of its own.
 #pragma once
-#include "vector.h"
+#include "threads.h"
+
+enum { SHORT = 1 << 14 };  // of so many numbers there are no halves
 
 // Steps that were skipped, in all and in a row, as tensors of one float.
 struct Counters {
@@ -21,7 +25,24 @@ struct RMSpropSettings {
   double lr, alpha, eps, max_norm;
 };
 
-static float norm_of(const float* x, int64_t count) {
+// Where the second half begins; at the end of a short vector.
+static int64_t half_of(int64_t count) { return count < SHORT ? count : count / 2 / LANES * LANES; }
+
+// Does the same to both halves of a vector, of `count` numbers; with two threads at the same time.
+template <typename Part>
+static void for_halves(Part* part, int64_t count, int threads) {
+  Part rest = *part;
+  part->to = rest.from = half_of(count);
+  rest.to = count;
+  Task task{[](void* half) { ((Part*)half)->run(); }, &rest, false};
+  bool halved = rest.from < count, offered = halved && threads > 1 && offer(&task);
+  part->run();
+  if (offered) finish(&task);
+  else if (halved) rest.run();
+  part->result += rest.result;
+}
+
+static float sum_of_squares(const float* x, int64_t count) {
   Vector sum[4] = {};
   int64_t i = 0;
   for (; i + 4 * LANES <= count; i += 4 * LANES)
@@ -35,7 +56,20 @@ static float norm_of(const float* x, int64_t count) {
   }
   float total = sum_of((sum[0] + sum[1]) + (sum[2] + sum[3]));
   for (; i < count; i++) total += x[i] * x[i];
-  return __builtin_sqrtf(total);
+  return total;
+}
+
+struct Squares {
+  const float* x;
+  int64_t from, to;
+  float result;
+  void run() { result = sum_of_squares(x + from, to - from); }
+};
+
+static float norm_of(const float* x, int64_t count, int threads) {
+  Squares squares{x, 0, 0, 0};
+  for_halves(&squares, count, threads);
+  return __builtin_sqrtf(squares.result);
 }
 
 // Counts the step; true if it may be made.
@@ -60,25 +94,35 @@ static double power_of(double base, int64_t exponent) {
   return result;
 }
 
-// Adam (Kingma & Ba 2015) with bias corrections in double precision, as torch has them. Returns the norm before
-// clipping.
-static float adam(const AdamStep& cfg, Counters counters) {
-  float *data = cfg.data, *mean = cfg.mean, *square = cfg.square;
-  const float* gradient = cfg.gradient;
-  int64_t count = cfg.count;
-  float norm = norm_of(gradient, count);
+// Adam (Kingma & Ba 2015) with bias corrections in double precision, as torch has them.
+struct Adam {
+  const AdamStep* cfg;
+  float factor, size, root;
+  int64_t from, to;
+  float result;
+  void run() {
+    float *data = cfg->data, *mean = cfg->mean, *square = cfg->square;
+    const float* gradient = cfg->gradient;
+    float keep = (float)cfg->beta2, new1 = (float)(1 - cfg->beta1), new2 = (float)(1 - cfg->beta2),
+          eps = (float)cfg->eps, by = factor, rate = size, wide = root;
+    for (int64_t i = from; i < to; i++) {
+      float g = gradient[i] * by;
+      mean[i] += new1 * (g - mean[i]);
+      square[i] = keep * square[i] + new2 * g * g;
+      data[i] -= rate * mean[i] / (__builtin_sqrtf(square[i]) * wide + eps);
+    }
+  }
+};
+
+// Makes a step; returns the norm before clipping. threads: with 2, each half may have one, which changes no bit.
+static float adam(const AdamStep& cfg, Counters counters, int threads) {
+  float norm = norm_of(cfg.gradient, cfg.count, threads);
   if (!count_step(norm, counters)) return norm;
   int64_t steps = (int64_t)(*cfg.steps += 1);
   double correction1 = 1 - power_of(cfg.beta1, steps), correction2 = 1 - power_of(cfg.beta2, steps);
-  float factor = clip_factor(norm, cfg.max_norm), size = (float)(cfg.lr / correction1),
-        root = (float)(1 / __builtin_sqrt(correction2));
-  float keep = (float)cfg.beta2, new1 = (float)(1 - cfg.beta1), new2 = (float)(1 - cfg.beta2), eps = (float)cfg.eps;
-  for (int64_t i = 0; i < count; i++) {
-    float g = gradient[i] * factor;
-    mean[i] += new1 * (g - mean[i]);
-    square[i] = keep * square[i] + new2 * g * g;
-    data[i] -= size * mean[i] / (__builtin_sqrtf(square[i]) * root + eps);
-  }
+  Adam part{&cfg, clip_factor(norm, cfg.max_norm), (float)(cfg.lr / correction1), (float)(1 / __builtin_sqrt(correction2)),
+            0, 0, 0};
+  for_halves(&part, cfg.count, threads);
   return norm;
 }
 
@@ -86,7 +130,7 @@ static float adam(const AdamStep& cfg, Counters counters) {
 // clipping.
 static float rmsprop(float* data, const float* gradient, float* square, int64_t count, const RMSpropSettings& cfg,
                      Counters counters) {
-  float norm = norm_of(gradient, count);
+  float norm = norm_of(gradient, count, 1);
   if (!count_step(norm, counters)) return norm;
   float factor = clip_factor(norm, cfg.max_norm), lr = (float)cfg.lr, fresh = (float)(1 - cfg.alpha),
         eps = (float)cfg.eps;
