@@ -46,48 +46,58 @@ struct Tiles {
 #define STORE_TILE(NUMBER, TO, STRIDE) \
   asm volatile("tilestored %%tmm" #NUMBER ", (%0,%1,1)" ::"r"(TO), "r"((long)(STRIDE)*4) : "memory")
 #define MULTIPLY_TILES(SUM, ROWS, COLUMNS) asm volatile("tdpbf16ps %%tmm" #COLUMNS ", %%tmm" #ROWS ", %%tmm" #SUM ::)
+#define BEGIN_TILE(NUMBER, FROM, STRIDE) \
+  (FROM) ? (void)({ LOAD_TILE(NUMBER, FROM, STRIDE); }) : (void)({ asm volatile("tilezero %tmm" #NUMBER); })
 
-// Sums of one or two tiles below each other, and one or two side by side, which stand in `c` already:
-// C += A B over `depth` pairs, whole tiles of them. B: rows of `b_stride`.
-INLINE void tiles_product(bool two_down, bool two_across, const float* a, int a_stride, const float* b, int b_stride,
-                          int depth, float* c, int c_stride) {
-  const float *a2 = a + (size_t)TILE * a_stride, *b2 = b + LANES;
-  float* c2 = c + (size_t)TILE * c_stride;
-  LOAD_TILE(0, c, c_stride);
-  if (two_across) LOAD_TILE(1, c + LANES, c_stride);
-  if (two_down) LOAD_TILE(2, c2, c_stride);
-  if (two_down && two_across) LOAD_TILE(3, c2 + LANES, c_stride);
+// One side of a product of tiles: where it begins, and how many floats its rows are apart.
+struct Side {
+  const float* at;
+  int stride;
+  Side from(int row, int column) const {
+    return Side{at ? at + (ptrdiff_t)row * stride + column : nullptr, stride};
+  }
+};
+
+// Sums of one or two tiles below each other, and one or two side by side: C = start + A B over `depth` pairs, whole
+// tiles of them. `start` is as in `product`.
+INLINE void tiles_product(bool two_down, bool two_across, Side a, Side b, int depth, Side start, float* c,
+                          int c_stride) {
+  const Side right = start.from(0, LANES), low = start.from(TILE, 0), last = start.from(TILE, LANES);
+  BEGIN_TILE(0, start.at, start.stride);
+  if (two_across) BEGIN_TILE(1, right.at, start.stride);
+  if (two_down) BEGIN_TILE(2, low.at, start.stride);
+  if (two_down && two_across) BEGIN_TILE(3, last.at, start.stride);
   for (int k = 0; k < depth; k += TILE) {
-    LOAD_TILE(4, a + k, a_stride);
-    LOAD_TILE(6, b + (size_t)k * b_stride, b_stride);
+    LOAD_TILE(4, a.from(0, k).at, a.stride);
+    LOAD_TILE(6, b.from(k, 0).at, b.stride);
     MULTIPLY_TILES(0, 4, 6);
     if (two_across) {
-      LOAD_TILE(7, b2 + (size_t)k * b_stride, b_stride);
+      LOAD_TILE(7, b.from(k, LANES).at, b.stride);
       MULTIPLY_TILES(1, 4, 7);
     }
     if (!two_down) continue;
-    LOAD_TILE(5, a2 + k, a_stride);
+    LOAD_TILE(5, a.from(TILE, k).at, a.stride);
     MULTIPLY_TILES(2, 5, 6);
     if (two_across) MULTIPLY_TILES(3, 5, 7);
   }
   STORE_TILE(0, c, c_stride);
   if (two_across) STORE_TILE(1, c + LANES, c_stride);
+  float* c2 = c + (size_t)TILE * c_stride;
   if (two_down) STORE_TILE(2, c2, c_stride);
   if (two_down && two_across) STORE_TILE(3, c2 + LANES, c_stride);
 }
 
 // `tiles_product` for all rows, whole tiles of them, and `vectors` vectors of columns.
-static void tiles_panel(const float* a, int a_stride, const float* b, int b_stride, int depth, float* c, int c_stride,
-                        int rows, int vectors) {
+static void tiles_panel(Side a, Side b, int depth, Side start, float* c, int c_stride, int rows, int vectors) {
   for (int j = 0; j < vectors; j += 2)
     for (int i = 0; i < rows; i += 2 * TILE) {
-      const float *from = a + (size_t)i * a_stride, *columns = b + (size_t)j * LANES;
+      Side down = a.from(i, 0), across = b.from(0, j * LANES), begin = start.from(i, j * LANES);
       float* to = c + (size_t)i * c_stride + (size_t)j * LANES;
       bool two_down = i + TILE < rows, two_across = j + 1 < vectors;
-      if (two_down && two_across) tiles_product(true, true, from, a_stride, columns, b_stride, depth, to, c_stride);
-      else if (two_down) tiles_product(true, false, from, a_stride, columns, b_stride, depth, to, c_stride);
-      else if (two_across) tiles_product(false, true, from, a_stride, columns, b_stride, depth, to, c_stride);
-      else tiles_product(false, false, from, a_stride, columns, b_stride, depth, to, c_stride);
+      if (two_down && two_across) tiles_product(true, true, down, across, depth, begin, to, c_stride);
+      else if (two_down) tiles_product(true, false, down, across, depth, begin, to, c_stride);
+      else if (two_across) tiles_product(false, true, down, across, depth, begin, to, c_stride);
+      else tiles_product(false, false, down, across, depth, begin, to, c_stride);
     }
 }
 #else
@@ -95,7 +105,8 @@ enum { TILE = 1 };
 static bool has_tiles() { return false; }
 #endif
 
-// `product` of pairs. Of a and c there are as many rows as fill up the last tile, and what comes of these does not count.
+// `product` of pairs. Of a, c and, if it has a row for each, start there are as many rows as fill up the last tile; what
+// comes of these does not count.
 static void pair_product(const float* a, int a_stride, const float* panels, int depth, const float* start,
                          int start_stride, float* c, int c_stride, int rows, int columns) {
   int whole = depth / TILE * TILE;
@@ -103,16 +114,11 @@ static void pair_product(const float* a, int a_stride, const float* panels, int 
     return product<Pairs>(a, a_stride, panels, depth, start, start_stride, c, c_stride, rows, columns);
 #if defined(__AVX512F__) && defined(__linux__)
   int filled = (rows + TILE - 1) / TILE * TILE;
-  for (int i = 0; i < rows; i++) {
-    float* to = c + (size_t)i * c_stride;
-    if (start) memcpy(to, start + (size_t)i * start_stride, (size_t)columns * sizeof(float));
-    else memset(to, 0, (size_t)columns * sizeof(float));
-  }
   Tiles tiles;
   for (int column = 0; column < columns;) {
     int left = (columns - column) / LANES, vectors = left < TILE_VECTORS ? left : TILE_VECTORS;
-    tiles_panel(a, a_stride, panels + (size_t)column * depth, vectors * LANES, whole, c + column, c_stride, filled,
-                vectors);
+    tiles_panel(Side{a, a_stride}, Side{panels + (size_t)column * depth, vectors * LANES}, whole,
+                Side{start, start_stride}.from(0, column), c + column, c_stride, filled, vectors);
     if (whole < depth)
       product<Pairs>(a + whole, a_stride, panels + (size_t)column * depth + (size_t)whole * vectors * LANES,
                      depth - whole, c + column, c_stride, c + column, c_stride, rows, vectors * LANES);
@@ -138,7 +144,7 @@ static void add_pair_outer(const float* p, int p_stride, const float* q, int q_s
     }
   if (whole) {
     Tiles tiles;
-    tiles_panel(turned, filled, q, q_stride, filled, c, c_stride, whole, columns / LANES);
+    tiles_panel(Side{turned, filled}, Side{q, q_stride}, filled, Side{c, c_stride}, c, c_stride, whole, columns / LANES);
   }
 #endif
   if (whole < rows)
