@@ -87,10 +87,11 @@ def two_policies(seed: int) -> Trainer:
     return trainer(MATCHED["arena-two"], seed, policies=["pol1", "pol2"], policy_mapping=mapping)
 
 
-def pong(seed: int) -> Trainer:
+def pong(seed: int, threads: int | None = None) -> Trainer:
     """Pong on the emulator's own vector env, with no sticky actions, as the peers' wrappers play it.
 
-    The network is that of the preset for pictures: a shared Nature CNN.
+    The network is that of the preset for pictures: a shared Nature CNN. Threads are those of learning: as the rule for
+    a machine that others use too says, or all of a machine that is ours alone.
     """
     settings = MATCHED["pong"]
     names = ("lr", "epochs", "minibatch_size", "fragment_length", "entropy_coef", "clip", "gamma", "gae_lambda")
@@ -101,7 +102,7 @@ def pong(seed: int) -> Trainer:
         num_envs=settings.num_envs,
         seed=seed,
         env_config={"game": "pong"},
-        config=[on("batched")],
+        config=[on("batched", **({} if threads is None else {"threads": threads}))],
     )
 
 
@@ -159,6 +160,7 @@ TRAININGS: dict[str, Make] = {
     **{f"halfcheetah/{name}": partial(trainer, MATCHED["halfcheetah"], paths=on(name))
        for name in ("auto", "serial", "processes", "threads")},
     "pong/ours": pong,
+    "pong/ours, 2 threads": partial(pong, threads=2),
     "memory/serial": partial(trainer, MATCHED["memory"], paths=on("serial")),
     "memory/batched": partial(trainer, MATCHED["memory"], paths=on("batched")),
     "dqn/serial": partial(from_memory, "dqn"),

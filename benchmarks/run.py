@@ -146,7 +146,7 @@ WORKLOADS: dict[str, list[Entrant]] = {
         *threads("sb3, SubprocVecEnv", "sb3", "halfcheetah --vector subproc", "1"),
     ],
     "pong": [
-        *ours("pong", "ours", seconds=1.5),
+        *ours("pong", "ours", "ours, 2 threads", seconds=1.5),
         *threads("sb3, DummyVecEnv", "sb3", "pong", seconds=1.5),
         *threads("sb3, SubprocVecEnv", "sb3", "pong --vector subproc", "2", seconds=1.5),
     ],

@@ -15,6 +15,7 @@ from rookery.algorithms.actor_critic import ActorCritic
 from rookery.algorithms.ppo import PPO, ppo_gradient, ppo_loss
 from rookery.core.batch import PenaltyMinibatch
 from rookery.core.flat import flatten
+from rookery.core.native import kernel_threads
 from rookery.core.optim import ClosedForm, RMSprop, gradient_steps
 from rookery.core.spaces import MASK, obs_spec
 from rookery.native.forward import attach
@@ -244,6 +245,19 @@ def test_several_steps_in_one_call_are_so_many_steps_bit_for_bit(settings, broke
         assert np.array_equal(*values, equal_nan=True)
     assert all(torch.equal(one, other) for one, other in zip(mine, theirs, strict=True))
     assert algo.optimizer.read_skipped()[0] == broken
+
+
+def test_two_threads_change_no_bit_of_large_networks():
+    """Adam takes their weights in halves."""
+    found = []
+    for threads in (1, 2):
+        with kernel_threads(threads):
+            algo = learner("ppo", hidden=(150, 120))
+            batch = algo.targets(rollout(algo, 0))
+            found.append(steps_of(algo, batch, [len(batch) // 4, len(batch) - len(batch) // 4], together=True))
+    (alone, mine), (helped, theirs) = found
+    assert alone == helped and len(algo.optimizer.flat.data) > 1 << 14
+    assert all(torch.equal(one, other) for one, other in zip(mine, theirs, strict=True))
 
 
 @pytest.mark.parametrize("why", ["another optimizer", "rows of two batches", "ranks that agree"])
