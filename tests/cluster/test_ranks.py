@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import fields, replace
@@ -31,7 +32,7 @@ from rookery.policies.policy import Policy
 from rookery.replay.buffer import SampledSequences
 from rookery.rollout.slots import SlotStore
 from rookery.rollout.storage import Outcome
-from selection import slow
+from selection import slow, slow_repeats
 
 OBS = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 CHOICE, NUMBERS = spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float32)
@@ -134,8 +135,9 @@ def path(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("sizes", [(32, 32), (40, 23)])
-@pytest.mark.parametrize("normalize", [True, "batch", False])
+@pytest.mark.parametrize(
+    ("normalize", "sizes"), slow_repeats(of=itertools.product([True, "batch", False], [(32, 32), (40, 23)]))
+)
 def test_two_ranks_of_ppo_are_one_on_the_doubled_minibatch(tmp_path, path, sizes, normalize):
     cfg = PPOConfig(epochs=1, minibatch_size=16, normalize_advantage=normalize, model={"hidden": (16,)}, kl_coef=0.1)
 

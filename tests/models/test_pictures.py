@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from rookery.core.optim import Adam, gradient_step
 from rookery.core.spaces import obs_spec
 from rookery.models.build import ModelConfig
 from rookery.models.pictures import NUM_CODES, ImageEncoder, image_layout, network_for, small_layers
+from selection import slow_repeats
 
 
 def leaf(*shape, dtype=np.uint8):
@@ -182,8 +185,12 @@ def test_channels_first_and_last_give_equal_features(height, width, channels, cn
     assert torch.allclose(features, first(images.permute(0, 3, 1, 2).contiguous()), atol=1e-5)
 
 
-@pytest.mark.parametrize("cnn", ["nature", "impala", "small", "simple", "match3", "flat"])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("precision", "cnn"),
+    slow_repeats(
+        of=itertools.product(["float32", "bfloat16"], ["nature", "impala", "small", "simple", "match3", "flat"])
+    ),
+)
 def test_gradients_reach_every_parameter(cnn, precision):
     module = encoder(40, 40, 3, cnn=cnn, precision=precision)
     module(pictures(16, 40, 40, 3)).square().sum().backward()

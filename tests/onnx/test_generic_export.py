@@ -1,6 +1,7 @@
 """Files for anybody: named by the observation, in the environment's own numbers, the normalizer inside; own modules."""
 
 import builtins
+import itertools
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from rookery.models.team_heads import TeamQValues
 from rookery.onnx import ExportError, check_file, write_generic, write_unity
 from rookery.policies.policy import Policy
 from rookery.training.trainer import Trainer
+from selection import slow_repeats
 
 NUMBERS = spaces.Box(-1, 1, (5,))
 MIXED = spaces.Dict(
@@ -65,8 +67,7 @@ def flat(action):
     }
 
 
-@pytest.mark.parametrize("opset", [9, 15])
-@pytest.mark.parametrize("kind", ACTIONS)
+@pytest.mark.parametrize(("kind", "opset"), slow_repeats(of=itertools.product(ACTIONS, [9, 15])))
 def test_a_file_takes_what_the_environment_gives_and_gives_what_it_takes(kind, opset, tmp_path):
     policy = policy_of(MIXED, ACTIONS[kind], normalize_obs=True)
     path = write_generic(policy, tmp_path / "x.onnx", opset=opset).path
