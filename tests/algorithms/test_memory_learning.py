@@ -206,12 +206,12 @@ class Bright(gymnasium.Env):
         return self.observation_space.sample(), 1.0, False, self.steps == 9, {}
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "settings"),
-    [(PPOConfig, {}), (PPOConfig, {"kl_coef": 0.2}), (A2CConfig, {}), (A2CConfig, {"batch_size": 11})],
-)
-@pytest.mark.parametrize("kind", ["none", "gru"])
-def test_stacked_pictures_are_learned_from_by_every_way(algorithm, settings, kind):
+WAYS = [(PPOConfig, {}), (PPOConfig, {"kl_coef": 0.2}), (A2CConfig, {}), (A2CConfig, {"batch_size": 11})]
+
+
+@pytest.mark.parametrize(("kind", "way"), slow_repeats(of=itertools.product(["none", "gru"], range(len(WAYS)))))
+def test_stacked_pictures_are_learned_from_by_every_way(kind, way):
+    algorithm, settings = WAYS[way]
     model = {"hidden": (8,), "memory": {"kind": kind, "size": 8, "frames": 3}}
     trainer = Trainer(Bright, algorithm(fragment_length=16, model=model, **settings), num_envs=2, seed=0)
     before = [weight.detach().clone() for weight in trainer.policies["main"].trunk.parameters()]

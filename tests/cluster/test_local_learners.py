@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,11 +70,12 @@ def test_a_run_that_is_taken_up_again_ends_like_one_that_never_stopped(tmp_path,
     settings = {"num_envs": 4, "seed": 3, "iteration_steps": 256, "policies": policies}
     settings["config"] = [TWO, {"checkpoint.every": 100}]
     with Trainer(env, cfg, run_dir=tmp_path / "a", **settings) as trainer:
+        trainer.train({"iterations": 2})
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        half_way = weights(trainer)
         straight = trainer.train({"iterations": 4})
         expected = weights(trainer)
-    with Trainer(env, cfg, run_dir=tmp_path / "b", **settings) as trainer:
-        trainer.train({"iterations": 2})
-        assert weights(trainer) != expected
+        assert expected != half_way
     with Trainer.load(tmp_path / "b", resume=True) as trainer:
         result = trainer.train({"iterations": 4})
         assert weights(trainer) == expected

@@ -235,10 +235,11 @@ PPO_SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("action", [THREE, ACTIONS["composite"]], ids=["discrete", "composite"])
-@pytest.mark.parametrize("settings", PPO_SETTINGS.values(), ids=PPO_SETTINGS.keys())
+@pytest.mark.parametrize(
+    ("settings", "action"), slow_repeats(of=itertools.product(PPO_SETTINGS, ["discrete", "composite"]))
+)
 def test_ten_updates_of_ppo_are_those_of_torch_with_any_settings(settings, action):
-    learn_alike("ppo", {"action": action, "settings": settings})
+    learn_alike("ppo", {"action": ACTIONS[action], "settings": PPO_SETTINGS[settings]})
 
 
 def test_gradient_steps_on_single_rows_are_those_of_torch():

@@ -114,7 +114,8 @@ STOPPED_ANYWHERE = [
 HALF_WAY = [
     "a frozen policy", "a2c", "by its own word", "composite actions", "drawn parameters", "frozen lake",
     "impala and appo", "lessons, batched", "lessons, played ahead", "maddpg, members that fall", "ppo with a penalty",
-    "reinforce", "td3", "teams in turn", "self-play, memory", "self-play, played ahead",
+    "reinforce", "td3", "teams in turn", "self-play, memory", "self-play, played ahead", "qmix, members that fall",
+    "lessons, with resets",
 ]  # fmt: skip
 """In ``make test``, with others for the other steps."""
 
@@ -160,8 +161,7 @@ def interrupted_at(trainer, step, ending=False):
     "name",
     slow_except(
         "normalizers, evaluation", "random mapping, batched", "by actions", "turns, late agents", "memory", "sac",
-        "dqn, prioritized, by actions", "qmix, members that fall", "resting", "ppo and dqn", "lessons, by actions",
-        "lessons, with resets", "league",
+        "dqn, prioritized, by actions", "resting", "ppo and dqn", "lessons, by actions", "league",
         of=STOPPED_ANYWHERE,
     ),
 )  # fmt: skip

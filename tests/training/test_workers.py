@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 import threading
 
 import gymnasium
@@ -13,6 +15,7 @@ from lives import LIVELY, REPLAYING
 
 from rookery import A2CConfig, Callback, PPOConfig, Trainer
 from rookery.core.errors import ConfigError, EnvError, WorkerLostError
+from selection import slow_repeats
 
 HERE = {"ray": "here"}
 
@@ -85,12 +88,22 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_any_number_of_workers_gives_the_same_weights(case):
+@pytest.fixture(scope="module")
+def alone():
+    """What a case comes to that is played by the one worker of its trainer."""
+
+    @functools.cache
+    def run(case):
+        env, algorithm, more = CASES[case]
+        return played(env, algorithm, 0, **more)
+
+    return run
+
+
+@pytest.mark.parametrize(("case", "workers"), slow_repeats(of=itertools.product(CASES, (1, 2, 3))))
+def test_any_number_of_workers_gives_the_same_weights(case, workers, alone):
     env, algorithm, more = CASES[case]
-    alone = played(env, algorithm, 0, **more)
-    for workers in (1, 2, 3):
-        assert played(env, algorithm, workers, **more) == alone
+    assert played(env, algorithm, workers, **more) == alone(case)
 
 
 def test_workers_in_groups_that_are_not_kept_are_not_said_to_be_exact():
