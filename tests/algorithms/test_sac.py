@@ -1,6 +1,7 @@
 """SAC: its losses against torch.distributions, its temperature, what each step changes, and that it learns."""
 
 import contextlib
+import itertools
 import math
 import signal
 
@@ -24,7 +25,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
-from selection import slow
+from selection import slow, slow_except
 
 SMALL = {"model": {"hidden": (16, 16)}, "batch_size": 32, "learning_starts": 50, "replay": {"capacity": 2000}}
 SEEN, MOVES = spaces.Box(-5, 5, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
@@ -274,15 +275,14 @@ class Bounds(gymnasium.Env):
         return np.zeros(1, np.float32), 0.0, False, self.clock == 20, {}
 
 
+ASYMMETRIC = spaces.Box(np.array([-1, 2], np.float32), np.array([3, 10], np.float32))
+WHOLE = spaces.Box(np.array([0, -3]), np.array([5, 1]), dtype=np.int64)
+
+
 @pytest.mark.parametrize(
-    "space",
-    [
-        spaces.Box(np.array([-1, 2], np.float32), np.array([3, 10], np.float32)),
-        spaces.Box(np.array([0, -3]), np.array([5, 1]), dtype=np.int64),
-    ],
-    ids=["asymmetric", "whole numbers"],
+    ("space", "warm_up"),
+    slow_except((ASYMMETRIC, True), (WHOLE, False), of=itertools.product([ASYMMETRIC, WHOLE], [True, False])),
 )
-@pytest.mark.parametrize("warm_up", [True, False])
 def test_actions_span_bounds_of_any_kind(space, warm_up):
     class Env(Bounds):
         action_space = space

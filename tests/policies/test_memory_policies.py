@@ -27,7 +27,7 @@ from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.worker import RolloutWorker
-from selection import slow_repeats
+from selection import slow_except, slow_repeats
 
 VECTOR, FIVE = spaces.Box(-5.0, 5.0, (4,), np.float32), spaces.Discrete(5, start=2)
 NUMBERS = spaces.Box(-2.0, 2.0, (3,), np.float32)
@@ -491,7 +491,7 @@ def test_frames_are_those_of_gymnasiums_wrapper(name):
     assert len(np.unique(actions)) > 1
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", slow_except(*(name for name in SHOWN if name != "picture, channels first"), of=SHOWN))
 def test_learning_from_frames_is_learning_from_gymnasiums_wrapper(name):
     weights = []
     for env, memory in ((Shown, {"frames": FRAMES}), (wrapped, {})):
