@@ -22,7 +22,7 @@ from rookery import (
     record_replay,
 )
 from rookery.envs.absent import AbsentEnv
-from selection import slow
+from selection import slow, slow_except
 
 SMALL = ModelConfig(hidden=(16,), activation="relu", normalize_obs=True)
 SHARED = {"model": SMALL, "batch_size": 32, "gradient_steps": 30, "updates_per_step": 0.25}
@@ -92,7 +92,7 @@ def test_a_run_on_data_goes_on_bit_for_bit(name, data, tmp_path):
         assert torch.equal(whole, all_weights(trainer))
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", slow_except("iql", "cql", "td3bc", "awac", "discrete_cql", of=EVERY))
 def test_it_plays_on_and_goes_on_bit_for_bit(name, data, tmp_path):
     path, env = fitting(name, data)
     with Trainer(None, EVERY[name], replay=path, seed=0, run_dir=tmp_path / "run") as trainer:

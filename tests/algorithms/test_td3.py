@@ -179,7 +179,7 @@ NOISE = {"std": 0.3}
     [
         TD3Config(**LEARNING, exploration=NOISE),
         slow(TD3Config(**LEARNING, exploration={"kind": "ou", **NOISE}, n_step=2, critic={"quantiles": 5})),
-        DDPGConfig(**LEARNING, exploration=NOISE),
+        slow(DDPGConfig(**LEARNING, exploration=NOISE)),
         slow(DDPGConfig(**LEARNING, exploration={"kind": "gsde", **NOISE}, critic={"norm": "layer"})),
     ],
     ids=["td3", "td3 with quantiles and drift", "ddpg", "ddpg with layer norm and gsde"],

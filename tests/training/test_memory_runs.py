@@ -110,7 +110,7 @@ def stopped_and_taken_up(folder, steps, make_it):
 STEPS = (10, 25, 59)
 
 
-@pytest.mark.parametrize("name", slow_except("scan", "recall and lstm", "two policies, late agents", of=CASES))
+@pytest.mark.parametrize("name", slow_except("scan", "recall and lstm", of=CASES))
 def test_stopping_in_the_middle_of_episodes_and_fragments_changes_nothing(name, tmp_path, uninterrupted):
     expected = uninterrupted(name)
     assert stopped_and_taken_up(tmp_path, STEPS, lambda: run(name, run_dir=tmp_path)) == expected

@@ -114,7 +114,9 @@ def test_no_episode_is_lost_or_counted_twice():
 # --- the same from run to run -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["normalizers, evaluation", "random mapping, serial"])
+@pytest.mark.parametrize(
+    "name", slow_except("normalizers, evaluation", of=["normalizers, evaluation", "random mapping, serial"])
+)
 def test_nothing_depends_on_who_is_faster(name):
     found = []
     for delays in ({}, {"learning": 0.02}, {"playing": 0.0005}):
@@ -220,7 +222,7 @@ RESUMED = [
 ]
 
 
-@pytest.mark.parametrize("name", slow_except("normalizers, evaluation", "turns, late agents", of=RESUMED))
+@pytest.mark.parametrize("name", slow_except("turns, late agents", of=RESUMED))
 def test_stopping_anywhere_changes_nothing(name, tmp_path):
     outcomes = []
     # the first step; the last and the next of a fragment of 24; twice in a later rollout
