@@ -209,7 +209,7 @@ def test_it_walks_to_where_the_sign_points(numbers, learns):
     assert (score > 0.9) == learns
 
 
-@pytest.mark.parametrize("memory", ["none", "lstm"])
+@pytest.mark.parametrize("memory", slow_except("lstm", of=["none", "lstm"]))
 def test_a_run_with_both_goes_on_as_if_it_had_not_stopped(tmp_path, memory):
     model = {"hidden": (8,), "memory": {"kind": memory, "size": 8, "sequence_length": 4}}
     settings = {**LINE, "model": model, "batch_size": 8, "learning_starts": 20}

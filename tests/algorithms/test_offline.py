@@ -75,7 +75,7 @@ def fitting(name, data):
     return (data["numbers"], "Pendulum-v1") if name in NUMBERS else (data["choices"], "CartPole-v1")
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", slow_except(*(name for name in EVERY if name not in ("iql", "td3bc")), of=EVERY))
 def test_a_run_on_data_goes_on_bit_for_bit(name, data, tmp_path):
     path, _ = fitting(name, data)
     with Trainer(None, EVERY[name], replay=path, seed=0) as trainer:

@@ -65,7 +65,7 @@ def rollouts_of(trainer, number):
     return found
 
 
-@pytest.mark.parametrize("memory", list(MEMORIES))
+@pytest.mark.parametrize("memory", slow_except("recall", "two layers", of=list(MEMORIES)))
 def test_the_learner_gives_every_decision_the_probability_with_which_it_was_played(memory):
     trainer = trainer_of(MEMORIES[memory])
     learner = trainer.learners["main"]
@@ -77,7 +77,7 @@ def test_the_learner_gives_every_decision_the_probability_with_which_it_was_play
                 assert torch.allclose(learner.net(batch).distribution.log_prob(batch.action), batch.logp, atol=2e-5)
 
 
-@pytest.mark.parametrize("memory", list(MEMORIES))
+@pytest.mark.parametrize("memory", slow_except("lstm", "attention", "all", of=list(MEMORIES)))
 def test_values_see_what_every_member_remembers_as_step_by_step(memory):
     trainer = trainer_of(MEMORIES[memory])
     learner = trainer.learners["main"]

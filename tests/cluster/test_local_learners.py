@@ -63,7 +63,7 @@ SEVERAL = {"north": LSTM, "south": PPO.replace(batch_size=70), "guest": DQN.repl
 
 @pytest.mark.parametrize(
     ("env", "cfg", "policies"),
-    [slow("CartPole-v1", PPO, None), slow("CartPole-v1", DQN, None), (Comings, None, SEVERAL)],
+    [slow("CartPole-v1", PPO, None), slow("CartPole-v1", DQN, None), slow(Comings, None, SEVERAL)],
     ids=["ppo", "dqn", "several"],
 )
 def test_a_run_that_is_taken_up_again_ends_like_one_that_never_stopped(tmp_path, env, cfg, policies):

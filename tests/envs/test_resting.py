@@ -13,7 +13,7 @@ from rookery.core.errors import EnvError
 from rookery.core.seeding import Role, Streams
 from rookery.envs.make import make_env
 from rookery.envs.vector.faults import Tolerance
-from selection import slow_repeats
+from selection import slow_except, slow_repeats
 
 
 def seeds_of(lane, episode):
@@ -188,7 +188,7 @@ def _random(spec, number, rng):
     return rng.uniform(-1, 1, (number, *spec.shape)).astype(spec.dtype)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_except("gymnasium", "in turns", of=KINDS))
 def test_rests_are_the_same_however_lanes_are_stepped(kind):
     found = []
     for implementation, helpers in HELPED:

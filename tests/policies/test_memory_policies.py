@@ -369,7 +369,7 @@ def test_copies_and_pickles_go_on_alike_and_apart(memory, native):
         assert same(walk(subject, remembered, seed=1)[1], before)
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("memory", slow_except("scan", "recall and gru", "two layers", of=MEMORIES))
 def test_a_policy_loaded_from_a_run_goes_on_as_the_one_that_was_trained(memory, tmp_path):
     settings = PPOConfig(
         fragment_length=8, epochs=1, model={"hidden": (8,), "normalize_obs": True, "memory": MEMORIES[memory]}

@@ -165,7 +165,7 @@ def test_helpers_and_threads_change_nothing(name, how, helpers, tmp_path, uninte
 
 
 @pytest.mark.skipif(best_build() is None, reason="there are no kernels here, and torch sums otherwise with two threads")
-@pytest.mark.parametrize("name", ["lstm", "gru", "scan"])
+@pytest.mark.parametrize("name", slow_except("gru", of=["lstm", "gru", "scan"]))
 def test_threads_of_kernels_change_nothing(name):
     found = []
     for threads in (1, 2):
@@ -212,7 +212,7 @@ def test_playing_ahead_repeats_and_can_be_stopped(name, tmp_path):
         assert weights(trainer) != found[0][0]
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("memory", slow_except("lstm", "scan", "recall", of=MEMORIES))
 def test_an_evaluation_is_what_predict_does_episode_by_episode(memory, monkeypatch):
     watched = []
 

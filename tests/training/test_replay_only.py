@@ -61,7 +61,7 @@ def replaying(run_dir=None, **arguments):
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", slow_except("batched", "late agents", of=EVERYWHERE))
+@pytest.mark.parametrize("name", slow_except("batched", of=EVERYWHERE))
 def test_a_run_goes_on_bit_for_bit_after_learning_where_its_environment_is_not(name, tmp_path, forbidding):
     case = EVERYWHERE[name]
     with make(run_dir=tmp_path / "never stopped", **case) as trainer:
