@@ -8,7 +8,8 @@ import shutil
 
 import numpy as np
 import pytest
-from lives import PRIORITIZED, REPLAYING, Turns, Walk, digest, make, rows
+from lived_in import Turns, Walk
+from lives import PRIORITIZED, REPLAYING, digest, make, rows
 
 from rookery import ConfigError, DQNConfig, SACConfig, Trainer
 from rookery.core.errors import SpaceError

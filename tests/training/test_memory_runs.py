@@ -6,7 +6,8 @@ import contextlib
 import signal
 
 import pytest
-from lives import FAST, Restless, Turns, Walk, digest, either, make, rows, weights
+from lived_in import Restless, Turns, Walk
+from lives import FAST, digest, either, make, rows, weights
 
 from each_step import after_each_step
 from rookery import A2CConfig, APPOConfig, ConfigError, IMPALAConfig, PPOConfig, ReinforceConfig, Trainer

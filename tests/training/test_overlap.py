@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from lives import CASES, FAST, Walk, digest, make, rows, weights
+from lived_in import Walk
+from lives import CASES, FAST, digest, make, rows, weights
 
 from each_step import after_each_step
 from rookery import Callback, ConfigError, EnvError, PPOConfig, ReinforceConfig, Trainer

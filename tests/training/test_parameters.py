@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from lives import FAST, Walk, Windy, digest, make, weights
+from lived_in import Walk, Windy
+from lives import FAST, digest, make, weights
 
 from rookery import Callback, ConfigError, Trainer
 from rookery.training.parameters import sampler_of

@@ -16,24 +16,8 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from lives import (
-    BRIEF,
-    CASES,
-    FAST,
-    RECALLING,
-    SLOWER,
-    WINDS,
-    Restless,
-    Saying,
-    Turns,
-    Walk,
-    Weary,
-    Windy,
-    digest,
-    make,
-    rows,
-    weights,
-)
+from lived_in import Restless, Saying, Turns, Walk, Weary, Windy
+from lives import BRIEF, CASES, FAST, RECALLING, SLOWER, WINDS, digest, make, rows, weights
 
 from each_step import after_each_step, as_ever
 from rookery import Callback, ConfigError, MultiAgentArena, RookeryError, Trainer
@@ -511,7 +495,9 @@ def pieces(thing):
 
 def ours(thing):
     module = type(thing).__module__
-    return module.split(".")[0] in ("rookery", "lives") or isinstance(thing, torch.nn.Module | gymnasium.Env)
+    return module.split(".")[0] in ("rookery", "lives", "lived_in") or isinstance(
+        thing, torch.nn.Module | gymnasium.Env
+    )
 
 
 PASSED_OVER = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, enum.Enum)

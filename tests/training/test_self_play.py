@@ -6,7 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from lives import BRIEF, RECALLING, Podium, digest, make, weights
+from lived_in import Podium
+from lives import BRIEF, RECALLING, digest, make, weights
 
 from rookery import ConfigError, PPOConfig, Trainer
 from rookery.core.encoding import decode, encode
