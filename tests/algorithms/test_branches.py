@@ -21,7 +21,7 @@ from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.squashed import Hybrid
 from rookery.policies.policy import Policy
 from rookery.tasks import OneDimension
-from selection import slow_except
+from selection import slow, slow_except
 
 SEEN = spaces.Box(-5, 5, (3,), np.float32)
 TWO = spaces.MultiDiscrete([2, 3])
@@ -209,7 +209,7 @@ def test_it_walks_to_where_the_sign_points(numbers, learns):
     assert (score > 0.9) == learns
 
 
-@pytest.mark.parametrize("memory", slow_except("lstm", of=["none", "lstm"]))
+@pytest.mark.parametrize("memory", [slow("none"), "lstm"])
 def test_a_run_with_both_goes_on_as_if_it_had_not_stopped(tmp_path, memory):
     model = {"hidden": (8,), "memory": {"kind": memory, "size": 8, "sequence_length": 4}}
     settings = {**LINE, "model": model, "batch_size": 8, "learning_starts": 20}

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from rookery import Trainer
 from rookery.algorithms.poca import POCAConfig, poca_loss
 from rookery.models.memory import Memory
-from selection import slow_except
+from selection import slow, slow_except
 
 MEMORIES = {
     "lstm": {"kind": "lstm", "size": 8},
@@ -285,7 +285,7 @@ def test_who_remembers_and_goes_is_credited_for_it_later():
     assert score("lstm", leave_group_at_end=True) <= 0.75  # nothing comes to a
 
 
-@pytest.mark.parametrize("memory", slow_except("all", of=["lstm", "all"]))
+@pytest.mark.parametrize("memory", [slow("lstm"), "all"])
 def test_a_run_that_was_killed_goes_on_as_if_it_had_not(memory, tmp_path):
     model = {"hidden": (16,), "memory": {"sequence_length": 5, **MEMORIES[memory]}, "normalize_obs": True}
     cfg = POCAConfig(fragment_length=13, minibatch_size=32, epochs=1, model=model)

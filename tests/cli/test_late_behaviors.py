@@ -9,7 +9,7 @@ pytest.importorskip("grpc")
 
 from rookery.compat.mlagents.learn import Request, learning
 from rookery.envs.unity.testing import write_player
-from selection import slow_except
+from selection import slow
 
 TWO = """
 default_settings:
@@ -60,7 +60,7 @@ def test_a_run_waits_for_a_late_behaviour_and_is_looked_at_after_or_says_why_not
     assert "ClockedEnv.step" in out
 
 
-@pytest.mark.parametrize("kind", slow_except("hyper", of=["hyper", "none"]))
+@pytest.mark.parametrize("kind", ["hyper", slow("none")])
 def test_goals_that_a_player_says_are_goals_of_the_model(game, tmp_path, kind):
     (tmp_path / "goals.yaml").write_text(GOALS.replace("KIND", kind))
     flags = {

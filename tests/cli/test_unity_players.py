@@ -13,6 +13,7 @@ pytest.importorskip("grpc")
 from rookery.compat.mlagents.learn import Request, learning, plan_of
 from rookery.envs.unity.testing import write_player
 from rookery.training.trainer import Trainer
+from selection import slow
 
 BASIC = """
 behaviors:
@@ -151,7 +152,11 @@ def test_a_behaviour_without_an_entry_is_refused(rookery, game, tmp_path):
 
 @pytest.mark.parametrize(
     ("flags", "kind", "goals"),
-    [(["--goal", "picture"], "hyper", ["picture"]), (["--goal", "picture"], "none", ["picture"]), ([], "hyper", None)],
+    [
+        (["--goal", "picture"], "hyper", ["picture"]),
+        slow(["--goal", "picture"], "none", ["picture"]),
+        ([], "hyper", None),
+    ],
 )
 def test_goals_are_the_sensors_that_a_player_calls_so(game, tmp_path, flags, kind, goals):
     network = f"network_settings: {{goal_conditioning_type: {kind}}}"

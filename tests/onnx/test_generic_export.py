@@ -22,7 +22,7 @@ from rookery.models.team_heads import TeamQValues
 from rookery.onnx import ExportError, check_file, write_generic, write_unity
 from rookery.policies.policy import Policy
 from rookery.training.trainer import Trainer
-from selection import slow_except, slow_repeats
+from selection import slow, slow_repeats
 
 NUMBERS = spaces.Box(-1, 1, (5,))
 MIXED = spaces.Dict(
@@ -94,7 +94,7 @@ def test_what_actions_are_drawn_from_is_an_output(tmp_path):
     assert "action_sampled" not in given  # values are no distribution
 
 
-@pytest.mark.parametrize("kind", slow_except("none", "lstm", "scan", of=["none", "lstm", "gru", "scan", "attention"]))
+@pytest.mark.parametrize("kind", ["none", "lstm", slow("gru"), "scan", slow("attention")])
 def test_a_policy_that_recalls_goes_on_from_either_action(kind, tmp_path):
     memory = MemoryConfig(kind=kind, size=8, heads=2, context=3, frames=2, previous_action=True, previous_reward=True)
     policy = policy_of(NUMBERS, ACTIONS["nested"], memory=memory, normalize_obs=True)

@@ -23,7 +23,7 @@ from rookery.tasks.memory_tasks import (
     StatelessCartPole,
     TwoCues,
 )
-from selection import slow_except
+from selection import slow
 
 LEFT, RIGHT = 0, 1
 
@@ -287,7 +287,7 @@ def test_the_twin_without_velocities_has_the_spaces_of_a_single_one():
 
 @pytest.mark.parametrize(
     "name",
-    slow_except("previous", "corridors of many lengths", of=["previous", "corridors of many lengths", "autoencode"]),
+    ["previous", "corridors of many lengths", slow("autoencode")],
 )
 def test_a_saved_twin_goes_on_as_if_nothing_had_happened(name):
     task, settings = TASKS[name]

@@ -15,7 +15,7 @@ from lives import LIVELY, REPLAYING
 
 from rookery import A2CConfig, Callback, PPOConfig, Trainer
 from rookery.core.errors import ConfigError, EnvError, WorkerLostError
-from selection import slow_except, slow_repeats
+from selection import slow, slow_repeats
 
 HERE = {"ray": "here"}
 
@@ -114,7 +114,7 @@ def test_workers_in_groups_that_are_not_kept_are_not_said_to_be_exact():
 # --- going on ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", slow_except("lstm", "sac", of=["lstm", "sac", "parameters"]))
+@pytest.mark.parametrize("case", ["lstm", "sac", slow("parameters")])
 def test_a_run_with_workers_is_taken_up_exactly(case, tmp_path):
     env, algorithm, more = CASES[case]
     expected = played(env, algorithm, 2, iterations=4, **more)[0]
@@ -156,7 +156,7 @@ class Ledger:
         learner.training_step = note
 
 
-@pytest.mark.parametrize("asynchronous", slow_except(False, of=[False, True]))
+@pytest.mark.parametrize("asynchronous", [False, slow(True)])
 def test_lanes_of_a_lost_worker_go_on_elsewhere_and_everything_is_counted(asynchronous):
     sampling = {"asynchronous": asynchronous, "iteration_steps": 240}
     with trainer_of("CartPole-v1", PPO, 3, sampling=sampling) as trainer:
@@ -256,7 +256,7 @@ def test_an_asynchronous_run_that_is_taken_up_counts_what_was_under_way(tmp_path
         assert result.counters["decisions_lost"] == waiting
 
 
-@pytest.mark.parametrize("case", slow_except("normalized", "lstm", of=["ppo", "normalized", "lstm"]))
+@pytest.mark.parametrize("case", [slow("ppo"), "normalized", "lstm"])
 def test_shares_that_move_to_other_hosts_lose_nothing_that_is_played(case):
     env, algorithm, _ = CASES[case]
     sampling = {"asynchronous": True, "iteration_steps": 240}
