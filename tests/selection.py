@@ -1,7 +1,7 @@
 """Which of many cases ``make test`` runs; ``make test-all`` runs them all.
 
-A case that repeats a check with other values is slow. Each value of an argument (an algorithm, a kind of memory or action, a
-back end) stays in a quick case: of one test, or, where several tests go through the same values, of one of these.
+A case that repeats a check with other values is slow. Each value of an argument (an algorithm, a kind of memory or
+action, a back end) stays in a quick case: of one test or, where several go through the same values, of one of these.
 """
 
 from collections import Counter
