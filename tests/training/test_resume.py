@@ -97,7 +97,7 @@ STOPPED_ANYWHERE = [
 
 HALF_WAY = [
     "a2c", "by its own word", "composite actions", "frozen lake",
-    "impala and appo", "lessons, played ahead", "maddpg, members that fall",
+    "impala and appo", "maddpg, members that fall",
     "reinforce", "td3", "teams in turn", "self-play, played ahead", "qmix, members that fall",
     "dqn, prioritized, by actions", "ppo and dqn", "league", "random mapping, batched", "lessons, by actions",
 ]  # fmt: skip
