@@ -5,6 +5,8 @@ And none measures how many helpers would be worth it, unless it says so: what th
 all, with many.
 """
 
+import os
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -60,4 +62,12 @@ def _own_key(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_disks():
+    """No test cuts the power: files are written and not waited for, in this process; an open one it must be."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: os.fstat(descriptor) and None)
         yield

@@ -1,4 +1,10 @@
-"""Which of many cases ``make test`` runs; ``make test-all`` runs them all."""
+"""Which of many cases ``make test`` runs; ``make test-all`` runs them all.
+
+A case that repeats a check with other values is slow. Each value of an argument (an algorithm, a kind of memory or
+action, a back end) stays in a quick case: of one test or, where several go through the same values, of one of these.
+"""
+
+from collections import Counter
 
 import pytest
 
@@ -13,6 +19,31 @@ def slow_except(*quick, of):
     cases = list(of)
     assert [case for case in quick if case not in cases] == [], "a quick case that is none of the cases"
     return [case if case in quick else slow(*case) if isinstance(case, tuple) else slow(case) for case in cases]
+
+
+def slow_repeats(of):
+    """Parameters for `pytest.mark.parametrize` of several names: all of `of`, marked slow unless the quick ones need
+    them to have each value of each argument at least once.
+
+    Each quick case has as many new values as there are, and of the others those that were seen least.
+
+    Args:
+        of: All cases, tuples of arguments: ``itertools.product`` where every value goes with every other.
+    """
+    cases = list(of)
+    values = [{(place, repr(value)) for place, value in enumerate(case)} for case in cases]
+    missing, seen, quick = set().union(*values), Counter(), set()
+    while missing:
+        number = max(range(len(cases)), key=lambda number: news(values[number], missing, seen))
+        quick.add(number)
+        missing -= values[number]
+        seen.update(values[number])
+    return [case if number in quick else slow(*case) for number, case in enumerate(cases)]
+
+
+def news(values, missing, seen):
+    """How much is new about a case: values that are missing, then how seldom all have been seen."""
+    return len(values & missing), -sum(seen[value] for value in values)
 
 
 def slow(*arguments):

@@ -13,6 +13,7 @@ from recorded import keep
 from rookery import AWACConfig, ModelConfig, Trainer
 from rookery.algorithms.awac import awac_weights
 from rookery.algorithms.critics import StateAction
+from selection import slow
 
 SMALL = ModelConfig(hidden=(16,), activation="relu")
 BOX = spaces.Box(-1, 1, (1,), np.float32)
@@ -89,7 +90,7 @@ def test_the_value_of_choices_is_their_expectation(tmp_path):
         np.testing.assert_allclose(learner.advantage(obs, chosen).numpy(), slow, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["numbers", "choices"])
+@pytest.mark.parametrize("kind", [slow("numbers"), "choices"])
 def test_better_actions_are_learned_than_the_usual_ones(kind, tmp_path):
     rng = np.random.default_rng(0)
     if kind == "numbers":  # the reward is higher the nearer the action is to 0.6; cloning gives 0

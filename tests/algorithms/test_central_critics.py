@@ -1,5 +1,7 @@
 """What stands under ``central`` reaches values and nothing else: critics see it, policies act without it."""
 
+import itertools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from gymnasium import spaces
 from rookery import ConfigError, DQNConfig, PPOConfig, SACConfig, TD3Config, Trainer, load_policy
 from rookery.algorithms.actor_critic import values_of
 from rookery.core.spaces import CENTRAL, MASK
+from selection import slow_repeats
 
 NUMBER = spaces.Box(-9, 9, (2,), np.float32)
 
@@ -81,9 +84,9 @@ def changed(rollout, path):
     return rollout.map(other)
 
 
-@pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("actions", [3, 0])
+@pytest.mark.parametrize(
+    ("actions", "memory", "native"), slow_repeats(of=itertools.product([3, 0], MEMORIES, [True, False]))
+)
 def test_values_see_what_is_central_and_what_is_drawn_does_not(memory, actions, native):
     trainer = trainer_of(memory=MEMORIES[memory], native=native, env_config={"actions": actions})
     learner = trainer.learners["main"]
@@ -217,8 +220,9 @@ def test_who_has_no_critic_stores_nothing_of_it():
         assert trainer.learners["main"].replay.buffer.obs_spec == policy.obs_spec
 
 
-@pytest.mark.parametrize("memory", ["none", "all", "recall"])
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("native", "memory"), slow_repeats(of=itertools.product([True, False], ["none", "all", "recall"]))
+)
 def test_predict_needs_nothing_that_is_central(memory, native, tmp_path):
     with trainer_of(memory=MEMORIES[memory], native=native, env_config={"masks": True}) as trainer:
         trainer.train_iteration()

@@ -1,5 +1,7 @@
 """Critics: targets and losses against hand computation, options, whose weights get gradients."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -28,6 +30,7 @@ from rookery.core.flat import flatten
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.squashed import Squashed
 from rookery.policies.policy import Policy
+from selection import slow_repeats
 
 SEEN, MOVES = spaces.Box(-5, 5, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
 SMALL = ModelConfig(hidden=(16, 16), activation="relu")
@@ -123,8 +126,9 @@ def test_first_values_of_equal_seeds_are_equal():
     assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("norm", ["none", "layer", "batch"])
-@pytest.mark.parametrize("quantiles", [None, 5])
+@pytest.mark.parametrize(
+    ("quantiles", "norm"), slow_repeats(of=itertools.product([None, 5], ["none", "layer", "batch"]))
+)
 def test_every_kind_learns_a_function_of_observation_and_action(norm, quantiles):
     critics = learner(CriticConfig(norm=norm, quantiles=quantiles))
     data = experience(64)

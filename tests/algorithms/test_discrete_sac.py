@@ -18,6 +18,7 @@ from rookery.algorithms.sac import SAC, DiscreteBatch, SACConfig, discrete_actor
 from rookery.core.seeding import Streams
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.policies.policy import Policy
+from selection import slow
 
 SMALL = {
     "discrete": True, "model": {"hidden": (16, 16)}, "batch_size": 32, "learning_starts": 50,
@@ -177,7 +178,7 @@ class Choose(gymnasium.Env):
         return obs, earned, False, self.clock == 10, info
 
 
-@pytest.mark.parametrize("learns", [True, False])
+@pytest.mark.parametrize("learns", [True, slow(False)])
 def test_it_learns_to_choose_what_a_mask_allows(learns):
     cfg = SACConfig(**{**SMALL, "lr": 1e-2 if learns else 1e-12, "tau": 0.05, "gamma": 0.5})
     with Trainer(Choose, cfg, num_envs=2, seed=0, iteration_steps=600) as trainer:

@@ -13,7 +13,7 @@ from rookery import DQNConfig, Trainer
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.spaces import MASK
 from rookery.models.distributions import Categorical
-from selection import slow
+from selection import slow, slow_except
 
 
 def flat(net):
@@ -350,7 +350,7 @@ def everything(trainer):
     return found
 
 
-@pytest.mark.parametrize("name", list(OPTIONS))
+@pytest.mark.parametrize("name", slow_except("rainbow", "frames", "recurrent", "plain", "boltzmann", of=list(OPTIONS)))
 def test_a_run_that_stopped_in_the_middle_goes_on_to_the_last_bit(name, tmp_path):
     settings = {"model": {"hidden": (8,)}} | OPTIONS[name]
     settings["model"] = {"hidden": (8,), **settings["model"]}

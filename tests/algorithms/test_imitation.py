@@ -11,6 +11,7 @@ from recorded import keep, poles
 from rookery import ConfigError, ModelConfig, PPOConfig, SACConfig, Trainer
 from rookery.core.errors import SpaceError
 from rookery.core.files import FileError
+from selection import slow
 
 FAST = PPOConfig(fragment_length=16, minibatch_size=32, epochs=1, model=ModelConfig(hidden=(16,), normalize_obs=True))
 SLOW = SACConfig(
@@ -142,7 +143,7 @@ def test_sac_is_pretrained(swung):
         assert float(trainer.learners["main"].actor_optimizer.steps) == 0
 
 
-@pytest.mark.parametrize("name", ["ppo", "sac"])
+@pytest.mark.parametrize("name", ["ppo", slow("sac")])
 def test_a_run_goes_on_bit_for_bit(name, shown, swung, tmp_path):
     env, cfg, data = ("CartPole-v1", FAST, shown) if name == "ppo" else ("Pendulum-v1", SLOW, swung)
     cfg = cfg.replace(imitation={"replay": [data], "steps": 500, "pretrain_steps": 3, "batch_size": 64})

@@ -13,6 +13,7 @@ from recorded import keep
 from rookery import IQLConfig, ModelConfig, Trainer
 from rookery.algorithms.bc import ReturnBatch
 from rookery.algorithms.iql import advantage_weights, expectile_gradient, expectile_loss
+from selection import slow
 
 SMALL = ModelConfig(hidden=(16,), activation="relu")
 
@@ -145,7 +146,7 @@ def test_the_actors_rate_falls_like_a_cosine(tmp_path):
         assert moved[4:] == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("distribution", ["gaussian", "squashed"])
+@pytest.mark.parametrize("distribution", ["gaussian", slow("squashed")])
 def test_better_actions_are_learned_than_the_usual_ones(distribution, tmp_path):
     # one step: the reward is higher the nearer the action is to 0.6; the data are even, so that cloning gives 0
     rng = np.random.default_rng(0)

@@ -14,6 +14,7 @@ from rookery.algorithms.ppo import ppo_gradient, ppo_loss
 from rookery.core.errors import SpaceError
 from rookery.core.spaces import CENTRAL
 from rookery.models.heads import Outputs
+from selection import slow
 
 ACTED = f"{CENTRAL}/acted"
 
@@ -243,7 +244,7 @@ def test_play_of_older_weights_is_refused():
         Trainer(Pair, MAPPOConfig(), num_envs=2, config={"sampling.staleness": 1})
 
 
-@pytest.mark.parametrize("kind", ["none", "lstm"])
+@pytest.mark.parametrize("kind", [slow("none"), "lstm"])
 def test_a_run_with_rows_that_do_not_act_goes_on_as_if_it_had_not_stopped(kind, tmp_path):
     def make():
         model = {"hidden": (8,), "memory": {"kind": kind, "size": 8, "sequence_length": 4}}

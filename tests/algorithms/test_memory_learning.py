@@ -1,5 +1,7 @@
 """What was remembered while playing is what is learned from: the same numbers row by row, step by step and at ends."""
 
+import itertools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from gymnasium import spaces
 from rookery import A2CConfig, PPOConfig, Trainer
 from rookery.algorithms.actor_critic import values_of
 from rookery.core.spaces import MASK
+from selection import slow_repeats
 
 KINDS = ["lstm", "gru", "scan", "attention"]
 MEMORIES = {
@@ -76,8 +79,7 @@ def logp_of(net, data, outputs):
     return outputs.distribution.log_prob(data.action)
 
 
-@pytest.mark.parametrize("env", ENVS)
-@pytest.mark.parametrize("memory", list(MEMORIES))
+@pytest.mark.parametrize(("memory", "env"), slow_repeats(of=itertools.product(list(MEMORIES), ENVS)))
 def test_the_learner_gives_every_decision_the_probability_with_which_it_was_played(env, memory):
     trainer = trainer_of(env, MEMORIES[memory], normalize_advantage=False)
     learner = trainer.learners["main"]
@@ -204,12 +206,12 @@ class Bright(gymnasium.Env):
         return self.observation_space.sample(), 1.0, False, self.steps == 9, {}
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "settings"),
-    [(PPOConfig, {}), (PPOConfig, {"kl_coef": 0.2}), (A2CConfig, {}), (A2CConfig, {"batch_size": 11})],
-)
-@pytest.mark.parametrize("kind", ["none", "gru"])
-def test_stacked_pictures_are_learned_from_by_every_way(algorithm, settings, kind):
+WAYS = [(PPOConfig, {}), (PPOConfig, {"kl_coef": 0.2}), (A2CConfig, {}), (A2CConfig, {"batch_size": 11})]
+
+
+@pytest.mark.parametrize(("kind", "way"), slow_repeats(of=itertools.product(["none", "gru"], range(len(WAYS)))))
+def test_stacked_pictures_are_learned_from_by_every_way(kind, way):
+    algorithm, settings = WAYS[way]
     model = {"hidden": (8,), "memory": {"kind": kind, "size": 8, "frames": 3}}
     trainer = Trainer(Bright, algorithm(fragment_length=16, model=model, **settings), num_envs=2, seed=0)
     before = [weight.detach().clone() for weight in trainer.policies["main"].trunk.parameters()]

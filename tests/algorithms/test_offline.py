@@ -22,7 +22,7 @@ from rookery import (
     record_replay,
 )
 from rookery.envs.absent import AbsentEnv
-from selection import slow
+from selection import slow, slow_except
 
 SMALL = ModelConfig(hidden=(16,), activation="relu", normalize_obs=True)
 SHARED = {"model": SMALL, "batch_size": 32, "gradient_steps": 30, "updates_per_step": 0.25}
@@ -75,7 +75,7 @@ def fitting(name, data):
     return (data["numbers"], "Pendulum-v1") if name in NUMBERS else (data["choices"], "CartPole-v1")
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", slow_except(*(name for name in EVERY if name not in ("iql", "td3bc")), of=EVERY))
 def test_a_run_on_data_goes_on_bit_for_bit(name, data, tmp_path):
     path, _ = fitting(name, data)
     with Trainer(None, EVERY[name], replay=path, seed=0) as trainer:
@@ -92,7 +92,7 @@ def test_a_run_on_data_goes_on_bit_for_bit(name, data, tmp_path):
         assert torch.equal(whole, all_weights(trainer))
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", slow_except("iql", "cql", "td3bc", "awac", "discrete_cql", of=EVERY))
 def test_it_plays_on_and_goes_on_bit_for_bit(name, data, tmp_path):
     path, env = fitting(name, data)
     with Trainer(None, EVERY[name], replay=path, seed=0, run_dir=tmp_path / "run") as trainer:

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from rookery import Trainer
 from rookery.algorithms.poca import POCAConfig, poca_loss
 from rookery.models.memory import Memory
+from selection import slow, slow_except
 
 MEMORIES = {
     "lstm": {"kind": "lstm", "size": 8},
@@ -64,7 +65,7 @@ def rollouts_of(trainer, number):
     return found
 
 
-@pytest.mark.parametrize("memory", list(MEMORIES))
+@pytest.mark.parametrize("memory", slow_except("recall", "two layers", of=list(MEMORIES)))
 def test_the_learner_gives_every_decision_the_probability_with_which_it_was_played(memory):
     trainer = trainer_of(MEMORIES[memory])
     learner = trainer.learners["main"]
@@ -76,7 +77,7 @@ def test_the_learner_gives_every_decision_the_probability_with_which_it_was_play
                 assert torch.allclose(learner.net(batch).distribution.log_prob(batch.action), batch.logp, atol=2e-5)
 
 
-@pytest.mark.parametrize("memory", list(MEMORIES))
+@pytest.mark.parametrize("memory", slow_except("lstm", "attention", "all", of=list(MEMORIES)))
 def test_values_see_what_every_member_remembers_as_step_by_step(memory):
     trainer = trainer_of(MEMORIES[memory])
     learner = trainer.learners["main"]
@@ -284,7 +285,7 @@ def test_who_remembers_and_goes_is_credited_for_it_later():
     assert score("lstm", leave_group_at_end=True) <= 0.75  # nothing comes to a
 
 
-@pytest.mark.parametrize("memory", ["lstm", "all"])
+@pytest.mark.parametrize("memory", [slow("lstm"), "all"])
 def test_a_run_that_was_killed_goes_on_as_if_it_had_not(memory, tmp_path):
     model = {"hidden": (16,), "memory": {"sequence_length": 5, **MEMORIES[memory]}, "normalize_obs": True}
     cfg = POCAConfig(fragment_length=13, minibatch_size=32, epochs=1, model=model)

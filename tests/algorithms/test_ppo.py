@@ -19,6 +19,7 @@ from rookery.core.seeding import Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.distributions import Categorical, DiagonalGaussian
 from rookery.policies.policy import Policy
+from selection import slow
 
 NUMBER, THREE = spaces.Box(-np.inf, np.inf, (1,), np.float32), spaces.Discrete(3)
 
@@ -431,7 +432,7 @@ class Constant(nn.Module):
         return torch.ones(len(obs), 1)
 
 
-@pytest.mark.parametrize("limit", ["truncated", "terminated"])
+@pytest.mark.parametrize("limit", ["truncated", slow("terminated")])
 def test_a_time_limit_does_not_lower_the_value_and_an_end_does(limit):
     cfg = PPOConfig(
         lr=0.1, gamma=0.99, gae_lambda=0.95, epochs=25, minibatch_size=128, fragment_length=32, max_grad_norm=None,

@@ -1,5 +1,7 @@
 """DQN of policies that remember: what is learned along sequences is what a walk step by step would say."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.ops import rescale, unrescale
 from rookery.core.spaces import MASK
 from rookery.replay.buffer import sequence_priorities
+from selection import slow_repeats
 
 KINDS = ["lstm", "gru", "scan", "attention"]
 
@@ -97,9 +100,9 @@ def unscaled(dqn, value):
     return unrescale(value, eps=1e-3) if dqn.cfg.values.rescale else value
 
 
-@pytest.mark.parametrize("burn_in", [0, 4])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "masked", "burn_in"), slow_repeats(of=itertools.product(KINDS, [False, True], [0, 4]))
+)
 def test_targets_and_values_are_those_of_a_walk_step_by_step(kind, masked, burn_in):
     settings = {"n_step": 3, "gamma": 0.9, "double": not masked, "values": {"rescale": masked}}
     dqn = remembering(kind, MASKED if masked else NUMBERS, replay={"burn_in": burn_in}, **settings)

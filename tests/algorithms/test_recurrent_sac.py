@@ -115,6 +115,7 @@ def test_what_comes_after_a_truncated_decision_is_its_final_observation(learner)
     assert float(after.abs().max()) == 0.0  # never the cue of the next episode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "cfg"),
     [

@@ -1,6 +1,7 @@
 """SAC: its losses against torch.distributions, its temperature, what each step changes, and that it learns."""
 
 import contextlib
+import itertools
 import math
 import signal
 
@@ -24,7 +25,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
-from selection import slow
+from selection import slow, slow_except
 
 SMALL = {"model": {"hidden": (16, 16)}, "batch_size": 32, "learning_starts": 50, "replay": {"capacity": 2000}}
 SEEN, MOVES = spaces.Box(-5, 5, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32)
@@ -214,7 +215,7 @@ LEARNING = {**SMALL, "lr": 1e-2, "tau": 0.02, "learning_starts": 200, "gamma": 0
         {},
         slow({"critic": CriticConfig(quantiles=5)}),
         slow({"critic": CriticConfig(norm="batch")}),
-        {"critic": CriticConfig(norm="layer"), "n_step": 2, "replay": {"kind": "prioritized", "capacity": 2000}},
+        slow({"critic": CriticConfig(norm="layer"), "n_step": 2, "replay": {"kind": "prioritized", "capacity": 2000}}),
         slow({"exploration": {"kind": "gsde", "every": 4}, "model": {"hidden": (16, 16), "normalize_obs": True}}),
         slow({"exploration": {"kind": "ou"}, "log_std": "tanh"}),
     ],
@@ -244,7 +245,7 @@ class Endless(gymnasium.Env):
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), 1.0, False, self.clock == 4, {}
 
 
-@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize("n_step", [slow(1), 3])
 def test_a_time_limit_takes_nothing_from_a_value(n_step):
     cfg = SACConfig(**{**SMALL, "alpha": 0.0, "gamma": 0.9, "tau": 0.1, "lr": 3e-3, "n_step": n_step})
     with Trainer(Endless, cfg, num_envs=4, seed=0, iteration_steps=600) as trainer:
@@ -274,15 +275,14 @@ class Bounds(gymnasium.Env):
         return np.zeros(1, np.float32), 0.0, False, self.clock == 20, {}
 
 
+ASYMMETRIC = spaces.Box(np.array([-1, 2], np.float32), np.array([3, 10], np.float32))
+WHOLE = spaces.Box(np.array([0, -3]), np.array([5, 1]), dtype=np.int64)
+
+
 @pytest.mark.parametrize(
-    "space",
-    [
-        spaces.Box(np.array([-1, 2], np.float32), np.array([3, 10], np.float32)),
-        spaces.Box(np.array([0, -3]), np.array([5, 1]), dtype=np.int64),
-    ],
-    ids=["asymmetric", "whole numbers"],
+    ("space", "warm_up"),
+    slow_except((ASYMMETRIC, True), (WHOLE, False), of=itertools.product([ASYMMETRIC, WHOLE], [True, False])),
 )
-@pytest.mark.parametrize("warm_up", [True, False])
 def test_actions_span_bounds_of_any_kind(space, warm_up):
     class Env(Bounds):
         action_space = space

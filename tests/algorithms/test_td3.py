@@ -179,7 +179,7 @@ NOISE = {"std": 0.3}
     [
         TD3Config(**LEARNING, exploration=NOISE),
         slow(TD3Config(**LEARNING, exploration={"kind": "ou", **NOISE}, n_step=2, critic={"quantiles": 5})),
-        DDPGConfig(**LEARNING, exploration=NOISE),
+        slow(DDPGConfig(**LEARNING, exploration=NOISE)),
         slow(DDPGConfig(**LEARNING, exploration={"kind": "gsde", **NOISE}, critic={"norm": "layer"})),
     ],
     ids=["td3", "td3 with quantiles and drift", "ddpg", "ddpg with layer norm and gsde"],
@@ -192,7 +192,7 @@ def test_without_learning_nothing_is_reached():
     assert reached(TD3Config(**{**LEARNING, "lr": 1e-12})) < -4.0
 
 
-@pytest.mark.parametrize("config", [TD3Config, DDPGConfig])
+@pytest.mark.parametrize("config", [TD3Config, slow(DDPGConfig)])
 def test_stopping_between_two_steps_of_the_actor_changes_nothing(config, tmp_path):
     cfg = config(**SMALL)
     settings = {"num_envs": 3, "seed": 4, "iteration_steps": 101}

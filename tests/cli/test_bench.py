@@ -21,9 +21,10 @@ def tried(implementation, num_envs, rate, **shares):
     return Tried(implementation, num_envs, pace(rate, **shares))
 
 
-def test_bench_writes_one_object_of_json(rookery):
+def test_bench_writes_one_object_of_json_and_leaves_nothing_behind(rookery, tmp_path):
     code, out, err = rookery("bench", "--json", *SMALL)
     assert (code, err) == (0, "")
+    assert list(tmp_path.iterdir()) == []
     found = json.loads(out)
     assert (found["env"], found["algorithm"]) == ("CartPole-v1", "ppo")
     assert (found["tried"][0]["implementation"], found["tried"][0]["num_envs"]) == ("auto", 8)
@@ -61,11 +62,6 @@ def test_what_a_preset_says_of_the_implementation_is_what_is_measured(rookery, m
     tried = json.loads(out)["tried"]
     assert (tried[0]["implementation"], tried[0]["num_envs"]) == ("serial", 2)
     assert {choice["implementation"] for choice in tried} == {"serial"}
-
-
-def test_bench_leaves_nothing_behind(rookery, tmp_path):
-    rookery("bench", *SMALL)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_environment_is_a_mistake_in_what_was_asked(rookery):

@@ -105,6 +105,11 @@ def test_spaces_that_are_wrong_are_refused_with_their_line(text, wanted, tmp_pat
     (tmp_path / "spaces.yaml").write_text(text)
     with pytest.raises(RookeryError, match=wanted):
         run("train", "external:1", "--spaces", "spaces.yaml")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_spaces_that_are_nowhere_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(RookeryError, match="there is no such file"):
         run("train", "external:1", "--spaces", "none.yaml")
     with pytest.raises(RookeryError, match="is missing: --spaces FILE"):

@@ -9,6 +9,7 @@ pytest.importorskip("grpc")
 
 from rookery.compat.mlagents.learn import Request, learning
 from rookery.envs.unity.testing import write_player
+from selection import slow
 
 TWO = """
 default_settings:
@@ -39,6 +40,7 @@ def game(tmp_path):
     return written
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_a_late_behaviour_and_is_looked_at_after_or_says_why_not(rookery, game, tmp_path):
     (tmp_path / "two.yaml").write_text(TWO)
     path = game("--behavior", "*1=Runner", "--behavior", "*2=Chaser", "--late", "Chaser:60", env="MultiAgentArena")
@@ -58,7 +60,7 @@ def test_a_run_waits_for_a_late_behaviour_and_is_looked_at_after_or_says_why_not
     assert "ClockedEnv.step" in out
 
 
-@pytest.mark.parametrize("kind", ["hyper", "none"])
+@pytest.mark.parametrize("kind", ["hyper", slow("none")])
 def test_goals_that_a_player_says_are_goals_of_the_model(game, tmp_path, kind):
     (tmp_path / "goals.yaml").write_text(GOALS.replace("KIND", kind))
     flags = {

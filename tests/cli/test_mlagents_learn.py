@@ -20,6 +20,7 @@ from rookery.replay.formats.unity_demo import write_unity
 from rookery.replay.recording import recording_of
 from rookery.replay.segments import find_replay
 from rookery.training import run
+from selection import slow
 
 FILE = """\
 behaviors:
@@ -405,7 +406,7 @@ def test_demonstrations_are_kept_with_the_run(rookery, learn, tmp_path):
     assert learn("--inference", "--episodes", 1, "--run-id", "b")[0] == 0
 
 
-@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize("has_checkpoint", [True, slow(False)])
 def test_a_run_goes_on_without_the_demonstrations_it_has_read(learn, tmp_path, has_checkpoint):
     theirs = tmp_path / "theirs"
     theirs.mkdir()

@@ -6,6 +6,7 @@ import pytest
 from commands import TINY
 
 from rookery import load_policy
+from selection import slow
 
 
 def train(rookery, *words):
@@ -15,7 +16,7 @@ def train(rookery, *words):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru", "scan", "attention"])
+@pytest.mark.parametrize("kind", [slow("lstm"), slow("gru"), "scan", "attention"])
 def test_a_memory_is_asked_for_in_words(rookery, kind, tmp_path):
     words = [f"algorithm.model.memory.{word}" for word in (f"kind={kind}", "size=8", "previous_reward=true")]
     code, _, error = train(rookery, *words)

@@ -13,6 +13,7 @@ pytest.importorskip("grpc")
 from rookery.compat.mlagents.learn import Request, learning, plan_of
 from rookery.envs.unity.testing import write_player
 from rookery.training.trainer import Trainer
+from selection import slow
 
 BASIC = """
 behaviors:
@@ -92,7 +93,7 @@ def test_a_run_in_players_writes_their_logs_and_what_they_report(rookery, game):
 
 def test_a_run_in_players_goes_on_with_all_that_is_ours(rookery, game):
     words = ["--run-id", "r", "--seed", 3, "--num-envs", 1, "--stop", "env_steps=300", "--evaluate", 0, "--quiet"]
-    assert rookery("train", game(), *words, "env.config.base_port=25520")[0] == 0
+    assert rookery("train", game(), *words, "env.config.base_port=25520", "algorithm.fragment_length=64")[0] == 0
     with Trainer.load("runs/r") as one, Trainer.load("runs/r", resume=True) as other:
         assert one.env_steps == other.env_steps >= 300
         assert not other.env.exact
@@ -123,7 +124,7 @@ def test_a_behaviour_that_appears_later_is_trained_by_its_entry(rookery, game, t
     assert len((tmp_path / "launches").read_text().split()) == 1, "the game is launched once"
 
 
-@pytest.mark.parametrize(("early", "late"), [pytest.param(900, 200, marks=pytest.mark.slow), (200, 900)])
+@pytest.mark.parametrize(("early", "late"), [pytest.param(900, 200, marks=pytest.mark.slow), (100, 400)])
 def test_the_run_ends_when_early_and_late_behaviours_have_come_to_their_last_step(game, tmp_path, early, late):
     text = TWO.replace("Runner: {}", f"Runner: {{max_steps: {early}}}").replace(
         "Chaser: {}", f"Chaser: {{max_steps: {late}}}"
@@ -151,7 +152,11 @@ def test_a_behaviour_without_an_entry_is_refused(rookery, game, tmp_path):
 
 @pytest.mark.parametrize(
     ("flags", "kind", "goals"),
-    [(["--goal", "picture"], "hyper", ["picture"]), (["--goal", "picture"], "none", ["picture"]), ([], "hyper", None)],
+    [
+        (["--goal", "picture"], "hyper", ["picture"]),
+        slow(["--goal", "picture"], "none", ["picture"]),
+        ([], "hyper", None),
+    ],
 )
 def test_goals_are_the_sensors_that_a_player_calls_so(game, tmp_path, flags, kind, goals):
     network = f"network_settings: {{goal_conditioning_type: {kind}}}"

@@ -84,7 +84,7 @@ def test_a_run_on_two_learners_is_that_on_one_with_the_doubled_minibatch(tmp_pat
             assert ours.policies["main"].decisions == theirs.policies["main"].decisions
 
 
-@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("normalize", [True, slow(False)])
 def test_a_run_of_a2c_on_two_learners_is_that_on_one(tmp_path, normalize):
     def run(ranks, config):
         cfg = A2CConfig(normalize_advantage=normalize, model={"normalize_obs": True})
@@ -104,7 +104,7 @@ REPLAYING = {"learning_starts": 64, "batch_size": 16, "model": {"normalize_obs":
 
 
 @pytest.mark.parametrize(
-    ("env", "cfg"), [("CartPole-v1", DQNConfig(**REPLAYING)), ("Pendulum-v1", TD3Config(**REPLAYING))]
+    ("env", "cfg"), [("CartPole-v1", DQNConfig(**REPLAYING)), slow("Pendulum-v1", TD3Config(**REPLAYING))]
 )
 def test_learners_from_replay_end_with_the_same_weights(tmp_path, env, cfg):
     def run(ranks):
@@ -130,7 +130,7 @@ ARENA = {"agent1": "north", "agent2": "south"}
 
 @pytest.mark.parametrize(
     ("env", "mapping", "more"),
-    [(MultiAgentArena, ARENA, {}), (MultiAgentArena, ARENA, {"batch_size": 70}), (Comings, None, {})],
+    [slow(MultiAgentArena, ARENA, {}), (MultiAgentArena, ARENA, {"batch_size": 70}), (Comings, None, {})],
     ids=["together", "by a batch", "in turn"],
 )
 def test_policies_on_two_learners_are_those_on_one(tmp_path, env, mapping, more):
@@ -139,7 +139,7 @@ def test_policies_on_two_learners_are_those_on_one(tmp_path, env, mapping, more)
         policies |= {"guest": shared(size, batch_size=2)} if mapping is None else {}  # often of one rank alone
         settings = {"policies": policies, "policy_mapping": mapping, "warmup_steps": 0, "num_envs": 4, "seed": 5}
         with Trainer(env, ranks=ranks, config=config, **settings) as trainer:
-            found, result = learned(trainer)
+            found, result = learned(trainer, 10 if mapping else 5)
             assert mapping is not None or result.policies["guest"].decisions > 5
             # who comes first has the first slot of all ranks or of its own, and other noise
             return {name: found[name] for name in ("north", "south")}, result
@@ -169,7 +169,7 @@ def test_a_policy_that_remembers_on_two_learners_is_that_on_one(tmp_path, algori
     agree(run(Ranks(), 100_000, {}), on_two(tmp_path, lambda ranks: run(ranks, 50_000, CLUSTER)))
 
 
-@pytest.mark.parametrize("algorithm", ["impala", "appo", slow("appo with memory")])
+@pytest.mark.parametrize("algorithm", [slow("impala"), "appo", slow("appo with memory")])
 def test_importance_sampling_on_two_learners_is_that_on_one(tmp_path, algorithm):
     def run(ranks, size, config):
         model = {**REMEMBERS, **({"memory": {"kind": "lstm", "size": 8}} if "memory" in algorithm else {})}

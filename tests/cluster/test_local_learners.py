@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,18 +63,19 @@ SEVERAL = {"north": LSTM, "south": PPO.replace(batch_size=70), "guest": DQN.repl
 
 @pytest.mark.parametrize(
     ("env", "cfg", "policies"),
-    [slow("CartPole-v1", PPO, None), slow("CartPole-v1", DQN, None), (Comings, None, SEVERAL)],
+    [slow("CartPole-v1", PPO, None), slow("CartPole-v1", DQN, None), slow(Comings, None, SEVERAL)],
     ids=["ppo", "dqn", "several"],
 )
 def test_a_run_that_is_taken_up_again_ends_like_one_that_never_stopped(tmp_path, env, cfg, policies):
     settings = {"num_envs": 4, "seed": 3, "iteration_steps": 256, "policies": policies}
     settings["config"] = [TWO, {"checkpoint.every": 100}]
     with Trainer(env, cfg, run_dir=tmp_path / "a", **settings) as trainer:
+        trainer.train({"iterations": 2})
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        half_way = weights(trainer)
         straight = trainer.train({"iterations": 4})
         expected = weights(trainer)
-    with Trainer(env, cfg, run_dir=tmp_path / "b", **settings) as trainer:
-        trainer.train({"iterations": 2})
-        assert weights(trainer) != expected
+        assert expected != half_way
     with Trainer.load(tmp_path / "b", resume=True) as trainer:
         result = trainer.train({"iterations": 4})
         assert weights(trainer) == expected
@@ -147,6 +149,7 @@ def test_a_learner_that_is_killed_ends_the_run_which_can_be_taken_up(tmp_path):
         assert trainer.train({"iterations": reached + 1}).iteration == reached + 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_all_learners_with_one_checkpoint(tmp_path):
     command = [sys.executable, "-m", "rookery", "train", "CartPole-v1", "cluster.learners=2", "--run-id", "a",
                "--run-dir", str(tmp_path), "--plain", "--stop", "iterations=100000"]  # fmt: skip
@@ -179,7 +182,7 @@ def test_what_cannot_be_sent_to_a_learner_is_refused():
 
 
 def test_learning_and_playing_apart_are_the_same_on_learners_of_one_command_and_of_a_script(tmp_path):
-    settings = {"num_envs": 4, "seed": 3, "config": TWO}
+    settings = {"num_envs": 4, "seed": 3, "config": [TWO, {"sampling.iteration_steps": 200}]}
 
     def run(trainer):
         played = trainer.collect(400)
@@ -190,9 +193,9 @@ def test_learning_and_playing_apart_are_the_same_on_learners_of_one_command_and_
         trainer.pause_sampling()
         paused = trainer.train_iteration()
         assert paused.env_steps == 400
-        assert paused.policies["main"].learning["gradient_steps"] == 30 + 125  # a quarter of 1,000 / 2
+        assert paused.policies["main"].learning["gradient_steps"] == 30 + 25  # a quarter of 200 / 2
         trainer.resume_sampling()
-        assert trainer.train({"env_steps": 800}).env_steps == 800
+        assert trainer.train({"env_steps": 600}).env_steps == 600
         return weights(trainer)
 
     with Trainer("CartPole-v1", DQN, **settings) as trainer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import fields, replace
@@ -31,7 +32,7 @@ from rookery.policies.policy import Policy
 from rookery.replay.buffer import SampledSequences
 from rookery.rollout.slots import SlotStore
 from rookery.rollout.storage import Outcome
-from selection import slow
+from selection import slow_except, slow_repeats
 
 OBS = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 CHOICE, NUMBERS = spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float32)
@@ -134,8 +135,11 @@ def path(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("sizes", [(32, 32), (40, 23)])
-@pytest.mark.parametrize("normalize", [True, "batch", False])
+@pytest.mark.parametrize(
+    ("path", "normalize", "sizes"),
+    slow_repeats(of=itertools.product(["kernels", "torch"], [True, "batch", False], [(32, 32), (40, 23)])),
+    indirect=["path"],
+)
 def test_two_ranks_of_ppo_are_one_on_the_doubled_minibatch(tmp_path, path, sizes, normalize):
     cfg = PPOConfig(epochs=1, minibatch_size=16, normalize_advantage=normalize, model={"hidden": (16,)}, kl_coef=0.1)
 
@@ -208,7 +212,13 @@ WIDTH = 16
 """Numbers that an LSTM of 8 units keeps."""
 
 
-@pytest.mark.parametrize("lengths", [((5, 3, 8, 8), (8, 8, 2, 6)), ((8, 8, 8, 8, 8, 8), (3,))])
+LENGTHS = [((5, 3, 8, 8), (8, 8, 2, 6)), ((8, 8, 8, 8, 8, 8), (3,))]
+"""Of the sequences of two ranks."""
+
+
+@pytest.mark.parametrize(
+    ("path", "lengths"), slow_repeats(of=itertools.product(["kernels", "torch"], LENGTHS)), indirect=["path"]
+)
 def test_two_ranks_of_a_policy_that_remembers_are_one_on_the_sequences_of_both(tmp_path, path, lengths):
     model = {"hidden": (8,), "memory": {"kind": "lstm", "size": 8, "sequence_length": 8}}
     cfg = PPOConfig(epochs=1, minibatch_size=10, model=model, kl_coef=0.1)
@@ -331,7 +341,14 @@ def drawn(seed, action, number=16):
 CONFIGS = {DQN: DQNConfig, SAC: SACConfig, TD3: TD3Config, DDPG: DDPGConfig}
 
 
-@pytest.mark.parametrize("kind", [DQN, SAC, TD3, slow(DDPG)])
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    slow_except(
+        ("kernels", DQN), ("torch", SAC), ("kernels", TD3),
+        of=itertools.product(["kernels", "torch"], [DQN, SAC, TD3, DDPG]),
+    ),
+    indirect=["path"],
+)  # fmt: skip
 def test_two_ranks_that_learn_from_replay_are_one_on_the_doubled_batch(tmp_path, path, kind):
     action = CHOICE if kind is DQN else NUMBERS
     delay = {"policy_delay": 1} if kind is TD3 else {}  # else the first step has none of the actor

@@ -1,6 +1,7 @@
 """Recurrent cells on kernels against the same in torch, on every build that this processor can run."""
 
 import gc
+import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ from rookery.core.batch import Sequences
 from rookery.core.native import ADDRESS, FLOATS, DrawingHead, HeadLayout, InputLeaf, LinearLayer, Network, address
 from rookery.core.native_memory import GATES, Cell, Recurrence
 from rookery.models.memory import MemoryConfig, build_memory
+from selection import slow_repeats
 
 NAN, INF = float("nan"), float("inf")
 SIZES = (1, 5, 16, 64, 100)
@@ -127,8 +129,7 @@ each_kind = pytest.mark.parametrize("kind", GATES)
 # --- against torch ---------------------------------------------------------------------------------------------------
 
 
-@each_kind
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("kind", "size"), slow_repeats(of=itertools.product(GATES, SIZES)))
 def test_outputs_memory_and_gradients_are_those_of_torch(kernels, kind, size):
     for seed, (steps, rows) in enumerate(GRIDS):
         Case(kernels, kind, size, steps, rows, seed).check()

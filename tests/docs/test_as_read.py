@@ -95,12 +95,13 @@ def test_the_blocks_of_a_page_use_only_names_that_blocks_before_them_made(page):
 
 @pytest.mark.parametrize("page", [README, TUTORIAL], ids=lambda page: page.stem)
 def test_the_commands_of_a_page_have_the_arguments_and_options_that_it_shows(page):
+    whole = get_command(app)
     for block in blocks(page):
         for line in block.code.splitlines() if block.language == "sh" else ():
             program, *arguments = shlex.split(line, comments=True) or [""]
             if program.rpartition("/")[2] != "rookery":
                 continue
-            command = get_command(app)
+            command = whole
             while hasattr(command, "commands") and arguments:
                 if "run" in command.commands and arguments[0] not in command.commands:
                     arguments = ["run", *arguments]  # rookery tune X is rookery tune run X

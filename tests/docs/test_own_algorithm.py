@@ -13,6 +13,8 @@ sys.path.append(str(ROOT / "examples"))
 
 from own_algorithm import AWRConfig
 
+from selection import slow
+
 SMALL = AWRConfig(fragment_length=32, epochs=2)
 
 
@@ -26,7 +28,7 @@ def test_a_copy_that_may_not_learn_stays_where_it_was():
     assert trainer.train(stop={"env_steps": 15_000}).return_mean < 40
 
 
-@pytest.mark.parametrize("agents", [1, 2])
+@pytest.mark.parametrize("agents", [slow(1), 2])
 def test_stopped_and_resumed_it_equals_a_run_that_was_not(tmp_path, agents):
     env, policies = ("CartPole-v1", None) if agents == 1 else (MultiAgentArena, ["agent1", "agent2"])
 

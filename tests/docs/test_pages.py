@@ -76,9 +76,14 @@ def test_files_that_a_page_shows_are_those_of_examples(page):
             assert block.code == example.read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def known():
+    """The commands of the command line, by name."""
+    return get_command(app).commands
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_that_a_page_shows_exist(page):
-    known = get_command(app).commands
+def test_commands_that_a_page_shows_exist(page, known):
     for block in blocks(page):
         for verb in re.findall(r"^rookery ([a-z-]+)", block.code, re.M) if block.language == "sh" else ():
             assert verb in known, f"{page}:{block.line}: rookery {verb}"

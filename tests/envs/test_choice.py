@@ -5,10 +5,8 @@ import sys
 import threading
 import time
 
-import gymnasium
-import numpy as np
 import pytest
-from gymnasium import spaces
+from taking import Taking
 
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import ConfigError
@@ -18,21 +16,6 @@ from rookery.envs.make import lane_maker
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import SharesEnv
 from rookery.training.prepare import make_copies
-
-
-class Taking(gymnasium.Env):
-    """Takes so many seconds to be built."""
-
-    observation_space, action_space = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
-
-    def __init__(self, build=0.0):
-        time.sleep(build)
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action):
-        return np.zeros(2, np.float32), 0.0, False, False, {}
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+import itertools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -5,6 +7,7 @@ import pytest
 from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
 from rookery.envs.classic import TWINS, BatchedCartPole
+from selection import slow_repeats
 
 
 def plan(lane, episode):
@@ -79,8 +82,7 @@ def test_balanced_episodes_are_bit_equal_to_gymnasium_up_to_truncation(num_lanes
     assert seen["truncated"] >= 5 * num_lanes
 
 
-@pytest.mark.parametrize("num_lanes", [5, 1])
-@pytest.mark.parametrize("max_episode_steps", [1, 9, 20])
+@pytest.mark.parametrize(("max_episode_steps", "num_lanes"), slow_repeats(of=itertools.product([1, 9, 20], [5, 1])))
 def test_other_time_limits_and_falls_in_the_last_step_are_gymnasiums_too(max_episode_steps, num_lanes):
     seen = play_beside_gymnasium(num_lanes, 1500 // num_lanes, random_actions, max_episode_steps=max_episode_steps)
     assert seen["truncated"] > 0

@@ -12,6 +12,7 @@ from rookery.envs.groups import GroupEnv
 from rookery.envs.make import make_env, random_answers
 from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import STRICT
+from selection import slow
 
 
 def made(env, implementation="serial", keep=True, tolerance=STRICT, **config):
@@ -29,7 +30,10 @@ def ends(env, steps, seed=0):
         yield from ((lane, env.last_pictures.pop(lane), env.render(lane)) for lane in sorted(env.last_pictures))
 
 
-@pytest.mark.parametrize("name", ["MultiAgentArena", "Sorter", "CueCorridor", "RepeatPrevious", "CountRecall"])
+@pytest.mark.parametrize(
+    "name",
+    ["MultiAgentArena", slow("Sorter"), "CueCorridor", slow("RepeatPrevious"), "CountRecall"],
+)
 def test_many_copies_at_once_draw_the_ends_that_one_by_one_would(name):
     found = [list(ends(made(name, how), 240)) for how in ("serial", "batched")]
     assert len(found[0]) == len(found[1]) >= 3

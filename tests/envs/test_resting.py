@@ -13,6 +13,7 @@ from rookery.core.errors import EnvError
 from rookery.core.seeding import Role, Streams
 from rookery.envs.make import make_env
 from rookery.envs.vector.faults import Tolerance
+from selection import slow_except, slow_repeats
 
 
 def seeds_of(lane, episode):
@@ -187,7 +188,7 @@ def _random(spec, number, rng):
     return rng.uniform(-1, 1, (number, *spec.shape)).astype(spec.dtype)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_except("gymnasium", "in turns", of=KINDS))
 def test_rests_are_the_same_however_lanes_are_stepped(kind):
     found = []
     for implementation, helpers in HELPED:
@@ -235,8 +236,7 @@ def test_actions_are_asked_of_those_who_wait_only():
         env.step([np.zeros((2, 2), np.float32)])
 
 
-@pytest.mark.parametrize("helped", HELPED, ids=[name for name, _ in HELPED])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "helped"), slow_repeats(of=itertools.product(KINDS, HELPED)))
 def test_a_rest_is_taken_up_where_it_was(kind, helped):
     env = made(KINDS[kind], *helped)
     rng = np.random.default_rng(0)

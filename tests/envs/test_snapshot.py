@@ -11,6 +11,7 @@ from rookery.core.encoding import decode, encode
 from rookery.core.spaces import action_spec
 from rookery.envs.make import random_actions
 from rookery.envs.snapshot import can_capture, capture, restore
+from selection import slow
 
 MUJOCO = [
     "HalfCheetah",
@@ -126,7 +127,7 @@ def test_an_unknown_wrapper_hides_the_state():
     "settings",
     [
         {"repeat_action_probability": 0.25, "max_num_frames_per_episode": 400},
-        {"frameskip": (2, 5), "obs_type": "ram", "max_num_frames_per_episode": 400},
+        slow({"frameskip": (2, 5), "obs_type": "ram", "max_num_frames_per_episode": 400}),
     ],
 )
 def test_ale_goes_on_after_a_restore(settings):

@@ -105,8 +105,9 @@ def no_shared_memory():
     yield
     after = set(os.listdir(place)) if place.is_dir() else set()
     # other tests may run at the same time: only names that outlive a moment count
-    if after - before:
-        time.sleep(1)
+    until = time.monotonic() + 1
+    while after - before and time.monotonic() < until:
+        time.sleep(0.02)
         after &= set(os.listdir(place))
     assert {name for name in after - before if not name.startswith("sem.")} == set()
 

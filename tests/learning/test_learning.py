@@ -5,6 +5,7 @@ from statistics import median
 import pytest
 
 from rookery import MultiAgentArena, PPOConfig, Trainer
+from selection import slow
 
 A2C, REINFORCE = {"algorithm.name": "a2c"}, {"algorithm.name": "reinforce"}
 TWO = {
@@ -29,13 +30,13 @@ def test_cartpole_is_nearly_solved_in_30000_steps(learning, solved):
     assert (median(trainer.evaluate(20).return_mean for trainer in trainers) >= 300) == solved
 
 
-@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), slow(False, False)])
 def test_a2c_keeps_the_pole_up_three_times_as_long_after_60000_steps(learning, solved):
     _, result = trained("CartPole-v1", 60_000 if learning else 20_000, learning, preset="auto", config=A2C)
     assert (result.return_mean >= 65) == solved  # untrained: about 22
 
 
-@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), slow(False, False)])
 @pytest.mark.parametrize(("algorithm", "env_steps"), [("impala", 60_000), ("appo", 30_000)])
 def test_impala_and_appo_keep_the_pole_up_four_times_as_long_by_older_weights(algorithm, env_steps, learning, solved):
     config = {"algorithm.name": algorithm, "sampling.staleness": 1}
@@ -49,7 +50,7 @@ def test_reinforce_keeps_the_pole_up_six_times_as_long_after_40000_steps(learnin
     assert (result.return_mean >= 130) == solved  # untrained: about 22
 
 
-@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), slow(False, False)])
 def test_pendulum_swings_up_after_41000_steps(learning, solved):
     trainer, _ = trained("Pendulum-v1", 41_000 if learning else 8_000, learning, preset="auto")
     assert (trainer.evaluate(20).return_mean >= -400) == solved
@@ -69,7 +70,7 @@ def test_minigrid_door_is_opened_with_its_key_after_100000_steps(learning, solve
     assert (trainer.evaluate(100).return_mean >= 0.8) == solved
 
 
-@pytest.mark.parametrize(("learning", "solved"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("learning", "solved"), [(True, True), slow(False, False)])
 def test_two_policies_in_the_arena_gain_15_points_in_40000_steps(learning, solved):
     _, result = trained(MultiAgentArena, 40_000 if learning else 20_000, learning, **TWO)
     assert (result.return_mean >= 5) == solved  # untrained: about -10

@@ -3,13 +3,15 @@
 import pytest
 
 from rookery import Trainer
+from selection import slow
 
 LR = {"algorithm.lr": 1e-3}  # as steep to the end as in runs that are longer
 FORGETFUL = {"algorithm.model.memory.kind": "none"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "solved"), [("lstm", True), ("gru", True), ("scan", True), ("attention", True), ("none", False)]
+    ("kind", "solved"),
+    [("lstm", True), ("gru", True), ("scan", True), slow("attention", True), ("none", False)],
 )
 def test_a_cue_is_remembered_over_five_steps_after_10000_steps_of_learning(kind, solved):
     model = {"algorithm.model.hidden": (32,), "algorithm.model.memory": {"kind": kind, "size": 32, "context": 8}}
@@ -20,6 +22,7 @@ def test_a_cue_is_remembered_over_five_steps_after_10000_steps_of_learning(kind,
     assert (score < 0.5) != solved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("settings", "solved"), [({}, True), (FORGETFUL, False)], ids=["memory", "none"])
 def test_a_pole_is_kept_up_without_seeing_velocities_after_60000_steps(settings, solved):
     with Trainer("StatelessCartPole", config={**LR, **settings}, preset="auto", seed=0) as trainer:
@@ -28,6 +31,7 @@ def test_a_pole_is_kept_up_without_seeing_velocities_after_60000_steps(settings,
     assert (score < 80) != solved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("settings", "solved"), [({}, True), (FORGETFUL, False)], ids=["memory", "none"])
 def test_what_was_shown_two_steps_ago_is_repeated_after_30000_steps(settings, solved):
     with Trainer("RepeatAfterMe", config={**LR, **settings}, env_config={"delay": 2}, preset="auto", seed=0) as trainer:

@@ -1,6 +1,7 @@
 """Learning on kernels: the same as by torch, on every build that this processor can run."""
 
 import copy
+import itertools
 from dataclasses import replace
 from functools import cache
 
@@ -27,6 +28,7 @@ from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.models.heads import ActionHead
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
+from selection import slow_repeats
 
 VECTOR = spaces.Box(-1.0, 1.0, (5,), np.float32)
 MIXED = spaces.Dict(
@@ -233,10 +235,11 @@ PPO_SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("action", [THREE, ACTIONS["composite"]], ids=["discrete", "composite"])
-@pytest.mark.parametrize("settings", PPO_SETTINGS.values(), ids=PPO_SETTINGS.keys())
+@pytest.mark.parametrize(
+    ("settings", "action"), slow_repeats(of=itertools.product(PPO_SETTINGS, ["discrete", "composite"]))
+)
 def test_ten_updates_of_ppo_are_those_of_torch_with_any_settings(settings, action):
-    learn_alike("ppo", {"action": action, "settings": settings})
+    learn_alike("ppo", {"action": ACTIONS[action], "settings": PPO_SETTINGS[settings]})
 
 
 def test_gradient_steps_on_single_rows_are_those_of_torch():
@@ -244,14 +247,16 @@ def test_gradient_steps_on_single_rows_are_those_of_torch():
     learn_alike("ppo", {"action": ACTIONS["composite"], "settings": settings}, updates=2)
 
 
-@pytest.mark.parametrize("algorithm", ["a2c", "impala", "appo", "reinforce"])
-@pytest.mark.parametrize("case", REACHES_ALL)
+@pytest.mark.parametrize(
+    ("case", "algorithm"), slow_repeats(of=itertools.product(REACHES_ALL, ["a2c", "impala", "appo", "reinforce"]))
+)
 def test_ten_updates_of_others_are_those_of_torch(algorithm, case):
     learn_alike(algorithm, CASES[case])
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "a2c"])
-@pytest.mark.parametrize("action", ["discrete", "composite"])
+@pytest.mark.parametrize(
+    ("action", "algorithm"), slow_repeats(of=itertools.product(["discrete", "composite"], ["ppo", "a2c"]))
+)
 def test_ten_updates_on_experience_of_older_weights_are_those_of_torch(algorithm, action):
     learn_alike(algorithm, {"action": ACTIONS[action]}, stale=1)
 
@@ -290,8 +295,7 @@ class ShortSighted(PPO):
     loss = staticmethod(short_sighted)
 
 
-@pytest.mark.parametrize("kind", [Surprised, ShortSighted])
-@pytest.mark.parametrize("case", REACHES_ALL)
+@pytest.mark.parametrize(("case", "kind"), slow_repeats(of=itertools.product(REACHES_ALL, [Surprised, ShortSighted])))
 def test_a_loss_of_ones_own_goes_by_autograd_on_the_outputs(kind, case):
     learn_alike("ppo", {**CASES[case], "kind": kind})
 
@@ -331,8 +335,7 @@ def test_values_are_those_of_torch(algorithm):
 # --- weights ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("from_native", [True, False])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("algorithm", "from_native"), slow_repeats(of=itertools.product(ALGORITHMS, [True, False])))
 def test_checkpoints_cross_over(algorithm, from_native):
     first = learner(algorithm, **CASES["mixed"], native=from_native)
     for seed in range(3):

@@ -1,5 +1,7 @@
 """Learning to remember on kernels: the same as by torch, on every build that this processor can run."""
 
+import itertools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from rookery.core.native import SWITCH, best_build
 from rookery.core.spaces import MASK, action_spec
 from rookery.native.forward import NetworkKernels
 from rookery.training.compute import describe_path
+from selection import slow, slow_repeats
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -115,19 +118,20 @@ def learn_alike(memory, updates=10, staleness=0, **settings):
         return cut
 
 
-@pytest.mark.parametrize("algorithm", LEARNERS)
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize(("memory", "algorithm"), slow_repeats(of=itertools.product(MEMORIES, LEARNERS)))
 def test_ten_updates_are_those_of_torch(memory, algorithm):
     learn_alike(memory, algorithm=algorithm)
 
 
-@pytest.mark.parametrize("memory", ["lstm", "recall and gru"])
-@pytest.mark.parametrize("action", [name for name in ACTIONS if name != "discrete"])
+@pytest.mark.parametrize(
+    ("action", "memory"),
+    slow_repeats(of=itertools.product([name for name in ACTIONS if name != "discrete"], ["lstm", "recall and gru"])),
+)
 def test_ten_updates_are_those_of_torch_for_any_actions(action, memory):
     learn_alike(memory, action=action)
 
 
-@pytest.mark.parametrize("action", ["discrete", "multi_discrete", "composite"])
+@pytest.mark.parametrize("action", [slow("discrete"), "multi_discrete", "composite"])
 def test_ten_updates_are_those_of_torch_with_masks(action):
     learn_alike("scan", action=action, masked=True)
 

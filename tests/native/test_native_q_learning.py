@@ -1,6 +1,7 @@
 """DQN on kernels: the same as by torch, on every build that this processor can run."""
 
 import copy
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from rookery.models.build import ModelConfig
 from rookery.native.td import TDRows
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
+from selection import slow_repeats
 
 VECTOR, FIVE = spaces.Box(-1.0, 1.0, (6,), np.float32), spaces.Discrete(5)
 MIXED = spaces.Dict({"place": spaces.Discrete(4), "flags": spaces.MultiBinary(3), "at": VECTOR})
@@ -125,8 +127,9 @@ def test_ten_updates_are_those_of_torch(name):
     same(KINDS[name])
 
 
-@pytest.mark.parametrize("obs", [MIXED, MASKED], ids=["mixed", "masked"])
-@pytest.mark.parametrize("name", ["plain", "dueling double"])
+@pytest.mark.parametrize(
+    ("name", "obs"), slow_repeats(of=itertools.product(["plain", "dueling double"], [MIXED, MASKED]))
+)
 def test_ten_updates_are_those_of_torch_whatever_is_seen(name, obs):
     same(KINDS[name], obs)
 

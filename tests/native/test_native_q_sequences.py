@@ -1,5 +1,6 @@
 """DQN of policies that remember, on kernels: the same as by torch, on every build that this processor can run."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
 from rookery.native.forward import NetworkKernels
 from rookery.replay.buffer import ReplayConfig, SampledSequences
+from selection import slow_repeats
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -89,8 +91,9 @@ def test_ten_updates_along_sequences_are_those_of_torch(name):
     same(KINDS[name], {})
 
 
-@pytest.mark.parametrize("obs", [NUMBERS, MASKED], ids=["numbers", "masked"])
-@pytest.mark.parametrize("kind", ["lstm", "gru", "scan"])
+@pytest.mark.parametrize(
+    ("kind", "obs"), slow_repeats(of=itertools.product(["lstm", "gru", "scan"], [NUMBERS, MASKED]))
+)
 def test_ten_updates_along_sequences_are_those_of_torch_whatever_remembers(kind, obs):
     same(KINDS["dueling"], {}, kind=kind, obs=obs)
 

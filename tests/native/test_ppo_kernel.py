@@ -1,6 +1,7 @@
 """The loss of PPO in one call: its closed form and autograd, on every build that this processor can run."""
 
 import copy
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from rookery.core.spaces import MASK, obs_spec
 from rookery.native.forward import attach
 from rookery.native.ppo import PPOCall, ppo_kernel, ppo_steps
 from rookery.policies.policy import Policy
+from selection import slow_repeats
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -74,10 +76,9 @@ class Outputs32(Learning):
         return found
 
 
-@pytest.mark.parametrize("settings", PPO_SETTINGS.values(), ids=PPO_SETTINGS.keys())
-@pytest.mark.parametrize(("name", "masked"), cases())
-def test_the_loss_of_ppo_in_one_call_is_its_closed_form_and_autograd(name, masked, settings):
-    cfg = PPOConfig(**settings)
+@pytest.mark.parametrize(("settings", "case"), slow_repeats(of=itertools.product(PPO_SETTINGS, cases())))
+def test_the_loss_of_ppo_in_one_call_is_its_closed_form_and_autograd(settings, case):
+    cfg, (name, masked) = PPOConfig(**PPO_SETTINGS[settings]), case
     for rows in (1, 2, 17, 256):
         for importance in (False, True):
             for columns in (1, 3):

@@ -1,6 +1,7 @@
 """Files for anybody: named by the observation, in the environment's own numbers, the normalizer inside; own modules."""
 
 import builtins
+import itertools
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from rookery.models.team_heads import TeamQValues
 from rookery.onnx import ExportError, check_file, write_generic, write_unity
 from rookery.policies.policy import Policy
 from rookery.training.trainer import Trainer
+from selection import slow, slow_repeats
 
 NUMBERS = spaces.Box(-1, 1, (5,))
 MIXED = spaces.Dict(
@@ -65,8 +67,7 @@ def flat(action):
     }
 
 
-@pytest.mark.parametrize("opset", [9, 15])
-@pytest.mark.parametrize("kind", ACTIONS)
+@pytest.mark.parametrize(("kind", "opset"), slow_repeats(of=itertools.product(ACTIONS, [9, 15])))
 def test_a_file_takes_what_the_environment_gives_and_gives_what_it_takes(kind, opset, tmp_path):
     policy = policy_of(MIXED, ACTIONS[kind], normalize_obs=True)
     path = write_generic(policy, tmp_path / "x.onnx", opset=opset).path
@@ -93,7 +94,7 @@ def test_what_actions_are_drawn_from_is_an_output(tmp_path):
     assert "action_sampled" not in given  # values are no distribution
 
 
-@pytest.mark.parametrize("kind", ["none", "lstm", "gru", "scan", "attention"])
+@pytest.mark.parametrize("kind", ["none", "lstm", slow("gru"), "scan", slow("attention")])
 def test_a_policy_that_recalls_goes_on_from_either_action(kind, tmp_path):
     memory = MemoryConfig(kind=kind, size=8, heads=2, context=3, frames=2, previous_action=True, previous_reward=True)
     policy = policy_of(NUMBERS, ACTIONS["nested"], memory=memory, normalize_obs=True)

@@ -26,6 +26,7 @@ from rookery.onnx import ExportError, check_file, write_unity
 from rookery.onnx.graph import Graph
 from rookery.onnx.heads import parameters_of
 from rookery.onnx.unity import senses_of
+from selection import slow
 
 NUMBERS = spaces.Box(-1, 1, (5,))
 CHOICE = spaces.Discrete(4)
@@ -136,7 +137,7 @@ def test_a_file_for_unity_equals_the_policy(name, opset, tmp_path):
             assert output not in given
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru", "scan", "attention", "frames"])
+@pytest.mark.parametrize("kind", [slow("lstm"), "gru", slow("scan"), "attention", "frames"])
 def test_memory_over_several_steps_is_that_of_the_policy(kind, tmp_path):
     memory = MemoryConfig(frames=3) if kind == "frames" else MemoryConfig(kind=kind, size=16, layers=2, context=3)
     policy = policy_of(spaces.Dict(look=picture(8, 8, 3), own=NUMBERS), HYBRID, memory=memory, normalize_obs=True)

@@ -1,6 +1,7 @@
 """Policies that remember: asked step by step they do what a worker plays, on kernels as in torch, copied or loaded."""
 
 import copy
+import itertools
 import json
 import pickle
 from dataclasses import fields
@@ -26,6 +27,7 @@ from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.worker import RolloutWorker
+from selection import slow_except, slow_repeats
 
 VECTOR, FIVE = spaces.Box(-5.0, 5.0, (4,), np.float32), spaces.Discrete(5, start=2)
 NUMBERS = spaces.Box(-2.0, 2.0, (3,), np.float32)
@@ -115,13 +117,21 @@ def play_alike(subject, rows=37, steps=6):
 
 @pytest.mark.usefixtures("kernels")
 class TestKernels:
-    @pytest.mark.parametrize("memory", [name for name in MEMORIES if name != "attention"])
-    @pytest.mark.parametrize("action", ACTIONS)
+    @pytest.mark.parametrize(
+        ("action", "memory"),
+        slow_repeats(of=itertools.product(ACTIONS, [name for name in MEMORIES if name != "attention"])),
+    )
     def test_actions_probabilities_and_memories_are_those_of_the_modules(self, action, memory):
         play_alike(policy(MEMORIES[memory], action=ACTIONS[action]))
 
-    @pytest.mark.parametrize("memory", ["lstm", "scan", "recall", "recall and gru"])
-    @pytest.mark.parametrize("action", ["discrete", "multi_discrete", "composite"])
+    @pytest.mark.parametrize(
+        ("action", "memory"),
+        slow_repeats(
+            of=itertools.product(
+                ["discrete", "multi_discrete", "composite"], ["lstm", "scan", "recall", "recall and gru"]
+            )
+        ),
+    )
     def test_masks_are_obeyed(self, action, memory):
         subject = policy(MEMORIES[memory], masked(ACTIONS[action]), ACTIONS[action])
         play_alike(subject)
@@ -133,8 +143,9 @@ class TestKernels:
             choices = action.reshape(200, -1)[:, : len(offsets)].astype(int) + offsets
             assert np.take_along_axis(tree[MASK], choices, axis=1).all()
 
-    @pytest.mark.parametrize("memory", ["lstm", "gru", "recall", "recall and gru"])
-    @pytest.mark.parametrize("clip", [1.5, 10.0])
+    @pytest.mark.parametrize(
+        ("clip", "memory"), slow_repeats(of=itertools.product([1.5, 10.0], ["lstm", "gru", "recall", "recall and gru"]))
+    )
     def test_observations_are_normalized_first(self, memory, clip):
         subject = policy(MEMORIES[memory], MIXED, ACTIONS["composite"], normalize_obs=True, obs_clip=clip)
         play_alike(subject)
@@ -146,14 +157,16 @@ class TestKernels:
         play_alike(policy(MEMORIES["lstm"]), rows, steps=3)
         play_alike(policy(MEMORIES["recall and gru"], MIXED), rows, steps=3)
 
-    @pytest.mark.parametrize("hidden", [(), (9,), (32, 16)])
-    @pytest.mark.parametrize("activation", ["tanh", "relu", "silu"])
+    @pytest.mark.parametrize(
+        ("activation", "hidden"), slow_repeats(of=itertools.product(["tanh", "relu", "silu"], [(), (9,), (32, 16)]))
+    )
     def test_any_trunk_below(self, hidden, activation):
         for memory in ("two layers", "scan"):
             play_alike(policy(MEMORIES[memory], hidden=hidden, activation=activation), steps=3)
 
-    @pytest.mark.parametrize("size", [1, 3, 16, 33, 100])
-    @pytest.mark.parametrize("kind", ["lstm", "gru", "scan"])
+    @pytest.mark.parametrize(
+        ("kind", "size"), slow_repeats(of=itertools.product(["lstm", "gru", "scan"], [1, 3, 16, 33, 100]))
+    )
     def test_cells_of_any_width(self, kind, size):
         play_alike(policy({"kind": kind, "size": size, "layers": 2}), steps=3)
 
@@ -233,9 +246,9 @@ def worker_for(env, subject, lanes, T, *, deterministic):
     return worker
 
 
-@pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("env", [Short, ShortNumbers])
+@pytest.mark.parametrize(
+    ("env", "memory", "native"), slow_repeats(of=itertools.product([Short, ShortNumbers], MEMORIES, [True, False]))
+)
 def test_predict_does_what_a_worker_plays(env, memory, native):
     subject = policy(MEMORIES[memory], action=env.action_space, native=native)
     worker = worker_for(env, subject, 3, 40, deterministic=True)
@@ -342,8 +355,7 @@ def same(mine, theirs):
     return all(np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
-@pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize(("memory", "native"), slow_repeats(of=itertools.product(MEMORIES, [True, False])))
 def test_copies_and_pickles_go_on_alike_and_apart(memory, native):
     subject = policy(MEMORIES[memory], native=native, normalize_obs=True)
     subject.normalizer.update({"obs": torch.randn(9, 4) + 1})
@@ -357,7 +369,7 @@ def test_copies_and_pickles_go_on_alike_and_apart(memory, native):
         assert same(walk(subject, remembered, seed=1)[1], before)
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("memory", slow_except("scan", "recall and gru", "two layers", of=MEMORIES))
 def test_a_policy_loaded_from_a_run_goes_on_as_the_one_that_was_trained(memory, tmp_path):
     settings = PPOConfig(
         fragment_length=8, epochs=1, model={"hidden": (8,), "normalize_obs": True, "memory": MEMORIES[memory]}
@@ -479,7 +491,7 @@ def test_frames_are_those_of_gymnasiums_wrapper(name):
     assert len(np.unique(actions)) > 1
 
 
-@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("name", slow_except(*(name for name in SHOWN if name != "picture, channels first"), of=SHOWN))
 def test_learning_from_frames_is_learning_from_gymnasiums_wrapper(name):
     weights = []
     for env, memory in ((Shown, {"frames": FRAMES}), (wrapped, {})):

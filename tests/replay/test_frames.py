@@ -11,6 +11,7 @@ from rookery.core.spaces import action_spec, obs_spec
 from rookery.replay import frames
 from rookery.replay.budget import bytes_needed
 from rookery.replay.frames import PlainLeaf, StackedLeaf, may_be_stack
+from selection import slow
 
 
 def as_filmed(memory, story, n_step=1):
@@ -97,7 +98,7 @@ def test_where_frames_run_out_the_oldest_rows_go():
         as_filmed(memory, story)
 
 
-@pytest.mark.parametrize("shape", [(3, 32, 32), (4, 16, 16)])
+@pytest.mark.parametrize("shape", [(3, 32, 32), slow((4, 16, 16))])
 def test_pictures_that_are_no_stacks_are_stored_whole_as_soon_as_that_shows(shape):
     rng = np.random.default_rng(0)
 

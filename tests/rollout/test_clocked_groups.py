@@ -7,6 +7,7 @@ from playing import play
 from rookery.core.errors import EnvError
 from rookery.envs.clocked.env import ClockedEnv
 from rookery.envs.groups import GroupEnv
+from selection import slow
 from walkers import Squads
 
 
@@ -24,7 +25,7 @@ def rows_of(worker, takes):
     return found
 
 
-@pytest.mark.parametrize("more_after", [10**9, 60])
+@pytest.mark.parametrize("more_after", [slow(10**9), 60])
 def test_every_decision_of_members_of_groups_with_clocks_of_their_own(more_after):
     copies = Squads(2, more_after=more_after)
     env = GroupEnv(ClockedEnv(copies, 2))

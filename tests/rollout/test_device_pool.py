@@ -3,6 +3,7 @@
 import copy
 import functools
 import hashlib
+import itertools
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from rookery.rollout.pool import LocalPool
 from rookery.rollout.worker import RolloutWorker
 from rookery.tensor_envs.classic import TensorCartPole, TensorPendulum
 from rookery.tensor_envs.rows import TensorRows
+from selection import slow_repeats
 from small_tensor_envs import Broken, Everything, Reaching, Ticking
 
 PPO = PPOConfig(fragment_length=8, epochs=2, minibatch_size=32, model={"hidden": (16,)})
@@ -110,8 +112,11 @@ RUNS = [
 ]
 
 
-@pytest.mark.parametrize(("env", "algorithm", "more"), RUNS)
-def test_tensors_come_to_the_bits_of_rows(env, algorithm, more, apart):
+@pytest.mark.parametrize(
+    ("number", "apart"), slow_repeats(of=itertools.product(range(len(RUNS)), [False, True])), indirect=["apart"]
+)
+def test_tensors_come_to_the_bits_of_rows(number, apart):
+    env, algorithm, more = RUNS[number]
     *by_tensors, state = played(env, algorithm, True, **more)
     *by_rows, other = played(env, algorithm, False, **more)
     assert by_tensors == by_rows

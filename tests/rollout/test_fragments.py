@@ -55,11 +55,11 @@ def played(env, algorithm, at_once, iterations=4, **more):
             PPO.replace(model={"hidden": (16,), "normalize_obs": True}),
             {"env_config": {"max_episode_steps": 9}},
         ),
-        ("CartPole-v1", DQN, {"num_envs": 1}),
+        ("CartPole-v1", DQN, {"num_envs": 1, "iteration_steps": 250}),
         (MultiAgentArena, PPO, {}),
         ("StatelessCartPole", PPO, {}),
         ("MountainCarContinuous-v0", PPO, {}),
-        ("Pendulum-v1", SAC, {"num_envs": 2}),
+        ("Pendulum-v1", SAC, {"num_envs": 2, "iteration_steps": 250}),
         ("Pendulum-v1", PPO, {}),
     ],
 )

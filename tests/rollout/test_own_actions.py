@@ -18,6 +18,7 @@ from rookery.envs.clocked.env import ClockedEnv
 from rookery.models.memory import MemoryConfig
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore, WorkerPolicy
+from selection import slow
 from walkers import Wilful
 
 
@@ -49,7 +50,7 @@ def test_what_agents_did_by_themselves_is_kept_where_any_action_can_be_learned_f
     assert "actions_not_learned" not in worker.counters()
 
 
-@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize("lanes", [slow(1), 3])
 def test_where_it_cannot_what_came_before_is_cut_off_with_what_is_seen(lanes):
     copies = Marked(lanes, seed=4)
     worker = play(ClockedEnv(copies, lanes), T=5, decisions=64)

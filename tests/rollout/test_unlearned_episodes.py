@@ -1,5 +1,6 @@
 """Episodes of clients that are played and not learned from, beside others in the same lanes."""
 
+import itertools
 import threading
 from collections import Counter
 
@@ -9,6 +10,7 @@ from playing import play, taken
 
 from rookery.envs.external.client import Client, EpisodeLost, TrainingOver
 from rookery.envs.external.env import ExternalEnv
+from selection import slow_repeats
 
 TOKEN = "a token for tests"
 LEARNED, SHOWN = 1.0, 7.0
@@ -43,8 +45,7 @@ def show_and_learn(address, played, errors):
         errors.append(error)
 
 
-@pytest.mark.parametrize("any_actions", [False, True])
-@pytest.mark.parametrize("lanes", [1, 3])
+@pytest.mark.parametrize(("lanes", "any_actions"), slow_repeats(of=itertools.product([1, 3], [False, True])))
 def test_nothing_of_them_is_kept_counted_or_mixed_with_others(lanes, any_actions):
     env = ExternalEnv(lanes, 0, {"obs": {"box": [2]}, "action": {"discrete": 3}}, token=TOKEN)
     played, errors = Counter(), []

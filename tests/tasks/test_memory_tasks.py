@@ -23,6 +23,7 @@ from rookery.tasks.memory_tasks import (
     StatelessCartPole,
     TwoCues,
 )
+from selection import slow
 
 LEFT, RIGHT = 0, 1
 
@@ -284,7 +285,10 @@ def test_the_twin_without_velocities_has_the_spaces_of_a_single_one():
     assert BatchedCartPole(2).kinds[0].obs.leaves[0].shape == (4,)
 
 
-@pytest.mark.parametrize("name", ["previous", "corridors of many lengths", "autoencode"])
+@pytest.mark.parametrize(
+    "name",
+    ["previous", "corridors of many lengths", slow("autoencode")],
+)
 def test_a_saved_twin_goes_on_as_if_nothing_had_happened(name):
     task, settings = TASKS[name]
     one, other = (make_env(task, settings, (), 4, "batched") for _ in range(2))

@@ -10,6 +10,7 @@ from rookery.envs.check import check_env
 from rookery.envs.make import make_env
 from rookery.envs.vector.serial import SerialEnv
 from rookery.tasks.sorter import DISTANCE, NUMBER, VISITED, BatchedSorter, Sorter
+from selection import slow
 
 
 def plan(lane, episode):
@@ -94,7 +95,7 @@ def test_walls_stop_moves_and_time_truncates():
 
 @pytest.mark.parametrize(
     ("num_lanes", "settings"),
-    [(1, {"max_steps": 9}), (9, {"max_steps": 12}), (16, {"max_tiles": 3, "side": 3, "max_steps": 7})],
+    [(1, {"max_steps": 9}), (9, {"max_steps": 12}), slow(16, {"max_tiles": 3, "side": 3, "max_steps": 7})],
 )
 def test_the_twin_gives_the_same_numbers_bit_for_bit(num_lanes, settings):
     batched = BatchedSorter(num_lanes, **settings)

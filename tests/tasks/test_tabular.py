@@ -15,6 +15,7 @@ from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector.serial import SerialEnv
 from rookery.tasks.deep_sea import DeepSea
 from rookery.tasks.key_door import KeyDoor
+from selection import slow
 
 TASKS = {
     "sea": (DeepSea, {}),
@@ -154,7 +155,7 @@ def test_a_step_without_an_episode_and_a_wrong_action_are_errors(make):
         env.step(0)
 
 
-@pytest.mark.parametrize("name", ["DeepSea", "KeyDoor"])
+@pytest.mark.parametrize("name", [slow("DeepSea"), "KeyDoor"])
 def test_a_run_with_signals_goes_on_to_the_same_weights(name, tmp_path):
     signals = {"rnd": {"share": 0.5}, "curiosity": {}, "count": {}}
     cfg = PPOConfig(signals=signals, fragment_length=20, epochs=2, minibatch_size=64)

@@ -14,7 +14,8 @@ from textwrap import dedent
 import gymnasium
 import numpy as np
 import pytest
-from lives import FAST, Saying, Turns, Walk, digest, either, make, rows, weights
+from lived_in import Saying, Turns, Walk
+from lives import FAST, digest, either, make, rows, weights
 
 from rookery import ConfigError, EnvError, EvaluationConfig, Linear, MultiAgentArena, PPOConfig, Trainer, load_policy
 from rookery.core import files

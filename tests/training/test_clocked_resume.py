@@ -7,6 +7,7 @@ import torch
 from rookery import Trainer
 from rookery.envs.clocked.arrival import Asking
 from rookery.envs.clocked.env import ClockedEnv
+from selection import slow
 from walkers import Squads, Walkers
 
 
@@ -84,7 +85,7 @@ def test_a_run_goes_on_from_any_step_with_kinds_that_had_appeared_late(tmp_path)
         assert row.env_steps > steps and not any(name.endswith("?") for name in again.policies)
 
 
-@pytest.mark.parametrize("algorithm", ["poca", "mappo"])
+@pytest.mark.parametrize("algorithm", ["poca", slow("mappo")])
 def test_groups_go_on_with_as_many_as_there_were(algorithm, tmp_path):
     with trainer(SquadsEnv, algorithm, run_dir=tmp_path / "run", **{"env.config": {"more_after": 40}}) as one:
         for _ in range(3):

@@ -5,7 +5,8 @@ import json
 
 import numpy as np
 import pytest
-from lives import FAST, Windy, digest, make
+from lived_in import Windy
+from lives import FAST, digest, make
 from rich.console import Console
 
 from rookery import ConfigError, Trainer

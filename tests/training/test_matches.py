@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from lives import Podium
+from lived_in import Podium
 
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import ConfigError

@@ -6,6 +6,7 @@ from lives import BRIEF, digest, make
 
 from rookery import PPOConfig, SACConfig, Trainer
 from rookery.core.settings import Settings
+from selection import slow
 
 SOCCER = {
     "env": "rookery.tasks:LineSoccer",
@@ -93,8 +94,8 @@ def test_where_two_learn_in_turn_the_other_has_all_turns_then():
     ("limit", "changed", "learns"),
     [
         (150, {"red": 10_000}, "red"),
-        (150, {"blue": 10_000}, "blue"),
-        (10_000, {"red": 1}, "blue"),
+        slow(150, {"blue": 10_000}, "blue"),
+        slow(10_000, {"red": 1}, "blue"),
         (10_000, {"blue": 1}, "red"),
     ],
     ids=["red raised", "blue raised", "red lowered", "blue lowered"],

@@ -31,10 +31,15 @@ class Lengths(gymnasium.Env):
         return np.full(1, self.time, np.float32), float(action), self.time == self.end, False, {}
 
 
-def trained(workers, iterations=4, env=Lengths, **evaluation):
+def trained(workers, iterations=4, env=Lengths, restarts=100, **evaluation):
     """The rows of a run, its evaluations, and a hash of its weights."""
     evaluation = {"every": 2, "episodes": 17, "num_envs": 5, "max_episode_steps": 40, **evaluation, "workers": workers}
-    with Trainer(env, CFG, num_envs=4, seed=2, evaluation=evaluation, cluster={"ray": "here"}) as trainer:
+    beside = {
+        "evaluation": evaluation,
+        "cluster": {"ray": "here"},
+        "sampling": {"num_envs": 4, "max_restarts": restarts},
+    }
+    with Trainer(env, CFG, seed=2, **beside) as trainer:
         rows = [trainer.train_iteration() for _ in range(iterations)]
         weights = hashlib.sha256()
         for weight in trainer.policies["main"].parameters():
@@ -88,7 +93,7 @@ def test_a_lost_worker_plays_its_episodes_again_and_too_many_end_the_run(monkeyp
     assert Losing.left == 0
     Losing.left = 1000
     with pytest.raises(WorkerLostError, match="nowhere is gone; sampling.max_restarts is used up"):
-        trained(2, iterations=2)
+        trained(2, iterations=2, restarts=3)
 
 
 def test_what_an_environment_raises_there_is_raised_here():

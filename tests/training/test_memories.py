@@ -8,12 +8,14 @@ import shutil
 
 import numpy as np
 import pytest
-from lives import PRIORITIZED, REPLAYING, Turns, Walk, digest, make, rows
+from lived_in import Turns, Walk
+from lives import PRIORITIZED, REPLAYING, digest, make, rows
 
 from rookery import ConfigError, DQNConfig, SACConfig, Trainer
 from rookery.core.errors import SpaceError
 from rookery.core.files import FileError, list_checkpoints, mapped_files, read_manifest
 from rookery.replay.mixture import Mixture
+from selection import slow_except
 
 RECURRENT = DQNConfig(
     batch_size=4,
@@ -59,7 +61,7 @@ def next_batches(memory, number=100):
 # --- checkpoints ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_except("prioritized", "sequences", of=KINDS))
 def test_a_resumed_run_draws_the_batches_that_the_other_would_have_drawn(tmp_path, kind):
     trained(tmp_path / "run", KINDS[kind])
     with make("CartPole-v1", cfg=KINDS[kind], num_envs=4, config={"sampling.iteration_steps": 100}) as trainer:
@@ -72,7 +74,7 @@ def test_a_resumed_run_draws_the_batches_that_the_other_would_have_drawn(tmp_pat
             assert next_batches(found) == next_batches(expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_except("prioritized", "sequences", of=KINDS))
 def test_a_run_taken_up_twice_is_the_run_that_was_not(tmp_path, kind):
     folder = trained(tmp_path / "run", KINDS[kind], iterations=2)
     for iterations in (4, 6):

@@ -6,7 +6,8 @@ import contextlib
 import signal
 
 import pytest
-from lives import FAST, Restless, Turns, Walk, digest, either, make, rows, weights
+from lived_in import Restless, Turns, Walk
+from lives import FAST, digest, either, make, rows, weights
 
 from each_step import after_each_step
 from rookery import A2CConfig, APPOConfig, ConfigError, IMPALAConfig, PPOConfig, ReinforceConfig, Trainer
@@ -110,7 +111,7 @@ def stopped_and_taken_up(folder, steps, make_it):
 STEPS = (10, 25, 59)
 
 
-@pytest.mark.parametrize("name", slow_except("scan", "recall and lstm", "two policies, late agents", of=CASES))
+@pytest.mark.parametrize("name", slow_except("scan", "recall and lstm", of=CASES))
 def test_stopping_in_the_middle_of_episodes_and_fragments_changes_nothing(name, tmp_path, uninterrupted):
     expected = uninterrupted(name)
     assert stopped_and_taken_up(tmp_path, STEPS, lambda: run(name, run_dir=tmp_path)) == expected
@@ -165,7 +166,7 @@ def test_helpers_and_threads_change_nothing(name, how, helpers, tmp_path, uninte
 
 
 @pytest.mark.skipif(best_build() is None, reason="there are no kernels here, and torch sums otherwise with two threads")
-@pytest.mark.parametrize("name", ["lstm", "gru", "scan"])
+@pytest.mark.parametrize("name", [slow("lstm"), "gru", slow("scan")])
 def test_threads_of_kernels_change_nothing(name):
     found = []
     for threads in (1, 2):
@@ -212,7 +213,7 @@ def test_playing_ahead_repeats_and_can_be_stopped(name, tmp_path):
         assert weights(trainer) != found[0][0]
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("memory", slow_except("lstm", "scan", "recall", of=MEMORIES))
 def test_an_evaluation_is_what_predict_does_episode_by_episode(memory, monkeypatch):
     watched = []
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from lives import FAST, LIVELY, PRIORITIZED, REPLAYING, Forks, Walk, Weary, digest, make, rows, weights
+from lived_in import Forks, Walk, Weary
+from lives import FAST, LIVELY, PRIORITIZED, REPLAYING, digest, make, rows, weights
 
 from rookery import Linear, MultiAgentArena, Trainer
 from rookery.algorithms.algorithm import Algorithm

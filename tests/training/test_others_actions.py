@@ -99,6 +99,7 @@ def test_what_to_choose_is_learned_from_the_choices_of_others_and_not_from_noise
     assert learned("dqn", True, shuffled=True).tolist() != [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_what_number_to_say_is_learned_from_the_numbers_of_others():
     assert np.ravel(learned("sac", False)) == pytest.approx([-1, 0, 1], abs=0.25)
 

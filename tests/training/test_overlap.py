@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from lives import CASES, FAST, Walk, digest, make, rows, weights
+from lived_in import Walk
+from lives import CASES, FAST, digest, make, rows, weights
 
 from each_step import after_each_step
 from rookery import Callback, ConfigError, EnvError, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.interrupt import Interrupted
 from rookery.rollout import pool
-from selection import slow_except
+from selection import slow, slow_except
 
 ITERATIONS = 4
 AHEAD = {"sampling.staleness": 1}
@@ -114,7 +115,7 @@ def test_no_episode_is_lost_or_counted_twice():
 # --- the same from run to run -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["normalizers, evaluation", "random mapping, serial"])
+@pytest.mark.parametrize("name", ["normalizers, evaluation", slow("random mapping, serial")])
 def test_nothing_depends_on_who_is_faster(name):
     found = []
     for delays in ({}, {"learning": 0.02}, {"playing": 0.0005}):
@@ -220,7 +221,7 @@ RESUMED = [
 ]
 
 
-@pytest.mark.parametrize("name", slow_except("normalizers, evaluation", "turns, late agents", of=RESUMED))
+@pytest.mark.parametrize("name", slow_except("turns, late agents", of=RESUMED))
 def test_stopping_anywhere_changes_nothing(name, tmp_path):
     outcomes = []
     # the first step; the last and the next of a fragment of 24; twice in a later rollout

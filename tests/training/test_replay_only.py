@@ -6,7 +6,8 @@ import signal
 import sys
 
 import pytest
-from lives import FAST, LIVELY, REPLAYING, Guarded, Turns, Weary, digest, either, make, rows, weights
+from lived_in import Guarded, Turns, Weary
+from lives import FAST, LIVELY, REPLAYING, digest, either, make, rows, weights
 
 from each_step import after_each_step
 from rookery import Callback, ConfigError, EnvError, MultiAgentArena, Trainer
@@ -61,7 +62,7 @@ def replaying(run_dir=None, **arguments):
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", slow_except("batched", "late agents", of=EVERYWHERE))
+@pytest.mark.parametrize("name", slow_except("batched", of=EVERYWHERE))
 def test_a_run_goes_on_bit_for_bit_after_learning_where_its_environment_is_not(name, tmp_path, forbidding):
     case = EVERYWHERE[name]
     with make(run_dir=tmp_path / "never stopped", **case) as trainer:
@@ -97,15 +98,15 @@ def test_learning_does_not_touch_an_environment_that_is_there(forbidding):
 def test_the_environment_need_not_even_be_found_to_learn(tmp_path, monkeypatch):
     with make(Guarded, tmp_path, LIVELY, **SHORT) as trainer:
         trainer.train({"iterations": 2})
-    lives = sys.modules.pop("lives")
+    module = sys.modules.pop("lived_in")
     monkeypatch.setattr(sys, "path", [path for path in sys.path if not path.endswith("training")])
     try:
-        with pytest.raises(ConfigError, match="lives"):
+        with pytest.raises(ConfigError, match="lived_in"):
             Trainer.load(tmp_path)
         with Trainer.load(tmp_path, resume=True, play=False) as trainer:
             assert trainer.learn(5).stop_reason == "5 gradient steps are made"
     finally:
-        sys.modules["lives"] = lives
+        sys.modules["lived_in"] = module
     monkeypatch.undo()
     with Trainer.load(tmp_path, resume=True) as trainer:
         assert trainer.train({"iterations": 4}).env_steps == 180

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from rookery import PPOConfig, Trainer
-from selection import slow_except
 
 pytest.importorskip("ale_py")
 
 
-@pytest.mark.parametrize("implementation", slow_except("batched", of=["serial", "batched"]))
+@pytest.mark.slow  # tests/envs/test_atari.py stops games, test_resume.py trainings
+@pytest.mark.parametrize("implementation", ["serial", "batched"])
 def test_stopped_and_resumed_it_has_the_weights_of_a_run_that_was_not(tmp_path, implementation):
     cfg = PPOConfig(fragment_length=16, minibatch_size=32, epochs=1)
     game = {"game": "breakout", "repeat_action_probability": 0.25, "episodic_life": True}

@@ -6,7 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from lives import BRIEF, RECALLING, Podium, digest, make, weights
+from lived_in import Podium
+from lives import BRIEF, RECALLING, digest, make, weights
 
 from rookery import ConfigError, PPOConfig, Trainer
 from rookery.core.encoding import decode, encode
@@ -16,6 +17,7 @@ from rookery.report.console import summary
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, OpponentMapping
 from rookery.training.self_play import Contender, SelfPlayConfig, snapshots_of
+from selection import slow
 
 GAME = "rookery.tasks:TicTacToe"
 PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
@@ -306,7 +308,7 @@ def test_snapshots_come_back_with_a_checkpoint(tmp_path):
             assert list(snapshots_of(again.state_dict())) == [f"main@{number}" for number in expected]
 
 
-@pytest.mark.parametrize("cfg", [BRIEF, RECALLING], ids=["in one call", "one by one"])
+@pytest.mark.parametrize("cfg", [BRIEF, slow(RECALLING)], ids=["in one call", "one by one"])
 def test_a_run_that_takes_up_a_state_meets_the_snapshots_of_the_state(cfg):
     cfg = cfg.replace(lr=0.1)  # so that snapshots do not all do the same
     settings = {"self_play": {"main": {"snapshot_every": 100, "latest_ratio": 0.0, "rating_games": 0}}}

@@ -5,6 +5,7 @@ import pytest
 
 from rookery import ConfigError, MADDPGConfig, PPOConfig, QMIXConfig, Trainer, VDNConfig, load_policy
 from rookery.core.teams import ALIVE
+from selection import slow
 from team_envs import Squad, TwoStepGame
 
 SMALL = {"batch_size": 16, "learning_starts": 50, "train_every": 16, "updates_per_step": 0.1, "model": {"hidden": (8,)}}
@@ -37,7 +38,7 @@ def test_members_that_differ_and_an_agent_beside_them_learn_together():
         assert result.row()["policies/all/decisions"] > 0
 
 
-@pytest.mark.parametrize("cfg", [VDNConfig, QMIXConfig])
+@pytest.mark.parametrize("cfg", [slow(VDNConfig), QMIXConfig])
 def test_members_see_their_last_frames_and_who_acts_now(cfg):
     model = {"hidden": (8,), "memory": {"frames": 3}}
     walkers = {"blue": cfg(**{**SMALL, "model": model}), "guard": PPOConfig()}

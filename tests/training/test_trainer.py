@@ -8,11 +8,9 @@ import hashlib
 import json
 import math
 import signal
-import tempfile
 import types
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -558,10 +556,11 @@ def walk(thing, path, seen, found):
 SIGNALS = {"rnd": {}, "curiosity": {}, "count": {}}
 
 
-def reached():
+@pytest.fixture(scope="module")
+def reached(tmp_path_factory):
     """Every object of the package in trainers that have been used, by path."""
     normalized = FAST.replace(scale_rewards=True, model={"normalize_obs": True})
-    shown, found = poles(Path(tempfile.mkdtemp()) / "shown", 2), {}
+    shown, found = poles(tmp_path_factory.mktemp("shown") / "shown", 2), {}
     for number, trainer in enumerate(
         (
             cart_pole(normalized, evaluation_every=1, config={"env.implementation": "serial"}),
@@ -598,8 +597,8 @@ class Watching(Callback):
         episode.metrics["length"] = episode.length
 
 
-def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
-    stateful = {path: thing for path, thing in reached().items() if isinstance(thing, Stateful)}
+def test_every_attribute_of_a_stateful_object_is_saved_or_fixed(reached):
+    stateful = {path: thing for path, thing in reached.items() if isinstance(thing, Stateful)}
     names = {type(thing).__name__ for thing in stateful.values()}
     assert names >= {
         "Trainer",
@@ -653,9 +652,9 @@ def test_every_attribute_of_a_stateful_object_is_saved_or_fixed():
     assert twice == set()
 
 
-def test_every_other_object_that_changes_is_known_to():
+def test_every_other_object_that_changes_is_known_to(reached):
     unknown = {}
-    for path, thing in reached().items():
+    for path, thing in reached.items():
         kind = type(thing)
         frozen = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen
         if not isinstance(thing, Stateful | nn.Module) and not frozen and kind.__name__ not in FORGETTABLE:
@@ -664,11 +663,11 @@ def test_every_other_object_that_changes_is_known_to():
     assert not names, " ".join(names)
 
 
-def test_what_need_not_be_remembered_is_still_there():
+def test_what_need_not_be_remembered_is_still_there(reached):
     absent = set() if best_build() else {"NativeActor", "NetworkKernels", "DrawingHead", "SquashedDrawing"}
     in_c = {name for name in FORGETTABLE if name.endswith(("InC", "Entry", "CLibrary", "Player", "Playing"))}
     absent |= in_c if why_not_in_c() else {"BatchedCartPole", "BatchedArena"}
-    assert FORGETTABLE.keys() - absent <= {type(thing).__name__ for thing in reached().values()}
+    assert FORGETTABLE.keys() - absent <= {type(thing).__name__ for thing in reached.values()}
 
 
 def test_saving_a_trainer_changes_nothing():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 import threading
 
 import gymnasium
@@ -13,6 +15,7 @@ from lives import LIVELY, REPLAYING
 
 from rookery import A2CConfig, Callback, PPOConfig, Trainer
 from rookery.core.errors import ConfigError, EnvError, WorkerLostError
+from selection import slow, slow_repeats
 
 HERE = {"ray": "here"}
 
@@ -85,12 +88,22 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_any_number_of_workers_gives_the_same_weights(case):
+@pytest.fixture(scope="module")
+def alone():
+    """What a case comes to that is played by the one worker of its trainer."""
+
+    @functools.cache
+    def run(case):
+        env, algorithm, more = CASES[case]
+        return played(env, algorithm, 0, **more)
+
+    return run
+
+
+@pytest.mark.parametrize(("case", "workers"), slow_repeats(of=itertools.product(CASES, (1, 2, 3))))
+def test_any_number_of_workers_gives_the_same_weights(case, workers, alone):
     env, algorithm, more = CASES[case]
-    alone = played(env, algorithm, 0, **more)
-    for workers in (1, 2, 3):
-        assert played(env, algorithm, workers, **more) == alone
+    assert played(env, algorithm, workers, **more) == alone(case)
 
 
 def test_workers_in_groups_that_are_not_kept_are_not_said_to_be_exact():
@@ -101,7 +114,7 @@ def test_workers_in_groups_that_are_not_kept_are_not_said_to_be_exact():
 # --- going on ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", ["lstm", "sac", "parameters"])
+@pytest.mark.parametrize("case", ["lstm", "sac", slow("parameters")])
 def test_a_run_with_workers_is_taken_up_exactly(case, tmp_path):
     env, algorithm, more = CASES[case]
     expected = played(env, algorithm, 2, iterations=4, **more)[0]
@@ -143,7 +156,7 @@ class Ledger:
         learner.training_step = note
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("asynchronous", [False, slow(True)])
 def test_lanes_of_a_lost_worker_go_on_elsewhere_and_everything_is_counted(asynchronous):
     sampling = {"asynchronous": asynchronous, "iteration_steps": 240}
     with trainer_of("CartPole-v1", PPO, 3, sampling=sampling) as trainer:
@@ -243,7 +256,7 @@ def test_an_asynchronous_run_that_is_taken_up_counts_what_was_under_way(tmp_path
         assert result.counters["decisions_lost"] == waiting
 
 
-@pytest.mark.parametrize("case", ["ppo", "normalized", "lstm"])
+@pytest.mark.parametrize("case", [slow("ppo"), "normalized", "lstm"])
 def test_shares_that_move_to_other_hosts_lose_nothing_that_is_played(case):
     env, algorithm, _ = CASES[case]
     sampling = {"asynchronous": True, "iteration_steps": 240}

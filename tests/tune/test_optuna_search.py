@@ -76,12 +76,13 @@ def test_suggestions_lie_in_the_space(sampler):
 def test_the_same_calls_give_the_same_suggestions_bit_for_bit(sampler):
     # What a runner does after a kill; other numbers must lead elsewhere.
     cfg = OptunaConfig(sampler=sampler, startup=3)
-    first = played(suggestions(cfg, NUMBERS, 9))
-    assert played(suggestions(cfg, NUMBERS, 9)) == first
-    assert played(suggestions(cfg, NUMBERS, 9, seed=1)) != first
+    count = 9 if sampler != "gp" else 6  # whose suggestions take long
+    first = played(suggestions(cfg, NUMBERS, count))
+    assert played(suggestions(cfg, NUMBERS, count)) == first
+    assert played(suggestions(cfg, NUMBERS, count, seed=1)) != first
 
 
-@pytest.mark.parametrize(("sampler", "count"), [("tpe", 6), ("gp", 6), ("cmaes", 12)])  # a generation of cmaes is 7
+@pytest.mark.parametrize(("sampler", "count"), [("tpe", 6), ("gp", 4), ("cmaes", 12)])  # a generation of cmaes is 7
 def test_what_is_told_decides_what_comes_next(sampler, count):
     found = []
     for sign in (1, -1):
@@ -162,8 +163,9 @@ def test_failures_are_no_results():
 
 @pytest.mark.parametrize("sampler", ["tpe", "gp", "nsga2"])
 def test_several_metrics_are_searched_at_once(sampler):
-    asked = suggestions(OptunaConfig(sampler=sampler, startup=3), NUMBERS, 8, modes=("max", "min"))
-    for number in range(8):
+    count = 8 if sampler != "gp" else 5
+    asked = suggestions(OptunaConfig(sampler=sampler, startup=3), NUMBERS, count, modes=("max", "min"))
+    for number in range(count):
         params = asked.ask(number)
         asked.tell(number, [params["x"], params["lr"]])
     front = {(trial.values[0], trial.values[1]) for trial in asked.search.study.best_trials}

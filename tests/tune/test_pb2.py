@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,6 +20,7 @@ from rookery.tune import space as tune
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig
 from rookery.tune.schedulers.pb2 import PB2, GaussianProcess, Kernel, PB2Config, fit, highest, share
 from rookery.tune.schedulers.pbt import PBT, PBTConfig
+from selection import slow_repeats
 
 SPACE = {"algorithm.lr": tune.loguniform(1e-5, 1e-1), "algorithm.clip": tune.uniform(0, 1)}
 
@@ -80,8 +82,7 @@ def test_it_knows_what_it_saw_and_nothing_far_away_or_long_after() -> None:
         assert std[0] == pytest.approx(2.0, rel=1e-5)
 
 
-@pytest.mark.parametrize("length", [0.15, 0.5])
-@pytest.mark.parametrize("forgetting", [0.0, 0.2])
+@pytest.mark.parametrize(("forgetting", "length"), slow_repeats(of=itertools.product([0.0, 0.2], [0.15, 0.5])))
 def test_a_fit_recovers_what_functions_were_drawn_with(length: float, forgetting: float) -> None:
     true = Kernel(variance=1.0, length=length, forgetting=forgetting, noise=0.01)
     found = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from climbing import Careless, Climb, climb, history_of
 
 from rookery import ConfigError, ModelConfig, PPOConfig, tune
+from rookery.cli.main import main
 from rookery.core.files import FileError
 from rookery.core.layers import Layer, yaml_layer
 from rookery.tune.journal import FILE
@@ -30,11 +30,19 @@ def statuses(folder):
     return [trial.status.value for trial in history_of(folder).trials.values()]
 
 
-def shell(folder, *words):
-    """What ``rookery tune`` says in `folder`: its exit code, and all it printed."""
-    command = [sys.executable, "-m", "rookery", "tune", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    return done.returncode, done.stdout + done.stderr
+@pytest.fixture
+def shell(tmp_path, monkeypatch, capsys):
+    """Runs ``rookery tune`` in an empty folder; gives its exit code, and all it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["rookery", "tune", *words])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        with pytest.raises(SystemExit) as left:
+            main()
+        return left.value.code, "".join(capsys.readouterr())
+
+    return run
 
 
 # --- refused before anything is written -------------------------------------------------------------------------------
@@ -304,18 +312,18 @@ class Breaks(gymnasium.Env):
 """
 
 
-def test_an_experiment_of_which_all_trials_fail_ends_with_1(tmp_path):
+def test_an_experiment_of_which_all_trials_fail_ends_with_1(tmp_path, shell):
     (tmp_path / "mine.py").write_text(BREAKS)
-    code, said = shell(tmp_path, "mine:Breaks", "--stop", "iterations=1", "--place", "here", "--quiet")
+    code, said = shell("mine:Breaks", "--stop", "iterations=1", "--place", "here", "--quiet")
     assert code == 1
     assert "1 of 1 trials failed; 00000 with: " in said
     assert "no such robot" in said
     assert "Traceback" not in said
 
 
-def test_mistakes_at_the_shell_end_with_2_and_say_where(tmp_path):
+def test_mistakes_at_the_shell_end_with_2_and_say_where(tmp_path, shell):
     (tmp_path / "spec.yaml").write_text("env: {name: CartPole-v1}\nalgorithm: {lr: {logunifrom: [1e-4, 1e-3]}}\n")
-    code, said = shell(tmp_path, "spec.yaml")
+    code, said = shell("spec.yaml")
     assert (code, said) == (
         2,
         "error: spec.yaml:2: algorithm.lr = {'logunifrom': [0.0001, 0.001]}: there is no domain 'logunifrom'; did you "

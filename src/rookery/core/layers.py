@@ -7,7 +7,6 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -192,17 +191,20 @@ def _over(low: Any, high: Any) -> Any:
     return merged
 
 
+_LINES: dict[str, str] = {}
+"""Values on one line, by what they print: every run writes the same names and defaults, and ruamel is slow to begin."""
+
+
 def flow(value: Any) -> str:
     """Gives a value as YAML on one line."""
     value = writable(value)
-    kept = not isinstance(value, list | dict) and repr(value) != "-0.0"  # which equals 0.0 and is written otherwise
-    return _word(value) if kept else _line(value)
-
-
-@lru_cache(maxsize=4096, typed=True)  # every run writes the same names and defaults, and ruamel is slow to begin
-def _word(value: str | float | bool | None) -> str:
-    """Gives a scalar as YAML."""
-    return _line(value)
+    printed = repr(value)  # which tells types apart, and -0.0 from 0.0
+    line = _LINES.get(printed)
+    if line is None:
+        if len(_LINES) >= 4096:
+            _LINES.clear()
+        line = _LINES[printed] = _line(value)
+    return line
 
 
 def _line(value: Any) -> str:

@@ -1,5 +1,8 @@
 """The table of keys: it has all of them, and each does what its row says."""
 
+import functools
+import json
+
 import pytest
 
 from rookery.compat.rllib.config import Translation, translated
@@ -188,7 +191,13 @@ def both(algorithm: str, key: str) -> tuple[Translation, Translation, object]:
     elif key in TWINS or key in TWINS.values():
         twin = TWINS.get(key) or next(one for one, two in TWINS.items() if two == key)
         changed = merged(changed, {twin: value})
-    return translated(algorithm, said), translated(algorithm, changed), value
+    return usual(algorithm, json.dumps(said)), translated(algorithm, changed), value
+
+
+@functools.cache
+def usual(algorithm: str, said: str) -> Translation:
+    """A translation of what is said beside a key, which is the same for most."""
+    return translated(algorithm, json.loads(said))
 
 
 CASES = [(algorithm, key, row) for algorithm in ALGORITHMS for key, rows in rows_of(algorithm).items() for row in rows]

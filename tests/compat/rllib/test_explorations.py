@@ -12,6 +12,7 @@ from rookery.compat.rllib.explorations import EpsilonGreedy, Exploration, Gaussi
 from rookery.compat.rllib.finder import find
 from rookery.compat.rllib.trainers import A2CTrainer, DQNTrainer, PPOTrainer, SACTrainer
 from rookery.core.errors import ConfigError
+from selection import slow
 
 SMALL = {"env": "CartPole-v0", "framework": "torch", "num_workers": 0, "seed": 3, "model": {"fcnet_hiddens": [8]}}
 
@@ -90,7 +91,7 @@ def test_evaluation_leaves_an_exploration_as_it_was() -> None:
     assert (exploration.calls, exploration.starts) == seen
 
 
-@pytest.mark.parametrize("cls", [A2CTrainer, SACTrainer])
+@pytest.mark.parametrize("cls", [slow(A2CTrainer), SACTrainer])
 def test_numbers_are_chosen_within_their_bounds(cls: Any) -> None:
     more = {"train_batch_size": 40} if cls is A2CTrainer else {"learning_starts": 10, "timesteps_per_iteration": 40}
     trainer = cls(config={**SMALL, "env": "Pendulum-v0", "exploration_config": {"type": Drawing}, **more})

@@ -386,6 +386,7 @@ def test_they_play_and_learn(kind):
         assert all("wrapped._value_branch" in name for name in still)  # values come from above
 
 
+@pytest.mark.slow
 def test_cartpole_is_learned():
     def module(obs_space, action_space, num_outputs):
         def make(obs, actions, outputs):

@@ -1,5 +1,7 @@
 """Models of scripts that look at earlier rows: every window holds what the environment really showed."""
 
+import itertools
+
 import gymnasium
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from rookery.compat.rllib.trainers import A2CTrainer, PPOTrainer
 from rookery.compat.rllib.view_requirement import ViewRequirement
 from rookery.compat.rllib.viewing_models import looks_back
 from rookery.core.errors import ConfigError
+from selection import slow_repeats
 
 SMALL = {"num_workers": 0, "num_envs_per_worker": 2, "rollout_fragment_length": 20, "train_batch_size": 80, "seed": 3}
 EPOCHS = {"sgd_minibatch_size": 40, "num_sgd_iter": 2}
@@ -88,8 +91,9 @@ class Looks(TorchModelV2, nn.Module):
         return self.values(self.features).squeeze(1)
 
 
-@pytest.mark.parametrize("remembers", [False, True], ids=["windows alone", "a state too"])
-@pytest.mark.parametrize("cls", [PPOTrainer, A2CTrainer], ids=str)
+@pytest.mark.parametrize(
+    ("cls", "remembers"), slow_repeats(of=itertools.product([PPOTrainer, A2CTrainer], [False, True]))
+)
 def test_windows_hold_what_the_environment_showed(cls, remembers):
     Looks.rows = Looks.learned = 0
     model = {"custom_model": Looks, "custom_model_config": {"remembers": remembers}, "max_seq_len": 7}

@@ -1,6 +1,7 @@
 """Twins in C play whole episodes with the numbers of what they replace, bit for bit, and are used by themselves."""
 
 import inspect
+import itertools
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.samplers import UniformSampler
 from rookery.tasks.arena import ArenaInC, BatchedArena
 from rookery.tasks.memory_tasks import BatchedStatelessCartPole, StatelessCartPole
+from selection import slow_repeats
 
 pytestmark = needs_twins
 
@@ -41,9 +43,13 @@ def plan_of(**samplers):
 # --- CartPole -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lanes", [1, 8])
 @pytest.mark.parametrize(
-    "settings", [{}, {"max_episode_steps": 20}, {"max_episode_steps": 1}, {"sutton_barto_reward": True}]
+    ("settings", "lanes"),
+    slow_repeats(
+        of=itertools.product(
+            [{}, {"max_episode_steps": 20}, {"max_episode_steps": 1}, {"sutton_barto_reward": True}], [1, 8]
+        )
+    ),
 )
 def test_cart_pole_is_gymnasiums_to_the_last_bit(lanes, settings):
     twin, single = CartPoleInC(lanes, **settings), make_env("CartPole-v1", settings, (), lanes, "serial")

@@ -313,7 +313,7 @@ def test_an_action_that_cannot_be_is_refused_by_its_agent_and_the_episode_goes_o
 
 
 def test_an_episode_whose_client_does_not_come_back_is_lost_and_one_that_comes_back_goes_on():
-    with Played(env := made(lanes=2, patience=2.0)) as played:
+    with Played(env := made(lanes=2, patience=1.0)) as played:
         gone, back = client(env), client(env)
         names = [gone.start_episode(), back.start_episode()]
         for player, name in zip((gone, back), names, strict=True):
@@ -336,11 +336,11 @@ def test_an_episode_whose_client_does_not_come_back_is_lost_and_one_that_comes_b
 
 
 def test_a_client_that_says_nothing_is_given_up():
-    with Played(env := made(lanes=1, silence=2.0)) as played, client(env) as player:
+    with Played(env := made(lanes=1, silence=1.0)) as played, client(env) as player:
         name = player.start_episode()
         for _ in range(3):
             player.get_action(name, [0, 0])
-            time.sleep(0.75)
+            time.sleep(0.4)
         assert played.lost == 0, "what it says begins the time anew"
         wait_until(lambda: played.lost)
         assert played.lost == 1

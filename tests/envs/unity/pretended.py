@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from time import monotonic, sleep
 
 from rookery.envs.unity.env import UnityEnv
 from rookery.envs.unity.testing.options import parse
@@ -37,6 +38,20 @@ class Pretended:
     def start(self) -> None:
         self._thread.start()
 
+    def start_when_heard(self, port: int) -> None:
+        """Starts it as soon as somebody listens: who calls in vain tries again only after a second."""
+
+        def wait() -> None:
+            until = monotonic() + 20
+            while monotonic() < until:
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                sleep(0.01)
+            self._thread.start()
+
+        self._starter = threading.Thread(target=wait, daemon=True)
+        self._starter.start()
+
     def join(self) -> None:
         self._thread.join(10)
         assert not self._thread.is_alive(), "the player does not end"
@@ -47,7 +62,7 @@ def played(log: str, *arguments: str, **config: object) -> Iterator[tuple[UnityE
     """An environment that plays with a player, which it takes for the Editor."""
     port = free_port()
     player = Pretended(port, log, *arguments, "--wait", "20")
-    player.start()
+    player.start_when_heard(port)
     env = UnityEnv(1, None, base_port=port, timeout_wait=20, **config)
     try:
         yield env, player
