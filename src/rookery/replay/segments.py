@@ -153,7 +153,8 @@ def new_segments(memory: ReplayBuffer, policy: str, first: int, last: int) -> di
     count = min(len(memory), 64)
     newest = memory.rows_between(memory.total - count, memory.total)
     size = -(-sum(array.nbytes for array in newest.values()) // count)  # about what a row takes in a file
-    number = max(SEGMENT_BYTES // size, 1)
+    most = SEGMENT_BYTES if memory.shelf.limit is None else min(SEGMENT_BYTES, memory.shelf.limit // 8)
+    number = max(most // size, 1)
     spaces_, now = spaces_of(memory), time.time()
 
     def stream(start: int, end: int) -> Stream:
@@ -246,12 +247,14 @@ class OpenSegment:
         spaces: What they are made of.
         continues: Whether they follow those of the segment before.
         written: When they were first written, in seconds since 1970.
+        mapped: The map that they are views of.
     """
 
     rows: Piece
     spaces: Spaces
     continues: bool
     written: float
+    mapped: object = None
 
 
 def open_segment(segment: Segment) -> OpenSegment:
@@ -276,7 +279,8 @@ def open_segment(segment: Segment) -> OpenSegment:
             raise FileError(
                 f"{path}: holds the rows {said['first']} to {said['last']}, not {segment.first} to {segment.last}"
             )
-        found = OpenSegment(rows, Spaces.from_json(said["spaces"]), said["continues"] == "true", float(said["written"]))
+        spaces_, written = Spaces.from_json(said["spaces"]), float(said["written"])
+        found = OpenSegment(rows, spaces_, said["continues"] == "true", written, content.obj)
         if rows_in(rows) != segment.last - segment.first:
             raise FileError(f"{path}: has {rows_in(rows)} rows where {segment.last - segment.first} should be")
     except (ArrayFileError, SpaceError, ValueError, KeyError, TypeError) as error:
@@ -378,5 +382,6 @@ def copy_rows(stored: StoredReplay, memory: ReplayBuffer) -> int:
     """
     newest = replace(stored, first=max(stored.first, stored.last - memory.cfg.capacity))
     for number, piece in enumerate(newest.pieces()):
-        memory.append(piece.rows, continues=piece.continues and number > 0)
+        with memory.shelf.reading(piece.mapped):
+            memory.append(piece.rows, continues=piece.continues and number > 0)
     return len(newest)
