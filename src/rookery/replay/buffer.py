@@ -40,6 +40,8 @@ from rookery.replay.budget import bytes_needed, reserve
 from rookery.replay.disk import Shelf
 from rookery.replay.observations import Observations, Pool
 from rookery.replay.pieces import Piece, check_array, part_of, piece_of, rows_in
+from rookery.replay.relabel import RelabelConfig
+from rookery.replay.selecting import SelectionConfig
 from rookery.replay.sum_tree import SumTree
 
 EMPTY = "the replay buffer is empty: there is nothing to draw; play first, or start from what another run has kept"
@@ -84,6 +86,12 @@ class ReplayConfig(Settings):
 
     start_from: AtStart[tuple[str, ...]] = ()
     """Runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``) whose decisions the buffer starts with."""
+
+    select: SelectionConfig = field(default_factory=SelectionConfig)
+    """Which episodes are taken of each of these."""
+
+    relabel: RelabelConfig = field(default_factory=RelabelConfig)
+    """How their rewards are made anew."""
 
     mix: dict[str, PositiveFloat] = field(default_factory=dict)
     """Such memories, only read, and the part of every batch that is drawn from each; the rest is the policy's own."""

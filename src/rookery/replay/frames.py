@@ -53,6 +53,14 @@ def observations_of(piece: Piece, path: str, prefix: str = "") -> np.ndarray:
     return piece[f"frame/{path}"][piece[f"number/{path}"].searchsorted(piece[f"{prefix}stack/{path}"])]
 
 
+def observations_at(piece: Piece, path: str, rows: np.ndarray, prefix: str = "") -> np.ndarray:
+    """Some rows ``[m]`` of what `observations_of` gives, in memory of their own."""
+    if f"{prefix}obs/{path}" in piece:
+        return piece[f"{prefix}obs/{path}"].take(rows, axis=0)
+    places = piece[f"number/{path}"].searchsorted(piece[f"{prefix}stack/{path}"].take(rows, axis=0))
+    return piece[f"frame/{path}"].take(places, axis=0)
+
+
 class PlainLeaf:
     """A leaf whose observations are stored whole, in the rows of a ring and aside.
 

@@ -83,9 +83,10 @@ class Observations(Stateful):
             kind = StackedLeaf if leaf.path in states else PlainLeaf
             if type(self.leaves[leaf.path]) is not kind:
                 self.leaves[leaf.path] = kind(self.capacity, leaf, self.shelf)
-            self.leaves[leaf.path].forget()
-            if leaf.path in states:
-                self.leaves[leaf.path].load_state_dict(states[leaf.path])
+            stored = self.leaves[leaf.path]
+            stored.forget()
+            if isinstance(stored, StackedLeaf):
+                stored.load_state_dict(states[leaf.path])
 
     def fitted(self, piece: Piece, tails: np.ndarray, first: int, total: int) -> Piece:
         """A piece with whole observations as this memory stores them.

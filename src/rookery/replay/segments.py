@@ -180,6 +180,8 @@ class StoredReplay:
         capacity: Rows it had room for; None if it has grown to what it is by merging.
         missing: What nobody knows of its rows, names of `replay/recording.py:MISSING`; nothing where a run has played
             them itself.
+        dropped: Columns of the files that it was imported from of which nothing was made.
+        notes: What else is to be known of these files, for people.
     """
 
     place: Path
@@ -188,6 +190,14 @@ class StoredReplay:
     first: int
     capacity: int | None
     missing: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> dict[str, list[str]]:
+        """What a manifest says of its origin."""
+        texts = {"missing": self.missing, "dropped": self.dropped, "notes": self.notes}
+        return {name: list(found) for name, found in texts.items() if found}
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -322,8 +332,8 @@ def stored_replays(path: Path) -> dict[str, StoredReplay]:
         said = manifest[FACTS][policy]
         if not segments:  # nothing was played yet
             continue
-        missing = tuple(said.get("missing", ()))
-        found[policy] = StoredReplay(place, policy, tuple(segments), said["first"], said["capacity"], missing)
+        texts = {name: tuple(said.get(name, ())) for name in ("missing", "dropped", "notes")}
+        found[policy] = StoredReplay(place, policy, tuple(segments), said["first"], said["capacity"], **texts)
     if not found:
         raise FileError(
             f"{place}: holds no replay buffer: its algorithms learn from none, it was saved with replay.save = false, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +19,7 @@ class Episodes:
         returns: Of each finished episode whose first decision is in the memory, the sum of its rewards.
         lengths: Its decisions.
         ended: Which row it ended with, counted from the oldest.
+        is_terminated: Whether it had no future.
         terminated: Finished episodes that had no future.
         truncated: Finished episodes that were cut off, and had one.
         broken: Episodes after which another one began without either.
@@ -26,6 +28,7 @@ class Episodes:
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
+    is_terminated: list[bool] = field(default_factory=list)
     terminated: int = 0
     truncated: int = 0
     broken: int = 0
@@ -42,39 +45,66 @@ class Episodes:
         if not continues:
             self._left += len(self._open)
             self._open.clear()
-        order = np.argsort(piece["slot"], kind="stable")
-        slot, begins, reward = (piece[name][order] for name in ("slot", "begins", "reward"))
-        alone = piece["before"][order] == 0  # what was before it in its slot was never here
-        terminated, truncated = piece["terminated"][order], piece["truncated"][order]
-        ends = terminated | truncated
-        if not rows_in(piece):
-            return
-        breaks = (slot[1:] != slot[:-1]) | begins[1:] | alone[1:] | ends[:-1]
-        starts = np.flatnonzero(np.concatenate(([True], breaks)))
-        last = np.append(starts[1:], rows_in(piece)) - 1
-        sums = np.add.reduceat(reward.astype(np.float64), starts)
-        stretches = zip(
-            slot[starts].tolist(), begins[starts].tolist(), alone[starts].tolist(), sums.tolist(),
-            (last - starts + 1).tolist(), terminated[last].tolist(), truncated[last].tolist(), order[last].tolist(),
-            strict=True,
-        )  # fmt: skip
-        for number, begin, first_known, total, length, termination, truncation, row in stretches:
-            before, had, whole = self._open.pop(number, (0.0, 0, False))
-            if begin:
+        for stretch in stretches_in(piece):
+            before, had, whole = self._open.pop(stretch.slot, (0.0, 0, False))
+            if stretch.begins:
                 self.broken += had > 0
                 before, had, whole = 0.0, 0, True
-            elif first_known:
+            elif stretch.alone:
                 self._left += had > 0
                 before, had, whole = 0.0, 0, False
-            if not (termination or truncation):
-                self._open[number] = (before + total, had + length, whole)
+            if not (stretch.terminated or stretch.truncated):
+                self._open[stretch.slot] = (before + stretch.reward, had + len(stretch.rows), whole)
                 continue
-            self.terminated += termination
-            self.truncated += truncation and not termination
+            self.terminated += stretch.terminated
+            self.truncated += stretch.truncated and not stretch.terminated
             if whole:
-                self.returns.append(before + total)
-                self.lengths.append(had + length)
-                self.ended.append(first + row)
+                self.returns.append(before + stretch.reward)
+                self.lengths.append(had + len(stretch.rows))
+                self.ended.append(first + int(stretch.rows[-1]))
+                self.is_terminated.append(stretch.terminated)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Decisions of one episode one after the other in a piece.
+
+    Attributes:
+        slot: Whose they are.
+        rows: ``[n]`` their rows.
+        begins: Whether the episode begins with them.
+        alone: Whether nothing that was before them in their slot was ever here.
+        reward: Sum of their rewards.
+        terminated: Whether the episode ends with them.
+        truncated: Whether it is cut off after them.
+    """
+
+    slot: int
+    rows: np.ndarray
+    begins: bool
+    alone: bool
+    reward: float
+    terminated: bool
+    truncated: bool
+
+
+def stretches_in(piece: Piece) -> Iterator[Stretch]:
+    """Yields the parts of episodes that a piece consists of, slot by slot."""
+    if not rows_in(piece):
+        return
+    order = np.argsort(piece["slot"], kind="stable")
+    slot, begins, reward = (piece[name][order] for name in ("slot", "begins", "reward"))
+    alone = piece["before"][order] == 0  # what was before it in its slot was never here
+    terminated, truncated = piece["terminated"][order], piece["truncated"][order]
+    ends = terminated | truncated
+    breaks = (slot[1:] != slot[:-1]) | begins[1:] | alone[1:] | ends[:-1]
+    starts = np.flatnonzero(np.concatenate(([True], breaks)))
+    last = np.append(starts[1:], rows_in(piece)) - 1
+    sums = np.add.reduceat(reward.astype(np.float64), starts)
+    facts = (slot[starts], begins[starts], alone[starts], sums, terminated[last], truncated[last])
+    columns = zip(starts.tolist(), last.tolist(), *(fact.tolist() for fact in facts), strict=True)
+    for start, end, number, begin, first_known, total, termination, truncation in columns:
+        yield Stretch(number, order[start : end + 1], begin, first_known, total, termination, truncation)
 
 
 @dataclass(frozen=True)
