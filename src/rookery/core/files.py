@@ -267,7 +267,7 @@ def map_file(file: Linked) -> memoryview:
 
 
 def release(mapped: object) -> None:
-    """Lets go of the pages of a memory map, which come back when they are looked at: they are no RAM of this process."""
+    """Lets go of the pages of a memory map, which come back when they are looked at, so that they take no RAM."""
     if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         with contextlib.suppress(OSError):
             mapped.madvise(mmap.MADV_DONTNEED)

@@ -200,8 +200,8 @@ class ReplayBuffer(Stateful):
 
     saved = ("rng", "total", "first", "observations", "largest")
     fixed = (*PLAIN, "cfg", "obs_spec", "action_spec", "memory_size", "memory_every", "capacity", "full_bytes", "shelf",
-             "after", "follow", "stored", "memories", "tree", "_pool", "_newest", "_due", "_regular", "_stored", "_floor",
-             "_saved_first", "_saved_priorities", "least")  # fmt: skip
+             "after", "follow", "stored", "memories", "tree", "_pool", "_newest", "_due", "_regular", "_stored",
+             "_floor", "_saved_first", "_saved_priorities", "least")  # fmt: skip
 
     def __init__(
         self,

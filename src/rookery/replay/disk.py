@@ -1,4 +1,4 @@
-"""Rows of a replay buffer on the disk: a buffer that is larger than the RAM it may take keeps its large arrays in files.
+"""Rows of a replay buffer on the disk: one that is larger than the RAM it may take keeps its large arrays in files.
 
 The files have no names and are gone when the buffer is. They are mapped, so that whoever draws from a buffer reads
 arrays as ever; pages that were looked at count as RAM of this process until they are given back, which happens

@@ -150,7 +150,7 @@ def joined(had: EpisodeSource, more: EpisodeSource) -> EpisodeSource:
     if isinstance(had, Recording) and isinstance(more, Recording):
         texts = {name: _united((getattr(had, name), getattr(more, name))) for name in ("dropped", "notes")}
         return Recording(had.spaces, had.episodes + more.episodes, **texts)
-    return JoinedEpisodes([had, more])
+    return JoinedEpisodes([*(had.parts if isinstance(had, JoinedEpisodes) else (had,)), more])
 
 
 def with_time_limit(source: EpisodeSource, limit: int) -> EpisodeSource:

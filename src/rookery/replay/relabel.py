@@ -1,4 +1,4 @@
-"""Rewards of data made anew: scaled, shifted, cut off at bounds, or computed by a function of what was seen and done."""
+"""Rewards of data made anew: scaled, shifted, cut off at bounds, or what a function of the decisions says."""
 
 from __future__ import annotations
 

@@ -107,6 +107,27 @@ def stretches_in(piece: Piece) -> Iterator[Stretch]:
         yield Stretch(number, order[start : end + 1], begin, first_known, total, termination, truncation)
 
 
+@dataclass
+class Ranges:
+    """The least and the largest of each number that was seen or done, found piece by piece.
+
+    Attributes:
+        least: By name (``obs``, ``camera``, ``actions``), in the shape of one.
+        most: Likewise.
+    """
+
+    least: dict[str, np.ndarray] = field(default_factory=dict)
+    most: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def add(self, name: str, array: np.ndarray) -> None:
+        """Takes note of some, ``[n, ...]``."""
+        if not len(array):
+            return
+        low, high = array.min(axis=0), array.max(axis=0)
+        self.least[name] = np.minimum(self.least.get(name, low), low)
+        self.most[name] = np.maximum(self.most.get(name, high), high)
+
+
 @dataclass(frozen=True)
 class Summary:
     """What is in a memory.
@@ -114,14 +135,37 @@ class Summary:
     Attributes:
         episodes: Its episodes.
         rewards: ``[rows]`` the reward of each decision, oldest first.
+        ranges: Of observations and actions as they are stored: numbers that have two bounds in units of half their range.
         oldest: When its oldest rows were written, in seconds since 1970.
         newest: When its newest ones were.
     """
 
     episodes: Episodes
     rewards: np.ndarray
+    ranges: Ranges
     oldest: float
     newest: float
+
+    @property
+    def warning(self) -> str:
+        """Says that a time limit may have been recorded as an end; empty if nothing points to that."""
+        ended = [
+            length for length, over in zip(self.episodes.lengths, self.episodes.is_terminated, strict=True) if over
+        ]
+        longest = max(self.episodes.lengths, default=0)
+        alike = ended.count(longest)
+        if self.episodes.truncated or alike < FEW or longest < SHORTEST or alike < SUSPECT * len(ended):
+            return ""
+        return (
+            f"{alike:,} of {len(ended):,} episodes that terminated did so after {longest:,} decisions, and none was longer "
+            f"or truncated: if that was a time limit, their ends count as ends; import again with --time-limit {longest}"
+        )
+
+
+FEW, SHORTEST, SUSPECT = 2, 10, 0.05
+"""Episodes that end after the same, largest number of decisions point to a time limit: so many, at least so long, and at
+least this part of those that terminated.
+"""
 
 
 def summarize(memory: StoredReplay) -> Summary:
@@ -130,11 +174,17 @@ def summarize(memory: StoredReplay) -> Summary:
     Raises:
         FileError: If a segment is missing, broken or foreign; names it.
     """
-    episodes, rewards, written = Episodes(), [], []
+    episodes, ranges, rewards, written = Episodes(), Ranges(), [], []
     first = 0
     for piece in memory.pieces():
         episodes.add(piece.rows, first, piece.continues)
+        for leaf in memory.spaces.obs.leaves:
+            if leaf.kind != "mask":
+                for sort in ("obs", "frame"):
+                    if f"{sort}/{leaf.path}" in piece.rows:
+                        ranges.add(leaf.path, piece.rows[f"{sort}/{leaf.path}"])
+        ranges.add("actions", piece.rows["action"])
         rewards.append(np.array(piece.rows["reward"]))
         written.append(piece.written)
         first += rows_in(piece.rows)
-    return Summary(episodes, np.concatenate(rewards), min(written), max(written))
+    return Summary(episodes, np.concatenate(rewards), ranges, min(written), max(written))

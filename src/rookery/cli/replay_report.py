@@ -1,0 +1,90 @@
+"""What ``rookery replay show`` and ``rookery replay import`` say of a replay buffer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rookery.replay.segments import StoredReplay
+    from rookery.replay.summary import Summary
+
+AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+
+
+def report(stored: StoredReplay, summary: Summary) -> None:
+    """Prints what a replay buffer holds."""
+    typer.echo(str(stored))
+    for label, text in lines(stored, summary).items():
+        typer.echo(f"  {label:<13} {text}")
+
+
+def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
+    """What `show` says, by label."""
+    from rookery.replay.recording import MISSING
+
+    episodes = summary.episodes
+    room = "" if stored.capacity is None else f" of {stored.capacity:,}"
+    finished = episodes.terminated + episodes.truncated
+    ends = f"{finished:,} ended: {episodes.terminated:,} terminated, {episodes.truncated:,} truncated"
+    unfinished = {"broken off": episodes.broken, "under way": episodes.running}
+    others = [f"{number:,} {word}" for word, number in unfinished.items() if number]
+    unknown = "reward" in stored.missing
+    ranges = {f"range of {name}": between(low, summary.ranges.most[name]) for name, low in summary.ranges.least.items()}
+    others_ = {
+        "missing": "; ".join(MISSING.get(name, name) for name in stored.missing),
+        "dropped": ", ".join(stored.dropped),
+        "notes": "; ".join(stored.notes),
+        "warning": summary.warning,
+    }
+    return {
+        "decisions": f"{len(stored):,}{room}",
+        "observations": str(stored.spaces.obs.space),
+        "actions": str(stored.spaces.action.space),
+        "on disk": f"{stored.bytes / 1e6:,.1f} MB in {len(stored.segments)} files",
+        "episodes": "; ".join([ends, *others]),
+        "returns": "not known"
+        if unknown
+        else spread(episodes.returns, "no episode is in it from its first decision to its end", deviation=True),
+        "lengths": spread(episodes.lengths, "likewise"),
+        "rewards": "not known" if unknown else spread(summary.rewards.tolist(), "none"),
+        **ranges,
+        **{label: text for label, text in others_.items() if text},
+        "written": f"{age(summary.oldest)} to {age(summary.newest)}",
+    }
+
+
+def spread(values: Sequence[float], nothing: str, *, deviation: bool = False) -> str:
+    """The least, the mean and the largest of some numbers; with `deviation` their standard deviation too."""
+    if not len(values):
+        return nothing
+    mean = sum(map(float, values)) / len(values)
+    text = f"min {min(values):.6g}, mean {mean:.6g}, max {max(values):.6g}"
+    if not deviation:
+        return text
+    return f"{text}, standard deviation {(sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5:.6g}"
+
+
+MOST_RANGES = 8
+"""Numbers whose ranges are told one by one; of more only the widest of all."""
+
+
+def between(low: np.ndarray, high: np.ndarray) -> str:
+    """From where to where numbers go: each of a few, or all together."""
+    if 1 < low.size <= MOST_RANGES:
+        pairs = zip(low.ravel().tolist(), high.ravel().tolist(), strict=True)
+        return ", ".join(f"{one:.4g} to {other:.4g}" for one, other in pairs)
+    return f"{low.min():.6g} to {high.max():.6g}"
+
+
+def age(moment: float) -> str:
+    """How long ago a moment was."""
+    seconds = max(time.time() - moment, 0.0)
+    length, unit = next((pair for pair in AGES if seconds >= pair[0]), AGES[-1])
+    count = int(seconds // length)
+    return f"{count} {unit}{'' if count == 1 else 's'} ago"
