@@ -136,17 +136,18 @@ def test_columns_are_named_and_bad_ones_are_refused(rookery, tmp_path):
     words = ["--column", "obs=x,v", "--column", "action=push", "--column", "reward=gain", "--column", "terminated=over"]
     code, _, err = rookery("replay", "import", "log.csv", "-o", "log", *words)
     assert (code, err) == (
-        2, "error: log.csv: row 3 (line 4): obs: non-finite observation nan (expected finite numbers)\n"
+        2, "error: log.csv: row 3 (line 4): obs: non-finite observation nan (expected finite numbers); mend the row, "
+        "or leave its episode out of the file\n"
     )  # fmt: skip
     (tmp_path / "log.csv").write_text("x,v,push,gain,over\n0,1,0,1,0\n1,1,1,1,1\n2,5,0,1,0\n")
     code, out, err = rookery("replay", "import", "log.csv", "-o", "log", *words, "--policy", "driver")
     assert code == 0, err
-    assert out.splitlines() == [
-        "log:driver: 3 decisions in 2 episodes",
-        "  observations Box(-inf, inf, (2,), float32) and actions Discrete(2)",
-        "  log-probabilities are not known and stand as 0",
-        "  the last observations of cut-off episodes are not known: those before them stand for them",
-    ]
+    assert out.splitlines()[:2] == ["log:driver: 3 decisions in 2 episodes", "log:driver"]
+    told = lines_of(out)
+    assert told["observations"] == "Box(-inf, inf, (2,), float32)" and told["actions"] == "Discrete(2)"
+    assert "log-probabilities are not known and stand as 0; the last observations" in told["missing"]
+    assert told["obs range"] == "0 to 2, 1 to 5" and told["imported"] == "log.csv"
+    assert told["returns"] == "min 2, mean 2, max 2, standard deviation 0"
     code, out, _ = rookery("replay", "show", "log")
     assert lines_of(out)["episodes"] == "1 ended: 1 terminated, 0 truncated; 1 under way"
     for wrong, problem in (

@@ -40,7 +40,7 @@ def import_files(
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option("--format", help="hdf5, unity, npz, csv, parquet, rllib or minari, if names do not tell."),
+        typer.Option("--format", help="hdf5, unity, npz, csv, parquet, rllib, minari, if names do not tell."),
     ] = None,
     policy: Annotated[str, typer.Option(help="Name of the policy, where files do not say it.")] = "main",
     time_limit: Annotated[
@@ -90,8 +90,9 @@ def import_files(
     from rookery.replay.summary import summarize
 
     check_free(out, force)
-    chosen = {"min_return": min_return, "last_episodes": last_episodes, "last_decisions": last_decisions}
-    anew = {"function": reward_function, "scale": reward_scale, "shift": reward_shift}
+    chosen: dict[str, Any] = {"min_return": min_return, "last_episodes": last_episodes}
+    chosen["last_decisions"] = last_decisions
+    anew: dict[str, Any] = {"function": reward_function, "scale": reward_scale, "shift": reward_shift}
     if best is not None:
         chosen["best"] = part(best)
     if reward_clip is not None:
@@ -100,7 +101,7 @@ def import_files(
     wanted = Wanted(made_of, roles(column or []), trust_pickle, policy, time_limit, cut_at_jumps, clip_actions)
     select, relabel = SelectionConfig(**said(chosen)), RelabelConfig(**said(anew))
     recordings = read_recordings(files, wanted, format_, select=select, relabel=relabel)
-    write_recordings(out, recordings, replace=force, written=last_change(map(Path, files)))
+    write_recordings(out, recordings, replace=force, written=last_change(map(Path, files)), imported=files)
     for name, recording in recordings.items():
         typer.echo(f"{out}:{name}: {len(recording):,} decisions in {len(recording.lengths):,} episodes")
     for stored in stored_replays(out).values():

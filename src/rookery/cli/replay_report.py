@@ -35,12 +35,13 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
     unfinished = {"broken off": episodes.broken, "under way": episodes.running}
     others = [f"{number:,} {word}" for word, number in unfinished.items() if number]
     unknown = "reward" in stored.missing
-    ranges = {f"range of {name}": between(low, summary.ranges.most[name]) for name, low in summary.ranges.least.items()}
+    ranges = {f"{name} range": between(low, summary.ranges.most[name]) for name, low in summary.ranges.least.items()}
     others_ = {
         "missing": "; ".join(MISSING.get(name, name) for name in stored.missing),
         "dropped": ", ".join(stored.dropped),
         "notes": "; ".join(stored.notes),
-        "warning": summary.warning,
+        "imported": ", ".join(stored.imported),
+        "warning": summary.warning if stored.imported else "",
     }
     return {
         "decisions": f"{len(stored):,}{room}",

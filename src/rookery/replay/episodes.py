@@ -114,7 +114,7 @@ class ChosenEpisodes:
     @property
     def lengths(self) -> np.ndarray:
         """Decisions of each episode."""
-        return self._source.lengths[self._which]
+        return self._source.lengths.take(self._which)
 
     @property
     def episodes(self) -> Sequence[RecordedEpisode]:

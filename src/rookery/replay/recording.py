@@ -270,7 +270,12 @@ def files_of(
 
 
 def write_recordings(
-    path: Path, recordings: Mapping[str, EpisodeSource], *, replace: bool = False, written: float | None = None
+    path: Path,
+    recordings: Mapping[str, EpisodeSource],
+    *,
+    replace: bool = False,
+    written: float | None = None,
+    imported: Sequence[str] = (),
 ) -> None:
     """Writes recordings as a replay directory, a segment at a time.
 
@@ -280,6 +285,7 @@ def write_recordings(
         replace: Whether a directory that is there goes as soon as the new one is whole.
         written: When they were first written, in seconds since 1970; None = now. Equal recordings of equal times become
             equal files.
+        imported: The files that they come from.
 
     Raises:
         ConfigError: If there is nothing in them.
@@ -294,7 +300,7 @@ def write_recordings(
     written = time.time() if written is None else written
     for policy, one in kept.items():
         files |= segment_streams(one, policy, written)
-        said = {"missing": one.missing, "dropped": one.dropped, "notes": one.notes}
+        said = {"missing": one.missing, "dropped": one.dropped, "notes": one.notes, "imported": tuple(imported)}
         facts[policy] = {"first": 0, "last": len(one), "capacity": None}
         facts[policy] |= {name: list(texts) for name, texts in said.items() if texts}
     write_directory(path, files, {FACTS: facts}, replace=replace)

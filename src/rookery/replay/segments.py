@@ -46,6 +46,9 @@ FACTS = "memories"
 
 NAME = re.compile(r"memory-(.+)-(\d{12,})\.safetensors")
 
+ORIGIN = ("missing", "dropped", "notes", "imported")
+"""What a manifest may say of where a memory comes from, each in several texts."""
+
 SEGMENT_BYTES = 1 << 26
 """About how large a segment may be: what is held twice while it is written, and kept for its last row."""
 
@@ -182,6 +185,7 @@ class StoredReplay:
             them itself.
         dropped: Columns of the files that it was imported from of which nothing was made.
         notes: What else is to be known of these files, for people.
+        imported: The files that it was imported from.
     """
 
     place: Path
@@ -192,11 +196,12 @@ class StoredReplay:
     missing: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    imported: tuple[str, ...] = ()
 
     @property
     def said(self) -> dict[str, list[str]]:
         """What a manifest says of its origin."""
-        texts = {"missing": self.missing, "dropped": self.dropped, "notes": self.notes}
+        texts: dict[str, tuple[str, ...]] = {name: getattr(self, name) for name in ORIGIN}
         return {name: list(found) for name, found in texts.items() if found}
 
     def __len__(self) -> int:
@@ -332,7 +337,7 @@ def stored_replays(path: Path) -> dict[str, StoredReplay]:
         said = manifest[FACTS][policy]
         if not segments:  # nothing was played yet
             continue
-        texts = {name: tuple(said.get(name, ())) for name in ("missing", "dropped", "notes")}
+        texts = {name: tuple(said.get(name, ())) for name in ORIGIN}
         found[policy] = StoredReplay(place, policy, tuple(segments), said["first"], said["capacity"], **texts)
     if not found:
         raise FileError(

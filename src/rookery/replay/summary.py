@@ -135,7 +135,7 @@ class Summary:
     Attributes:
         episodes: Its episodes.
         rewards: ``[rows]`` the reward of each decision, oldest first.
-        ranges: Of observations and actions as they are stored: numbers that have two bounds in units of half their range.
+        ranges: Of observations and actions as they are stored: numbers with two bounds in units of half their range.
         oldest: When its oldest rows were written, in seconds since 1970.
         newest: When its newest ones were.
     """
@@ -149,22 +149,22 @@ class Summary:
     @property
     def warning(self) -> str:
         """Says that a time limit may have been recorded as an end; empty if nothing points to that."""
-        ended = [
-            length for length, over in zip(self.episodes.lengths, self.episodes.is_terminated, strict=True) if over
-        ]
+        pairs = zip(self.episodes.lengths, self.episodes.is_terminated, strict=True)
+        ended = [length for length, is_terminated in pairs if is_terminated]
         longest = max(self.episodes.lengths, default=0)
         alike = ended.count(longest)
         if self.episodes.truncated or alike < FEW or longest < SHORTEST or alike < SUSPECT * len(ended):
             return ""
         return (
-            f"{alike:,} of {len(ended):,} episodes that terminated did so after {longest:,} decisions, and none was longer "
-            f"or truncated: if that was a time limit, their ends count as ends; import again with --time-limit {longest}"
+            f"{alike:,} of {len(ended):,} episodes that terminated did so after {longest:,} decisions, and none was "
+            "longer or truncated: if that was a time limit, it was recorded as an end; import again with "
+            f"--time-limit {longest}"
         )
 
 
 FEW, SHORTEST, SUSPECT = 2, 10, 0.05
-"""Episodes that end after the same, largest number of decisions point to a time limit: so many, at least so long, and at
-least this part of those that terminated.
+"""What points to a time limit: so many episodes that end after the same, largest number of decisions; at least so long;
+and at least this part of those that terminated.
 """
 
 

@@ -202,7 +202,8 @@ def import_replay(
     chosen = SelectionConfig(**select) if isinstance(select, Mapping) else select
     anew = RelabelConfig(**relabel) if isinstance(relabel, Mapping) else relabel
     found = read_recordings(files, wanted, format, select=chosen, relabel=anew)
-    write_recordings(place, found, replace=force, written=last_change(map(Path, files)))
+    names = [str(file) for file in files]
+    write_recordings(place, found, replace=force, written=last_change(map(Path, files)), imported=names)
     return found
 
 
