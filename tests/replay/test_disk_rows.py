@@ -52,10 +52,9 @@ def test_a_buffer_in_files_is_restored_and_appended_to_like_any(tmp_path):
     new.append(piece, continues=False)  # in several parts
     for other in (again, new):
         np.testing.assert_array_equal(other.rows_between(other.first, other.total)["obs/obs"], piece["obs/obs"])
-    assert torch.equal(
-        again.sample(8, n_step=1, gamma=1.0, beta=0).row, memory.sample(8, n_step=1, gamma=1.0, beta=0).row
-    )
-    broken = {name: array for name, array in piece.items()} | {"next_row": piece["next_row"][:0]}
+    drawn = [one.sample(8, n_step=1, gamma=1.0, beta=0).row for one in (again, memory)]
+    assert torch.equal(*drawn)
+    broken = piece | {"next_row": piece["next_row"][:0]}
     broken["next_obs/obs"] = piece["next_obs/obs"][:0]
     with pytest.raises(RookeryError, match="it is not known what followed"):
         new.append(broken, continues=False)
@@ -84,9 +83,7 @@ def test_a_disk_without_room_is_refused_with_its_folder(monkeypatch):
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda folder: namedtuple("usage", "free")(5_000_000))
-    with pytest.raises(
-        ConfigError, match=r"replay.memory_mb: 0.01 GB of rows are to lie in .*, where 0.005 GB are free"
-    ):
+    with pytest.raises(ConfigError, match=r"replay.memory_mb: 0.01 GB of rows are to lie in .*, where 0.005 GB"):
         Shelf(1000).empty((1000, 2500), np.float32)
 
 
