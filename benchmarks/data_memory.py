@@ -112,9 +112,9 @@ def note(size: float, limit: int, steps: int, imported: tuple[float, float], lea
     if not RESULT.exists():
         RESULT.write_text(
             "# Data that are larger than the RAM they may take\n\n"
-            "By `python benchmarks/data_memory.py`: an HDF5 file of random episodes is imported, and TD3+BC learns from\n"
-            "it with `replay.memory_mb`. Told is how much the memory of the process (RSS) grows at most over what it is\n"
-            "after the same with little data.\n\n"
+            "By `python benchmarks/data_memory.py`: an HDF5 file of random episodes is imported, and TD3+BC learns\n"
+            "from it with `replay.memory_mb`. Told is by how much the memory of the process (RSS) grows at most over\n"
+            "what it is after the same with little data.\n\n"
             "| data | limit | importing | seconds | learning | seconds, with copying | gradient steps | machine |\n"
             "|---|---|---|---|---|---|---|---|\n"
         )

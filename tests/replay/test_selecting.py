@@ -17,6 +17,7 @@ from rookery.replay.recording import recording_of, write_recordings
 from rookery.replay.relabel import RelabelConfig
 from rookery.replay.segments import copy_rows, facts_of, find_replay, new_segments
 from rookery.replay.selecting import SelectionConfig, chosen_episodes
+from rookery.replay.transfer import merged
 
 LENGTHS = np.array([10, 20, 30, 40, 50])
 RETURNS = np.array([1.0, 5.0, np.nan, 3.0, 4.0])
@@ -115,6 +116,26 @@ def test_without_settings_rows_are_copied_as_they_are(tmp_path):
     assert sieve.copy_chosen(stored, one) == copy_rows(stored, other) == 8
     pieces = [memory.rows_between(0, 8) for memory in (one, other)]
     assert all((pieces[0][name] == pieces[1][name]).all() for name in pieces[0])
+
+
+def test_slots_of_merged_buffers_stay_apart(tmp_path):
+    parts = []
+    for number in range(2):
+        story = Story(np.random.default_rng(number))
+        memory = story.memory(capacity=400)
+        memory.add(story.play(6, [(0, [0, 0, 1, 0, 0, 0])]))
+        parts.append(stored_in(tmp_path / f"part{number}", memory))
+    write_directory(tmp_path / "both", *merged(parts, "main", lambda count: None))
+    both = find_replay(tmp_path / "both")
+    assert sieve.EpisodeRows(both).lengths.tolist() == [3, 3, 3, 3]
+    found = buffer_for(both, select={"last_episodes": 3})
+    sieve.copy_chosen(both, found)
+    got = recording_of(stored_in(tmp_path / "got", found)).episodes
+    whole = [*recording_of(parts[0]).episodes[1:], *recording_of(parts[1]).episodes]
+    for one, other in zip(got, whole, strict=True):
+        np.testing.assert_array_equal(one.obs["obs"], other.obs["obs"])
+        if not other.terminated:
+            np.testing.assert_array_equal(one.last_obs["obs"], other.last_obs["obs"])
 
 
 # --- rewards ----------------------------------------------------------------------------------------------------------

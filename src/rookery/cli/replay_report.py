@@ -53,22 +53,23 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
         if unknown
         else spread(episodes.returns, "no episode is in it from its first decision to its end", deviation=True),
         "lengths": spread(episodes.lengths, "likewise"),
-        "rewards": "not known" if unknown else spread(summary.rewards.tolist(), "none"),
+        "rewards": "not known" if unknown else spread(summary.rewards, "none"),
         **ranges,
         **{label: text for label, text in others_.items() if text},
         "written": f"{age(summary.oldest)} to {age(summary.newest)}",
     }
 
 
-def spread(values: Sequence[float], nothing: str, *, deviation: bool = False) -> str:
+def spread(values: Sequence[float] | np.ndarray, nothing: str, *, deviation: bool = False) -> str:
     """The least, the mean and the largest of some numbers; with `deviation` their standard deviation too."""
+    import numpy as np
+
     if not len(values):
         return nothing
-    mean = sum(map(float, values)) / len(values)
-    text = f"min {min(values):.6g}, mean {mean:.6g}, max {max(values):.6g}"
-    if not deviation:
-        return text
-    return f"{text}, standard deviation {(sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5:.6g}"
+    found = np.asarray(values)
+    mean = found.mean(dtype=np.float64)
+    text = f"min {found.min():.6g}, mean {mean:.6g}, max {found.max():.6g}"
+    return f"{text}, standard deviation {found.std(dtype=np.float64):.6g}" if deviation else text
 
 
 MOST_RANGES = 8

@@ -68,7 +68,7 @@ def _frames_used(piece: Piece, part: Piece) -> Piece:
     return found
 
 
-def kept_rows(piece: Piece, kept: np.ndarray, place: np.ndarray, first: int) -> Piece:
+def kept_rows(piece: Piece, kept: np.ndarray, place: np.ndarray, first: int, floor: int) -> Piece:
     """The rows of whole episodes that are kept of a piece.
 
     Args:
@@ -76,11 +76,12 @@ def kept_rows(piece: Piece, kept: np.ndarray, place: np.ndarray, first: int) -> 
         kept: ``[total]`` which rows of the whole buffer are kept.
         place: ``[total]`` of each of those, how many are kept before it.
         first: Number of the first row of the piece in the buffer.
+        floor: Number of the first row that the piece may follow: rows before it are of other slots.
     """
     mine = kept[first : first + rows_in(piece)]
     rows = np.flatnonzero(mine)
     previous = rows + first - piece["before"][rows]
-    linked = (piece["before"][rows] > 0) & (previous >= 0)
+    linked = (piece["before"][rows] > 0) & (previous >= floor)
     linked[linked] = kept[previous[linked]]
     before = np.zeros(len(rows), np.int64)
     before[linked] = place[rows + first][linked] - place[previous[linked]]

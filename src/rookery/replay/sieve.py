@@ -99,11 +99,13 @@ def copy_chosen(stored: StoredReplay, memory: ReplayBuffer) -> int:
     relabel = Relabel(cfg.relabel, stored.spaces.obs, stored.spaces.action, str(stored))
     kept = None if cfg.select.is_everything else chosen_rows(stored, cfg.select)
     place = None if kept is None else kept.cumsum() - 1  # of each row among those that are kept
-    first, started = 0, False
+    first = floor = 0
+    started = False
     for piece in stored.pieces():
+        floor = floor if piece.continues else first
         rows = piece.rows if cfg.relabel.is_nothing else relabelled(piece.rows, relabel, first)
         if kept is not None and place is not None:
-            rows = kept_rows(rows, kept, place, first)
+            rows = kept_rows(rows, kept, place, first, floor)
         first += rows_in(piece.rows)
         if rows_in(rows):
             with memory.shelf.reading(piece.mapped):
