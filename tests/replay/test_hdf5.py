@@ -108,6 +108,9 @@ def test_a_folder_of_files_is_read_one_after_the_other(tmp_path):
     for one, other in zip(found.episodes, (*parts[0].episodes, *parts[1].episodes), strict=True):
         np.testing.assert_array_equal(one.obs["obs"], other.obs["obs"])
     assert len(found) == 10 and found.lengths.tolist() == [2, 3, 2, 3]
+    write(tmp_path / "part2.hdf5", rows_of((2, 3), ends="tc", size=4))
+    with pytest.raises(SpaceError, match=r"part2.hdf5: holds observations .*\(4,\).* and .*part0.hdf5 .*--like"):
+        read(tmp_path)
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -172,6 +175,8 @@ def test_a_flag_that_does_not_say_why_is_noted(tmp_path):
     assert "dones alone says that an episode is over, not why" in read(path).notes[0]
     assert "--time-limit N" in read(path).notes[0]
     assert read(path, time_limit=4).notes == ()
+    both = write(tmp_path / "b.hdf5", columns | {"timeouts": np.array([0, 0, 0, 1, 0, 0, 0, 0], bool)})
+    assert [(one.terminated, one.truncated) for one in read(both).episodes] == [(False, True), (True, False)]
     import_replay(path, tmp_path / "kept")
     assert "dones alone says" in find_replay(tmp_path / "kept").notes[0]
 

@@ -176,14 +176,20 @@ class Observations(Stateful):
 
     def gather(self, places: np.ndarray) -> Tree:
         """The observations ``[N, ...]`` of these places, in memory of their own."""
-        self.shelf.look(len(places))
+        self._look(len(places))
         aside = self._aside(places)
         return {path: leaf.gather(places, aside) for path, leaf in self.leaves.items()}
 
     def gather_rows(self, rows: np.ndarray) -> Tree:
         """The same of places that are rows, all of them."""
-        self.shelf.look(len(rows))
+        self._look(len(rows))
         return {path: leaf.gather(rows, None) for path, leaf in self.leaves.items()}
+
+    def _look(self, number: int) -> None:
+        """Says on the shelf that so many observations are read, which may consist of several frames each."""
+        if self.shelf.limit is not None:
+            stacked = [leaf.rows.shape[1] for leaf in self.leaves.values() if isinstance(leaf, StackedLeaf)]
+            self.shelf.look(number * max(stacked, default=1))
 
     def _aside(self, places: np.ndarray) -> np.ndarray | None:
         return np.flatnonzero(places >= self.capacity) if int(places.max(initial=0)) >= self.capacity else None

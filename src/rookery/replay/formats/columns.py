@@ -147,6 +147,14 @@ def unused(names: Sequence[str], found: Mapping[str, Sequence[str]]) -> tuple[st
     return tuple(name for name in names if name not in used)
 
 
+def with_reasons(found: Mapping[str, Sequence[str]], columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns in which an episode that was cut off has not ended as well, as a flag that does not say why has it."""
+    is_done = any(name.rpartition("/")[2].lower() in DONE for name in found.get("terminated", ()))
+    if not is_done or "truncated" not in columns or columns["truncated"].shape != columns["terminated"].shape:
+        return columns
+    return columns | {"terminated": np.where(columns["truncated"] == 1, 0, columns["terminated"])}
+
+
 def notes_on(found: Mapping[str, Sequence[str]], wanted: Wanted) -> tuple[str, ...]:
     """What the names of columns say that people should know: that one flag stands for ends and for time limits."""
     ends = [name for name in found.get("terminated", ()) if name.rpartition("/")[2].lower() in DONE]

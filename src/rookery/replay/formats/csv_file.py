@@ -20,6 +20,7 @@ from rookery.replay.formats.columns import (
     notes_on,
     recording_of_table,
     unused,
+    with_reasons,
 )
 from rookery.replay.recording import Recording
 
@@ -65,7 +66,9 @@ def read_csv(path: Path, wanted: Wanted) -> dict[str, Recording]:
             del found[role]  # times in words, which nobody has asked for
             continue
         columns[role] = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
-    table = ColumnTable(str(path), columns, row_name, unused(names, found), notes_on(found, wanted))
+    table = ColumnTable(
+        str(path), with_reasons(found, columns), row_name, unused(names, found), notes_on(found, wanted)
+    )
     return {wanted.policy: recording_of_table(table, wanted)}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.replay.episodes import JoinedEpisodes
@@ -33,6 +33,7 @@ from rookery.replay.formats.columns import (
     notes_on,
     stored_rows,
     unused,
+    with_reasons,
 )
 from rookery.replay.recording import EpisodeSource, RecordedEpisode, without_running
 from rookery.replay.segments import Spaces
@@ -69,6 +70,11 @@ def read_hdf5(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
     if not files:
         raise FileError(f"{path}: there are no files .hdf5 in it")
     found = [Hdf5Episodes(Hdf5Columns(file, wanted), wanted) for file in files]
+    for one, file in zip(found, files, strict=True):
+        if (one.spaces.obs, one.spaces.action) != (found[0].spaces.obs, found[0].spaces.action):
+            raise SpaceError(
+                f"{file}: holds {one.spaces}, and {files[0]} {found[0].spaces}; name the spaces of all (--env, --like)"
+            )
     return {wanted.policy: found[0] if len(found) == 1 else JoinedEpisodes(found)}
 
 
@@ -144,7 +150,7 @@ class Hdf5Columns:
             for role, names in self._roles.items():
                 if roles is None or role.partition("/")[0] in roles:
                     columns[role] = self._read(file, names, start)
-        return ColumnTable(self.source, columns, lambda row: f"row {start + row + 1:,}")
+        return ColumnTable(self.source, with_reasons(self._roles, columns), lambda row: f"row {start + row + 1:,}")
 
     def _read(self, file: Any, names: Sequence[str], start: int) -> np.ndarray:
         try:

@@ -17,6 +17,7 @@ from rookery.replay.formats.columns import (
     notes_on,
     recording_of_table,
     unused,
+    with_reasons,
 )
 from rookery.replay.pieces import BY_ROW
 from rookery.replay.recording import RecordedEpisode, Recording
@@ -54,7 +55,9 @@ def read_npz(path: Path, wanted: Wanted) -> dict[str, Recording]:
             "them to the same rows, or name others with --column"
         )
     found = {role: array[:number] for role, array in found.items()}  # Stable-Baselines writes one observation more
-    table = ColumnTable(str(path), found, dropped=unused(list(arrays), names), notes=notes_on(names, wanted))
+    table = ColumnTable(
+        str(path), with_reasons(names, found), dropped=unused(list(arrays), names), notes=notes_on(names, wanted)
+    )
     return {wanted.policy: recording_of_table(table, wanted)}
 
 

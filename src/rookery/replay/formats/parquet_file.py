@@ -20,6 +20,7 @@ from rookery.replay.formats.columns import (
     notes_on,
     recording_of_table,
     unused,
+    with_reasons,
 )
 from rookery.replay.recording import Recording
 from rookery.replay.segments import Spaces
@@ -72,7 +73,7 @@ def read_parquet(path: Path, wanted: Wanted) -> dict[str, Recording]:
         joined = [part.reshape(len(part), -1) for part in parts]
         columns[role] = parts[0] if len(parts) == 1 else np.concatenate(joined, axis=1)
     left = unused(table.column_names, found)
-    told = ColumnTable(str(path), columns, dropped=left, notes=notes_on(found, wanted))
+    told = ColumnTable(str(path), with_reasons(found, columns), dropped=left, notes=notes_on(found, wanted))
     return {wanted.policy: recording_of_table(told, wanted, made_of)}
 
 

@@ -18,6 +18,7 @@ from rookery.replay.formats.columns import (
     find_columns,
     notes_on,
     recording_of_table,
+    with_reasons,
 )
 from rookery.replay.formats.packed import unpack, unpack_trusted
 from rookery.replay.recording import Recording
@@ -129,7 +130,7 @@ def _recording(path: Path, batches: list[dict[str, np.ndarray]], wanted: Wanted)
     columns = {role: joined[mine[0]] for role, mine in found.items()}
     if "episode" in columns and "agent_index" in joined:
         columns["episode"] = np.stack((columns["episode"], joined["agent_index"]), axis=1)
-    table = ColumnTable(str(path), columns, notes=notes_on(found, wanted))
+    table = ColumnTable(str(path), with_reasons(found, columns), notes=notes_on(found, wanted))
     return recording_of_table(table, wanted)
 
 
