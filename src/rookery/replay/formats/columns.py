@@ -147,6 +147,28 @@ def unused(names: Sequence[str], found: Mapping[str, Sequence[str]]) -> tuple[st
     return tuple(name for name in names if name not in used)
 
 
+def table_of(
+    source: str,
+    columns: dict[str, np.ndarray],
+    names: Sequence[str],
+    found: Mapping[str, Sequence[str]],
+    wanted: Wanted,
+    row_name: Callable[[int], str] = ColumnTable.row_name,
+) -> ColumnTable:
+    """A table of columns by role, of all that a file has.
+
+    Args:
+        source: The file.
+        columns: By role.
+        names: All columns there are.
+        found: Those of each role.
+        wanted: How the file is to be read.
+        row_name: Gives what a user calls row 0, 1, ...
+    """
+    told = with_reasons(found, columns)
+    return ColumnTable(source, told, row_name, unused(names, found), notes_on(found, wanted))
+
+
 def with_reasons(found: Mapping[str, Sequence[str]], columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Columns in which an episode that was cut off has not ended as well, as a flag that does not say why has it."""
     is_done = any(name.rpartition("/")[2].lower() in DONE for name in found.get("terminated", ()))

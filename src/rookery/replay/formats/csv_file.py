@@ -12,15 +12,12 @@ import numpy as np
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, write_file
 from rookery.replay.formats.columns import (
-    ColumnTable,
     Wanted,
     columns_of,
     find_columns,
     flat_columns,
-    notes_on,
     recording_of_table,
-    unused,
-    with_reasons,
+    table_of,
 )
 from rookery.replay.recording import Recording
 
@@ -66,9 +63,7 @@ def read_csv(path: Path, wanted: Wanted) -> dict[str, Recording]:
             del found[role]  # times in words, which nobody has asked for
             continue
         columns[role] = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
-    table = ColumnTable(
-        str(path), with_reasons(found, columns), row_name, unused(names, found), notes_on(found, wanted)
-    )
+    table = table_of(str(path), columns, names, found, wanted, row_name)
     return {wanted.policy: recording_of_table(table, wanted)}
 
 

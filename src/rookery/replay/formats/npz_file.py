@@ -11,13 +11,10 @@ import numpy as np
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError
 from rookery.replay.formats.columns import (
-    ColumnTable,
     Wanted,
     find_columns,
-    notes_on,
     recording_of_table,
-    unused,
-    with_reasons,
+    table_of,
 )
 from rookery.replay.pieces import BY_ROW
 from rookery.replay.recording import RecordedEpisode, Recording
@@ -55,9 +52,7 @@ def read_npz(path: Path, wanted: Wanted) -> dict[str, Recording]:
             "them to the same rows, or name others with --column"
         )
     found = {role: array[:number] for role, array in found.items()}  # Stable-Baselines writes one observation more
-    table = ColumnTable(
-        str(path), with_reasons(names, found), dropped=unused(list(arrays), names), notes=notes_on(names, wanted)
-    )
+    table = table_of(str(path), found, list(arrays), names, wanted)
     return {wanted.policy: recording_of_table(table, wanted)}
 
 

@@ -12,15 +12,12 @@ import numpy as np
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError
 from rookery.replay.formats.columns import (
-    ColumnTable,
     Wanted,
     columns_of,
     find_columns,
     flat_columns,
-    notes_on,
     recording_of_table,
-    unused,
-    with_reasons,
+    table_of,
 )
 from rookery.replay.recording import Recording
 from rookery.replay.segments import Spaces
@@ -72,8 +69,7 @@ def read_parquet(path: Path, wanted: Wanted) -> dict[str, Recording]:
             continue
         joined = [part.reshape(len(part), -1) for part in parts]
         columns[role] = parts[0] if len(parts) == 1 else np.concatenate(joined, axis=1)
-    left = unused(table.column_names, found)
-    told = ColumnTable(str(path), with_reasons(found, columns), dropped=left, notes=notes_on(found, wanted))
+    told = table_of(str(path), columns, table.column_names, found, wanted)
     return {wanted.policy: recording_of_table(told, wanted, made_of)}
 
 

@@ -12,13 +12,11 @@ import numpy as np
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError, write_file
 from rookery.replay.formats.columns import (
-    ColumnTable,
     Wanted,
     columns_of,
     find_columns,
-    notes_on,
     recording_of_table,
-    with_reasons,
+    table_of,
 )
 from rookery.replay.formats.packed import unpack, unpack_trusted
 from rookery.replay.recording import Recording
@@ -130,7 +128,7 @@ def _recording(path: Path, batches: list[dict[str, np.ndarray]], wanted: Wanted)
     columns = {role: joined[mine[0]] for role, mine in found.items()}
     if "episode" in columns and "agent_index" in joined:
         columns["episode"] = np.stack((columns["episode"], joined["agent_index"]), axis=1)
-    table = ColumnTable(str(path), with_reasons(found, columns), notes=notes_on(found, wanted))
+    table = table_of(str(path), columns, [], found, wanted)
     return recording_of_table(table, wanted)
 
 
