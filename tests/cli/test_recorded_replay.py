@@ -203,7 +203,8 @@ def test_an_import_of_d4rl_is_reported(rookery, walk):
         "10 of 10 episodes that terminated did so after 12 decisions, and none was longer"
     )
     assert told["warning"].endswith("import again with --time-limit 12")
-    assert lines_of(rookery("replay", "show", "data")[1]) == told
+    shown = lines_of(rookery("replay", "show", "data")[1])
+    assert shown | {"written": ""} == told | {"written": ""}
     assert lines_of(rookery("replay", "export", "data", "-o", "again")[1]) == {}
     assert lines_of(rookery("replay", "show", "again")[1])["dropped"] == "infos/qpos"
     code, out, err = rookery("replay", "import", walk, "-o", "data", "--force", "--time-limit", 12)
