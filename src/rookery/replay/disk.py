@@ -106,10 +106,13 @@ def _mapped(size: int) -> mmap.mmap:
                 os.posix_fallocate(file.fileno(), 0, size)
             else:
                 file.truncate(size)
-            return mmap.mmap(file.fileno(), size)
+            mapped = mmap.mmap(file.fileno(), size)
     except OSError as error:
         free = shutil.disk_usage(folder).free
         raise ConfigError(
             f"replay.memory_mb: {size / 1e9:.3g} GB of rows are to lie in {folder}, where {free / 1e9:.3g} GB are free "
             f"({error.strerror or error}); set TMPDIR to a folder with more room, or replay.capacity to fewer rows"
         ) from None
+    if hasattr(mmap, "MADV_RANDOM"):  # else the system keeps large pieces of the file, and maps all of one for a row
+        mapped.madvise(mmap.MADV_RANDOM)
+    return mapped
