@@ -97,7 +97,7 @@ def by_content(episode):
 
 @pytest.mark.parametrize("select", [{"best": 0.5}, {"min_return": 0.0}, {"last_episodes": 2}])
 def test_choosing_at_import_and_at_the_start_of_a_run_is_the_same(tmp_path, select):
-    one = recording(POINT, THROTTLE, lengths=(3, 1, 4, 6, 2), seed=5)
+    one = recording(POINT, THROTTLE, lengths=(3, 1, 4, 6, 2), seed=5, logp=True)
     write_recordings(tmp_path / "all", {"main": one})
     export_stored(find_replay(tmp_path / "all"), str(tmp_path / "a.npz"), "npz", advance=lambda count: None)
     import_replay(tmp_path / "a.npz", tmp_path / "chosen", select=select)

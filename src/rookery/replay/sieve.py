@@ -34,6 +34,7 @@ class EpisodeRows:
         self.episode = np.zeros(len(stored), np.int64)
         self._sums: list[float] = []
         self._open: dict[int, int] = {}  # the episode under way, by slot
+        self._starts: list[int] = []
         self._whole: list[bool] = []
         self._over: list[bool] = []
         first = 0
@@ -42,8 +43,12 @@ class EpisodeRows:
                 self._open.clear()
             self._add(piece.rows, first)
             first += rows_in(piece.rows)
-        self.lengths = np.bincount(self.episode, minlength=len(self._sums))
-        self.returns = np.where(np.array(self._whole) & np.array(self._over), self._sums, np.nan)
+        order = np.argsort(self._starts)  # pieces are read slot by slot
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        self.episode = rank[self.episode]
+        self.lengths = np.bincount(self.episode, minlength=len(order))
+        self.returns = np.where(np.array(self._whole) & np.array(self._over), self._sums, np.nan)[order]
 
     def _add(self, piece: Piece, first: int) -> None:
         for stretch in stretches_in(piece):
@@ -53,6 +58,7 @@ class EpisodeRows:
             if had is None or stretch.begins or stretch.alone:
                 had = len(self._sums)
                 self._sums.append(0.0)
+                self._starts.append(first + int(stretch.rows[0]))
                 self._whole.append(stretch.begins)
                 self._over.append(False)
             self._sums[had] += stretch.reward
