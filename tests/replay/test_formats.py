@@ -266,10 +266,10 @@ def test_arrays_as_d4rl_and_imitation_call_them_are_known(tmp_path):
     obs = np.arange(18, dtype=np.float32).reshape(6, 3)
     rewards, ends = np.arange(6.0), np.array([0, 0, 1, 0, 0, 0], bool)
     np.savez(tmp_path / "a.npz", observations=obs, actions=np.zeros((6, 2), np.float32), rewards=rewards,
-             terminals=ends, timeouts=np.roll(ends, 3), next_observations=obs + 1)  # fmt: skip
+             terminals=ends, timeouts=np.roll(ends, 3), next_observations=obs + 3)  # fmt: skip
     found = read(tmp_path / "a.npz")
     assert [len(episode) for episode in found.episodes] == [3, 3]
-    np.testing.assert_array_equal(found.episodes[1].last_obs["obs"], obs[5:] + 1)
+    np.testing.assert_array_equal(found.episodes[1].last_obs["obs"], obs[5:] + 3)
     assert found.spaces.action.space == spaces.Box(-np.inf, np.inf, (2,), np.float32)
     np.savez(tmp_path / "b.npz", obs=obs, acts=np.array([0, 1, 2, 0, 1, 2]), rews=rewards, dones=ends)
     assert read(tmp_path / "b.npz").spaces.action.space == spaces.Discrete(3)
