@@ -400,8 +400,8 @@ def test_tables_say_which_columns_they_drop_and_where_time_jumps(tmp_path):
     assert "done alone says that an episode is over, not why" in found.notes[0]
     with pytest.raises(ConfigError, match=r"row 1 \(line 2\): timestamp is 'noon', which is no number"):
         read(path, columns={"step": ["timestamp"]})
-    path.write_text("\n".join(rows).format(10, 20, 45))
-    with pytest.raises(ConfigError, match=r"row 3 \(line 4\): step is 45, and 20 in the row before it: time jumps"):
+    path.write_text("\n".join(rows).format(10, 20, 60))
+    with pytest.raises(ConfigError, match=r"row 3 \(line 4\): step is 60, and 20 in the row before it: time jumps"):
         read(path)
     assert [len(one) for one in read(path, cut_at_jumps=True).episodes] == [2, 1]
     path.write_text("\n".join(rows).format(10, 20, 31))
