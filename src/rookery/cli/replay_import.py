@@ -14,6 +14,39 @@ from rookery.core.errors import ConfigError
 if TYPE_CHECKING:
     from rookery.replay.segments import Spaces
 
+TimeLimit = Annotated[
+    int | None,
+    typer.Option(min=1, help="After so many decisions an episode was cut off and did not end, whatever flags say."),
+]
+CutAtJumps = Annotated[
+    bool, typer.Option("--cut-at-jumps", help="Cut episodes off where time jumps; else that is refused.")
+]
+ClipActions = Annotated[
+    bool, typer.Option("--clip-actions", help="Bring actions outside the bounds to them; else they are refused.")
+]
+Best = Annotated[str | None, typer.Option(metavar="PART", help="Only the best episodes by return: 10% or 0.1.")]
+MinReturn = Annotated[float | None, typer.Option(help="Only episodes that returned at least this.")]
+LastEpisodes = Annotated[int | None, typer.Option(min=1, help="Only so many of the newest episodes.")]
+LastDecisions = Annotated[
+    int | None, typer.Option(min=1, help="Only the newest episodes with so many decisions together.")
+]
+RewardFunction = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:FUNCTION", help="Rewards anew, of arrays (obs, action, reward, next_obs, terminated)."
+    ),
+]
+RewardScale = Annotated[float | None, typer.Option(help="What rewards are multiplied by.")]
+RewardShift = Annotated[float | None, typer.Option(help="What is added to rewards then.")]
+RewardClip = Annotated[str | None, typer.Option(metavar="LEAST,LARGEST", help="Where rewards are cut off then.")]
+Column = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ROLE=NAMES",
+        help="Columns of a table: obs=x,theta* (also next_obs, action, reward, terminated, truncated, episode, step).",
+    ),
+]
+
 
 def import_files(
     files: Annotated[
@@ -31,47 +64,23 @@ def import_files(
     like: Annotated[
         str | None, typer.Option(metavar="RUN|DIR[:POLICY]", help="Likewise, a replay of the same spaces.")
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ROLE=NAMES",
-            help="Columns of a table: obs=x,theta* (also next_obs, action, reward, terminated, truncated, episode).",
-        ),
-    ] = None,
+    column: Column = None,
     format_: Annotated[
         str | None,
         typer.Option("--format", help="hdf5, unity, npz, csv, parquet, rllib, minari, if names do not tell."),
     ] = None,
     policy: Annotated[str, typer.Option(help="Name of the policy, where files do not say it.")] = "main",
-    time_limit: Annotated[
-        int | None,
-        typer.Option(min=1, help="After so many decisions an episode was cut off and did not end, whatever flags say."),
-    ] = None,
-    cut_at_jumps: Annotated[
-        bool, typer.Option("--cut-at-jumps", help="Cut episodes off where time jumps; else that is refused.")
-    ] = False,
-    clip_actions: Annotated[
-        bool, typer.Option("--clip-actions", help="Bring actions outside the bounds to them; else they are refused.")
-    ] = False,
-    best: Annotated[
-        str | None, typer.Option(metavar="PART", help="Only the best episodes by return: 10% or 0.1.")
-    ] = None,
-    min_return: Annotated[float | None, typer.Option(help="Only episodes that returned at least this.")] = None,
-    last_episodes: Annotated[int | None, typer.Option(min=1, help="Only so many of the newest episodes.")] = None,
-    last_decisions: Annotated[
-        int | None, typer.Option(min=1, help="Only the newest episodes with so many decisions together.")
-    ] = None,
-    reward_function: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION", help="Rewards anew, of arrays (obs, action, reward, next_obs, terminated)."
-        ),
-    ] = None,
-    reward_scale: Annotated[float | None, typer.Option(help="What rewards are multiplied by.")] = None,
-    reward_shift: Annotated[float | None, typer.Option(help="What is added to rewards then.")] = None,
-    reward_clip: Annotated[
-        str | None, typer.Option(metavar="LEAST,LARGEST", help="Where rewards are cut off then.")
-    ] = None,
+    time_limit: TimeLimit = None,
+    cut_at_jumps: CutAtJumps = False,
+    clip_actions: ClipActions = False,
+    best: Best = None,
+    min_return: MinReturn = None,
+    last_episodes: LastEpisodes = None,
+    last_decisions: LastDecisions = None,
+    reward_function: RewardFunction = None,
+    reward_scale: RewardScale = None,
+    reward_shift: RewardShift = None,
+    reward_clip: RewardClip = None,
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Read columns that are pickles, which can run any code.")
     ] = False,

@@ -60,26 +60,32 @@ class RecordedEpisode:
 
 
 class EpisodeSource(Protocol):
-    """Episodes of one policy, in memory or read when they are wanted, in the order in which they began.
-
-    Attributes:
-        spaces: What they are made of.
-        missing: What is not known of them, names of `MISSING`.
-        lengths: ``[E]`` decisions of each, none of them 0.
-        dropped: Columns of the files that nothing was made of.
-        notes: What else is to be known of them, for people.
-    """
+    """Episodes of one policy, in memory or read when they are wanted, in the order in which they began."""
 
     @property
-    def spaces(self) -> Spaces: ...  # noqa: D102
+    def spaces(self) -> Spaces:
+        """What they are made of."""
+        ...
+
     @property
-    def missing(self) -> tuple[str, ...]: ...  # noqa: D102
+    def missing(self) -> tuple[str, ...]:
+        """What is not known of them, names of `MISSING`."""
+        ...
+
     @property
-    def lengths(self) -> np.ndarray: ...  # noqa: D102
+    def lengths(self) -> np.ndarray:
+        """Decisions of each, ``[E]``, none of them 0."""
+        ...
+
     @property
-    def dropped(self) -> tuple[str, ...]: ...  # noqa: D102
+    def dropped(self) -> tuple[str, ...]:
+        """Columns of the files that nothing was made of."""
+        ...
+
     @property
-    def notes(self) -> tuple[str, ...]: ...  # noqa: D102
+    def notes(self) -> tuple[str, ...]:
+        """What else is to be known of them, for people."""
+        ...
 
     @property
     def episodes(self) -> Sequence[RecordedEpisode]:
