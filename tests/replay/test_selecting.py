@@ -78,7 +78,7 @@ def test_a_run_begins_with_the_chosen_episodes_of_slots_that_played_side_by_side
     stored = stored_in(tmp_path / "kept", memory)
     whole = recording_of(stored)
     select = SelectionConfig(last_decisions=60)
-    found = buffer_for(stored, select=select, relabel={"scale": 2.0, "shift": 1.0, "clip": (-1.0, 1.5)})
+    found = buffer_for(stored, select=select, relabel={"scale": 2.0, "shift": 1.0, "bounds": (-1.0, 1.5)})
     count = sieve.copy_chosen(stored, found)
     assert 60 <= count == len(found) == sieve.count_chosen(stored, select) < len(stored)
     got = recording_of(stored_in(tmp_path / "got", found))
@@ -201,7 +201,7 @@ def test_functions_that_give_no_rewards_are_refused():
     for wrong, problem in (
         ({"function": f"{HERE}:distanse"}, "distanse"),
         ({"function": f"{HERE}:LENGTHS"}, "is no function"),
-        ({"clip": (1.0, -1.0)}, "the least reward comes first"),
+        ({"bounds": (1.0, -1.0)}, "the least reward comes first"),
     ):
         with pytest.raises(ConfigError, match=problem):
             ChosenEpisodes(one, SelectionConfig(), RelabelConfig(**wrong), "x")

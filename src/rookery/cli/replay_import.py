@@ -105,7 +105,7 @@ def import_files(
     if best is not None:
         chosen["best"] = part(best)
     if reward_clip is not None:
-        anew["clip"] = bounds(reward_clip)
+        anew["bounds"] = bounds(reward_clip)
     made_of = wanted_spaces(env, like)
     wanted = Wanted(made_of, roles(column or []), trust_pickle, policy, time_limit, cut_at_jumps, clip_actions)
     select, relabel = SelectionConfig(**said(chosen)), RelabelConfig(**said(anew))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from rookery.replay.segments import StoredReplay
     from rookery.replay.summary import Summary
 
@@ -27,6 +24,7 @@ def report(stored: StoredReplay, summary: Summary) -> None:
 def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
     """What `show` says, by label."""
     from rookery.replay.recording import MISSING
+    from rookery.replay.summary import between, spread
 
     episodes = summary.episodes
     room = "" if stored.capacity is None else f" of {stored.capacity:,}"
@@ -58,30 +56,6 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
         **{label: text for label, text in others_.items() if text},
         "written": f"{age(summary.oldest)} to {age(summary.newest)}",
     }
-
-
-def spread(values: Sequence[float] | np.ndarray, nothing: str, *, deviation: bool = False) -> str:
-    """The least, the mean and the largest of some numbers; with `deviation` their standard deviation too."""
-    import numpy as np
-
-    if not len(values):
-        return nothing
-    found = np.asarray(values)
-    mean = found.mean(dtype=np.float64)
-    text = f"min {found.min():.6g}, mean {mean:.6g}, max {found.max():.6g}"
-    return f"{text}, standard deviation {found.std(dtype=np.float64):.6g}" if deviation else text
-
-
-MOST_RANGES = 8
-"""Numbers whose ranges are told one by one; of more only the widest of all."""
-
-
-def between(low: np.ndarray, high: np.ndarray) -> str:
-    """From where to where numbers go: each of a few, or all together."""
-    if 1 < low.size <= MOST_RANGES:
-        pairs = zip(low.ravel().tolist(), high.ravel().tolist(), strict=True)
-        return ", ".join(f"{one:.4g} to {other:.4g}" for one, other in pairs)
-    return f"{low.min():.6g} to {high.max():.6g}"
 
 
 def age(moment: float) -> str:

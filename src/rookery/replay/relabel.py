@@ -16,7 +16,7 @@ from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 
 @dataclass(frozen=True)
 class RelabelConfig(Settings):
-    """How rewards of data are made anew: what the function says, times `scale`, plus `shift`, cut off at `clip`."""
+    """How rewards of data are made anew: what the function says, times `scale`, plus `shift`, cut off at `bounds`."""
 
     function: Structural[str | None] = None
     """``module:function`` of arrays (obs, action, reward, next_obs, terminated) that gives the rewards; None = those
@@ -29,7 +29,7 @@ class RelabelConfig(Settings):
     shift: Structural[float] = 0.0
     """What is added to them then."""
 
-    clip: Structural[tuple[float, float] | None] = None
+    bounds: Structural[tuple[float, float] | None] = None
     """The least and the largest reward; None = any."""
 
     @property
@@ -45,8 +45,8 @@ class RelabelConfig(Settings):
             parts.append(f"times {self.scale:g}")
         if self.shift:
             parts.append(f"plus {self.shift:g}")
-        if self.clip is not None:
-            parts.append(f"from {self.clip[0]:g} to {self.clip[1]:g}")
+        if self.bounds is not None:
+            parts.append(f"from {self.bounds[0]:g} to {self.bounds[1]:g}")
         return ", ".join(parts)
 
 
@@ -64,9 +64,9 @@ class Relabel:
     """
 
     def __init__(self, cfg: RelabelConfig, obs: ObsSpec, action: ActionSpec, source: str) -> None:
-        if cfg.clip is not None and not cfg.clip[0] < cfg.clip[1]:
+        if cfg.bounds is not None and not cfg.bounds[0] < cfg.bounds[1]:
             raise ConfigError(
-                f"relabel.clip = {cfg.clip[0]:g}, {cfg.clip[1]:g}: the least reward comes first and must be smaller, "
+                f"relabel.bounds = {cfg.bounds[0]:g}, {cfg.bounds[1]:g}: the least reward comes first and must be smaller, "
                 "as in [-1, 1]"
             )
         self.cfg = cfg
@@ -101,7 +101,7 @@ class Relabel:
     def plain(self, reward: np.ndarray) -> np.ndarray:
         """Gives rewards ``[n]`` times the scale, plus the shift, cut off at the bounds; float32."""
         found = reward.astype(np.float64) * self.cfg.scale + self.cfg.shift
-        return (found if self.cfg.clip is None else found.clip(*self.cfg.clip)).astype(np.float32)
+        return (found if self.cfg.bounds is None else found.clip(*self.cfg.bounds)).astype(np.float32)
 
     @property
     def needs_observations(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -188,3 +188,25 @@ def summarize(memory: StoredReplay) -> Summary:
         written.append(piece.written)
         first += rows_in(piece.rows)
     return Summary(episodes, np.concatenate(rewards), ranges, min(written), max(written))
+
+
+def spread(values: Sequence[float] | np.ndarray, nothing: str, *, deviation: bool = False) -> str:
+    """The least, the mean and the largest of some numbers; with `deviation` their standard deviation too."""
+    if not len(values):
+        return nothing
+    found = np.asarray(values)
+    mean = found.mean(dtype=np.float64)
+    text = f"min {found.min():.6g}, mean {mean:.6g}, max {found.max():.6g}"
+    return f"{text}, standard deviation {found.std(dtype=np.float64):.6g}" if deviation else text
+
+
+MOST_RANGES = 8
+"""Numbers whose ranges are told one by one; of more only the widest of all."""
+
+
+def between(low: np.ndarray, high: np.ndarray) -> str:
+    """From where to where numbers go: each of a few, or all together."""
+    if 1 < low.size <= MOST_RANGES:
+        pairs = zip(low.ravel().tolist(), high.ravel().tolist(), strict=True)
+        return ", ".join(f"{one:.4g} to {other:.4g}" for one, other in pairs)
+    return f"{low.min():.6g} to {high.max():.6g}"
