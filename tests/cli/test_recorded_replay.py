@@ -239,7 +239,7 @@ def test_the_best_episodes_are_imported_with_other_rewards(rookery, walk, tmp_pa
         (["--best", "0%"], "--best 0%: is no part of the episodes: above 0 and at most 1, as in 0.1 or 10%"),
         (["--best", "many"], "--best many: is no part of the episodes"),
         (["--reward-clip", "3"], "--reward-clip 3: must be the least and the largest, as in -1,1"),
-        (["--reward-clip=1,-1"], "the least reward comes first and must be smaller"),
+        (["--reward-clip=1,-1"], "the least reward comes first"),
         (["--min-return", "1000"], "walk.hdf5: no episode returned 1000 or more: the best one 108"),
         (["--reward-function", "nowhere:rewards"], "nowhere"),
         (["--column", "step=rewards"], "walk.hdf5: row 2: step is 0.0, and 0.0 in the row before it: time jumps"),

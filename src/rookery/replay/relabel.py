@@ -66,8 +66,8 @@ class Relabel:
     def __init__(self, cfg: RelabelConfig, obs: ObsSpec, action: ActionSpec, source: str) -> None:
         if cfg.bounds is not None and not cfg.bounds[0] < cfg.bounds[1]:
             raise ConfigError(
-                f"relabel.bounds = {cfg.bounds[0]:g}, {cfg.bounds[1]:g}: the least reward comes first and must be smaller, "
-                "as in [-1, 1]"
+                f"relabel.bounds = {cfg.bounds[0]:g}, {cfg.bounds[1]:g}: the least reward comes first and must be "
+                "smaller, as in [-1, 1]"
             )
         self.cfg = cfg
         self._obs, self._action, self._source = obs, action, source
