@@ -86,6 +86,8 @@ from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
 from rookery.replay.buffer import ReplayConfig
+from rookery.replay.relabel import RelabelConfig
+from rookery.replay.selecting import SelectionConfig
 from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, NAMED_PRESETS, SPACE_PRESETS
 from rookery.training.settings import (
     SHORTHANDS,
@@ -133,6 +135,8 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm: awac", "algorithm.", AWACConfig),
     ("algorithm.imitation, of ppo and sac", "algorithm.imitation.", ImitationConfig),
     ("algorithm.replay, of all that learn from a memory", "algorithm.replay.", ReplayConfig),
+    ("algorithm.replay.select", "algorithm.replay.select.", SelectionConfig),
+    ("algorithm.replay.relabel", "algorithm.replay.relabel.", RelabelConfig),
     ("algorithm.values, of dqn", "algorithm.values.", ValuesConfig),
     ("algorithm.target, of dqn", "algorithm.target.", TargetConfig),
     ("algorithm.exploration, of dqn", "algorithm.exploration.", ExplorationConfig),

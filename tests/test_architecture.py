@@ -56,6 +56,7 @@ LATE = {
     "mujoco": "optional (the extra mujoco); an environment of it has loaded it",
     "pyarrow": "optional (the extra offline)",
     "minari": "optional (the extra offline)",
+    "h5py": "optional (the extra hdf5)",
     "onnx": "optional (the extra onnx)",
     "grpc": "optional (the extra unity)",
     "uvicorn": "optional (the extra serve)",

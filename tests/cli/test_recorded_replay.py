@@ -38,7 +38,7 @@ def test_a_function_is_recorded_shown_and_started_from(rookery, scripts):
     code, out, _ = rookery("replay", "show", "demos")
     found = lines_of(out)
     assert found["episodes"] == "2 ended: 0 terminated, 2 truncated"
-    assert found["returns"] == "min 60, mean 60, max 60"
+    assert found["returns"] == "min 60, mean 60, max 60, standard deviation 0"
     assert found["missing"] == "log-probabilities are not known and stand as 0"
     words = ["--algo", "dqn", "--preset", "none", "--evaluate", 0, "--stop", "env_steps=20", "sampling.num_envs=2"]
     code, out, err = rookery("train", "CartPole-v1", *words, "--plain", "--seed", 1, "--replay", "demos")
@@ -136,17 +136,18 @@ def test_columns_are_named_and_bad_ones_are_refused(rookery, tmp_path):
     words = ["--column", "obs=x,v", "--column", "action=push", "--column", "reward=gain", "--column", "terminated=over"]
     code, _, err = rookery("replay", "import", "log.csv", "-o", "log", *words)
     assert (code, err) == (
-        2, "error: log.csv: row 3 (line 4): obs: non-finite observation nan (expected finite numbers)\n"
+        2, "error: log.csv: row 3 (line 4): obs: non-finite observation nan (expected finite numbers); mend the row, "
+        "or leave its episode out of the file\n"
     )  # fmt: skip
     (tmp_path / "log.csv").write_text("x,v,push,gain,over\n0,1,0,1,0\n1,1,1,1,1\n2,5,0,1,0\n")
     code, out, err = rookery("replay", "import", "log.csv", "-o", "log", *words, "--policy", "driver")
     assert code == 0, err
-    assert out.splitlines() == [
-        "log:driver: 3 decisions in 2 episodes",
-        "  observations Box(-inf, inf, (2,), float32) and actions Discrete(2)",
-        "  log-probabilities are not known and stand as 0",
-        "  the last observations of cut-off episodes are not known: those before them stand for them",
-    ]
+    assert out.splitlines()[:2] == ["log:driver: 3 decisions in 2 episodes", "log:driver"]
+    told = lines_of(out)
+    assert told["observations"] == "Box(-inf, inf, (2,), float32)" and told["actions"] == "Discrete(2)"
+    assert "log-probabilities are not known and stand as 0; the last observations" in told["missing"]
+    assert told["obs range"] == "0 to 2, 1 to 5" and told["imported"] == "log.csv"
+    assert told["returns"] == "min 2, mean 2, max 2, standard deviation 0"
     code, out, _ = rookery("replay", "show", "log")
     assert lines_of(out)["episodes"] == "1 ended: 1 terminated, 0 truncated; 1 under way"
     for wrong, problem in (
@@ -167,3 +168,85 @@ def test_show_says_that_rewards_are_not_known(rookery, tmp_path):
     found = lines_of(rookery("replay", "show", "a")[1])
     assert (found["rewards"], found["returns"], found["lengths"]) == ("not known", "not known", "min 4, mean 4, max 4")
     assert found["missing"].startswith("rewards are not known and stand as 0: for imitation alone; ")
+
+
+# --- data of others ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def walk(tmp_path):
+    """A file as D4RL has them: ten episodes of 12 decisions that end, the k-th of which earns k in each."""
+    import h5py
+
+    ends = np.arange(1, 121) % 12 == 0
+    with h5py.File(tmp_path / "walk.hdf5", "w") as file:
+        file["observations"] = np.linspace(-1, 1, 240).reshape(120, 2).astype(np.float32)
+        file["actions"] = np.linspace(-0.5, 0.75, 120).reshape(120, 1).astype(np.float32)
+        file["rewards"] = np.repeat(np.arange(10), 12).astype(np.float32)
+        file["terminals"] = ends
+        file["infos/qpos"] = np.zeros((120, 1))
+    return "walk.hdf5"
+
+
+def test_an_import_of_d4rl_is_reported(rookery, walk):
+    code, out, err = rookery("replay", "import", walk, "-o", "data")
+    assert (code, err) == (0, "")
+    told = lines_of(out)
+    assert out.splitlines()[0] == "data:main: 120 decisions in 10 episodes"
+    assert told["episodes"] == "10 ended: 10 terminated, 0 truncated"
+    assert told["returns"] == "min 0, mean 54, max 108, standard deviation 34.4674"
+    assert told["lengths"] == "min 12, mean 12, max 12"
+    assert told["rewards"] == "min 0, mean 4.5, max 9"
+    assert told["obs range"] == "-1 to 0.9916, -0.9916 to 1" and told["actions range"] == "-0.5 to 0.75"
+    assert told["dropped"] == "infos/qpos" and told["imported"] == walk
+    assert told["warning"].startswith(
+        "10 of 10 episodes that terminated did so after 12 decisions, and none was longer"
+    )
+    assert told["warning"].endswith("import again with --time-limit 12")
+    shown = lines_of(rookery("replay", "show", "data")[1])
+    assert shown | {"written": ""} == told | {"written": ""}
+    assert lines_of(rookery("replay", "export", "data", "-o", "again")[1]) == {}
+    assert lines_of(rookery("replay", "show", "again")[1])["dropped"] == "infos/qpos"
+    code, out, err = rookery("replay", "import", walk, "-o", "data", "--force", "--time-limit", 12)
+    assert code == 0, err
+    assert lines_of(out)["episodes"] == "10 ended: 0 terminated, 10 truncated" and "warning" not in lines_of(out)
+
+
+def test_the_best_episodes_are_imported_with_other_rewards(rookery, walk, tmp_path):
+    words = ["replay", "import", walk, "-o", "data", "--force"]
+    code, out, err = rookery(
+        *words, "--best", "20%", "--reward-scale", 0.5, "--reward-shift", -1, "--reward-clip=-1,3.25"
+    )
+    assert code == 0, err
+    told = lines_of(out)
+    assert told["decisions"] == "24" and told["rewards"] == "min 3, mean 3.125, max 3.25"
+    assert told["notes"] == (
+        "2 of 10 episodes were taken: the best 20 %; rewards were made anew: times 0.5, plus -1, from -1 to 3.25"
+    )
+    for chosen, count in ((["--min-return", 60], 60), (["--last-episodes", 3], 36), (["--last-decisions", 13], 24)):
+        assert lines_of(rookery(*words, *chosen)[1])["decisions"] == str(count)
+    (tmp_path / "goals.py").write_text(
+        "def still(obs, action, reward, next_obs, terminated):\n    return -abs(action)[:, 0]\n"
+    )
+    code, out, err = rookery(*words, "--reward-function", "goals:still")
+    assert code == 0, err
+    assert lines_of(out)["rewards"].startswith("min -0.75, ")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--best", "0%"], "--best 0%: is no part of the episodes: above 0 and at most 1, as in 0.1 or 10%"),
+        (["--best", "many"], "--best many: is no part of the episodes"),
+        (["--reward-clip", "3"], "--reward-clip 3: must be the least and the largest, as in -1,1"),
+        (["--reward-clip=1,-1"], "the least reward comes first"),
+        (["--min-return", "1000"], "walk.hdf5: no episode returned 1000 or more: the best one 108"),
+        (["--reward-function", "nowhere:rewards"], "nowhere"),
+        (["--column", "step=rewards"], "walk.hdf5: row 2: step is 0.0, and 0.0 in the row before it: time jumps"),
+        (["--env", "Pendulum-v1"], "walk.hdf5: obs has 2 numbers in a row"),
+    ],
+)
+def test_what_cannot_be_imported_is_refused(rookery, walk, words, problem):
+    code, _, err = rookery("replay", "import", walk, "-o", "data", *words)
+    assert code in (1, 2) and problem in err and "Traceback" not in err, err
+    assert rookery("replay", "show", "data")[0] != 0

@@ -266,10 +266,10 @@ def test_arrays_as_d4rl_and_imitation_call_them_are_known(tmp_path):
     obs = np.arange(18, dtype=np.float32).reshape(6, 3)
     rewards, ends = np.arange(6.0), np.array([0, 0, 1, 0, 0, 0], bool)
     np.savez(tmp_path / "a.npz", observations=obs, actions=np.zeros((6, 2), np.float32), rewards=rewards,
-             terminals=ends, timeouts=np.roll(ends, 3), next_observations=obs + 1)  # fmt: skip
+             terminals=ends, timeouts=np.roll(ends, 3), next_observations=obs + 3)  # fmt: skip
     found = read(tmp_path / "a.npz")
     assert [len(episode) for episode in found.episodes] == [3, 3]
-    np.testing.assert_array_equal(found.episodes[1].last_obs["obs"], obs[5:] + 1)
+    np.testing.assert_array_equal(found.episodes[1].last_obs["obs"], obs[5:] + 3)
     assert found.spaces.action.space == spaces.Box(-np.inf, np.inf, (2,), np.float32)
     np.savez(tmp_path / "b.npz", obs=obs, acts=np.array([0, 1, 2, 0, 1, 2]), rews=rewards, dones=ends)
     assert read(tmp_path / "b.npz").spaces.action.space == spaces.Discrete(3)
@@ -389,6 +389,37 @@ def test_missing_empty_and_cut_files_are_refused(tmp_path, kind):
     path.write_bytes(content[: len(content) * 2 // 3])
     with pytest.raises((FileError, ConfigError), match=rf"out\{SUFFIX[kind]}"):
         read(path)
+
+
+def test_tables_say_which_columns_they_drop_and_where_time_jumps(tmp_path):
+    path = tmp_path / "log.csv"
+    rows = ["obs,action,reward,done,timestamp,weather", "0,1,1,0,{},dry", "1,1,1,0,{},dry", "2,1,1,1,{},wet"]
+    path.write_text("\n".join(rows).format("noon", "one", "two"))
+    found = read(path)
+    assert found.dropped == ("timestamp", "weather")  # times in words, which nobody has asked for
+    assert "done alone says that an episode is over, not why" in found.notes[0]
+    with pytest.raises(ConfigError, match=r"row 1 \(line 2\): timestamp is 'noon', which is no number"):
+        read(path, columns={"step": ["timestamp"]})
+    path.write_text("\n".join(rows).format(10, 20, 60))
+    with pytest.raises(ConfigError, match=r"row 3 \(line 4\): step is 60, and 20 in the row before it: time jumps"):
+        read(path)
+    assert [len(one) for one in read(path, cut_at_jumps=True).episodes] == [2, 1]
+    path.write_text("\n".join(rows).format(10, 20, 31))
+    assert read(path).dropped == ("weather",)
+
+
+def test_time_limits_and_bounds_hold_for_all_formats(tmp_path):
+    one = recording(POINT, THROTTLE, lengths=(4, 3))
+    for kind in ("npz", "csv", "rllib", "unity"):
+        path = exported(tmp_path, one, kind, policy="Walker")
+        found = read_recordings([path], Wanted(one.spaces if kind != "unity" else None, time_limit=4, policy="Walker"))
+        first = found["Walker"].episodes[0]
+        assert (first.terminated, first.truncated) == (False, True), kind
+    path = exported(tmp_path, one, "csv")
+    path.write_text(path.read_text().replace(path.read_text().splitlines()[3].split(",")[5], "9.5"))
+    with pytest.raises(ConfigError, match=r"row 3 \(line 4\): action is \[9.5, .*outside the bounds of Box.*--clip"):
+        read(path, one)
+    assert read(path, one, clip_actions=True).episodes[0].action[2, 0] == 1.0
 
 
 def test_a_table_without_rows_is_refused(tmp_path):

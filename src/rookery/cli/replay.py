@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +11,7 @@ import typer
 from rookery.cli.replay_import import import_files
 from rookery.cli.replay_places import check_free, sources, write
 from rookery.cli.replay_record import record
+from rookery.cli.replay_report import report
 from rookery.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 SOURCE = "RUN|CHECKPOINT|DIR[:POLICY]"
-
-AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
-
 
 app.command()(record)
 app.command("import")(import_files)
@@ -53,9 +49,7 @@ def show(
         raise ConfigError(f"--picture: {source} has several replay buffers; say which, as in {found[0]}")
     for stored in found:
         summary = summarize(stored)
-        typer.echo(str(stored))
-        for label, text in lines(stored, summary).items():
-            typer.echo(f"  {label:<14}{text}")
+        report(stored, summary)
         if picture is not None:
             draw(stored, summary, picture)
             typer.echo(f"{picture}: {stored}")
@@ -119,49 +113,6 @@ def export(
         with typer.progressbar(length=len(found[0]) * len(columns(found[0])), label="numbers", file=sys.stderr) as bar:
             export_stored(found[0], out, format_of(out, None), name=name, advance=bar.update)
     typer.echo(f"{out}: {sum(map(len, found)):,} decisions of {', '.join(map(str, found))}")
-
-
-def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
-    """What `show` says, by label."""
-    from rookery.replay.recording import MISSING
-
-    episodes = summary.episodes
-    room = "" if stored.capacity is None else f" of {stored.capacity:,}"
-    finished = episodes.terminated + episodes.truncated
-    ends = f"{finished:,} ended: {episodes.terminated:,} terminated, {episodes.truncated:,} truncated"
-    unfinished = {"broken off": episodes.broken, "under way": episodes.running}
-    others = [f"{number:,} {word}" for word, number in unfinished.items() if number]
-    unknown = "reward" in stored.missing
-    missing = {"missing": "; ".join(MISSING.get(name, name) for name in stored.missing)} if stored.missing else {}
-    return {
-        "decisions": f"{len(stored):,}{room}",
-        "observations": str(stored.spaces.obs.space),
-        "actions": str(stored.spaces.action.space),
-        "on disk": f"{stored.bytes / 1e6:,.1f} MB in {len(stored.segments)} files",
-        "episodes": "; ".join([ends, *others]),
-        "returns": "not known"
-        if unknown
-        else spread(episodes.returns, "no episode is in it from its first decision to its end"),
-        "lengths": spread(episodes.lengths, "likewise"),
-        "rewards": "not known" if unknown else spread(summary.rewards.tolist(), "none"),
-        **missing,
-        "written": f"{age(summary.oldest)} to {age(summary.newest)}",
-    }
-
-
-def spread(values: Sequence[float], nothing: str) -> str:
-    """The least, the mean and the largest of some numbers."""
-    if not len(values):
-        return nothing
-    return f"min {min(values):.6g}, mean {sum(map(float, values)) / len(values):.6g}, max {max(values):.6g}"
-
-
-def age(moment: float) -> str:
-    """How long ago a moment was."""
-    seconds = max(time.time() - moment, 0.0)
-    length, unit = next((pair for pair in AGES if seconds >= pair[0]), AGES[-1])
-    count = int(seconds // length)
-    return f"{count} {unit}{'' if count == 1 else 's'} ago"
 
 
 def draw(stored: StoredReplay, summary: Summary, target: Path) -> None:

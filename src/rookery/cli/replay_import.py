@@ -3,15 +3,49 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rookery.cli.replay_places import check_free, sources
+from rookery.cli.replay_report import report
 from rookery.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from rookery.replay.segments import Spaces
+
+TimeLimit = Annotated[
+    int | None,
+    typer.Option(min=1, help="After so many decisions an episode was cut off and did not end, whatever flags say."),
+]
+CutAtJumps = Annotated[
+    bool, typer.Option("--cut-at-jumps", help="Cut episodes off where time jumps; else that is refused.")
+]
+ClipActions = Annotated[
+    bool, typer.Option("--clip-actions", help="Bring actions outside the bounds to them; else they are refused.")
+]
+Best = Annotated[str | None, typer.Option(metavar="PART", help="Only the best episodes by return: 10% or 0.1.")]
+MinReturn = Annotated[float | None, typer.Option(help="Only episodes that returned at least this.")]
+LastEpisodes = Annotated[int | None, typer.Option(min=1, help="Only so many of the newest episodes.")]
+LastDecisions = Annotated[
+    int | None, typer.Option(min=1, help="Only the newest episodes with so many decisions together.")
+]
+RewardFunction = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:FUNCTION", help="Rewards anew, of arrays (obs, action, reward, next_obs, terminated)."
+    ),
+]
+RewardScale = Annotated[float | None, typer.Option(help="What rewards are multiplied by.")]
+RewardShift = Annotated[float | None, typer.Option(help="What is added to rewards then.")]
+RewardClip = Annotated[str | None, typer.Option(metavar="LEAST,LARGEST", help="Where rewards are cut off then.")]
+Column = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ROLE=NAMES",
+        help="Columns of a table: obs=x,theta* (also next_obs, action, reward, terminated, truncated, episode, step).",
+    ),
+]
 
 
 def import_files(
@@ -19,7 +53,7 @@ def import_files(
         list[str],
         typer.Argument(
             metavar="FILE|FOLDER|minari:ID...",
-            help="Files .demo (Unity), .npz, .csv, .parquet, .json (RLlib), folders of one sort, or a data set's id.",
+            help="Files .hdf5 (D4RL), .demo (Unity), .npz, .csv, .parquet, .json (RLlib), folders, or a data set's id.",
             show_default=False,
         ),
     ],
@@ -30,17 +64,23 @@ def import_files(
     like: Annotated[
         str | None, typer.Option(metavar="RUN|DIR[:POLICY]", help="Likewise, a replay of the same spaces.")
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ROLE=NAMES",
-            help="Columns of a table: obs=x,theta* (also next_obs, action, reward, terminated, truncated, episode).",
-        ),
-    ] = None,
+    column: Column = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help="unity, npz, csv, parquet, rllib or minari, if names do not tell.")
+        str | None,
+        typer.Option("--format", help="hdf5, unity, npz, csv, parquet, rllib, minari, if names do not tell."),
     ] = None,
     policy: Annotated[str, typer.Option(help="Name of the policy, where files do not say it.")] = "main",
+    time_limit: TimeLimit = None,
+    cut_at_jumps: CutAtJumps = False,
+    clip_actions: ClipActions = False,
+    best: Best = None,
+    min_return: MinReturn = None,
+    last_episodes: LastEpisodes = None,
+    last_decisions: LastDecisions = None,
+    reward_function: RewardFunction = None,
+    reward_scale: RewardScale = None,
+    reward_shift: RewardShift = None,
+    reward_clip: RewardClip = None,
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Read columns that are pickles, which can run any code.")
     ] = False,
@@ -52,17 +92,62 @@ def import_files(
     """
     from rookery.replay.formats.columns import Wanted
     from rookery.replay.formats.names import read_recordings
-    from rookery.replay.recording import MISSING, last_change, write_recordings
+    from rookery.replay.recording import last_change, write_recordings
+    from rookery.replay.relabel import RelabelConfig
+    from rookery.replay.segments import stored_replays
+    from rookery.replay.selecting import SelectionConfig
+    from rookery.replay.summary import summarize
 
     check_free(out, force)
-    wanted = Wanted(wanted_spaces(env, like), roles(column or []), trust_pickle, policy)
-    recordings = read_recordings(files, wanted, format_)
-    write_recordings(out, recordings, replace=force, written=last_change(map(Path, files)))
+    chosen: dict[str, Any] = {"min_return": min_return, "last_episodes": last_episodes}
+    chosen["last_decisions"] = last_decisions
+    anew: dict[str, Any] = {"function": reward_function, "scale": reward_scale, "shift": reward_shift}
+    if best is not None:
+        chosen["best"] = part(best)
+    if reward_clip is not None:
+        anew["bounds"] = bounds(reward_clip)
+    made_of = wanted_spaces(env, like)
+    wanted = Wanted(made_of, roles(column or []), trust_pickle, policy, time_limit, cut_at_jumps, clip_actions)
+    select, relabel = SelectionConfig(**said(chosen)), RelabelConfig(**said(anew))
+    recordings = read_recordings(files, wanted, format_, select=select, relabel=relabel)
+    write_recordings(out, recordings, replace=force, written=last_change(map(Path, files)), imported=files)
     for name, recording in recordings.items():
-        typer.echo(f"{out}:{name}: {len(recording):,} decisions in {len(recording.episodes):,} episodes")
-        typer.echo(f"  {recording.spaces}")
-        for lack in recording.missing:
-            typer.echo(f"  {MISSING[lack]}")
+        typer.echo(f"{out}:{name}: {len(recording):,} decisions in {len(recording.lengths):,} episodes")
+    for stored in stored_replays(out).values():
+        report(stored, summarize(stored))
+
+
+def said(values: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def part(text: str) -> float:
+    """A part of the episodes, as ``--best`` says it.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    try:
+        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1:
+        raise ConfigError(f"--best {text}: is no part of the episodes: above 0 and at most 1, as in 0.1 or 10%")
+    return found
+
+
+def bounds(text: str) -> tuple[float, float]:
+    """The least and the largest reward, as ``--reward-clip`` says them.
+
+    Raises:
+        ConfigError: If they are none.
+    """
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise ConfigError(f"--reward-clip {text}: must be the least and the largest, as in -1,1") from None
+    return low, high
 
 
 def roles(words: list[str]) -> dict[str, list[str]]:

@@ -258,8 +258,19 @@ def map_file(file: Linked) -> memoryview:
             content = memoryview(b"" if is_empty else mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise FileError(f"{file.path}: cannot be read: {error.strerror or error}") from None
-    _compare(file.path, (len(content), hashlib.sha256(content).hexdigest()), (file.size, file.sha256))
+    digest = hashlib.sha256()
+    for start in range(0, len(content), PIECE):
+        digest.update(content[start : start + PIECE])
+        release(content.obj)
+    _compare(file.path, (len(content), digest.hexdigest()), (file.size, file.sha256))
     return content
+
+
+def release(mapped: object) -> None:
+    """Lets go of the pages of a memory map, which come back when they are looked at, so that they take no RAM."""
+    if isinstance(mapped, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        with contextlib.suppress(OSError):
+            mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def mapped_files(path: Path, manifest: Mapping[str, Any]) -> dict[str, Linked]:

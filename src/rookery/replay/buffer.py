@@ -37,8 +37,11 @@ from rookery.core.settings import (
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.budget import bytes_needed, reserve
+from rookery.replay.disk import Shelf
 from rookery.replay.observations import Observations, Pool
 from rookery.replay.pieces import Piece, check_array, part_of, piece_of, rows_in
+from rookery.replay.relabel import RelabelConfig
+from rookery.replay.selecting import SelectionConfig
 from rookery.replay.sum_tree import SumTree
 
 EMPTY = "the replay buffer is empty: there is nothing to draw; play first, or start from what another run has kept"
@@ -78,8 +81,17 @@ class ReplayConfig(Settings):
     save: Structural[bool] = True
     """Whether checkpoints hold the buffer."""
 
+    memory_mb: Structural[PositiveInt | None] = None
+    """Megabytes of RAM that the rows may take; if they are more, most lie in a file. None = any."""
+
     start_from: AtStart[tuple[str, ...]] = ()
     """Runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``) whose decisions the buffer starts with."""
+
+    select: SelectionConfig = field(default_factory=SelectionConfig)
+    """Which episodes are taken of each of these."""
+
+    relabel: RelabelConfig = field(default_factory=RelabelConfig)
+    """How their rewards are made anew."""
 
     mix: dict[str, PositiveFloat] = field(default_factory=dict)
     """Such memories, only read, and the part of every batch that is drawn from each; the rest is the policy's own."""
@@ -172,6 +184,7 @@ class ReplayBuffer(Stateful):
         total: Rows ever added: the serial number of the next one.
         first: Serial number of the oldest row that is there.
         full_bytes: Bytes that the rows take when the buffer is full.
+        shelf: Where the rows lie: in RAM, or in files.
         observations: What was decided on, and what was seen where no row follows.
         after: ``[capacity]`` int64, what came after a row: the row of the episode's next decision; or a place aside,
             for the newest row of a slot and where the episode was cut off; or the row itself if it terminated.
@@ -186,9 +199,9 @@ class ReplayBuffer(Stateful):
     """
 
     saved = ("rng", "total", "first", "observations", "largest")
-    fixed = (*PLAIN, "cfg", "obs_spec", "action_spec", "memory_size", "memory_every", "capacity", "full_bytes", "after",
-             "follow", "stored", "memories", "tree", "_pool", "_newest", "_due", "_regular", "_stored", "_floor",
-             "_saved_first", "_saved_priorities", "least")  # fmt: skip
+    fixed = (*PLAIN, "cfg", "obs_spec", "action_spec", "memory_size", "memory_every", "capacity", "full_bytes", "shelf",
+             "after", "follow", "stored", "memories", "tree", "_pool", "_newest", "_due", "_regular", "_stored",
+             "_floor", "_saved_first", "_saved_priorities", "least")  # fmt: skip
 
     def __init__(
         self,
@@ -210,20 +223,22 @@ class ReplayBuffer(Stateful):
         self.full_bytes = bytes_needed(
             obs, action, capacity, memory_size=memory_size, memory_every=memory_every, frame_stacks=cfg.frame_stacks
         )
-        reserve(self, self.full_bytes, capacity)
+        limit = None if cfg.memory_mb is None else cfg.memory_mb * 1_000_000
+        self.shelf = shelf = Shelf(limit if limit is not None and self.full_bytes > limit else None)
+        reserve(self, self.full_bytes if shelf.limit is None else shelf.limit, capacity)
         self.total = 0
         self.first = 0
-        self.observations = Observations(obs, capacity, frame_stacks=cfg.frame_stacks)
-        self.action = np.empty((capacity, *action.shape), action.dtype)
-        self.logp = np.empty(capacity, np.float32)
-        self.reward = np.empty(capacity, np.float32)
-        self.terminated = np.empty(capacity, bool)
-        self.truncated = np.empty(capacity, bool)
-        self.begins = np.empty(capacity, bool)
-        self.slot = np.empty(capacity, np.int64)
-        self.clock = np.empty(capacity, np.int64)
-        self.before = np.empty(capacity, np.int64)
-        self.after = np.empty(capacity, np.int64)
+        self.after = shelf.empty((capacity,), np.int64)  # small columns first, which are looked at most
+        self.reward = shelf.empty((capacity,), np.float32)
+        self.logp = shelf.empty((capacity,), np.float32)
+        self.terminated = shelf.empty((capacity,), bool)
+        self.truncated = shelf.empty((capacity,), bool)
+        self.begins = shelf.empty((capacity,), bool)
+        self.slot = shelf.empty((capacity,), np.int64)
+        self.clock = shelf.empty((capacity,), np.int64)
+        self.before = shelf.empty((capacity,), np.int64)
+        self.action = shelf.empty((capacity, *action.shape), action.dtype)
+        self.observations = Observations(obs, capacity, frame_stacks=cfg.frame_stacks, shelf=shelf)
         self.follow = np.empty(capacity if memory_size else 0, np.int64)
         self.stored = np.empty(capacity if memory_size else 0, np.int64)
         self.memories = np.empty((0, memory_size), np.float32)
@@ -304,8 +319,10 @@ class ReplayBuffer(Stateful):
     def _extend(self, piece: Piece) -> None:
         """Adds the rows of a piece, which come next."""
         size = rows_in(piece)
-        for start in range(0, size, self.capacity):
-            part = piece if size <= self.capacity else part_of(piece, start, min(start + self.capacity, size))
+        most = min(self.capacity, self.shelf.rows_at_once(self.full_bytes // self.capacity) or size)
+        for start in range(0, size, max(most, 1)):
+            part = piece if size <= most else part_of(piece, start, min(start + most, size))
+            self.shelf.give_back()
             if self.observations.are_stacked:
                 part = self.observations.fitted(part, self._tails(part), self.first, self.total)
             self._write(part)
@@ -399,11 +416,13 @@ class ReplayBuffer(Stateful):
         Raises:
             RookeryError: If the buffer is empty.
         """
+        self.shelf.look(batch_size)
         serial, rows, weight = self._draw(batch_size, beta)
         reward, discount, following = n_step_windows(rows, self.after, self.reward, n_step=n_step, gamma=gamma)
         numbers = torch.from_numpy(reward), torch.from_numpy(discount), weight, torch.from_numpy(serial)
         stored = self._in_place()
         if stored is not None and following.max() < self.capacity:
+            self.shelf.look(2 * batch_size)  # by whoever reads them in their places
             return TransitionsInPlace.at(Places(stored, rows, following), *numbers)
         return Transitions(
             tensors(self.observations.gather_rows(rows)),
@@ -495,6 +514,7 @@ class ReplayBuffer(Stateful):
     def _read_sequences(self, rows: np.ndarray, length: int) -> Rollout:
         """Returns the decisions from these rows on as fragments of at most `length`."""
         at = np.empty((length, len(rows)), np.int64)
+        self.shelf.look(at.size)
         at[0] = rows
         valid = np.ones(at.shape, bool)
         for t in range(1, length):
@@ -649,7 +669,7 @@ class ReplayBuffer(Stateful):
                 self._extend(part_of(piece, start, rows_in(piece)) if start else piece)
         if self.total != total:
             raise RookeryError(f"the buffer ends at row {self.total - 1}, and should at {total - 1}")
-        self._check_whole()
+        self._check_whole(self.first)
         self._weigh(self.first, self.first)
         if self.tree is not None and self.cfg.kind == "prioritized" and len(self._saved_priorities) >= len(self):
             rows = np.arange(self.first, self.total) % self.capacity
@@ -677,7 +697,7 @@ class ReplayBuffer(Stateful):
         # negative, so that no rollout's slot goes on where a foreign one ended
         own = {"slot": np.where(slot < 0, slot, ~slot), "before": np.where(piece["before"] > reach, 0, piece["before"])}
         self._extend(self.observations.foreign(piece | own))
-        self._check_whole()
+        self._check_whole(total)
         self._weigh(first, total)
 
     def _check(self, piece: Piece) -> None:
@@ -691,10 +711,11 @@ class ReplayBuffer(Stateful):
             check_array(piece, "memory_row", (), np.dtype(np.int64))
             check_array(piece, "memory", (self.memory_size,), self.memories.dtype)
 
-    def _check_whole(self) -> None:
-        """Sees that of every row it is known what followed."""
-        rows = np.arange(self.first, self.total) % self.capacity
-        if lost := int((self.after[rows] < 0).sum()):
+    def _check_whole(self, first: int) -> None:
+        """Sees that of every row with a serial number from this one on it is known what followed."""
+        starts = range(max(first, self.first), self.total, 1 << 20)
+        blocks = (np.arange(start, min(start + starts.step, self.total)) % self.capacity for start in starts)
+        if lost := sum(int((self.after[rows] < 0).sum()) for rows in blocks):
             raise RookeryError(f"of {lost} rows it is not known what followed: they were not saved by `rows_between`")
 
 

@@ -14,8 +14,13 @@ from rookery.core.batch import Decisions, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.replay.buffer import ReplayBuffer, tensors
 
-PART = 4096
-"""Rows that are looked at together."""
+PART, PART_BYTES = 4096, 1 << 22
+"""Rows that are looked at together, and their bytes, of which a single row may have more."""
+
+
+def part_of_rows(buffer: ReplayBuffer) -> int:
+    """How many rows of a buffer are looked at together."""
+    return max(min(PART, PART_BYTES // max(buffer.full_bytes // buffer.capacity, 1)), 1)
 
 
 class StoredDemonstrations:
@@ -48,8 +53,8 @@ class StoredDemonstrations:
 
     def every(self) -> Iterator[Decisions]:
         """Gives every decision once, in the order of time, in parts."""
-        starts = range(self.buffer.first, self.buffer.total, PART)
-        return (self._at(np.arange(start, min(start + PART, self.buffer.total))) for start in starts)
+        starts = range(self.buffer.first, self.buffer.total, part_of_rows(self.buffer))
+        return (self._at(np.arange(start, min(start + starts.step, self.buffer.total))) for start in starts)
 
     def _at(self, row: np.ndarray) -> Decisions:
         return self.buffer.steps(torch.from_numpy(row), n_step=1, gamma=1.0).to(self.device)
@@ -171,8 +176,9 @@ def check_finite(buffer: ReplayBuffer) -> None:
     Raises:
         ConfigError: If one is not finite; names the row, counted from 0, and where in it.
     """
-    for start in range(buffer.first, buffer.total, PART):
-        rows = np.arange(start, min(start + PART, buffer.total)) % buffer.capacity
+    starts = range(buffer.first, buffer.total, part_of_rows(buffer))
+    for start in starts:
+        rows = np.arange(start, min(start + starts.step, buffer.total)) % buffer.capacity
         seen = {f"observation {path}": leaf for path, leaf in buffer.observations.gather_rows(rows).items()}
         for name, array in (seen | {"action": buffer.action[rows], "reward": buffer.reward[rows]}).items():
             if array.dtype.kind != "f":

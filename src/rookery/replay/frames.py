@@ -14,6 +14,7 @@ import numpy as np
 
 from rookery.core.spaces import Leaf
 from rookery.core.state import Stateful
+from rookery.replay.disk import Shelf
 from rookery.replay.pieces import Piece, rows_in
 
 REACH = 4096
@@ -52,12 +53,21 @@ def observations_of(piece: Piece, path: str, prefix: str = "") -> np.ndarray:
     return piece[f"frame/{path}"][piece[f"number/{path}"].searchsorted(piece[f"{prefix}stack/{path}"])]
 
 
+def observations_at(piece: Piece, path: str, rows: np.ndarray, prefix: str = "") -> np.ndarray:
+    """Some rows ``[m]`` of what `observations_of` gives, in memory of their own."""
+    if f"{prefix}obs/{path}" in piece:
+        return piece[f"{prefix}obs/{path}"].take(rows, axis=0)
+    places = piece[f"number/{path}"].searchsorted(piece[f"{prefix}stack/{path}"].take(rows, axis=0))
+    return piece[f"frame/{path}"].take(places, axis=0)
+
+
 class PlainLeaf:
     """A leaf whose observations are stored whole, in the rows of a ring and aside.
 
     Args:
         capacity: Rows of the ring.
         leaf: The leaf.
+        shelf: Makes the arrays of rows.
 
     Attributes:
         rows: ``[capacity, ...]``.
@@ -67,10 +77,14 @@ class PlainLeaf:
     SORT = "obs"
     """What pieces call the arrays of what is stored."""
 
-    def __init__(self, capacity: int, leaf: Leaf) -> None:
+    def __init__(self, capacity: int, leaf: Leaf, shelf: Shelf) -> None:
         self.leaf = leaf
-        self.rows = np.empty((capacity, *leaf.shape), leaf.dtype)
+        self.rows = shelf.empty((capacity, *leaf.shape), leaf.dtype)
         self.aside = np.empty((0, *leaf.shape), leaf.dtype)
+
+    def forget(self) -> None:
+        """Lets go of what is aside."""
+        self.aside = self.aside[:0].copy()
 
     def grow(self, size: int) -> None:
         """Makes room for `size` arrays aside."""
@@ -131,11 +145,11 @@ class StackedLeaf(PlainLeaf, Stateful):
     saved = ("head", "changed", "shared")
     fixed = ("leaf", "rows", "base", "aside", "frames")
 
-    def __init__(self, capacity: int, leaf: Leaf) -> None:
-        super().__init__(capacity, replace(leaf, shape=leaf.shape[:1], dtype=np.dtype(np.int64)))
+    def __init__(self, capacity: int, leaf: Leaf, shelf: Shelf) -> None:
+        super().__init__(capacity, replace(leaf, shape=leaf.shape[:1], dtype=np.dtype(np.int64)), shelf)
         self.leaf = leaf
-        self.base = np.empty(capacity, np.int64)
-        self.frames = np.empty((frames_for(capacity), *leaf.shape[1:]), leaf.dtype)
+        self.base = shelf.empty((capacity,), np.int64)
+        self.frames = shelf.empty((frames_for(capacity), *leaf.shape[1:]), leaf.dtype)
         self.head = 0
         self.changed = 0
         """Observations so far that were not the same as the one before them in their episode, up to `TRIAL`."""

@@ -14,6 +14,7 @@ import numpy as np
 from rookery.core.spaces import ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.budget import check_growth, check_room, leaf_bytes
+from rookery.replay.disk import Shelf
 from rookery.replay.frames import PlainLeaf, StackedLeaf, may_be_stack, observations_of
 from rookery.replay.pieces import Piece, check_array
 
@@ -52,13 +53,14 @@ class Pool:
 class Observations(Stateful):
     """The observations of all rows of a ring, and those aside; with `frame_stacks`, stacks of frames frame by frame."""
 
-    fixed = ("capacity", "spec", "leaves", "pool")
+    fixed = ("capacity", "spec", "leaves", "pool", "shelf")
 
-    def __init__(self, spec: ObsSpec, capacity: int, *, frame_stacks: bool) -> None:
+    def __init__(self, spec: ObsSpec, capacity: int, *, frame_stacks: bool, shelf: Shelf) -> None:
         self.spec = spec
         self.capacity = capacity
+        self.shelf = shelf
         self.leaves: dict[str, PlainLeaf] = {
-            leaf.path: (StackedLeaf if frame_stacks and may_be_stack(leaf) else PlainLeaf)(capacity, leaf)
+            leaf.path: (StackedLeaf if frame_stacks and may_be_stack(leaf) else PlainLeaf)(capacity, leaf, shelf)
             for leaf in spec.leaves
         }
         self.pool = Pool()
@@ -78,10 +80,13 @@ class Observations(Stateful):
         states = state["stacks"]
         self.pool = Pool()
         for leaf in self.spec.leaves:
-            self.leaves[leaf.path] = PlainLeaf(self.capacity, leaf)
-            if leaf.path in states:
-                self.leaves[leaf.path] = stacked = StackedLeaf(self.capacity, leaf)
-                stacked.load_state_dict(states[leaf.path])
+            kind = StackedLeaf if leaf.path in states else PlainLeaf
+            if type(self.leaves[leaf.path]) is not kind:
+                self.leaves[leaf.path] = kind(self.capacity, leaf, self.shelf)
+            stored = self.leaves[leaf.path]
+            stored.forget()
+            if isinstance(stored, StackedLeaf):
+                stored.load_state_dict(states[leaf.path])
 
     def fitted(self, piece: Piece, tails: np.ndarray, first: int, total: int) -> Piece:
         """A piece with whole observations as this memory stores them.
@@ -107,8 +112,9 @@ class Observations(Stateful):
         Raises:
             ConfigError: If there is not enough memory for that.
         """
-        check_room(leaf_bytes(stacked.leaf, self.capacity, frame_stacks=False), self.capacity, 0)
-        plain = PlainLeaf(self.capacity, stacked.leaf)
+        if self.shelf.limit is None:
+            check_room(leaf_bytes(stacked.leaf, self.capacity, frame_stacks=False), self.capacity, 0)
+        plain = PlainLeaf(self.capacity, stacked.leaf, self.shelf)
         plain.grow(self.pool.size)
         plain.rows[present] = stacked.gather(present, None)
         aside = np.arange(self.pool.size)
@@ -170,12 +176,20 @@ class Observations(Stateful):
 
     def gather(self, places: np.ndarray) -> Tree:
         """The observations ``[N, ...]`` of these places, in memory of their own."""
+        self._look(len(places))
         aside = self._aside(places)
         return {path: leaf.gather(places, aside) for path, leaf in self.leaves.items()}
 
     def gather_rows(self, rows: np.ndarray) -> Tree:
         """The same of places that are rows, all of them."""
+        self._look(len(rows))
         return {path: leaf.gather(rows, None) for path, leaf in self.leaves.items()}
+
+    def _look(self, number: int) -> None:
+        """Says on the shelf that so many observations are read, which may consist of several frames each."""
+        if self.shelf.limit is not None:
+            stacked = [leaf.rows.shape[1] for leaf in self.leaves.values() if isinstance(leaf, StackedLeaf)]
+            self.shelf.look(number * max(stacked, default=1))
 
     def _aside(self, places: np.ndarray) -> np.ndarray | None:
         return np.flatnonzero(places >= self.capacity) if int(places.max(initial=0)) >= self.capacity else None

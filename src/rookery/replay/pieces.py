@@ -54,12 +54,49 @@ def part_of(piece: Piece, start: int, end: int) -> Piece:
             part[name] = array[chosen["memory_row"]] - (start if name == "memory_row" else 0)
         elif not name.startswith(("serial", "frame/", "number/")):
             part[name] = array[start:end]
+    return part | _frames_used(piece, part)
+
+
+def _frames_used(piece: Piece, part: Piece) -> Piece:
+    """The frames of a piece that some of its rows use, with their numbers."""
+    found: Piece = {}
     for name in [name for name in piece if name.startswith("number/")]:
         path = name.removeprefix("number/")
         used = np.concatenate((part[f"stack/{path}"].ravel(), part[f"next_stack/{path}"].ravel()))
         kept = np.flatnonzero(np.isin(piece[name], used))
-        part[name], part[f"frame/{path}"] = piece[name][kept], piece[f"frame/{path}"][kept]
-    return part
+        found[name], found[f"frame/{path}"] = piece[name][kept], piece[f"frame/{path}"][kept]
+    return found
+
+
+def kept_rows(piece: Piece, kept: np.ndarray, place: np.ndarray, first: int, floor: int) -> Piece:
+    """The rows of whole episodes that are kept of a piece.
+
+    Args:
+        piece: Rows of a buffer.
+        kept: ``[total]`` which rows of the whole buffer are kept.
+        place: ``[total]`` of each of those, how many are kept before it.
+        first: Number of the first row of the piece in the buffer.
+        floor: Number of the first row that the piece may follow: rows before it are of other slots.
+    """
+    mine = kept[first : first + rows_in(piece)]
+    rows = np.flatnonzero(mine)
+    previous = rows + first - piece["before"][rows]
+    linked = (piece["before"][rows] > 0) & (previous >= floor)
+    linked[linked] = kept[previous[linked]]
+    before = np.zeros(len(rows), np.int64)
+    before[linked] = place[rows + first][linked] - place[previous[linked]]
+    new = np.cumsum(mine) - 1
+    found: Piece = {"serial": np.array([place[rows[0] + first] if len(rows) else 0])}
+    for name, array in piece.items():
+        if name.startswith(("next_", "memory")):
+            which = "next_row" if name.startswith("next_") else "memory_row"
+            chosen = array[mine[piece[which]]]
+            found[name] = new[chosen] if name == which else chosen
+        elif name == "before":
+            found[name] = before
+        elif not name.startswith(("serial", "frame/", "number/")):
+            found[name] = array[rows]
+    return found | _frames_used(piece, found)
 
 
 def piece_of(rollout: Rollout, total: int, newest: np.ndarray, due: np.ndarray) -> Piece:

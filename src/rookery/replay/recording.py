@@ -7,16 +7,17 @@ numbers.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import Content, make_folder, write_directory
+from rookery.core.files import Content, Stream, make_folder, write_directory
 from rookery.core.spaces import Tree
 from rookery.replay import segments
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
@@ -58,20 +59,84 @@ class RecordedEpisode:
         return len(self.action)
 
 
+class EpisodeSource(Protocol):
+    """Episodes of one policy, in memory or read when they are wanted, in the order in which they began."""
+
+    @property
+    def spaces(self) -> Spaces:
+        """What they are made of."""
+        ...
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is not known of them, names of `MISSING`."""
+        ...
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Decisions of each, ``[E]``, none of them 0."""
+        ...
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Columns of the files that nothing was made of."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else is to be known of them, for people."""
+        ...
+
+    @property
+    def episodes(self) -> Sequence[RecordedEpisode]:
+        """All of them at once."""
+        ...
+
+    def __len__(self) -> int:
+        """Counts the decisions."""
+        ...
+
+    def returns(self) -> np.ndarray:
+        """Gives the sum of the rewards of each ``[E]``, float64; NaN where it is not known."""
+        ...
+
+    def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
+        """Gives some of them, by their numbers, which ascend."""
+        ...
+
+
 @dataclass(frozen=True)
 class Recording:
-    """Episodes of one policy.
+    """Episodes of one policy, in memory.
 
     Attributes:
         spaces: What they are made of.
         episodes: In the order in which they began, none of them empty.
+        dropped: Columns of the files that nothing was made of.
+        notes: What else is to be known of them, for people.
     """
 
     spaces: Spaces
     episodes: tuple[RecordedEpisode, ...]
+    dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return sum(map(len, self.episodes))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Decisions of each episode, ``[E]``."""
+        return np.array([len(one) for one in self.episodes], np.int64)
+
+    def returns(self) -> np.ndarray:
+        """Gives the sum of the rewards of each ``[E]``; NaN where it is not known, as of one that nothing has ended."""
+        sums = [np.nan if one.reward is None else float(one.reward.sum(dtype=np.float64)) for one in self.episodes]
+        return without_running(np.array(sums), [one.terminated or one.truncated for one in self.episodes[-1:]])
+
+    def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
+        """Gives some episodes, by their numbers."""
+        return (self.episodes[number] for number in which.tolist())
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -83,19 +148,41 @@ class Recording:
         }
         return tuple(name for name, is_missing in lacks.items() if is_missing)
 
-    def pieces(self) -> Iterator[Piece]:
-        """Its rows as pieces of a replay buffer, whole episodes each, of about the size of a segment."""
-        part: list[RecordedEpisode] = []
-        size = serial = 0
-        for episode in self.episodes:
-            part.append(episode)
-            size += sum(array.nbytes for array in episode.obs.values()) + episode.action.nbytes + 64 * len(episode)
-            if size >= segments.SEGMENT_BYTES:
-                yield piece_of_episodes(part, serial)
-                serial += sum(map(len, part))
-                part, size = [], 0
-        if part:
-            yield piece_of_episodes(part, serial)
+
+def without_running(returns: np.ndarray, has_ended: Sequence[bool]) -> np.ndarray:
+    """Returns of episodes ``[E]``, of which nobody knows that of the last one where nothing has ended it."""
+    if len(returns) and not has_ended[-1]:
+        returns[-1] = np.nan
+    return returns
+
+
+def segment_streams(source: EpisodeSource, policy: str, written: float) -> dict[str, Content]:
+    """The segments of a replay directory with these episodes, whole ones each, which are read when they are written.
+
+    Args:
+        source: The episodes.
+        policy: Whose they are.
+        written: When they were first written, in seconds since 1970.
+    """
+    spaces, lengths = source.spaces, source.lengths
+    row = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in spaces.obs.leaves)
+    row += math.prod(spaces.action.shape) * spaces.action.dtype.itemsize + 64
+    found: dict[str, Content] = {}
+
+    def stream(first: int, last: int, serial: int, size: int) -> Stream:
+        def pieces() -> Iterator[bytes | memoryview]:
+            piece = piece_of_episodes(list(source.read(np.arange(first, last))), serial)
+            yield from segment_stream(piece, spaces, first=serial, continues=serial > 0, written=written).pieces()
+
+        return Stream(size, pieces)
+
+    first = serial = size = rows = 0
+    for number, length in enumerate(lengths.tolist()):
+        size, rows = size + row * length, rows + length
+        if size >= segments.SEGMENT_BYTES or number == len(lengths) - 1:
+            found[segment_name(policy, serial)] = stream(first, number + 1, serial, size)
+            first, serial, size, rows = number + 1, serial + rows, 0, 0
+    return found
 
 
 def piece_of_episodes(episodes: Sequence[RecordedEpisode], serial: int) -> Piece:
@@ -189,9 +276,14 @@ def files_of(
 
 
 def write_recordings(
-    path: Path, recordings: Mapping[str, Recording], *, replace: bool = False, written: float | None = None
+    path: Path,
+    recordings: Mapping[str, EpisodeSource],
+    *,
+    replace: bool = False,
+    written: float | None = None,
+    imported: Sequence[str] = (),
 ) -> None:
-    """Writes recordings as a replay directory.
+    """Writes recordings as a replay directory, a segment at a time.
 
     Args:
         path: The directory.
@@ -199,6 +291,7 @@ def write_recordings(
         replace: Whether a directory that is there goes as soon as the new one is whole.
         written: When they were first written, in seconds since 1970; None = now. Equal recordings of equal times become
             equal files.
+        imported: The files that they come from.
 
     Raises:
         ConfigError: If there is nothing in them.
@@ -208,13 +301,15 @@ def write_recordings(
     if not kept:
         raise ConfigError(f"{path}: not one decision is there to be written")
     make_folder(path.parent)
-    files, facts = files_of(
-        {policy: one.pieces() for policy, one in kept.items()},
-        {policy: one.spaces for policy, one in kept.items()},
-        {policy: one.missing for policy, one in kept.items()},
-        written,
-    )
-    write_directory(path, files, facts, replace=replace)
+    files: dict[str, Content] = {}
+    facts: dict[str, Any] = {}
+    written = time.time() if written is None else written
+    for policy, one in kept.items():
+        files |= segment_streams(one, policy, written)
+        said = {"missing": one.missing, "dropped": one.dropped, "notes": one.notes, "imported": tuple(imported)}
+        facts[policy] = {"first": 0, "last": len(one), "capacity": None}
+        facts[policy] |= {name: list(texts) for name, texts in said.items() if texts}
+    write_directory(path, files, {FACTS: facts}, replace=replace)
 
 
 def recording_of(stored: StoredReplay) -> Recording:

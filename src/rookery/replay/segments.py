@@ -46,6 +46,9 @@ FACTS = "memories"
 
 NAME = re.compile(r"memory-(.+)-(\d{12,})\.safetensors")
 
+ORIGIN = ("missing", "dropped", "notes", "imported")
+"""What a manifest may say of where a memory comes from, each in several texts."""
+
 SEGMENT_BYTES = 1 << 26
 """About how large a segment may be: what is held twice while it is written, and kept for its last row."""
 
@@ -153,7 +156,8 @@ def new_segments(memory: ReplayBuffer, policy: str, first: int, last: int) -> di
     count = min(len(memory), 64)
     newest = memory.rows_between(memory.total - count, memory.total)
     size = -(-sum(array.nbytes for array in newest.values()) // count)  # about what a row takes in a file
-    number = max(SEGMENT_BYTES // size, 1)
+    most = SEGMENT_BYTES if memory.shelf.limit is None else min(SEGMENT_BYTES, memory.shelf.limit // 8)
+    number = max(most // size, 1)
     spaces_, now = spaces_of(memory), time.time()
 
     def stream(start: int, end: int) -> Stream:
@@ -179,6 +183,9 @@ class StoredReplay:
         capacity: Rows it had room for; None if it has grown to what it is by merging.
         missing: What nobody knows of its rows, names of `replay/recording.py:MISSING`; nothing where a run has played
             them itself.
+        dropped: Columns of the files that it was imported from of which nothing was made.
+        notes: What else is to be known of these files, for people.
+        imported: The files that it was imported from.
     """
 
     place: Path
@@ -187,6 +194,15 @@ class StoredReplay:
     first: int
     capacity: int | None
     missing: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    imported: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> dict[str, list[str]]:
+        """What a manifest says of its origin."""
+        texts: dict[str, tuple[str, ...]] = {name: getattr(self, name) for name in ORIGIN}
+        return {name: list(found) for name, found in texts.items() if found}
 
     def __len__(self) -> int:
         return self.last - self.first
@@ -246,12 +262,14 @@ class OpenSegment:
         spaces: What they are made of.
         continues: Whether they follow those of the segment before.
         written: When they were first written, in seconds since 1970.
+        mapped: The map that they are views of.
     """
 
     rows: Piece
     spaces: Spaces
     continues: bool
     written: float
+    mapped: object = None
 
 
 def open_segment(segment: Segment) -> OpenSegment:
@@ -276,7 +294,8 @@ def open_segment(segment: Segment) -> OpenSegment:
             raise FileError(
                 f"{path}: holds the rows {said['first']} to {said['last']}, not {segment.first} to {segment.last}"
             )
-        found = OpenSegment(rows, Spaces.from_json(said["spaces"]), said["continues"] == "true", float(said["written"]))
+        spaces_, written = Spaces.from_json(said["spaces"]), float(said["written"])
+        found = OpenSegment(rows, spaces_, said["continues"] == "true", written, content.obj)
         if rows_in(rows) != segment.last - segment.first:
             raise FileError(f"{path}: has {rows_in(rows)} rows where {segment.last - segment.first} should be")
     except (ArrayFileError, SpaceError, ValueError, KeyError, TypeError) as error:
@@ -318,8 +337,8 @@ def stored_replays(path: Path) -> dict[str, StoredReplay]:
         said = manifest[FACTS][policy]
         if not segments:  # nothing was played yet
             continue
-        missing = tuple(said.get("missing", ()))
-        found[policy] = StoredReplay(place, policy, tuple(segments), said["first"], said["capacity"], missing)
+        texts = {name: tuple(said.get(name, ())) for name in ORIGIN}
+        found[policy] = StoredReplay(place, policy, tuple(segments), said["first"], said["capacity"], **texts)
     if not found:
         raise FileError(
             f"{place}: holds no replay buffer: its algorithms learn from none, it was saved with replay.save = false, "
@@ -378,5 +397,6 @@ def copy_rows(stored: StoredReplay, memory: ReplayBuffer) -> int:
     """
     newest = replace(stored, first=max(stored.first, stored.last - memory.cfg.capacity))
     for number, piece in enumerate(newest.pieces()):
-        memory.append(piece.rows, continues=piece.continues and number > 0)
+        with memory.shelf.reading(piece.mapped):
+            memory.append(piece.rows, continues=piece.continues and number > 0)
     return len(newest)

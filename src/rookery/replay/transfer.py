@@ -32,9 +32,7 @@ def linked(memories: Sequence[StoredReplay]) -> tuple[dict[str, Content], dict[s
     facts: dict[str, dict[str, Any]] = {}
     for memory in memories:
         files |= {one.file.path.name: one.file for one in memory.segments if one.last > memory.first}
-        facts[memory.policy] = {"first": memory.first, "last": memory.last, "capacity": memory.capacity}
-        if memory.missing:
-            facts[memory.policy]["missing"] = list(memory.missing)
+        facts[memory.policy] = {"first": memory.first, "last": memory.last, "capacity": memory.capacity, **memory.said}
     return files, {FACTS: facts}
 
 
@@ -55,8 +53,11 @@ def merged(
         for number, segment in enumerate(counting):
             files[segment_name(policy, total)] = _moved(memory, segment, total, number > 0, advance)
             total += segment.last - max(segment.first, memory.first)
-    missing = sorted({name for memory in memories for name in memory.missing})
-    facts = {"first": 0, "last": total, "capacity": None, **({"missing": missing} if missing else {})}
+    said: dict[str, list[str]] = {}
+    for memory in memories:
+        for name, texts in memory.said.items():
+            said[name] = sorted({*said.get(name, ()), *texts})
+    facts = {"first": 0, "last": total, "capacity": None, **said}
     return files, {FACTS: {policy: facts}}
 
 
@@ -138,14 +139,26 @@ def columns(memory: StoredReplay) -> dict[str, Callable[[Piece], np.ndarray]]:
 def next_observations(piece: Piece, path: str) -> np.ndarray:
     """What was seen after each row of a piece ``[n, ...]``; zeros where the episode terminated."""
     obs = observations_of(piece, path)
-    count = rows_in(piece)
-    row = np.arange(count)
+    following, aside = following_rows(piece)
+    found = np.zeros_like(obs)
+    found[following >= 0] = obs[following[following >= 0]]
+    found[aside >= 0] = observations_of(piece, path, "next_")[aside[aside >= 0]]
+    return found
+
+
+def following_rows(piece: Piece) -> tuple[np.ndarray, np.ndarray]:
+    """Says where it stands what was seen after each row of a piece that is complete in itself.
+
+    Returns:
+        The row ``[n]`` of the episode's next decision, or -1; and the place ``[n]`` among what was seen after the last
+        rows, or -1. Both are -1 where the episode terminated.
+    """
+    row = np.arange(rows_in(piece))
     previous = row - piece["before"]
     linked_ = (piece["before"] > 0) & (previous >= 0) & ~piece["begins"]
-    following = np.full(count, -1)
+    following, aside = np.full(len(row), -1), np.full(len(row), -1)
     following[previous[linked_]] = row[linked_]
-    found = np.zeros_like(obs)
-    known = (following >= 0) & ~piece["terminated"] & ~piece["truncated"]
-    found[known] = obs[following[known]]
-    found[piece["next_row"]] = observations_of(piece, path, "next_")
-    return found
+    following[piece["terminated"] | piece["truncated"]] = -1
+    following[piece["next_row"]] = -1
+    aside[piece["next_row"]] = np.arange(len(piece["next_row"]))
+    return following, aside

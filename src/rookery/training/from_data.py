@@ -10,6 +10,7 @@ from rookery.envs.absent import DATA, AbsentEnv, description
 from rookery.envs.base import Kind
 from rookery.envs.gym_env import AGENT
 from rookery.replay.segments import StoredReplay, check_spaces, find_replay
+from rookery.replay.sieve import count_chosen
 from rookery.training.settings import RunConfig, settings_of
 
 ROOM = 100_000
@@ -26,20 +27,28 @@ def data_of(config: RunConfig) -> dict[str, list[StoredReplay]]:
     found = {}
     for name in list(config.policies) or ["main"]:
         cfg: Any = settings_of(config, name)
-        if cfg.from_data:
-            found[name] = [find_replay(source, name) for source in cfg.replay.start_from]
+        if not cfg.from_data:
+            continue
+        if cfg.replay.mix and not cfg.plays_later:
+            raise ConfigError(
+                f"policies.{name}.replay.mix: this algorithm goes through all of its data alike, and draws no part of "
+                "a batch from each; name them as replay.start_from (--replay PATH, without *PART)"
+            )
+        found[name] = [find_replay(source, name) for source in (*cfg.replay.start_from, *cfg.replay.mix)]
     return found
 
 
 def capacity_layers(config: RunConfig) -> list[Layer]:
-    """Gives the settings with which the replay of policies that learn from data alone holds all of these; of those that
-    can go on by playing, as much again, and `ROOM` at least.
+    """Gives the settings with which the replay of policies that learn from data alone holds all that is copied of
+    these; of those that can go on by playing, as much again, and `ROOM` at least.
     """
     values = {}
     for name, data in data_of(config).items():
         prefix = f"policies.{name}" if config.policies else "algorithm"
         cfg: Any = settings_of(config, name)
-        if size := sum(map(len, data)):
+        if data:
+            copied = data[: len(cfg.replay.start_from)]  # what is mixed in has buffers of its own
+            size = sum(count_chosen(stored, cfg.replay.select) for stored in copied)
             room = max(size, ROOM) if cfg.plays_later else 0
             values[f"{prefix}.replay.capacity"] = max(size + room, cfg.batch_size)
     return [Layer("size of the data", values)] if values else []

@@ -35,6 +35,7 @@ from rookery.replay.segments import (
     segments_of,
     spaces_of,
 )
+from rookery.replay.sieve import copy_chosen, count_chosen
 from rookery.training.checkpoint import Saved
 
 Note = Callable[[str], None]
@@ -132,8 +133,11 @@ def load_sources(policy: str, learner: Algorithm[Any], note: Note) -> None:
         found = [_fitting(source, policy, memory) for source in cfg.mix]
         others = [_only_read(stored, memory) for stored in found]
         learner.replay.buffer = Mixture(memory, others, tuple(cfg.mix.values()), [stored.mark for stored in found])
-        for stored, share in zip(found, cfg.mix.values(), strict=True):
-            note(f"policies.{policy}.replay.mix: {share:.0%} of each batch from {len(stored):,} decisions of {stored}")
+        for stored, other, share in zip(found, others, cfg.mix.values(), strict=True):
+            note(
+                f"policies.{policy}.replay.mix: {share:.0%} of each batch from {len(other):,} decisions of {stored}"
+                f"{_changes(cfg)}"
+            )
 
 
 class Imitator(Protocol):
@@ -199,24 +203,30 @@ def demonstrations(
 def _copy_sources(policy: str, memory: ReplayBuffer, note: Note) -> None:
     for source in memory.cfg.start_from:
         stored = _fitting(source, policy, memory)
-        count = copy_rows(stored, memory)
-        note(f"policies.{policy}.replay.start_from: {count:,} decisions of {stored}")
+        count = copy_chosen(stored, memory)
+        note(f"policies.{policy}.replay.start_from: {count:,} decisions of {stored}{_changes(memory.cfg)}")
+
+
+def _changes(cfg: ReplayConfig) -> str:
+    """What is chosen of data, and done to their rewards, for a note."""
+    chosen = f" ({cfg.select.words})" if cfg.select.words else ""
+    return f"{chosen}, rewards {cfg.relabel.words}" if cfg.relabel.words else chosen
 
 
 def _fitting(source: str, policy: str, memory: ReplayBuffer) -> StoredReplay:
     stored = find_replay(source, policy)
     check_spaces(stored, spaces_of(memory), f"policy {policy!r}")
-    if "reward" in stored.missing:
+    if "reward" in stored.missing and memory.cfg.relabel.function is None:
         raise ConfigError(
             f"policies.{policy}: {stored} has no rewards, so that nothing can be learned from what its decisions "
-            "earned; it can be imitated (algorithm.signals.gail.replay)"
+            "earned; it can be imitated (algorithm.signals.gail.replay), or given rewards (replay.relabel.function)"
         )
     return stored
 
 
 def _only_read(stored: StoredReplay, beside: ReplayBuffer) -> ReplayBuffer:
     """All of a stored memory, drawn from as and with what the memory beside it is."""
-    cfg = beside.cfg.replace(capacity=len(stored))
+    cfg = beside.cfg.replace(capacity=count_chosen(stored, beside.cfg.select))
     memory = ReplayBuffer(
         beside.obs_spec,
         beside.action_spec,
@@ -225,5 +235,5 @@ def _only_read(stored: StoredReplay, beside: ReplayBuffer) -> ReplayBuffer:
         memory_size=beside.memory_size,
         memory_every=beside.memory_every,
     )
-    copy_rows(stored, memory)
+    copy_chosen(stored, memory)
     return memory

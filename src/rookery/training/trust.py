@@ -21,6 +21,8 @@ from rookery.training.parameters import SAMPLER
 
 SETTINGS = CodeKind("settings of an algorithm", lambda found: issubclass(found, AlgorithmConfig))
 
+REWARDS = CodeKind("a function that gives rewards", lambda _: False, functions=True)
+
 WORDS = ("policy_mapping", "init_from", "start_from", "mix", "replay")
 """Settings whose texts are names of policies and paths of runs, which may look like names of code."""
 
@@ -53,6 +55,8 @@ def kind_at(path: str) -> CodeKind | None:
         return WRAPPER
     if path.endswith(".model.module"):
         return NETWORK
+    if path.endswith(".replay.relabel.function"):
+        return REWARDS
     if path.startswith(("env.parameters.", "curriculum.")) and path.endswith(".sampler"):
         return SAMPLER
     first, *rest = path.split(".")

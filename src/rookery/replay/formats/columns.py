@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -26,12 +26,16 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "action": ("action", "actions", "act", "acts"),
     "reward": ("reward", "rewards", "rew", "rews"),
     "logp": ("logp", "action_logp", "log_prob", "log_probs"),
-    "terminated": ("terminated", "terminateds", "terminal", "terminals", "terminations", "dones"),
+    "terminated": ("terminated", "terminateds", "terminal", "terminals", "terminations", "done", "dones"),
     "truncated": ("truncated", "truncateds", "timeout", "timeouts", "truncations"),
     "begins": ("begins", "episode_start", "episode_starts"),
     "episode": ("episode", "episode_id", "eps_id"),
+    "step": ("step", "timestep", "timesteps", "timestamp", "timestamps"),
 }
 """What columns of each role are usually called."""
+
+DONE = ("done", "dones")
+"""Names of flags that do not say why an episode is over."""
 
 WHOLE = "iub"
 """Kinds of NumPy types that hold whole numbers."""
@@ -46,12 +50,18 @@ class Wanted:
         columns: Names or patterns (``x*``) of the columns of a role, for tables.
         trust_pickle: Whether parts of it that are pickles, which can run code, may be read.
         policy: What the policy is called in the directory, unless the file says it.
+        time_limit: After so many decisions an episode was cut off, whatever flags say; None = flags say all.
+        cut_at_jumps: Whether episodes are cut off where time jumps; else that is refused.
+        clip_actions: Whether actions outside the bounds are brought to them; else they are refused.
     """
 
     spaces: Spaces | None = None
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     trust_pickle: bool = False
     policy: str = "main"
+    time_limit: int | None = None
+    cut_at_jumps: bool = False
+    clip_actions: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,11 +73,15 @@ class ColumnTable:
         columns: By role: ``obs`` or ``obs/PATH``, ``next_obs`` likewise, ``action``, and what else there is of
             `ALIASES`; ``[N, ...]`` each.
         row_name: Gives what a user calls row 0, 1, ...
+        dropped: Columns of the file that have no role.
+        notes: What else is to be known of them, for people.
     """
 
     source: str
     columns: Mapping[str, np.ndarray]
     row_name: Callable[[int], str] = lambda row: f"row {row + 1}"
+    dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.columns["action"])
@@ -114,13 +128,64 @@ def find_columns(source: str, names: Sequence[str], given: Mapping[str, Sequence
     for role in ("obs", "action"):
         if not any(known.partition("/")[0] == role for known in found):
             there = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-            raise ConfigError(f"{source}: which columns are {role}? Say --column {role}=NAME,...; there are {there}")
+            hints = [hint for alias in ALIASES[role] if (hint := nearest(alias, list(names)))]
+            raise ConfigError(
+                f"{source}: which columns are {role}? Say --column {role}=NAME,...; there are {there}"
+                f"{hints[0] if hints else ''}"
+            )
     if not {"terminated", "truncated", "begins", "episode"} & found.keys():
         raise ConfigError(
             f"{source}: nothing says where an episode ends; name a column of the number of the episode or of its end: "
             "--column episode=NAME, --column terminated=NAME or --column truncated=NAME"
         )
     return found
+
+
+def unused(names: Sequence[str], found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The columns that have no role, which are dropped."""
+    used = {name for mine in found.values() for name in mine}
+    return tuple(name for name in names if name not in used)
+
+
+def table_of(
+    source: str,
+    columns: dict[str, np.ndarray],
+    names: Sequence[str],
+    found: Mapping[str, Sequence[str]],
+    wanted: Wanted,
+    row_name: Callable[[int], str] = ColumnTable.row_name,
+) -> ColumnTable:
+    """A table of columns by role, of all that a file has.
+
+    Args:
+        source: The file.
+        columns: By role.
+        names: All columns there are.
+        found: Those of each role.
+        wanted: How the file is to be read.
+        row_name: Gives what a user calls row 0, 1, ...
+    """
+    told = with_reasons(found, columns)
+    return ColumnTable(source, told, row_name, unused(names, found), notes_on(found, wanted))
+
+
+def with_reasons(found: Mapping[str, Sequence[str]], columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns in which an episode that was cut off has not ended as well, as a flag that does not say why has it."""
+    is_done = any(name.rpartition("/")[2].lower() in DONE for name in found.get("terminated", ()))
+    if not is_done or "truncated" not in columns or columns["truncated"].shape != columns["terminated"].shape:
+        return columns
+    return columns | {"terminated": np.where(columns["truncated"] == 1, 0, columns["terminated"])}
+
+
+def notes_on(found: Mapping[str, Sequence[str]], wanted: Wanted) -> tuple[str, ...]:
+    """What the names of columns say that people should know: that one flag stands for ends and for time limits."""
+    ends = [name for name in found.get("terminated", ()) if name.rpartition("/")[2].lower() in DONE]
+    if not ends or wanted.time_limit is not None or "truncated" in found:
+        return ()
+    return (
+        f"{ends[0]} alone says that an episode is over, not why: where a time limit cut it off it counts as ended; "
+        "import again with --time-limit N if there was one of N decisions",
+    )
 
 
 def _usual(role: str, aliases: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
@@ -140,12 +205,36 @@ def _usual(role: str, aliases: Sequence[str], names: Sequence[str]) -> dict[str,
 # --- from rows to episodes --------------------------------------------------------------------------------------------
 
 
-def recording_of_table(table: ColumnTable, wanted: Spaces | None) -> Recording:
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows of a table as they are stored, ``[n, ...]`` each.
+
+    Attributes:
+        obs: What was seen, by leaf path.
+        action: What was decided.
+        reward: None if nobody knows.
+        logp: Likewise.
+        next_obs: What was seen next, by leaf path; None if nobody knows. Of no meaning where an episode terminated.
+        terminated: Whether the episode ended.
+        truncated: Whether it was cut off.
+    """
+
+    obs: Tree
+    action: np.ndarray
+    reward: np.ndarray | None
+    logp: np.ndarray | None
+    next_obs: Tree | None
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+
+def recording_of_table(table: ColumnTable, wanted: Wanted, made_of: Spaces | None = None) -> Recording:
     """Makes episodes of rows.
 
     Args:
         table: The rows.
-        wanted: What they are made of; None = as they look, see `guessed_spaces`.
+        wanted: How they are to be read.
+        made_of: Their spaces; None = as is wanted, or as they look, see `guessed_spaces`.
 
     Raises:
         ConfigError: If there is no row, or one holds what is no number or not in the spaces; names it.
@@ -153,47 +242,206 @@ def recording_of_table(table: ColumnTable, wanted: Spaces | None) -> Recording:
     """
     if not len(table):
         raise ConfigError(f"{table.source}: has no rows")
-    made_of = guessed_spaces(table) if wanted is None else wanted
-    tree = _tree(table, "obs", made_of.obs)
-    check_rows(table, made_of.obs, tree)
-    action = _actions(table, made_of)
-    numbers = {name: _plain(table, name) for name in ("reward", "logp")}
-    following = _tree(table, "next_obs", made_of.obs) if _has(table, "next_obs") else None
-    terminated, truncated = (_flags(table, name) for name in ("terminated", "truncated"))
+    check_numbers(table)
+    spaces_ = made_of or wanted.spaces or guessed_spaces(table)
+    rows = stored_rows(table, spaces_, clip_actions=wanted.clip_actions)
+    order = order_of(table)
+    begins = _flags(table, "begins")[order] | breaks_of(table, order)
+    differs = None if rows.next_obs is None else unlike(rows.next_obs, rows.obs, order)
+    steps = table.columns["step"].reshape(len(table), -1)[order, 0] if "step" in table.columns else None
+    flags = EpisodeFlags(begins, rows.terminated[order], rows.truncated[order], differs, steps)
+    bounds = flags.episodes(wanted, lambda place, problem: table.bad(int(order[place]), problem))
     episodes = []
-    for rows in episodes_in(table, terminated | truncated):
-        last = rows[-1]
-        ends, cut = bool(terminated[last]), bool(truncated[last] and not terminated[last])
-        last_obs = (
-            None if ends or following is None else {path: leaf[last : last + 1] for path, leaf in following.items()}
-        )
-        if last_obs is not None and (problem := made_of.obs.check(last_obs, slice(None))):
-            raise table.bad(int(last), f"next_obs: {problem}")
-        reward, logp = (None if array is None else array[rows] for array in numbers.values())
-        seen = {path: leaf[rows] for path, leaf in tree.items()}
-        episodes.append(RecordedEpisode(seen, action[rows], reward, logp, ends, cut, last_obs))
-    return Recording(made_of, tuple(episodes))
+    for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        mine = order[start:end]
+        ends, cut = bool(flags.terminated[end - 1]), bool(flags.truncated[end - 1])
+        one = episode_of(rows, mine, ends, cut)
+        if one.last_obs is not None and (problem := spaces_.obs.check(one.last_obs, slice(None))):
+            if len(one) != wanted.time_limit:
+                raise table.bad(int(mine[-1]), f"next_obs: {problem}")
+            one = replace(one, last_obs=None)  # who took it for an end did not write down what was seen then
+        episodes.append(one)
+    return Recording(spaces_, tuple(episodes), table.dropped, table.notes)
 
 
-def episodes_in(table: ColumnTable, ends: np.ndarray) -> list[np.ndarray]:
-    """The rows of each episode, ``[n]`` each, in the order in which episodes begin.
+def episode_of(rows: StoredRows, mine: Any, terminated: bool, truncated: bool) -> RecordedEpisode:
+    """Makes an episode of some rows.
 
     Args:
-        table: The rows; those of one episode may have others between them where a column numbers episodes.
-        ends: ``[N]`` whether an episode is over after a row.
+        rows: The rows.
+        mine: Which of them, an array or a slice.
+        terminated: Whether it ended.
+        truncated: Whether it was cut off.
     """
-    number = len(table)
-    order = np.arange(number)
-    breaks = np.concatenate(([True], ends[:-1]))
-    if "episode" in table.columns:
-        ids = table.columns["episode"].reshape(number, -1)
-        _, first, group = np.unique(ids, axis=0, return_index=True, return_inverse=True)
-        place = first[group.ravel()]  # where the first row of its episode stands
-        order = np.argsort(place, kind="stable")
-        breaks = np.concatenate(([True], (np.diff(place[order]) != 0) | ends[order][:-1]))
-    if "begins" in table.columns:
-        breaks = breaks | _flags(table, "begins")[order]
-    return np.split(order, np.flatnonzero(breaks)[1:])
+    following = None if terminated or rows.next_obs is None else rows.next_obs
+    reward, logp = (None if one is None else one[mine] for one in (rows.reward, rows.logp))
+    return RecordedEpisode(
+        {path: leaf[mine] for path, leaf in rows.obs.items()},
+        rows.action[mine],
+        reward,
+        logp,
+        terminated,
+        truncated and not terminated,
+        None if following is None else {path: leaf[mine][-1:] for path, leaf in following.items()},
+    )
+
+
+def stored_rows(table: ColumnTable, made_of: Spaces, *, clip_actions: bool) -> StoredRows:
+    """The rows of a table as they are stored, every number looked at.
+
+    Raises:
+        ConfigError: If a row holds what is no number or not in the spaces; names it.
+        SpaceError: If they are of other spaces; names both.
+    """
+    tree = _tree(table, "obs", made_of.obs)
+    check_rows(table, made_of.obs, tree)
+    return StoredRows(
+        tree,
+        _actions(table, made_of, clip_actions),
+        _plain(table, "reward"),
+        _plain(table, "logp"),
+        _tree(table, "next_obs", made_of.obs) if _has(table, "next_obs") else None,
+        _flags(table, "terminated"),
+        _flags(table, "truncated"),
+    )
+
+
+def check_numbers(table: ColumnTable) -> None:
+    """Looks for columns that hold texts or objects.
+
+    Raises:
+        ConfigError: If there are; names the first row that holds no number.
+    """
+    for role, array in table.columns.items():
+        if array.dtype.kind in "fiub" or role == "episode":
+            continue
+        for row, value in enumerate(array.reshape(len(array), -1)):
+            for one in value.tolist():
+                if not _is_number(one):
+                    shown = one.decode(errors="replace") if isinstance(one, bytes) else one
+                    raise table.bad(row, f"{role} is {shown!r}, which is no number; name other columns with --column")
+        raise ConfigError(f"{table.source}: {role} is {array.dtype}, where numbers are wanted: write numbers")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number | np.bool_)
+
+
+def order_of(table: ColumnTable) -> np.ndarray:
+    """The rows ``[N]`` episode by episode, in the order in which episodes begin: those of one may have others between
+    them where a column numbers episodes.
+    """
+    if "episode" not in table.columns:
+        return np.arange(len(table))
+    return np.argsort(_first_of_episode(table), kind="stable")
+
+
+def breaks_of(table: ColumnTable, order: np.ndarray) -> np.ndarray:
+    """Before which of the rows ``[N]``, in this order, the column that numbers episodes changes."""
+    if "episode" not in table.columns:
+        return np.zeros(len(table), bool)
+    return np.concatenate(([True], np.diff(_first_of_episode(table)[order]) != 0))
+
+
+def _first_of_episode(table: ColumnTable) -> np.ndarray:
+    """Where the first row of each row's episode stands, ``[N]``."""
+    ids = table.columns["episode"].reshape(len(table), -1)
+    _, first, group = np.unique(ids, axis=0, return_index=True, return_inverse=True)
+    return np.asarray(first[group.ravel()])
+
+
+def unlike(next_obs: Tree, obs: Tree, order: np.ndarray) -> np.ndarray:
+    """After which of the rows ``[N]``, in this order, the next row does not show what was seen next."""
+    found = np.zeros(len(order), bool)
+    for path, leaf in obs.items():
+        here, there = next_obs[path][order[:-1]], leaf[order[1:]]
+        found[:-1] |= differ(here, there)
+    return found
+
+
+def differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Which of N observations ``[N, ...]`` are not the same, but for what is lost by rounding."""
+    if one.dtype.kind != "f":
+        return np.asarray((one != other).reshape(len(one), -1).any(axis=1))
+    return np.asarray(~np.isclose(one, other, rtol=1e-4, atol=1e-5).reshape(len(one), -1).all(axis=1))
+
+
+MEND = "mend the row, or leave its episode out of the file"
+
+JUMP = 1.5
+"""How many times the usual time from one decision to the next is a jump."""
+
+WAYS_OUT = (
+    "name the column that numbers or ends episodes (--column episode=NAME), say after how many decisions they are cut "
+    "off (--time-limit N), or cut them where time jumps: --cut-at-jumps"
+)
+
+
+@dataclass
+class EpisodeFlags:
+    """What N rows, episode by episode, say of where episodes begin and end.
+
+    Attributes:
+        begins: ``[N]`` whether an episode is known to begin.
+        terminated: ``[N]`` whether it ended after the row.
+        truncated: ``[N]`` whether it was cut off there.
+        differs: ``[N]`` whether the next row does not show what was seen next; None if nobody knows.
+        steps: ``[N]`` times or numbers of steps; None if there are none.
+    """
+
+    begins: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    differs: np.ndarray | None
+    steps: np.ndarray | None
+
+    def episodes(self, wanted: Wanted, bad: Callable[[int, str], ConfigError]) -> np.ndarray:
+        """Finds where episodes begin, ``[E + 1]`` with the end of the last one; corrects the flags of those cut off.
+
+        Args:
+            wanted: What is known of time limits and jumps.
+            bad: Makes the error for a row.
+
+        Raises:
+            ConfigError: If time jumps in an episode; names the row after the jump.
+        """
+        self.truncated = self.truncated & ~self.terminated
+        begins = self.begins.copy()
+        begins[0] = True
+        begins[1:] |= (self.terminated | self.truncated)[:-1]
+        if wanted.time_limit is not None:
+            self._limit(begins, wanted.time_limit)
+        jumps = self._jumps(begins)
+        if len(jumps):
+            if not wanted.cut_at_jumps:
+                raise bad(int(jumps[0][0]) + 1, f"{jumps[0][1]}; {WAYS_OUT}")
+            places = np.array([place for place, _ in jumps])
+            begins[places + 1], self.truncated[places] = True, True
+        return np.append(np.flatnonzero(begins), len(begins))
+
+    def _limit(self, begins: np.ndarray, limit: int) -> None:
+        """Cuts episodes off after so many decisions."""
+        bounds = np.append(np.flatnonzero(begins), len(begins))
+        for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            last = np.arange(start + limit - 1, end, limit)
+            self.terminated[last], self.truncated[last] = False, True
+            begins[last[last < len(begins) - 1] + 1] = True
+
+    def _jumps(self, begins: np.ndarray) -> list[tuple[int, str]]:
+        """The rows after which time jumps within an episode, and what says so."""
+        inside = ~begins[1:]
+        found: dict[int, str] = {}
+        if self.steps is not None and inside.any():
+            ahead = np.diff(self.steps.astype(np.float64))
+            usual = float(np.median(ahead[inside]))
+            wrong = inside & ((ahead <= 0) | (ahead > JUMP * usual) | ~np.isfinite(ahead))
+            for place in np.flatnonzero(wrong).tolist():
+                before, after = self.steps[place], self.steps[place + 1]
+                found[place] = f"step is {after}, and {before} in the row before it: time jumps within an episode"
+        if self.differs is not None:
+            for place in np.flatnonzero(inside & self.differs[:-1]).tolist():
+                found[place] = "obs is not what next_obs of the row before it says: time jumps within an episode"
+        return sorted(found.items())
 
 
 def guessed_spaces(table: ColumnTable) -> Spaces:
@@ -276,11 +524,11 @@ def check_rows(table: ColumnTable, spec: ObsSpec, tree: Tree) -> None:
         return
     for row in range(len(table)):
         if problem := spec.check(tree, np.array([row])):
-            raise table.bad(row, problem)
+            raise table.bad(row, f"{problem}; {MEND}" if "non-finite" in problem else problem)
 
 
-def _actions(table: ColumnTable, made_of: Spaces) -> np.ndarray:
-    """The actions of all rows as they are stored."""
+def _actions(table: ColumnTable, made_of: Spaces, clip: bool) -> np.ndarray:
+    """The actions of all rows as they are stored; those outside the bounds are brought to them, or refused."""
     array, space = table.columns["action"], made_of.action.space
     if made_of.action.kind == "composite":
         raise SpaceError(
@@ -294,8 +542,20 @@ def _actions(table: ColumnTable, made_of: Spaces) -> np.ndarray:
     finite = np.isfinite(array.reshape(len(table), -1).astype(np.float64)).all(axis=1)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise table.bad(row, f"action is {array[row].tolist()}, which is no finite number")
+        raise table.bad(row, f"action is {array[row].tolist()}, which is no finite number; {MEND}")
     shaped = array.reshape(len(table), *(space.shape or ()))
+    if isinstance(space, spaces.Box) and not clip:
+        slack = 1e-5 * np.maximum(np.abs(space.low), np.abs(space.high))  # what is lost by rounding
+        low = shaped < np.where(np.isfinite(space.low), space.low - slack, -np.inf)
+        high = shaped > np.where(np.isfinite(space.high), space.high + slack, np.inf)
+        outside = (low | high).reshape(len(table), -1).any(axis=1)
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise table.bad(
+                row,
+                f"action is {shaped[row].tolist()}, which is outside the bounds of {space}; --clip-actions brings such "
+                "to the bounds, as the environment does, or name other spaces (--env, --like)",
+            )
     try:
         return made_of.action.from_env(shaped)
     except SpaceError:
@@ -317,7 +577,7 @@ def _plain(table: ColumnTable, name: str) -> np.ndarray | None:
     finite = np.isfinite(array[:, 0].astype(np.float64))
     if not finite.all():
         row = int(np.argmin(finite))
-        raise table.bad(row, f"{name} is {array[row, 0]}, which is no finite number")
+        raise table.bad(row, f"{name} is {array[row, 0]}, which is no finite number; {MEND}")
     return array[:, 0].astype(np.float32)
 
 

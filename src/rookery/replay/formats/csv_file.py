@@ -12,12 +12,12 @@ import numpy as np
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, write_file
 from rookery.replay.formats.columns import (
-    ColumnTable,
     Wanted,
     columns_of,
     find_columns,
     flat_columns,
     recording_of_table,
+    table_of,
 )
 from rookery.replay.recording import Recording
 
@@ -53,10 +53,18 @@ def read_csv(path: Path, wanted: Wanted) -> dict[str, Recording]:
             raise ConfigError(f"{path}: {row_name(number)}: has {len(row)} values, and there are {len(names)} columns")
     places = {name: place for place, name in enumerate(names)}
     columns = {}
-    for role, mine in find_columns(str(path), names, wanted.columns).items():
-        parts = [numbers(path, name, [row[places[name]] for row in rows], role == "episode") for name in mine]
+    found = find_columns(str(path), names, wanted.columns)
+    for role, mine in list(found.items()):
+        try:
+            parts = [numbers(path, name, [row[places[name]] for row in rows], role == "episode") for name in mine]
+        except ConfigError:
+            if role != "step" or role in wanted.columns:
+                raise
+            del found[role]  # times in words, which nobody has asked for
+            continue
         columns[role] = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
-    return {wanted.policy: recording_of_table(ColumnTable(str(path), columns, row_name), wanted.spaces)}
+    table = table_of(str(path), columns, names, found, wanted, row_name)
+    return {wanted.policy: recording_of_table(table, wanted)}
 
 
 def numbers(path: Path, name: str, texts: Sequence[str], any_text: bool) -> np.ndarray:
@@ -80,7 +88,9 @@ def numbers(path: Path, name: str, texts: Sequence[str], any_text: bool) -> np.n
         except ValueError:
             if any_text:
                 return np.unique(np.array(texts), return_inverse=True)[1]
-            raise ConfigError(f"{path}: {row_name(row)}: {name} is {text!r}, which is no number") from None
+            raise ConfigError(
+                f"{path}: {row_name(row)}: {name} is {text!r}, which is no number; name other columns with --column"
+            ) from None
     return found.astype(np.int64) if {text.strip().lower() for text in texts} <= {"true", "false"} else found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +11,34 @@ from gymnasium import spaces
 from rookery.core.errors import ConfigError, SpaceError, nearest
 from rookery.core.files import FileError, make_folder
 from rookery.core.spaces import action_spec, obs_spec
+from rookery.replay.episodes import ChosenEpisodes, joined, with_time_limit
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.csv_file import read_csv, write_csv
+from rookery.replay.formats.hdf5_file import read_hdf5
 from rookery.replay.formats.minari_data import read_minari, write_minari
 from rookery.replay.formats.npz_file import read_npz
 from rookery.replay.formats.parquet_file import read_parquet, write_parquet
 from rookery.replay.formats.rllib_json import read_rllib, write_rllib
 from rookery.replay.formats.unity_demo import read_unity, write_unity
-from rookery.replay.recording import Recording, last_change, recording_of, write_recordings
+from rookery.replay.recording import EpisodeSource, last_change, recording_of, write_recordings
+from rookery.replay.relabel import RelabelConfig
 from rookery.replay.segments import Spaces, StoredReplay, find_replay
+from rookery.replay.selecting import SelectionConfig
 from rookery.replay.transfer import write_arrays
 
-SUFFIXES = {".demo": "unity", ".npz": "npz", ".csv": "csv", ".parquet": "parquet", ".json": "rllib"}
+SUFFIXES = {".demo": "unity", ".npz": "npz", ".csv": "csv", ".parquet": "parquet", ".json": "rllib",
+            ".hdf5": "hdf5", ".h5": "hdf5"}  # fmt: skip
 """Formats by what files are called."""
 
 MINARI = "minari:"
 """What stands before the id of a data set of Minari."""
 
-FORMATS = (*SUFFIXES.values(), "minari")
+FORMATS = (*dict.fromkeys(SUFFIXES.values()), "minari")
 """All names of formats."""
 
-READERS: dict[str, Callable[[Path, Wanted], dict[str, Recording]]] = {
+READERS: dict[str, Callable[[Path, Wanted], Mapping[str, EpisodeSource]]] = {
     "unity": read_unity, "npz": read_npz, "csv": read_csv, "parquet": read_parquet, "rllib": read_rllib,
+    "hdf5": read_hdf5,
 }  # fmt: skip
 
 
@@ -62,22 +67,32 @@ def format_of(name: str, given: str | None) -> str:
     return found
 
 
-def read_recordings(sources: Sequence[str | Path], wanted: Wanted, given: str | None = None) -> dict[str, Recording]:
+def read_recordings(
+    sources: Sequence[str | Path],
+    wanted: Wanted,
+    given: str | None = None,
+    *,
+    select: SelectionConfig | None = None,
+    relabel: RelabelConfig | None = None,
+) -> dict[str, EpisodeSource]:
     """Reads files of others, those of one policy one after the other.
 
     Args:
         sources: Files, directories of files, or ``minari:ID``.
         wanted: How they are to be read.
         given: Their format; None = as their names say.
+        select: Which episodes are taken of all of them; None = all.
+        relabel: What becomes of their rewards; None = they stay.
 
     Raises:
         FileError: If one is not there, or is broken.
         ConfigError: If one cannot be understood; names the row.
         SpaceError: If their spaces differ, or are not those that are wanted; names both.
     """
-    found: dict[str, Recording] = {}
+    found: dict[str, EpisodeSource] = {}
     for source in map(str, sources):
         kind = format_of(source, given)
+        parts: Mapping[str, EpisodeSource]
         if kind == "minari":
             parts = read_minari(source.removeprefix(MINARI), wanted)
         elif not Path(source).exists():
@@ -85,11 +100,17 @@ def read_recordings(sources: Sequence[str | Path], wanted: Wanted, given: str | 
         else:
             parts = READERS[kind](Path(source), wanted)
         for policy, one in parts.items():
-            had = found.setdefault(policy, replace(one, episodes=()))
-            if had.spaces.obs != one.spaces.obs or had.spaces.action != one.spaces.action:
+            if wanted.time_limit is not None:
+                one = with_time_limit(one, wanted.time_limit)
+            had = found.get(policy)
+            if had is not None and (had.spaces.obs != one.spaces.obs or had.spaces.action != one.spaces.action):
                 raise SpaceError(f"{source}: holds {one.spaces}, and what was read before it {had.spaces}")
-            found[policy] = replace(had, episodes=had.episodes + one.episodes)
-    return found
+            found[policy] = one if had is None else joined(had, one)
+    select, relabel = select or SelectionConfig(), relabel or RelabelConfig()
+    if select.is_everything and relabel.is_nothing:
+        return found
+    name = ", ".join(map(str, sources))
+    return {policy: ChosenEpisodes(one, select, relabel, name) for policy, one in found.items()}
 
 
 def export_stored(
@@ -109,6 +130,8 @@ def export_stored(
         ConfigError: If a package is not installed, or what must be known is not.
         SpaceError: If the format has no room for these spaces; names what has.
     """
+    if kind == "hdf5":
+        raise ConfigError(f"{target}: HDF5 is read and not written; use .npz, which has the same arrays")
     if kind == "minari":
         write_minari(recording_of(stored), target.removeprefix(MINARI))
         return
@@ -133,8 +156,13 @@ def import_replay(
     format: str | None = None,
     policy: str = "main",
     trust_pickle: bool = False,
+    time_limit: int | None = None,
+    cut_at_jumps: bool = False,
+    clip_actions: bool = False,
+    select: SelectionConfig | Mapping[str, Any] | None = None,
+    relabel: RelabelConfig | Mapping[str, Any] | None = None,
     force: bool = False,
-) -> dict[str, Recording]:
+) -> dict[str, EpisodeSource]:
     """Makes a replay directory of files that others have recorded.
 
     Args:
@@ -146,10 +174,15 @@ def import_replay(
         format: Name of the format, if the names of the files do not tell.
         policy: What the policy is called, where files do not say it.
         trust_pickle: Whether columns that are pickles, which can run any code, may be read.
+        time_limit: After so many decisions an episode was cut off and did not end, whatever its flags say.
+        cut_at_jumps: Whether episodes are cut off where time jumps; else that is refused.
+        clip_actions: Whether actions outside the bounds are brought to them; else they are refused.
+        select: Which episodes are taken, as ``{"best": 0.1}``: a `SelectionConfig`, or its settings; None = all.
+        relabel: What becomes of rewards, as ``{"scale": 0.1}``: a `RelabelConfig`, or its settings; None = they stay.
         force: Whether a directory that is there is replaced.
 
     Returns:
-        What was read, by policy.
+        What was taken, by policy: episodes that are read from the files again when they are looked at.
 
     Raises:
         ConfigError: If `out` is there, or a file cannot be understood; names the row.
@@ -165,8 +198,12 @@ def import_replay(
     elif observation_space is not None or action_space is not None:
         raise ConfigError("import_replay: observation_space and action_space are given together, or none of them")
     files = [sources] if isinstance(sources, str | Path) else sources
-    found = read_recordings(files, Wanted(made_of, columns or {}, trust_pickle, policy), format)
-    write_recordings(place, found, replace=force, written=last_change(map(Path, files)))
+    wanted = Wanted(made_of, columns or {}, trust_pickle, policy, time_limit, cut_at_jumps, clip_actions)
+    chosen = SelectionConfig(**select) if isinstance(select, Mapping) else select
+    anew = RelabelConfig(**relabel) if isinstance(relabel, Mapping) else relabel
+    found = read_recordings(files, wanted, format, select=chosen, relabel=anew)
+    names = [str(file) for file in files]
+    write_recordings(place, found, replace=force, written=last_change(map(Path, files)), imported=names)
     return found
 
 

@@ -10,7 +10,12 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError
-from rookery.replay.formats.columns import ColumnTable, Wanted, find_columns, recording_of_table
+from rookery.replay.formats.columns import (
+    Wanted,
+    find_columns,
+    recording_of_table,
+    table_of,
+)
 from rookery.replay.pieces import BY_ROW
 from rookery.replay.recording import RecordedEpisode, Recording
 from rookery.replay.segments import Spaces
@@ -42,9 +47,13 @@ def read_npz(path: Path, wanted: Wanted) -> dict[str, Recording]:
     uneven = {role: len(array) for role, array in found.items() if len(array) not in (number, number + 1)}
     if uneven:
         role, length = next(iter(uneven.items()))
-        raise ConfigError(f"{path}: {role} has {length:,} rows, and action {number:,}")
+        raise ConfigError(
+            f"{path}: {role} has {length:,} rows, and action {number:,}: one of them begins or ends elsewhere; cut "
+            "them to the same rows, or name others with --column"
+        )
     found = {role: array[:number] for role, array in found.items()}  # Stable-Baselines writes one observation more
-    return {wanted.policy: recording_of_table(ColumnTable(str(path), found), wanted.spaces)}
+    table = table_of(str(path), found, list(arrays), names, wanted)
+    return {wanted.policy: recording_of_table(table, wanted)}
 
 
 def _side_by_side(arrays: list[np.ndarray]) -> np.ndarray:

@@ -12,12 +12,12 @@ import numpy as np
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError
 from rookery.replay.formats.columns import (
-    ColumnTable,
     Wanted,
     columns_of,
     find_columns,
     flat_columns,
     recording_of_table,
+    table_of,
 )
 from rookery.replay.recording import Recording
 from rookery.replay.segments import Spaces
@@ -58,11 +58,19 @@ def read_parquet(path: Path, wanted: Wanted) -> dict[str, Recording]:
     if made_of is None and SPACES in (table.schema.metadata or {}):
         made_of = Spaces.from_json(table.schema.metadata[SPACES].decode())
     columns = {}
-    for role, mine in find_columns(str(path), table.column_names, wanted.columns).items():
-        parts = [_array(path, name, table.column(name).to_pylist(), role == "episode") for name in mine]
+    found = find_columns(str(path), table.column_names, wanted.columns)
+    for role, mine in list(found.items()):
+        try:
+            parts = [_array(path, name, table.column(name).to_pylist(), role == "episode") for name in mine]
+        except ConfigError:
+            if role != "step" or role in wanted.columns:
+                raise
+            del found[role]  # times in words, which nobody has asked for
+            continue
         joined = [part.reshape(len(part), -1) for part in parts]
         columns[role] = parts[0] if len(parts) == 1 else np.concatenate(joined, axis=1)
-    return {wanted.policy: recording_of_table(ColumnTable(str(path), columns), made_of)}
+    told = table_of(str(path), columns, table.column_names, found, wanted)
+    return {wanted.policy: recording_of_table(told, wanted, made_of)}
 
 
 def _array(path: Path, name: str, values: list[Any], any_text: bool) -> np.ndarray:
@@ -74,6 +82,10 @@ def _array(path: Path, name: str, values: list[Any], any_text: bool) -> np.ndarr
     except ValueError:
         array = np.array(None)
     if array.dtype.kind not in "fiub":
+        for row, value in enumerate(values):
+            if isinstance(value, str):
+                raise ConfigError(f"{path}: row {row + 1}: {name} is {value!r}, which is no number; name other columns "
+                                  "with --column")  # fmt: skip
         raise ConfigError(f"{path}: column {name} is not of numbers, or not of equally many in each row")
     return array
 

@@ -11,7 +11,13 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError, write_file
-from rookery.replay.formats.columns import ColumnTable, Wanted, columns_of, find_columns, recording_of_table
+from rookery.replay.formats.columns import (
+    Wanted,
+    columns_of,
+    find_columns,
+    recording_of_table,
+    table_of,
+)
 from rookery.replay.formats.packed import unpack, unpack_trusted
 from rookery.replay.recording import Recording
 
@@ -118,10 +124,12 @@ def _recording(path: Path, batches: list[dict[str, np.ndarray]], wanted: Wanted)
     given = dict(wanted.columns)
     if "terminateds" in names and "dones" in names:  # of which the second says only that an episode is over
         del joined["dones"]
-    columns = {role: joined[mine[0]] for role, mine in find_columns(str(path), list(joined), given).items()}
+    found = find_columns(str(path), list(joined), given)
+    columns = {role: joined[mine[0]] for role, mine in found.items()}
     if "episode" in columns and "agent_index" in joined:
         columns["episode"] = np.stack((columns["episode"], joined["agent_index"]), axis=1)
-    return recording_of_table(ColumnTable(str(path), columns), wanted.spaces)
+    table = table_of(str(path), columns, [], found, wanted)
+    return recording_of_table(table, wanted)
 
 
 def write_rllib(recording: Recording, path: Path) -> None:

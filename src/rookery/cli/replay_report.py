@@ -1,0 +1,66 @@
+"""What ``rookery replay show`` and ``rookery replay import`` say of a replay buffer."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from rookery.replay.segments import StoredReplay
+    from rookery.replay.summary import Summary
+
+AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+
+
+def report(stored: StoredReplay, summary: Summary) -> None:
+    """Prints what a replay buffer holds."""
+    typer.echo(str(stored))
+    for label, text in lines(stored, summary).items():
+        typer.echo(f"  {label:<13} {text}")
+
+
+def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
+    """What `show` says, by label."""
+    from rookery.replay.recording import MISSING
+    from rookery.replay.summary import between, spread
+
+    episodes = summary.episodes
+    room = "" if stored.capacity is None else f" of {stored.capacity:,}"
+    finished = episodes.terminated + episodes.truncated
+    ends = f"{finished:,} ended: {episodes.terminated:,} terminated, {episodes.truncated:,} truncated"
+    unfinished = {"broken off": episodes.broken, "under way": episodes.running}
+    others = [f"{number:,} {word}" for word, number in unfinished.items() if number]
+    unknown = "reward" in stored.missing
+    ranges = {f"{name} range": between(low, summary.ranges.most[name]) for name, low in summary.ranges.least.items()}
+    others_ = {
+        "missing": "; ".join(MISSING.get(name, name) for name in stored.missing),
+        "dropped": ", ".join(stored.dropped),
+        "notes": "; ".join(stored.notes),
+        "imported": ", ".join(stored.imported),
+        "warning": summary.warning if stored.imported else "",
+    }
+    return {
+        "decisions": f"{len(stored):,}{room}",
+        "observations": str(stored.spaces.obs.space),
+        "actions": str(stored.spaces.action.space),
+        "on disk": f"{stored.bytes / 1e6:,.1f} MB in {len(stored.segments)} files",
+        "episodes": "; ".join([ends, *others]),
+        "returns": "not known"
+        if unknown
+        else spread(episodes.returns, "no episode is in it from its first decision to its end", deviation=True),
+        "lengths": spread(episodes.lengths, "likewise"),
+        "rewards": "not known" if unknown else spread(summary.rewards, "none"),
+        **ranges,
+        **{label: text for label, text in others_.items() if text},
+        "written": f"{age(summary.oldest)} to {age(summary.newest)}",
+    }
+
+
+def age(moment: float) -> str:
+    """How long ago a moment was."""
+    seconds = max(time.time() - moment, 0.0)
+    length, unit = next((pair for pair in AGES if seconds >= pair[0]), AGES[-1])
+    count = int(seconds // length)
+    return f"{count} {unit}{'' if count == 1 else 's'} ago"

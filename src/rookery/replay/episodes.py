@@ -1,0 +1,168 @@
+"""Sources of episodes made of others: several one after the other, and chosen ones with rewards made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rookery.core.errors import ConfigError
+from rookery.core.spaces import Tree
+from rookery.replay.recording import EpisodeSource, RecordedEpisode, Recording
+from rookery.replay.relabel import Relabel, RelabelConfig
+from rookery.replay.segments import Spaces
+from rookery.replay.selecting import SelectionConfig, chosen_episodes
+
+
+class JoinedEpisodes:
+    """Episodes of several sources of the same spaces, one source after the other."""
+
+    def __init__(self, parts: Sequence[EpisodeSource]) -> None:
+        self.parts = tuple(parts)
+        self._starts = np.cumsum([0, *(len(part.lengths) for part in parts)])
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def spaces(self) -> Spaces:
+        """What they are made of."""
+        return self.parts[0].spaces
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is not known of one of the parts at least."""
+        return _united(part.missing for part in self.parts)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Columns of which nothing was made."""
+        return _united(part.dropped for part in self.parts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else is to be known."""
+        return _united(part.notes for part in self.parts)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Decisions of each episode."""
+        return np.concatenate([part.lengths for part in self.parts])
+
+    @property
+    def episodes(self) -> Sequence[RecordedEpisode]:
+        """All of them at once."""
+        return tuple(self.read(np.arange(int(self._starts[-1]))))
+
+    def returns(self) -> np.ndarray:
+        """Gives the sum of the rewards of each, NaN where it is not known."""
+        return np.concatenate([part.returns() for part in self.parts])
+
+    def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
+        """Gives some episodes, by their numbers, which ascend."""
+        for part, start, end in zip(self.parts, self._starts[:-1], self._starts[1:], strict=True):
+            yield from part.read(which[(which >= start) & (which < end)] - start)
+
+
+class ChosenEpisodes:
+    """Some episodes of a source, with rewards made anew.
+
+    Args:
+        source: The episodes.
+        select: Which of them.
+        relabel: What becomes of their rewards.
+        name: Where they are, for messages.
+
+    Raises:
+        ConfigError: If none is chosen, or returns decide and are not known.
+    """
+
+    def __init__(self, source: EpisodeSource, select: SelectionConfig, relabel: RelabelConfig, name: str) -> None:
+        self._source = source
+        self._relabel = Relabel(relabel, source.spaces.obs, source.spaces.action, name)
+        if select.by_return and "reward" in source.missing:
+            raise ConfigError(f"{name}: has no rewards, so that no episode can be chosen by what it returned")
+        if "reward" in source.missing and not relabel.is_nothing and relabel.function is None:
+            raise ConfigError(f"{name}: has no rewards to be scaled, shifted or cut off; name a function of rewards")
+        every = source.lengths
+        returns = source.returns() if select.by_return else np.full(len(every), np.nan)
+        self._which = chosen_episodes(every, returns, select, name)
+        self._first = np.cumsum([0, *every])
+        said = []
+        if select.words:
+            said.append(f"{len(self._which):,} of {len(every):,} episodes were taken: {select.words}")
+        if relabel.words:
+            said.append(f"rewards were made anew: {relabel.words}")
+        self.notes = (*source.notes, *said)
+        lacks = source.missing
+        self.missing = lacks if relabel.function is None else tuple(one for one in lacks if one != "reward")
+
+    def __len__(self) -> int:
+        return int(self.lengths.sum())
+
+    @property
+    def spaces(self) -> Spaces:
+        """What they are made of."""
+        return self._source.spaces
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Columns of which nothing was made."""
+        return self._source.dropped
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Decisions of each episode."""
+        return self._source.lengths.take(self._which)
+
+    @property
+    def episodes(self) -> Sequence[RecordedEpisode]:
+        """All of them at once."""
+        return tuple(self.read(np.arange(len(self._which))))
+
+    def returns(self) -> np.ndarray:
+        """Gives the sum of the new rewards of each."""
+        rewards = (one.reward for one in self.read(np.arange(len(self._which))))
+        return np.array([np.nan if one is None else float(one.sum(dtype=np.float64)) for one in rewards])
+
+    def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
+        """Gives some episodes, by their numbers, which ascend."""
+        numbers = self._which[which]
+        for number, one in zip(numbers.tolist(), self._source.read(numbers), strict=True):
+            yield one if self._relabel.cfg.is_nothing else self._relabelled(one, int(self._first[number]))
+
+    def _relabelled(self, one: RecordedEpisode, first: int) -> RecordedEpisode:
+        reward = np.zeros(len(one), np.float32) if one.reward is None else one.reward
+        if not self._relabel.needs_observations:
+            return replace(one, reward=self._relabel.plain(reward))
+        following: Tree = {}
+        for path, seen in one.obs.items():
+            last = np.zeros_like(seen[:1]) if one.last_obs is None else one.last_obs[path]
+            following[path] = np.concatenate((seen[1:], last))
+        terminated = np.zeros(len(one), bool)
+        terminated[-1] = one.terminated
+        return replace(one, reward=self._relabel.rewards(one.obs, one.action, reward, following, terminated, first))
+
+
+def joined(had: EpisodeSource, more: EpisodeSource) -> EpisodeSource:
+    """Episodes of two sources of the same spaces; those in memory stay plain recordings."""
+    if isinstance(had, Recording) and isinstance(more, Recording):
+        texts = {name: _united((getattr(had, name), getattr(more, name))) for name in ("dropped", "notes")}
+        return Recording(had.spaces, had.episodes + more.episodes, **texts)
+    return JoinedEpisodes([*(had.parts if isinstance(had, JoinedEpisodes) else (had,)), more])
+
+
+def with_time_limit(source: EpisodeSource, limit: int) -> EpisodeSource:
+    """Episodes of which those that ended after so many decisions were cut off there; of recordings in memory."""
+    if not isinstance(source, Recording):
+        return source  # who reads rows himself has seen to it
+    cut = tuple(
+        replace(one, terminated=False, truncated=True) if one.terminated and len(one) == limit else one
+        for one in source.episodes
+    )
+    return replace(source, episodes=cut)
+
+
+def _united(texts: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for part in texts for text in part))
