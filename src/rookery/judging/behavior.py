@@ -1,4 +1,4 @@
-"""How likely the data's actions were to whoever did them: as it was recorded, or by a policy cloned from other episodes.
+"""How likely the data's actions were to whoever did them: as was recorded, or by a policy cloned from other episodes.
 
 A cloned policy of each half of the episodes judges the other half (Hanna, Niekum & Stone 2019 on importance sampling
 with an estimated behaviour policy; halves as Chernozhukov et al. 2018 fit what they correct by).
@@ -26,7 +26,7 @@ from rookery.replay.buffer import ReplayConfig
 from rookery.replay.recording import piece_of_episodes
 
 Told = Callable[[int, int], None]
-"""Is told how much of some work is done, and how much there is."""
+"""Is told how much of some work is played, and how much there is."""
 
 CERTAIN = 0.99
 """Mean probability of what was done from which on choices count as not drawn."""
@@ -161,7 +161,7 @@ def recorded_obstacle(episodes: WholeEpisodes) -> str:
     unlikely = float((1.0 - probability).sum())
     if probability.mean() > even + 0.01 and probability.min() >= even - 1e-6 and unlikely > ENOUGH:
         return (
-            "not one unlikely action was done: likeliest actions were played and not drawn, so that the behaviour is "
+            "not one unlikely action was played: likeliest actions were played and not drawn, so that the behaviour is "
             f"deterministic; {USE_FITTED}"
         )
     return ""

@@ -44,12 +44,12 @@ def of_choices(judged: JudgedPolicy, episodes: WholeEpisodes, cloned: ClonedBeha
     with torch.no_grad():
         parts = [judged.probabilities(episodes.obs(rows)) for rows in episodes.parts()]
     chosen = torch.cat(parts).double().cpu().numpy()
-    done = np.concatenate([episodes.actions(rows).numpy() for rows in episodes.parts()])
+    played = np.concatenate([episodes.actions(rows).numpy() for rows in episodes.parts()])
     rare = float((chosen * (behaved < level)).sum(1).mean())
     rng = np.random.default_rng(0)
     drawn = (chosen.cumsum(1) > rng.random((len(chosen), 1)) * chosen.sum(1, keepdims=True)).argmax(1)
     every = np.arange(len(episodes))
-    return Coverage("probability", level, rare, tuple(behaved[every, drawn]), tuple(behaved[every, done]))
+    return Coverage("probability", level, rare, tuple(behaved[every, drawn]), tuple(behaved[every, played]))
 
 
 def of_numbers(judged: JudgedPolicy, episodes: WholeEpisodes, halves: np.ndarray, rng: np.random.Generator) -> Coverage:
@@ -73,7 +73,7 @@ def of_numbers(judged: JudgedPolicy, episodes: WholeEpisodes, halves: np.ndarray
     unit = torch.ones(around.shape[-1])
     if not judged.policy.action_spec.is_bounded:
         unit = episodes.actions(others).std(0, correction=0).clamp(min=1e-6)
-    done = judged.within_bounds(episodes.actions(mine))
+    played = judged.within_bounds(episodes.actions(mine))
     planned = judged.numbers(episodes.obs(mine), 1, rng)[0].cpu()
 
     def distance(action: Tensor) -> np.ndarray:
@@ -81,7 +81,7 @@ def of_numbers(judged: JudgedPolicy, episodes: WholeEpisodes, halves: np.ndarray
         found: np.ndarray = (apart / math.sqrt(action.shape[1])).double().numpy()
         return found
 
-    own, policy = distance(done), distance(planned)
+    own, policy = distance(played), distance(planned)
     level = float(np.quantile(own, USUAL))
     return Coverage("distance", level, float((policy > level).mean()), tuple(policy), tuple(own))
 

@@ -33,8 +33,7 @@ def critics_of(learner: Any, judged: JudgedPolicy) -> Valued | None:
     if isinstance(critics, CriticLearner) and (judged.takes_choices or judged.takes_numbers):
 
         def by_critics(obs: TensorTree, action: Tensor) -> Tensor:
-            net = critics.net.eval()
-            found: Tensor = net(StateAction(policy.normalize(obs), action))
+            found: Tensor = critics.detached(StateAction(policy.normalize(obs), action))
             if judged.takes_choices:
                 return found.amin(0)
             return found.flatten(2).mean(2).amin(0) if found.dim() == 3 else found.amin(0)
@@ -73,13 +72,13 @@ def td_errors(
             {path: leaf.to(device) for path, leaf in tree.items()}
             for tree in (episodes.obs(rows), episodes.next_obs(rows))
         )
-        done = judged.within_bounds(episodes.actions(rows).to(device))
+        played = judged.within_bounds(episodes.actions(rows).to(device))
         if judged.takes_choices:
-            q = of_those_made(valued(obs, done).unsqueeze(0), done)[0]
-            ahead = torch.where(judged.probabilities(after) > 0, valued(after, done), 0.0)
+            q = of_those_made(valued(obs, played).unsqueeze(0), played)[0]
+            ahead = torch.where(judged.probabilities(after) > 0, valued(after, played), 0.0)
             ahead = (ahead * judged.probabilities(after)).sum(1)
         else:
-            q, ahead = valued(obs, done), valued(after, judged.numbers(after, 1, rng)[0])
+            q, ahead = valued(obs, played), valued(after, judged.numbers(after, 1, rng)[0])
         reward = episodes.reward[rows]
         goes_on = gamma * ~ended[rows]
         found[rows] = reward + goes_on * ahead.double().cpu().numpy() - q.double().cpu().numpy()

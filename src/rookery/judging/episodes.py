@@ -44,8 +44,8 @@ class WholeEpisodes:
     def __init__(self, stored: StoredReplay) -> None:
         if "reward" in stored.missing:
             raise ConfigError(
-                f"{stored}: has no rewards, so that nobody can say what a policy would earn; import the data again with "
-                "their rewards, or record some (rookery replay record)"
+                f"{stored}: has no rewards, so that nobody can say what a policy would earn; import the data again "
+                "with their rewards, or record some (rookery replay record)"
             )
         self.spaces = Spaces(stored.spaces.obs, stored.spaces.action, 0)
         obs, action, number = self.spaces.obs, self.spaces.action, len(stored)
@@ -122,7 +122,7 @@ class WholeEpisodes:
         return tensors(self.buffer.observations.gather(self.buffer.after[self._rows[rows]]))
 
     def actions(self, rows: np.ndarray) -> Tensor:
-        """What was done, as it is stored, ``[n, ...]``."""
+        """What was played, as it is stored, ``[n, ...]``."""
         return torch.from_numpy(self.buffer.action.take(self._rows[rows], axis=0))
 
     def rows_of(self, episodes: np.ndarray) -> np.ndarray:

@@ -1,5 +1,5 @@
 """Fitted Q evaluation (FQE; Le, Voloshin & Yue 2019, arXiv:1903.08738): what actions are worth under a policy, learned
-from data, which never ask what else could have been done.
+from data, which never ask what else could have been played.
 
 What is valued is the return until the end of an episode as data show ends. Where episodes were cut off, nothing counts
 after that, and values depend on the time in the episode (Voloshin et al. 2019, arXiv:1911.06854): networks see it.
@@ -22,7 +22,7 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step, track
 from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
-from rookery.judging.episodes import WholeEpisodes
+from rookery.judging.episodes import PART, WholeEpisodes
 from rookery.judging.judged_policy import JudgedPolicy
 from rookery.models.build import CRITIC_ACTION, ModelConfig, build_critic_trunk, build_trunk
 from rookery.models.heads import VALUE_GAIN
@@ -184,7 +184,7 @@ class PlannedActions:
     Attributes:
         probability: ``[N, A]`` of each choice; None of numbers.
         numbers: ``[S, N, k]`` some actions of numbers; None of choices.
-        done: What was done in the data, as networks take it.
+        played: What was done in the data, as networks take it.
     """
 
     def __init__(self, judged: JudgedPolicy, episodes: WholeEpisodes, rng: np.random.Generator) -> None:
@@ -192,13 +192,13 @@ class PlannedActions:
         every = list(episodes.parts())
         self.probability: Tensor | None = None
         self.numbers: Tensor | None = None
-        self.done = torch.cat([episodes.actions(rows) for rows in every]).to(device)
+        self.played = torch.cat([episodes.actions(rows) for rows in every]).to(device)
         if judged.takes_choices:
             with torch.no_grad():
                 self.probability = torch.cat([judged.probabilities(episodes.obs(rows)) for rows in every])
         else:
             self.numbers = torch.cat([judged.numbers(episodes.obs(rows), SAMPLES, rng) for rows in every], 1)
-            self.done = judged.within_bounds(self.done)
+            self.played = judged.within_bounds(self.played)
 
 
 class FittedQ:
@@ -217,11 +217,12 @@ class FittedQ:
         self._rng = np.random.default_rng(seed)
         self._model = ModelConfig(hidden=(128, 128), activation="relu")
         generator = torch.Generator().manual_seed(seed)
-        net = ActionValue(seen.spec, self._episodes.spaces.action, self._model, generator).to(planned.done.device)
+        net = ActionValue(seen.spec, self._episodes.spaces.action, self._model, generator).to(planned.played.device)
         self._optimizer = Adam(flatten([net]), betas=(0.9, 0.999), eps=1e-8)
         self._target, self._target_data = target_of(net)
         self._forward, self._slow = attach(net), attach(self._target, learns=False)
         self._scale = 1.0
+        self._bounds: tuple[Tensor, Tensor] | None = None
 
     def fit(self, rows: np.ndarray, gradient_steps: int, told: Callable[[int, int], None]) -> None:
         """Learns from some decisions, all those of their episodes.
@@ -233,6 +234,7 @@ class FittedQ:
         """
         episodes = self._episodes
         self._scale = float(episodes.ahead(self._gamma)[rows].std()) or 1.0
+        self._bounds = self._bounds_of(rows)
         for step in range(gradient_steps):
             rate = RATE * 0.5 * (1.0 + math.cos(math.pi * step / gradient_steps))
             drawn = rows[self._rng.integers(0, len(rows), BATCH)]
@@ -243,6 +245,31 @@ class FittedQ:
             if (step + 1) % CHUNK == 0 or step + 1 == gradient_steps:
                 told(step + 1, gradient_steps)
 
+    def _bounds_of(self, rows: np.ndarray) -> tuple[Tensor, Tensor] | None:
+        """The least and the most that can be earned from each decision on, ``[N]`` each, in units of the scale: with the
+        rewards of some decisions, in as many steps as the longest episode has left, or as a discount lets count.
+        Values beyond that are cut off, so that none grow without end where data do not show what the policy does.
+        """
+        episodes, gamma = self._episodes, self._gamma
+        if self._seen.sees_time:
+            left = (episodes.length.max() - episodes.time).astype(np.float64)
+        else:
+            left = np.full(len(episodes), np.inf)
+        if gamma == 1.0 and not self._seen.sees_time:
+            return None
+        counted = left if gamma == 1.0 else (1.0 - gamma**left) / (1.0 - gamma)
+        reward = episodes.reward[rows] / self._scale
+        ends = (min(float(reward.min()), 0.0) * counted, max(float(reward.max()), 0.0) * counted)
+        low, high = (torch.from_numpy(end).to(self._planned.played.device, torch.float32) for end in ends)
+        return low, high
+
+    def _within(self, value: Tensor, index: Tensor) -> Tensor:
+        """Values of some decisions, cut off at their bounds."""
+        if self._bounds is None:
+            return value
+        low, high = self._bounds
+        return torch.minimum(torch.maximum(value, low[index]), high[index])
+
     def _batch(self, rows: np.ndarray) -> FitBatch:
         """Decisions with what they should be worth: what they earned, and what comes after under the policy (eq. 2)."""
         goes_on = ~self._episodes.is_last[rows]
@@ -250,10 +277,10 @@ class FittedQ:
         device = after.device
         reward = torch.from_numpy(self._episodes.reward[rows] / self._scale).to(device, torch.float32)
         target = reward + self._gamma * torch.from_numpy(goes_on).to(device) * after
-        done = self._planned.done[torch.from_numpy(rows).to(device)]
+        played = self._planned.played[torch.from_numpy(rows).to(device)]
         if self._planned.numbers is None:
-            return FitBatch(self._seen(rows), done, target)
-        return FitBatch(self._seen(rows, done), None, target)
+            return FitBatch(self._seen(rows), played, target)
+        return FitBatch(self._seen(rows, played), None, target)
 
     @torch.no_grad()
     def _values(self, rows: np.ndarray, *, one: bool) -> Tensor:
@@ -263,15 +290,15 @@ class FittedQ:
             rows: Which decisions.
             one: Whether one of the policy's actions stands for all, where they are numbers.
         """
-        index = torch.from_numpy(rows).to(self._planned.done.device)
+        index = torch.from_numpy(rows).to(self._planned.played.device)
         if self._planned.probability is not None:
             every = self._net(FitBatch(self._seen(rows), None, index))
-            return (every * self._planned.probability[index]).sum(1)
+            return self._within((every * self._planned.probability[index]).sum(1), index)
         numbers = self._planned.numbers
         assert numbers is not None
         which = [int(self._rng.integers(len(numbers)))] if one else range(len(numbers))
         found = [self._net(FitBatch(self._seen(rows, numbers[n, index]), None, index)).squeeze(1) for n in which]
-        return torch.stack(found).mean(0)
+        return self._within(torch.stack(found).mean(0), index)
 
     def _net(self, batch: FitBatch) -> Tensor:
         """Values by the slow network."""
@@ -285,14 +312,15 @@ class FittedQ:
         each.
         """
         value, q = np.empty(len(rows)), np.empty(len(rows))
-        for start in range(0, len(rows), 4096):
-            part = rows[start : start + 4096]
-            value[start : start + 4096] = self._values(part, one=False).double().cpu().numpy()
-            done = self._planned.done[torch.from_numpy(part).to(self._planned.done.device)]
+        for start in range(0, len(rows), PART):
+            part = rows[start : start + PART]
+            index = torch.from_numpy(part).to(self._planned.played.device)
+            played = self._planned.played[index]
             if self._planned.numbers is None:
-                every = self._net(FitBatch(self._seen(part), done, done))
-                of_done = every.gather(1, done.unsqueeze(1)).squeeze(1)
+                every = self._net(FitBatch(self._seen(part), played, played))
+                valued = every.gather(1, played.unsqueeze(1)).squeeze(1)
             else:
-                of_done = self._net(FitBatch(self._seen(part, done), None, done)).squeeze(1)
-            q[start : start + 4096] = of_done.double().cpu().numpy()
+                valued = self._net(FitBatch(self._seen(part, played), None, played)).squeeze(1)
+            value[start : start + PART] = self._values(part, one=False).double().cpu().numpy()
+            q[start : start + PART] = self._within(valued, index).double().cpu().numpy()
         return value * self._scale, q * self._scale

@@ -46,7 +46,7 @@ from rookery.training.trainer import Trainer
 Method = Literal["fqe", "is", "wis", "pdis", "dr"]
 METHODS: tuple[str, ...] = get_args(Method)
 WEIGHTED = ("is", "wis", "pdis", "dr")
-"""Methods that need probabilities of what was done."""
+"""Methods that need probabilities of what was played."""
 
 FITTED = ("fqe", "dr")
 """Methods that need values of actions."""
@@ -83,14 +83,14 @@ class JudgingConfig(Settings):
 
 
 class Progress(Protocol):
-    """Is told of long work: what is done, how much of it, and how much there is."""
+    """Is told of long work: what is played, how much of it, and how much there is."""
 
-    def __call__(self, work: str, done_so_far: int, total: int) -> None:
+    def __call__(self, work: str, so_far: int, total: int) -> None:
         """Hears of it."""
         ...
 
 
-def quiet(work: str, done_so_far: int, total: int) -> None:
+def quiet(work: str, so_far: int, total: int) -> None:
     """Says nothing."""
 
 
@@ -165,8 +165,8 @@ def _named(trainer: Trainer, policy: str | None, source: str) -> str:
         )
     if trainer.policies[name].memory_size:
         raise ConfigError(
-            f"policy {name!r} remembers, and data do not say what it would have remembered: it can be measured by playing "
-            "alone (rookery evaluate without --replay)"
+            f"policy {name!r} remembers, and data do not say what it would have remembered: it can be measured by "
+            "playing alone (rookery evaluate without --replay)"
         )
     return name
 
@@ -258,7 +258,7 @@ class _Judging:
         )
 
     def _told(self, work: str) -> Callable[[int, int], None]:
-        return lambda done_so_far, total: self.progress(work, done_so_far, total)
+        return lambda so_far, total: self.progress(work, so_far, total)
 
     def _reasons(self, reason: str) -> dict[str, str]:
         """Why each method cannot be used; empty where it can."""
@@ -320,7 +320,7 @@ class _Judging:
     # --- estimates ----------------------------------------------------------------------------------------------------
 
     def _fitted(self) -> tuple[np.ndarray, np.ndarray]:
-        """Values of observations and of what was done, ``[N]`` each, of each half by what was fitted to the other."""
+        """Values of observations and of what was played, ``[N]`` each, of each half by what was fitted to the other."""
         episodes, seed = self.episodes, self.cfg.seed
         seen = Seen(episodes, next(self.judged.policy.parameters()).device)
         planned = PlannedActions(self.judged, episodes, np.random.default_rng([seed, 1]))
