@@ -159,7 +159,7 @@ def recorded_obstacle(episodes: WholeEpisodes) -> str:
         )
     even = 1.0 / float(np.prod(action.sizes or (1,)) * 2**action.num_flags)
     unlikely = float((1.0 - probability).sum())
-    if probability.mean() > even + 0.01 and probability.min() >= even - 1e-6 and unlikely > ENOUGH:
+    if probability.mean() > even + 1e-5 and probability.min() >= even - 1e-6 and unlikely > ENOUGH:
         return (
             "not one unlikely action was played: likeliest actions were played and not drawn, so that the behaviour is "
             f"deterministic; {USE_FITTED}"

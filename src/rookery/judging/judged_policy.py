@@ -95,5 +95,5 @@ class JudgedPolicy:
         return torch.stack(found)
 
     def within_bounds(self, action: Tensor) -> Tensor:
-        """Numbers cut off at their bounds, as the environment takes them."""
-        return action.clamp(-1.0, 1.0) if self.policy.action_spec.is_bounded else action
+        """Numbers cut off at their bounds, as the environment takes them; choices as they are."""
+        return action.clamp(-1.0, 1.0) if self.takes_numbers and self.policy.action_spec.is_bounded else action
