@@ -1,7 +1,7 @@
 """How far data alone tell what a policy earns: ``python benchmarks/judging.py [--sets 20]``.
 
 Policies of PPO, kept at several moments of one training, play CartPole and Pendulum for 50 steps with drawn actions.
-What each earns is measured by playing 4,000 episodes. One of them makes 20 sets of 200 episodes; the others are judged
+What each earns is measured by playing 40,000 episodes. One of them makes 20 sets of 200 episodes; the others are judged
 by each, undiscounted. Two things are counted: whether fitted Q ranks the five policies as their returns do, by one set
 (Kendall's tau), and in how many of the sets the 95 % intervals hold the measured return, of a policy near the one that
 made the data, and of one farther away. Each number is kept in `benchmarks/results/judging.json` as soon as it is known,
@@ -25,8 +25,9 @@ import torch
 from rookery import PPOConfig, Trainer, judge, record_replay
 
 RESULTS = Path(__file__).parent / "results"
+KEPT = RESULTS / "judging.json"
 FOLDER = Path(os.environ.get("ROOKERY_DATA", Path(__file__).parent / ".data")) / "judging"
-HORIZON, EPISODES, MEASURED = 50, 200, 4_000
+HORIZON, EPISODES, MEASURED = 50, 200, 40_000
 METHODS = ("fqe", "is", "wis", "pdis", "dr")
 
 TASKS: dict[str, dict[str, Any]] = {
@@ -66,7 +67,7 @@ def data(env: str, number: int) -> Path:
 
 def measured(env: str, steps: int) -> dict[str, float]:
     """Plays episodes of a policy; gives what they earn in the mean, and its 95 % interval."""
-    with Trainer.load(policies(env)[steps], console="quiet", config={"evaluation.num_envs": 32}) as trainer:
+    with Trainer.load(policies(env)[steps], console="quiet", config={"evaluation.num_envs": 256}) as trainer:
         found = trainer.evaluate(MEASURED, deterministic=False)
     low, high = found.return_interval
     return {"mean": found.return_mean, "low": low, "high": high}
@@ -79,6 +80,12 @@ def judged(env: str, steps: int, number: int) -> dict[str, Any]:
     estimates = {one.method: [one.value, *(one.interval or (None, None))] for one in found.estimates}
     seconds = time.perf_counter() - began
     return {"estimates": estimates, "effective": found.effective_size, "ratio": found.mean_ratio, "seconds": seconds}
+
+
+def known() -> dict[str, Any]:
+    """Gives the numbers that are known."""
+    found: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    return found
 
 
 def kendall(first: list[float], second: list[float]) -> float:
@@ -151,8 +158,9 @@ def main() -> None:
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--env", choices=TASKS)
     options = parser.parse_args()
-    kept = RESULTS / "judging.json"
-    found: dict[str, Any] = {} if options.again or not kept.exists() else json.loads(kept.read_text())
+    if options.again:
+        KEPT.unlink(missing_ok=True)
+    found = known()
     for env, task in TASKS.items():
         if options.env not in (None, env):
             continue
@@ -163,8 +171,8 @@ def main() -> None:
             if key not in found:
                 found[key] = measured(env, steps) if number is None else judged(env, steps, number)
                 print(key, json.dumps(found[key]), flush=True)
-                kept.write_text(json.dumps(found, indent=1) + "\n")
-    (RESULTS / "judging.md").write_text(page(found, options.sets))
+                KEPT.write_text(json.dumps(known() | {key: found[key]}, indent=1) + "\n")
+    (RESULTS / "judging.md").write_text(page(known(), options.sets))
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@ import pytest
 
 from rookery import DQNConfig, ModelConfig, PPOConfig, TD3BCConfig, Trainer, record_replay
 
-SMALL = {"fit_steps": 60, "clone_steps": 40, "resamples": 100}
-"""Settings under which a judgement takes no time."""
-
 TINY = ModelConfig(hidden=(8,))
 
 

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 from gymnasium import spaces
+from quick import SMALL
 
-from conftest import SMALL
 from recorded import keep
 from rookery import ConfigError, ModelConfig, PPOConfig, RookeryError, Trainer, judge, record_replay
 from rookery.report.judgement import draw_judgement, lines_of
@@ -71,9 +71,6 @@ def test_numbers_have_distances(swings):
 
 
 def test_probabilities_that_were_not_recorded_are_cloned(poles_run, tmp_path):
-    data = made_poles(
-        tmp_path / "data", 4
-    )  # says nothing else, and is deterministic; few steps of cloning do not see it
     rng = np.random.default_rng(0)
     episodes = [
         {

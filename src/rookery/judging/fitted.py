@@ -246,9 +246,9 @@ class FittedQ:
                 told(step + 1, gradient_steps)
 
     def _bounds_of(self, rows: np.ndarray) -> tuple[Tensor, Tensor] | None:
-        """The least and the most that can be earned from each decision on, ``[N]`` each, in units of the scale: with the
-        rewards of some decisions, in as many steps as the longest episode has left, or as a discount lets count.
-        Values beyond that are cut off, so that none grow without end where data do not show what the policy does.
+        """Gives the least and the most that can be earned from each decision on, ``[N]`` each, in units of the scale:
+        with the rewards of some decisions, in as many steps as the longest episode has left, or as a discount lets
+        count. Values beyond are cut off, so that none grow without end where data do not show what the policy does.
         """
         episodes, gamma = self._episodes, self._gamma
         if self._seen.sees_time:

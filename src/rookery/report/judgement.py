@@ -255,7 +255,7 @@ def _draw_coverage(axes: Axes, coverage: Coverage) -> None:
     bins = np.linspace(0.0, most or 1.0, 31)
     for values, label, color in ((coverage.data, "the data's own", "#999999"), (coverage.policy, "policy", COLORS[1])):
         weight = np.full(len(values), 1.0 / len(values))
-        axes.hist(np.clip(values, 0.0, bins[-1]), bins, weights=weight, color=color, alpha=0.6, label=label)
+        axes.hist(np.clip(values, 0.0, bins[-1]), bins.tolist(), weights=weight, color=color, alpha=0.6, label=label)
     axes.axvline(coverage.level, color="#333333", linewidth=1.0, linestyle="--")
     dress(axes)
     what = {
