@@ -54,6 +54,8 @@ FITTED = ("fqe", "dr")
 FEW = 30
 """Whole episodes below which intervals are called rough."""
 
+FITTED_INTERVAL = "the interval of fitted Q is that of first observations alone; of errors of its values it says nothing"
+
 LEAST_LOGP = -50.0
 """Log-probability of what was done that smaller ones count as."""
 
@@ -134,8 +136,8 @@ def judge(
         gamma = _discount(trainer, name, learner) if cfg.gamma is None else cfg.gamma
         work = _Judging(judged, episodes, cfg, gamma, progress)
         found = work.judgement(source, name, str(stored), learner)
-        notes = [*found.notes, *_notes(trainer, name, stored, episodes)]
-    return replace(found, notes=tuple(notes))
+        notes = _notes(trainer, name, stored, episodes)
+    return replace(found, notes=(*found.notes, *notes))
 
 
 @contextmanager
@@ -255,6 +257,7 @@ class _Judging:
             resamples=cfg.resamples,
             max_weight=cfg.weights_below,
             seed=cfg.seed,
+            notes=(FITTED_INTERVAL,) * ("fqe" in made),
         )
 
     def _told(self, work: str) -> Callable[[int, int], None]:
