@@ -10,7 +10,7 @@ from gymnasium import spaces
 from quick import SMALL
 
 from recorded import keep
-from rookery import ConfigError, ModelConfig, PPOConfig, RookeryError, Trainer, judge, record_replay
+from rookery import BCConfig, ConfigError, ModelConfig, PPOConfig, RookeryError, Trainer, judge, record_replay
 from rookery.report.judgement import draw_judgement, lines_of
 
 
@@ -129,6 +129,12 @@ def test_a_trainer_can_be_judged_as_it_is(poles):
 # --- deterministic policies and behaviour -----------------------------------------------------------------------------
 
 
+def test_it_is_told_where_the_run_has_seen_the_data(held, swings, poles_run, poles):
+    told = "the run has learned from these data"
+    assert any(told in note for note in judge(held, swings[1], **SMALL).notes)
+    assert not any(told in note for note in judge(poles_run, poles, **SMALL).notes)
+
+
 def test_of_a_deterministic_policy_fitted_q_alone_is_given(held, swings):
     found = judge(held, swings[1], **SMALL)
     assert found["fqe"].value is not None and found.td_source == "critics"
@@ -231,3 +237,55 @@ def test_settings_are_checked(poles_run, poles):
         judge(poles_run, poles, fit_step=5)
     with pytest.raises(RookeryError, match="nowhere"):
         judge(poles_run, "nowhere")
+
+
+# --- other spaces -----------------------------------------------------------------------------------------------------
+
+
+def test_one_of_several_policies_is_judged_among_the_others(tmp_path):
+    policies = {"pol1": PPOConfig(model=ModelConfig(hidden=(8,))), "pol2": PPOConfig(model=ModelConfig(hidden=(8,)))}
+    mapping = {"agent1": "pol1", "agent2": "pol2"}
+    run = {"policies": policies, "policy_mapping": mapping, "seed": 0, "console": "quiet"}
+    with Trainer("MultiAgentArena", run_dir=tmp_path / "run", **run) as trainer:
+        trainer.save()
+    record_replay("MultiAgentArena", tmp_path / "run", 4, tmp_path / "data", deterministic=False, max_episode_steps=20)
+    found = judge(tmp_path / "run", tmp_path / "data", policy="pol2", deterministic=False, **SMALL)
+    assert found.policy == "pol2" and found.data.endswith(":pol2")
+    assert found["wis"].value == pytest.approx(found["data"].value, rel=1e-3, abs=1e-4)
+    assert any("all other policies count as part of the environment" in note for note in found.notes)
+
+
+def test_pictures_and_numbers_are_judged(tmp_path):
+    seen = spaces.Dict(camera=spaces.Box(0, 255, (8, 8, 3), np.uint8), near=spaces.Box(-np.inf, np.inf, (3,)))
+    rng = np.random.default_rng(0)
+    episodes = [
+        {
+            "obs": {"camera": rng.integers(0, 256, (6, 8, 8, 3)), "near": rng.normal(size=(6, 3))},
+            "action": rng.uniform(-0.9, 0.9, (5, 2)),
+            "reward": rng.normal(size=5),
+            "terminated": number % 2 == 0,
+        }
+        for number in range(6)
+    ]
+    data = keep(tmp_path / "data", seen, spaces.Box(-1, 1, (2,), np.float32), episodes)
+    settings = BCConfig(model=ModelConfig(hidden=(8,)), batch_size=8, distribution="squashed")
+    with Trainer(None, settings, replay=data, seed=0, console="quiet") as trainer:
+        found = judge(
+            trainer, data, deterministic=False, probabilities="cloned", fit_steps=5, clone_steps=5, resamples=20
+        )
+    assert found.gamma == 1.0 and "undiscounted" in found.meaning, "cloning knows no discount"
+    assert all(one.value is not None for one in found.estimates) and found.coverage.measure == "distance"
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_several_choices_at_once_have_weights_and_no_fitted_values(tmp_path, deterministic):
+    rng = np.random.default_rng(0)
+    episodes = [
+        {"obs": rng.normal(size=(4, 2)), "action": rng.integers(0, 2, (3, 2)), "reward": np.ones(3), "terminated": True}
+        for _ in range(20)
+    ]
+    data = keep(tmp_path / "data", spaces.Box(-9, 9, (2,)), spaces.MultiDiscrete([3, 2]), episodes)
+    with Trainer(None, BCConfig(batch_size=8), replay=data, seed=0, console="quiet") as trainer:
+        found = judge(trainer, data, deterministic=deterministic, probabilities="cloned", **SMALL)
+    assert found["pdis"].value is not None and found.coverage is None and found.td_error is None
+    assert "fitted Q takes actions that are one of several (Discrete) or numbers (Box)" in found["dr"].reason

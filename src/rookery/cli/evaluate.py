@@ -56,11 +56,8 @@ def evaluate(
     rookery evaluate runs/data-iql-s3 --replay DATA --stochastic
     """
     playing = {"--episodes": episodes, "--max-episode-steps": max_episode_steps, "--env": env}
-    check_options(
-        replay,
-        playing,
-        {"--policy": policy, "--method": method or None, "--set": more or None, "--output": output},
-    )
+    judging = {"--policy": policy, "--method": method or None, "--set": more or None, "--output": output}
+    check_options(replay, playing, judging)
     if replay is not None:
         judge_saved(
             run,

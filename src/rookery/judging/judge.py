@@ -6,8 +6,9 @@ judges the other, both ways, so that nothing is judged by what it has learned fr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -54,7 +55,7 @@ FITTED = ("fqe", "dr")
 FEW = 30
 """Whole episodes below which intervals are called rough."""
 
-FITTED_INTERVAL = "the interval of fitted Q is that of first observations alone; of errors of its values it says nothing"
+FITTED_INTERVAL = "the interval of fitted Q tells how first observations differ, and nothing of errors of its values"
 
 LEAST_LOGP = -50.0
 """Log-probability of what was done that smaller ones count as."""
@@ -136,7 +137,7 @@ def judge(
         gamma = _discount(trainer, name, learner) if cfg.gamma is None else cfg.gamma
         work = _Judging(judged, episodes, cfg, gamma, progress)
         found = work.judgement(source, name, str(stored), learner)
-        notes = _notes(trainer, name, stored, episodes)
+        notes = _notes(trainer, source, name, stored, episodes)
     return replace(found, notes=(*found.notes, *notes))
 
 
@@ -186,17 +187,21 @@ def _discount(trainer: Trainer, name: str, learner: Any) -> float:
     return float(gamma) if isinstance(gamma, int | float) and gamma > 0 else 1.0
 
 
-def _notes(trainer: Trainer, name: str, stored: StoredReplay, episodes: WholeEpisodes) -> Iterator[str]:
+def _learned_from(trainer: Trainer, name: str) -> Iterator[str]:
+    """The marks of replays that the policy has started from, now or before the run was loaded."""
+    for path in (f"policies.{name}.replay.start_from", "algorithm.replay.start_from"):
+        for _, value in trainer.resolved.history.get(path, ()):
+            sources = re.findall(r"[^\s,\[\]'\"]+", value) if isinstance(value, str) else value
+            for source in sources:
+                with suppress(RookeryError):  # gone, or changed since
+                    yield find_replay(source, name).mark
+
+
+def _notes(trainer: Trainer, source: str, name: str, stored: StoredReplay, episodes: WholeEpisodes) -> Iterator[str]:
     """What is to be known of the data beside the policy."""
-    replay: Any = getattr(settings_of(trainer.config, name), "replay", None)
-    marks = []
-    for source in getattr(replay, "start_from", ()):
-        try:
-            marks.append(find_replay(source, name).mark)
-        except RookeryError:  # gone, or changed since
-            continue
-    folder = None if trainer.run_dir is None else trainer.run_dir.path
-    if stored.mark in marks or (folder is not None and folder in stored.place.parents):
+    place = stored.place.resolve()
+    is_own = {place, *place.parents} & {Path(source).resolve(), Path(source).resolve().parent.parent}
+    if is_own or stored.mark in set(_learned_from(trainer, name)):
         yield "the run has learned from these data: they are held out of what is fitted here, not of the run"
     if episodes.number < FEW:
         yield f"{episodes.number} whole episodes are few: intervals are rough; record more (rookery replay record)"

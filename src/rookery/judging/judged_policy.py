@@ -46,24 +46,22 @@ class JudgedPolicy:
         behavior = self.behavior(episodes.obs(np.arange(1)))
         if isinstance(behavior, Disturbed):
             return "the policy is deterministic: its numbers have no probability density; fqe needs none"
-        if self.deterministic and (self.policy.action_spec.num_numbers or not self.takes_choices):
+        if self.deterministic and self.policy.action_spec.num_numbers:
             return "the likeliest actions have no probability density; judge drawn ones (--stochastic), or use fqe"
         return ""
 
     @torch.no_grad()
-    def log_probs(self, episodes: WholeEpisodes, *, drawn: bool = False) -> np.ndarray:
-        """Gives the log-probability of each of the data's actions under the policy, ``[N]`` float64.
-
-        Args:
-            episodes: The data.
-            drawn: Whether actions count as drawn, also where the policy plays the likeliest.
+    def log_probs(self, episodes: WholeEpisodes) -> np.ndarray:
+        """Gives the log-probability of each of the data's actions under the policy, ``[N]`` float64; of likeliest
+        actions it is 0, of all others minus infinity.
         """
         found = np.empty(len(episodes))
         for rows in episodes.parts():
             behavior = self.behavior(episodes.obs(rows))
             action = episodes.actions(rows).to(device_of(self.policy))
-            if self.deterministic and self.takes_choices and not drawn:
-                found[rows] = np.where((behavior.mode() == action).cpu().numpy(), 0.0, -np.inf)
+            if self.deterministic:
+                same = (behavior.mode() == action).view(len(rows), -1).all(1)
+                found[rows] = np.where(same.cpu().numpy(), 0.0, -np.inf)
             else:
                 found[rows] = behavior.log_prob(action).double().cpu().numpy()
         return found
