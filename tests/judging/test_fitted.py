@@ -11,7 +11,7 @@ from recorded import keep
 from rookery.algorithms.bc import BCConfig
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.judging.episodes import WholeEpisodes
-from rookery.judging.fitted import FIT_GRADIENT, FitBatch, FittedQ, PlannedActions, Seen, fit_loss
+from rookery.judging.fitted import FIT_GRADIENT, FitBatch, FittedInputs, FittedQ, PlannedActions, fit_loss
 from rookery.judging.judged_policy import JudgedPolicy
 from rookery.models.build import ModelConfig
 from rookery.replay.segments import find_replay
@@ -76,7 +76,7 @@ def closed_form(steps, gamma=GAMMA):
 
 
 def fitted(episodes, judged, gamma, steps):
-    seen = Seen(episodes, torch.device("cpu"))
+    seen = FittedInputs(episodes, torch.device("cpu"))
     planned = PlannedActions(judged, episodes, np.random.default_rng(0))
     found = FittedQ(seen, planned, gamma, 0)
     every = np.arange(len(episodes))

@@ -127,7 +127,7 @@ class ActionValue(nn.Module):
         return Structure((tower,), self.model, lambda batch: Inputs(batch.obs), lambda parts, batch: parts[0])
 
 
-class Seen:
+class FittedInputs:
     """Shows networks the observations of data: normalized by their statistics, with the time where that matters.
 
     Args:
@@ -211,7 +211,7 @@ class FittedQ:
         seed: Names the first weights and what is drawn.
     """
 
-    def __init__(self, seen: Seen, planned: PlannedActions, gamma: float, seed: int) -> None:
+    def __init__(self, seen: FittedInputs, planned: PlannedActions, gamma: float, seed: int) -> None:
         self._seen, self._planned, self._gamma = seen, planned, gamma
         self._episodes = seen.episodes
         self._rng = np.random.default_rng(seed)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from rookery.core.errors import ConfigError, RookeryError, nearest
+from rookery.core.files import FOLDER
 from rookery.core.runtime import torch_threads
 from rookery.core.settings import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Settings
 from rookery.core.trust import TrustCode
@@ -36,11 +37,11 @@ from rookery.judging.estimators import (
     returns_of,
     weighted_sampling,
 )
-from rookery.judging.fitted import FittedQ, PlannedActions, Seen
+from rookery.judging.fitted import FittedInputs, FittedQ, PlannedActions
 from rookery.judging.judged_policy import JudgedPolicy
 from rookery.policies.policy import Policy
 from rookery.replay.segments import Spaces, StoredReplay, check_spaces, find_replay
-from rookery.report.judgement import Coverage, Estimate, Judgement
+from rookery.report.judgement import Coverage, Judgement, ReturnEstimate
 from rookery.training.settings import settings_of
 from rookery.training.trainer import Trainer
 
@@ -85,12 +86,8 @@ class JudgingConfig(Settings):
     """Names all that is drawn: halves, first weights, batches, actions, the bootstrap."""
 
 
-class Progress(Protocol):
-    """Is told of long work: what is played, how much of it, and how much there is."""
-
-    def __call__(self, work: str, so_far: int, total: int) -> None:
-        """Hears of it."""
-        ...
+Progress = Callable[[str, int, int], None]
+"""Is told of long work: what it is, how much of it is made, and how much there is."""
 
 
 def quiet(work: str, so_far: int, total: int) -> None:
@@ -199,9 +196,10 @@ def _learned_from(trainer: Trainer, name: str) -> Iterator[str]:
 
 def _notes(trainer: Trainer, source: str, name: str, stored: StoredReplay, episodes: WholeEpisodes) -> Iterator[str]:
     """What is to be known of the data beside the policy."""
-    place = stored.place.resolve()
-    is_own = {place, *place.parents} & {Path(source).resolve(), Path(source).resolve().parent.parent}
-    if is_own or stored.mark in set(_learned_from(trainer, name)):
+    place = stored.place.absolute()
+    folder = Path(source).absolute()
+    folder = folder.parent.parent if folder.parent.name == FOLDER else folder
+    if folder in (place, *place.parents) or stored.mark in set(_learned_from(trainer, name)):
         yield "the run has learned from these data: they are held out of what is fitted here, not of the run"
     if episodes.number < FEW:
         yield f"{episodes.number} whole episodes are few: intervals are rough; record more (rookery replay record)"
@@ -238,7 +236,7 @@ class _Judging:
             if one in made:
                 estimates.append(self._estimate(one, self._quotient(one, steps, value, q)))
             elif one in wanted:
-                estimates.append(Estimate(one, None, None, reasons[one]))
+                estimates.append(ReturnEstimate(one, None, None, reasons[one]))
         weighted = behaved is not None
         ratio = np.exp(np.minimum(steps.log_ratio[steps.valid], 600.0)) if weighted else None
         td_error, td_source = self._td_error(learner, value, q)
@@ -330,7 +328,7 @@ class _Judging:
     def _fitted(self) -> tuple[np.ndarray, np.ndarray]:
         """Values of observations and of what was played, ``[N]`` each, of each half by what was fitted to the other."""
         episodes, seed = self.episodes, self.cfg.seed
-        seen = Seen(episodes, next(self.judged.policy.parameters()).device)
+        seen = FittedInputs(episodes, next(self.judged.policy.parameters()).device)
         planned = PlannedActions(self.judged, episodes, np.random.default_rng([seed, 1]))
         value, q = np.empty(len(episodes)), np.empty(len(episodes))
         for half in (0, 1):
@@ -352,12 +350,12 @@ class _Judging:
         sampling = {"is": importance_sampling, "wis": weighted_sampling, "pdis": per_decision_sampling}[method]
         return sampling(steps, gamma, most)
 
-    def _estimate(self, method: str, quotient: Quotient) -> Estimate:
+    def _estimate(self, method: str, quotient: Quotient) -> ReturnEstimate:
         """The estimate with its interval."""
         rng = np.random.default_rng([self.cfg.seed, 2])
         interval = bca_interval(quotient, self.cfg.resamples, rng)
         reason = "" if interval is not None else f"the policy would have done none of the episodes; {USE_FITTED}"
-        return Estimate(method, quotient.value, interval, reason)
+        return ReturnEstimate(method, quotient.value, interval, reason)
 
     # --- what else is to be known -------------------------------------------------------------------------------------
 

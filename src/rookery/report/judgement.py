@@ -34,7 +34,7 @@ MARKS = (5, 25, 50, 75, 95)
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ReturnEstimate:
     """What one method says of a return.
 
     Attributes:
@@ -129,7 +129,7 @@ class Judgement:
     left_out: int
     decisions: int
     probabilities: str
-    estimates: tuple[Estimate, ...]
+    estimates: tuple[ReturnEstimate, ...]
     effective_size: float | None
     mean_ratio: float | None
     log_likelihood: float | None
@@ -141,7 +141,7 @@ class Judgement:
     seed: int
     notes: tuple[str, ...] = field(default_factory=tuple)
 
-    def __getitem__(self, method: str) -> Estimate:
+    def __getitem__(self, method: str) -> ReturnEstimate:
         """Gives the estimate of a method."""
         return next(one for one in self.estimates if one.method == method)
 
