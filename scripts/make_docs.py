@@ -83,6 +83,7 @@ from rookery.compat.rllib.config_table import (
 from rookery.core.layers import flow
 from rookery.core.settings import default_of, describe, fields_of, hints_of, object_name
 from rookery.core.source import field_texts
+from rookery.judging.judge import JudgingConfig
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
 from rookery.replay.buffer import ReplayConfig
@@ -148,6 +149,7 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("evaluation", "evaluation.", EvaluationConfig),
     ("checkpoint", "checkpoint.", CheckpointConfig),
     ("logging", "logging.", LoggingConfig),
+    ("judge, and rookery evaluate --replay", "--set ", JudgingConfig),
     ("tune, of rookery tune", "tune.", TuneConfig),
     ("tune.search: optuna", "tune.search.", OptunaConfig),
     ("tune.scheduler: median", "tune.scheduler.", MedianConfig),

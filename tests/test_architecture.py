@@ -26,7 +26,7 @@ LAYERS = [
     {"signals", "replay", "native", "cluster", "onnx"},
     {"algorithms", "rollout"},
     {"training"},
-    {"tune", "serving"},
+    {"tune", "serving", "judging"},
     {"extend"},
     {"compat"},
     {"cli"},

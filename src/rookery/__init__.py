@@ -69,6 +69,7 @@ _HOME = {
     "load_policy": "rookery.native.actor",
     "write_unity": "rookery.onnx.unity",
     "write_generic": "rookery.onnx.generic",
+    "judge": "rookery.judging.judge",
     "record_replay": "rookery.training.recording",
     "import_replay": "rookery.replay.formats.names",
     "export_replay": "rookery.replay.formats.names",
@@ -148,6 +149,7 @@ if TYPE_CHECKING:
     from rookery.envs.external.client import Client as Client
     from rookery.envs.external.client import EpisodeLost as EpisodeLost
     from rookery.envs.external.client import TrainingOver as TrainingOver
+    from rookery.judging.judge import judge as judge
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.native.actor import load_policy as load_policy
     from rookery.onnx.generic import write_generic as write_generic

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rookery.cli.judge import JudgedBy, JudgedPolicyName, Methods, MoreSettings, Output, check_options, judge_saved
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 
 if TYPE_CHECKING:
@@ -41,11 +42,36 @@ def evaluate(
         typer.Option(help="Environment to play in, for a run that has learned from data.", show_default=False),
     ] = None,
     trust_code: TrustedCode = False,
+    replay: JudgedBy = None,
+    policy: JudgedPolicyName = None,
+    method: Methods = None,
+    more: MoreSettings = None,
+    output: Output = None,
 ) -> None:
-    """Play episodes with the policies of a run and say what they earn; nothing is learned, the run stays as it is.
+    """Play episodes with the policies of a run and say what they earn; nothing is learned, the run stays as it is. With
+    --replay nothing is played either: what a policy would earn is estimated from data.
 
     rookery evaluate runs/CartPole-v1-ppo-s3 --episodes 100 --checkpoint best
+
+    rookery evaluate runs/data-iql-s3 --replay DATA --stochastic
     """
+    playing = {"--episodes": episodes, "--max-episode-steps": max_episode_steps, "--env": env}
+    judging = {"--policy": policy, "--method": method or None, "--set": more or None, "--output": output}
+    check_options(replay, playing, judging)
+    if replay is not None:
+        judge_saved(
+            run,
+            checkpoint,
+            replay,
+            policy=policy,
+            methods=method,
+            given=more,
+            stochastic=stochastic,
+            output=output,
+            as_json=as_json,
+            trust_code=trust_code,
+        )
+        return
     from rookery.training.trainer import Trainer
 
     saved = find_saved(run, checkpoint)

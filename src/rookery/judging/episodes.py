@@ -1,0 +1,160 @@
+"""The whole episodes of stored replay, side by side: from their first decision to where they ended or were cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.core.batch import TensorTree
+from rookery.core.errors import ConfigError
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig, tensors
+from rookery.replay.demonstrations import check_finite
+from rookery.replay.recording import RecordedEpisode
+from rookery.replay.segments import Spaces, StoredReplay, copy_rows
+
+PART = 4096
+"""Decisions that are looked at together."""
+
+
+class WholeEpisodes:
+    """Reads stored replay; decisions are numbered from 0, episode after episode, each in the order of time.
+
+    Args:
+        stored: The replay.
+
+    Attributes:
+        spaces: What decisions are made of.
+        length: ``[E]`` decisions of each episode.
+        first: ``[E]`` number of the first decision of each.
+        episode: ``[N]`` which episode each decision is of.
+        is_last: ``[N]`` which decisions are the last of their episode.
+        time: ``[N]`` how many decisions came before it in its episode.
+        reward: ``[N]`` float64.
+        logp: ``[N]`` float64, the log-probability that was recorded; None if none is known.
+        terminated: ``[E]`` whether each has no future; the others were cut off.
+        left_out: Episodes of which the replay holds a part alone.
+
+    Raises:
+        ConfigError: If there are no rewards, or a number is not finite, or there are not two whole episodes.
+    """
+
+    def __init__(self, stored: StoredReplay) -> None:
+        if "reward" in stored.missing:
+            raise ConfigError(
+                f"{stored}: has no rewards, so that nobody can say what a policy would earn; import the data again "
+                "with their rewards, or record some (rookery replay record)"
+            )
+        self.spaces = Spaces(stored.spaces.obs, stored.spaces.action, 0)
+        obs, action, number = self.spaces.obs, self.spaces.action, len(stored)
+        rng = np.random.default_rng(0)  # of which nothing is drawn
+        self.buffer = ReplayBuffer(obs, action, ReplayConfig(capacity=number), rng, memory_size=0, memory_every=1)
+        copy_rows(stored, self.buffer)
+        check_finite(self.buffer)
+        self._sort(str(stored))
+        logp = self.buffer.logp[self._rows].astype(np.float64)
+        self.reward = self.buffer.reward[self._rows].astype(np.float64)
+        self.logp = None if "logp" in stored.missing or np.isnan(logp).any() else logp
+
+    def _sort(self, whose: str) -> None:
+        """Finds the whole episodes and numbers their decisions."""
+        buffer, number = self.buffer, len(self.buffer)
+        after, every = buffer.after[:number], np.arange(number)
+        goes_on = (after < number) & (after != every)
+        begins = np.ones(number, bool)
+        begins[after[goes_on]] = False
+        current = np.flatnonzero(begins)
+        current = current[buffer.serial_of(current).argsort()]
+        starts, which = current, np.arange(len(current))
+        rows, owners = [], []
+        last = current.copy()
+        while len(current):
+            rows.append(current)
+            owners.append(which)
+            last[which] = current
+            on = goes_on[current]
+            current, which = after[current[on]], which[on]
+        time = np.concatenate([np.full(len(part), step) for step, part in enumerate(rows)])
+        found, owner = np.concatenate(rows), np.concatenate(owners)
+        whole = buffer.begins[starts] & (buffer.terminated[last] | buffer.truncated[last])
+        self.left_out = int((~whole).sum())
+        if whole.sum() < 2:
+            raise ConfigError(
+                f"{whose}: holds {int(whole.sum())} whole {'episode' if whole.sum() == 1 else 'episodes'} of "
+                f"{len(starts)}, and some must be held out while others are learned from: at least 2 are needed, each "
+                "from its first decision to its end; record more (rookery replay record)"
+            )
+        kept = whole[owner]
+        found, owner, time = found[kept], owner[kept], time[kept]
+        order = np.lexsort((time, owner))
+        self._rows, self.time = found[order], time[order]
+        self.episode = (np.cumsum(whole) - 1)[owner[order]]
+        self.length = np.bincount(self.episode)
+        self.first = np.concatenate(([0], np.cumsum(self.length)[:-1]))
+        self.is_last = np.zeros(len(order), bool)
+        self.is_last[self.first + self.length - 1] = True
+        self.terminated = buffer.terminated[last[whole]]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def number(self) -> int:
+        """How many whole episodes there are."""
+        return len(self.length)
+
+    def ahead(self, gamma: float) -> np.ndarray:
+        """Gives what each decision earned until the end of its episode, discounted, ``[N]``."""
+        found, last = self.reward.copy(), self.first + self.length - 1
+        for step in range(1, int(self.length.max())):
+            rows = last[self.length > step] - step
+            found[rows] += gamma * found[rows + 1]
+        return found
+
+    def obs(self, rows: np.ndarray) -> TensorTree:
+        """What some decisions were made on, raw, ``[n, ...]``."""
+        return tensors(self.buffer.observations.gather_rows(self._rows[rows]))
+
+    def next_obs(self, rows: np.ndarray) -> TensorTree:
+        """What was seen after them, raw, ``[n, ...]``; of no meaning where an episode terminated."""
+        return tensors(self.buffer.observations.gather(self.buffer.after[self._rows[rows]]))
+
+    def actions(self, rows: np.ndarray) -> Tensor:
+        """What was played, as it is stored, ``[n, ...]``."""
+        return torch.from_numpy(self.buffer.action.take(self._rows[rows], axis=0))
+
+    def rows_of(self, episodes: np.ndarray) -> np.ndarray:
+        """Gives the decisions of some episodes, given as ``[E]`` bool."""
+        return np.flatnonzero(episodes[self.episode])
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """Gives the numbers of all decisions, in parts that are small enough to be looked at together."""
+        return (np.arange(start, min(start + PART, len(self))) for start in range(0, len(self), PART))
+
+    def recorded(self, episodes: np.ndarray) -> list[RecordedEpisode]:
+        """Gives some episodes, ``[E]`` bool, in the form in which they can be put into another buffer."""
+        found = []
+        for number in np.flatnonzero(episodes):
+            rows = np.arange(self.first[number], self.first[number] + self.length[number])
+            seen = self.buffer.observations
+            ended, last = bool(self.terminated[number]), self._rows[rows[-1:]]
+            found.append(
+                RecordedEpisode(
+                    seen.gather_rows(self._rows[rows]),
+                    self.buffer.action[self._rows[rows]],
+                    self.reward[rows].astype(np.float32),
+                    None,
+                    ended,
+                    not ended,
+                    None if ended else seen.gather(self.buffer.after[last]),
+                )
+            )
+        return found
+
+    def table(self, values: np.ndarray) -> np.ndarray:
+        """Gives a number of each decision, ``[N]``, as ``[E, T]``, with zeros behind the ends of episodes."""
+        found = np.zeros((self.number, int(self.length.max())))
+        found[self.episode, self.time] = values
+        return found

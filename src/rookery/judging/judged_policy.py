@@ -1,0 +1,97 @@
+"""What a policy does on observations of data, as it would play: drawn actions, or the likeliest ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.core.batch import TensorTree
+from rookery.core.device import device_of
+from rookery.judging.episodes import WholeEpisodes
+from rookery.models.distributions import Behavior
+from rookery.models.squashed import Disturbed
+from rookery.policies.policy import Policy
+
+
+class JudgedPolicy:
+    """Tells what a policy does on the observations of data.
+
+    Args:
+        policy: The policy.
+        deterministic: Whether it plays its likeliest actions; else they are drawn.
+
+    Attributes:
+        takes_choices: Whether an action is one of several choices.
+        takes_numbers: Whether an action is a vector of numbers.
+    """
+
+    def __init__(self, policy: Policy, deterministic: bool) -> None:
+        self.policy = policy
+        self.deterministic = deterministic
+        self.takes_choices = policy.action_spec.kind == "discrete"
+        self.takes_numbers = policy.action_spec.kind == "box"
+
+    @torch.no_grad()
+    def behavior(self, obs: TensorTree) -> Behavior:
+        """What actions are drawn from on raw observations."""
+        device = device_of(self.policy)
+        found: Behavior = self.policy({path: leaf.to(device) for path, leaf in obs.items()})
+        return found
+
+    def obstacle(self, episodes: WholeEpisodes) -> str:
+        """Says why actions of the policy have no probability that importance weights could be made of; empty if they
+        have one.
+        """
+        behavior = self.behavior(episodes.obs(np.arange(1)))
+        if isinstance(behavior, Disturbed):
+            return "the policy is deterministic: its numbers have no probability density; fqe needs none"
+        if self.deterministic and self.policy.action_spec.num_numbers:
+            return "the likeliest actions have no probability density; judge drawn ones (--stochastic), or use fqe"
+        return ""
+
+    @torch.no_grad()
+    def log_probs(self, episodes: WholeEpisodes) -> np.ndarray:
+        """Gives the log-probability of each of the data's actions under the policy, ``[N]`` float64; of likeliest
+        actions it is 0, of all others minus infinity.
+        """
+        found = np.empty(len(episodes))
+        for rows in episodes.parts():
+            behavior = self.behavior(episodes.obs(rows))
+            action = episodes.actions(rows).to(device_of(self.policy))
+            if self.deterministic:
+                same = (behavior.mode() == action).view(len(rows), -1).all(1)
+                found[rows] = np.where(same.cpu().numpy(), 0.0, -np.inf)
+            else:
+                found[rows] = behavior.log_prob(action).double().cpu().numpy()
+        return found
+
+    def probabilities(self, obs: TensorTree) -> Tensor:
+        """Gives the probability of each choice, ``[n, A]``."""
+        behavior, count = self.behavior(obs), self.policy.action_spec.sizes[0]
+        if self.deterministic:
+            return torch.nn.functional.one_hot(behavior.mode(), count).float()
+        rows = len(next(iter(obs.values())))
+        every = torch.arange(count, device=device_of(self.policy))
+        return torch.stack([behavior.log_prob(one.expand(rows)) for one in every], -1).exp()
+
+    @torch.no_grad()
+    def numbers(self, obs: TensorTree, samples: int, rng: np.random.Generator) -> Tensor:
+        """Gives actions that the policy would do, as the environment takes them, ``[S, n, k]``; of the likeliest there
+        is one.
+        """
+        behavior = self.behavior(obs)
+        if self.deterministic:
+            return self.within_bounds(behavior.mode()).unsqueeze(0)
+        rows, noise = len(next(iter(obs.values()))), behavior.noise
+        found = []
+        for _ in range(samples):
+            uniform = rng.random((rows, noise.uniform), dtype=np.float32)
+            normal = rng.standard_normal((rows, noise.normal), dtype=np.float32)
+            drawn = torch.from_numpy(np.concatenate((uniform, normal), 1)).to(device_of(self.policy))
+            found.append(self.within_bounds(behavior.sample(drawn)))
+        return torch.stack(found)
+
+    def within_bounds(self, action: Tensor) -> Tensor:
+        """Numbers cut off at their bounds, as the environment takes them; choices as they are."""
+        return action.clamp(-1.0, 1.0) if self.takes_numbers and self.policy.action_spec.is_bounded else action

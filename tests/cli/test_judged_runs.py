@@ -1,0 +1,68 @@
+"""``rookery evaluate RUN --replay DATA``: a table, a row and a picture in the run; nothing is played."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rookery import record_replay
+
+QUICK = ("--set", "fit_steps=40", "--set", "clone_steps=30", "--set", "resamples=50")
+
+
+@pytest.fixture
+def judged(trained, tmp_path):
+    """A run and data of its play, in an empty folder."""
+    assert trained("--run-id", "run")[0] == 0
+    run = tmp_path / "runs" / "run"
+    record_replay("CartPole-v1", run, 12, tmp_path / "data", deterministic=False, max_episode_steps=30)
+    return run
+
+
+def test_it_is_told_and_kept(rookery, judged):
+    code, out, err = rookery("evaluate", "run", "--replay", "data", "--stochastic", *QUICK)
+    assert code == 0, err
+    assert "policy      main of runs/run/checkpoints/" in out and ", drawn actions\n" in out
+    assert "return of an episode, discounted by 0.99 a decision" in out
+    for method in ("the data themselves", "fitted Q", "weighted importance sampling", "doubly robust"):
+        assert method in out
+    assert "data:main: 12 whole episodes" in out and "effective sample size 12.0 of 12" in out
+    assert "coverage    0.0% of the policy's choices" in out and "note        12 whole episodes are few" in out
+    (row,) = [json.loads(line) for line in (judged / "judged.jsonl").read_text().splitlines()]
+    assert row["estimates"]["wis"]["value"] == pytest.approx(row["estimates"]["data"]["value"], rel=1e-3)
+    assert row["coverage"]["percentiles"]["policy"].keys() == {"5", "25", "50", "75", "95"}
+    assert "judged.png" in out.splitlines()[-1] or "no picture" in err
+    code, out, _ = rookery(
+        "evaluate", "run", "--replay", "data", "--json", "--method", "wis", "--set", "gamma=1", *QUICK
+    )
+    assert code == 0 and json.loads(out)["gamma"] == 1 and list(json.loads(out)["estimates"]) == ["data", "wis"]
+    assert len((judged / "judged.jsonl").read_text().splitlines()) == 2
+
+
+def test_wrong_words_are_refused(rookery, judged):
+    def refused(*words):
+        code, _, err = rookery("evaluate", "run", *words)
+        assert code == 2
+        return err
+
+    assert "--method: is for judging by data; say by which, --replay DATA" in refused("--method", "wis")
+    assert "--policy: is for judging by data" in refused("--policy", "main")
+    assert "--episodes: is for playing" in refused("--replay", "data", "--episodes", "3")
+    assert "--set gamma: must be NAME=VALUE" in refused("--replay", "data", "--set", "gamma")
+    assert "did you mean" in refused("--replay", "data", "--set", "gama=1")
+    assert "methods" in refused("--replay", "data", "--method", "wiss")
+    assert "--policy maine: " in refused("--replay", "data", "--policy", "maine")
+    assert "likeliest numbers" not in refused("--replay", "data", "--set", "gamma=2")
+    code, _, err = rookery("evaluate", "run", "--replay", "nowhere")
+    assert code == 1 and "nowhere" in err
+    code, _, err = rookery("evaluate", "other", "--replay", "data")
+    assert code == 2 and "there is no such run" in err
+
+
+def test_a_run_without_a_checkpoint_has_no_policy(rookery, judged):
+    import shutil
+
+    shutil.rmtree(judged / "checkpoints")
+    code, _, err = rookery("evaluate", "run", "--replay", "data")
+    assert code == 2 and "holds no checkpoint yet" in err
