@@ -22,6 +22,7 @@ from rookery.algorithms.critics import CriticConfig
 from rookery.algorithms.ddpg import DDPGConfig
 from rookery.algorithms.dqn import DQNConfig, TargetConfig
 from rookery.algorithms.imitation import ImitationConfig
+from rookery.algorithms.dt import DTConfig
 from rookery.algorithms.impala import IMPALAConfig
 from rookery.algorithms.iql import IQLConfig
 from rookery.algorithms.mappo import MAPPOConfig
@@ -131,6 +132,7 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm: discrete_cql", "algorithm.", DiscreteCQLConfig),
     ("algorithm: td3bc", "algorithm.", TD3BCConfig),
     ("algorithm: awac", "algorithm.", AWACConfig),
+    ("algorithm: dt", "algorithm.", DTConfig),
     ("algorithm.imitation, of ppo and sac", "algorithm.imitation.", ImitationConfig),
     ("algorithm.replay, of all that learn from a memory", "algorithm.replay.", ReplayConfig),
     ("algorithm.values, of dqn", "algorithm.values.", ValuesConfig),

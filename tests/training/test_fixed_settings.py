@@ -55,6 +55,7 @@ OF_AN_ALGORITHM = {
     "discrete_cql": {"dueling", "dueling_hidden", "values", LADDER, *OFF_POLICY},
     "td3bc": {"critic", LADDER, *OFF_POLICY},
     "awac": {"critic", "distribution", "train_every", *REPLAY},
+    "dt": {"return_scale", "context", "layers", "heads", "width", "timesteps", *REPLAY},
 }
 
 
