@@ -227,9 +227,10 @@ class DT(Algorithm[DTConfig]):
 
     Attributes:
         best_return: Largest return of an episode of the data; None before the first gradient step.
+        sizes: What the network is made of, which its weights alone do not tell.
     """
 
-    saved = ("optimizer", "replay", "rng", "best_return")
+    saved = ("optimizer", "replay", "rng", "best_return", "sizes")
     fixed = ("net", "transformer", "_data", "_windows")
     learns_memory = True
     replay: Replay
@@ -245,6 +246,7 @@ class DT(Algorithm[DTConfig]):
         self.transformer = self.net.transformer
         self.rng = streams.generator(Role.LEARNER, name)
         self.best_return: float | None = None
+        self.sizes = [cfg.context, cfg.layers, cfg.heads, cfg.width, cfg.timesteps]
         self._data: DataSet | None = None
         self._windows: EpisodeWindows | None = None
         self.aim()
@@ -267,7 +269,13 @@ class DT(Algorithm[DTConfig]):
             self.transformer.target_return.fill_(target)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave; what an episode is to earn is as settings say now."""
+        """Takes over what `state_dict` gave; what an episode is to earn is as settings say now.
+
+        Raises:
+            ConfigError: If the network is made of something else.
+        """
+        if list(state["sizes"]) != self.sizes:
+            raise ConfigError(f"policies.{self.name}: context, layers, heads, width and timesteps keep their values")
         super().load_state_dict(state)
         self.aim()
 

@@ -234,8 +234,8 @@ class DecisionTransformer(Memory):
         self.num_acted = len(action.sizes) or action.num_numbers
         self._step_width = num_seen + self.num_acted + 1
         self.size = 2 + (spec.context - 1) * self._step_width
-        self.return_embedding = linear(1, spec.width, gain=1.0, generator=generator)
-        self.seen_embedding = linear(num_seen, spec.width, gain=1.0, generator=generator)
+        self.return_embedding = embedding(1, spec.width, generator=generator)
+        self.seen_embedding = embedding(num_seen, spec.width, generator=generator)
         self.number_embedding: nn.Linear | None = None
         self.choice_embedding: nn.Parameter | None = None
         if action.sizes:
@@ -243,7 +243,7 @@ class DecisionTransformer(Memory):
                 normal(action.sizes[0] + 1, spec.width, std=INIT_STD, generator=generator)
             )
         else:
-            self.number_embedding = linear(self.num_acted, spec.width, gain=1.0, generator=generator)
+            self.number_embedding = embedding(self.num_acted, spec.width, generator=generator)
         self.time_embedding = nn.Parameter(normal(spec.timesteps, spec.width, std=INIT_STD, generator=generator))
         self.norm = nn.LayerNorm(spec.width)
         self.blocks = nn.ModuleList(
@@ -315,6 +315,17 @@ def hidden_tokens(is_there: Tensor) -> Tensor:
     later = place.unsqueeze(0) > place.unsqueeze(1)
     itself = place.unsqueeze(0) == place.unsqueeze(1)
     return ((later | ~there.unsqueeze(1)) & ~itself).unsqueeze(1)
+
+
+def embedding(num_inputs: int, width: int, *, generator: torch.Generator) -> nn.Linear:
+    """A linear layer from numbers to a token. Its biases start as large as what it makes of the numbers: the LayerNorm
+    that follows would keep the direction of the numbers alone, and of a single one, such as a return, the sign.
+    """
+    layer = linear(num_inputs, width, gain=1.0, generator=generator)
+    with torch.no_grad():
+        layer.weight.copy_(normal(width, num_inputs, std=num_inputs**-0.5, generator=generator))
+        layer.bias.copy_(normal(width, std=1.0, generator=generator))
+    return layer
 
 
 def small_linear(num_inputs: int, num_outputs: int, *, generator: torch.Generator) -> nn.Linear:
