@@ -21,8 +21,8 @@ from rookery.algorithms.cql import CQLConfig, DiscreteCQLConfig
 from rookery.algorithms.critics import CriticConfig
 from rookery.algorithms.ddpg import DDPGConfig
 from rookery.algorithms.dqn import DQNConfig, TargetConfig
-from rookery.algorithms.imitation import ImitationConfig
 from rookery.algorithms.dt import DTConfig
+from rookery.algorithms.imitation import ImitationConfig
 from rookery.algorithms.impala import IMPALAConfig
 from rookery.algorithms.iql import IQLConfig
 from rookery.algorithms.mappo import MAPPOConfig

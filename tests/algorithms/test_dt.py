@@ -233,7 +233,10 @@ def test_pictures_and_masks_go_in(tmp_path):
     with Trainer(None, QUICK, replay=path, seed=0) as trainer:
         trainer.learn(3)
         policy = trainer.policies["main"]
-        obs = {"observation": one["obs"]["observation"][0].astype(np.uint8), "action_mask": np.array([0, 0, 1], np.int8)}
+        obs = {
+            "observation": one["obs"]["observation"][0].astype(np.uint8),
+            "action_mask": np.array([0, 0, 1], np.int8),
+        }
         action, memory = policy.predict(obs)
         assert action == 2 and policy.predict(obs, memory, reward=1.0)[0] == 2
 
@@ -269,7 +272,7 @@ def test_what_it_cannot_learn_is_refused_in_words(tmp_path):
             "model": ModelConfig(memory={"kind": "gru"})
         },
         r"policies.main: heads: 3 heads cannot share a width of 16": {"heads": 3},
-        r"policies.main.model.compile: .* leave it out": {"model": ModelConfig(compile=True)},
+        r"policies.main.model.compile: .* leave it": {"model": ModelConfig(compile=True)},
     }
     for told, changes in refused.items():
         with pytest.raises(ConfigError, match=told):

@@ -121,7 +121,7 @@ class DTConfig(AlgorithmConfig):
             )
         if self.model.gives == "outputs" or self.model.compile:
             told = "gives = outputs" if self.model.gives == "outputs" else "compile"
-            raise ConfigError(f"policies.{name}.model.{told}: the Decision Transformer has no such network: leave it out")
+            raise ConfigError(f"policies.{name}.model.{told}: the Decision Transformer has no such network: leave it")
         try:
             return super().build_policy(obs, action, name, generator)
         except ConfigError as error:
@@ -239,9 +239,7 @@ class DT(Algorithm[DTConfig]):
         super().__init__(policy, cfg, streams, name)
         settings: Any = cfg
         self.replay = Replay(policy, settings, streams, name, with_memory=False)
-        self.optimizer = DecayedAdam(
-            flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps, decay=cfg.weight_decay
-        )
+        self.optimizer = DecayedAdam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps, decay=cfg.weight_decay)
         self.net = WindowedPolicy(policy)
         self.transformer = self.net.transformer
         self.rng = streams.generator(Role.LEARNER, name)
@@ -288,7 +286,8 @@ class DT(Algorithm[DTConfig]):
         """
         if self._data is None or self._windows is None:
             look_at_data(self)
-            self._data = data = DataSet(self.replay.own, 0.0, self.streams.generator(Role.LEARNER, self.name, "held out"))
+            unused = self.streams.generator(Role.LEARNER, self.name, "held out")  # nothing is held out
+            self._data = data = DataSet(self.replay.own, 0.0, unused)
             self._windows = windows = EpisodeWindows(data)
             if not self.replay.gradient_steps:
                 total = data.returns(1.0).total

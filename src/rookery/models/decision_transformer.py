@@ -24,7 +24,7 @@ from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.heads import DistributionHead, Head, HeadSpec
 from rookery.models.layers import linear, normal
-from rookery.models.memory import Memory, MemoryConfig
+from rookery.models.memory import Memory, MemoryConfig, sinusoids
 from rookery.models.recall import CHOICES, NUMBERS, PREVIOUS, REWARD
 from rookery.models.squashed import Deterministic
 
@@ -244,7 +244,7 @@ class DecisionTransformer(Memory):
             )
         else:
             self.number_embedding = embedding(self.num_acted, spec.width, generator=generator)
-        self.time_embedding = nn.Parameter(normal(spec.timesteps, spec.width, std=INIT_STD, generator=generator))
+        self.time_embedding = nn.Parameter(sinusoids(spec.timesteps, spec.width).flip(0))
         self.norm = nn.LayerNorm(spec.width)
         self.blocks = nn.ModuleList(
             [TransformerBlock(spec.width, spec.heads, generator=generator) for _ in range(spec.layers)]

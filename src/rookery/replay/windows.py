@@ -69,8 +69,8 @@ class EpisodeWindows:
 
 
 def steps_to_end(pointer: np.ndarray) -> np.ndarray:
-    """Counts the steps ``[N]`` from each place to where pointers ``[N]`` lead in the end, a place that points to itself;
-    each round doubles how far is counted.
+    """Counts the steps ``[N]`` from each place to where pointers ``[N]`` lead in the end, a place that points to
+    itself; each round doubles how far is counted.
     """
     count = (pointer != np.arange(len(pointer))).astype(np.int64)
     while not np.array_equal(further := pointer[pointer], pointer):
