@@ -272,7 +272,7 @@ def test_what_it_cannot_learn_is_refused_in_words(tmp_path):
             "model": ModelConfig(memory={"kind": "gru"})
         },
         r"policies.main: heads: 3 heads cannot share a width of 16": {"heads": 3},
-        r"policies.main.model.compile: .* leave it": {"model": ModelConfig(compile=True)},
+        r"policies.main.model.compile: .* leave it out": {"model": ModelConfig(compile=True)},
     }
     for told, changes in refused.items():
         with pytest.raises(ConfigError, match=told):

@@ -121,7 +121,7 @@ class DTConfig(AlgorithmConfig):
             )
         if self.model.gives == "outputs" or self.model.compile:
             told = "gives = outputs" if self.model.gives == "outputs" else "compile"
-            raise ConfigError(f"policies.{name}.model.{told}: the Decision Transformer has no such network: leave it")
+            raise ConfigError(f"policies.{name}.model.{told}: not of the Decision Transformer: leave it out")
         try:
             return super().build_policy(obs, action, name, generator)
         except ConfigError as error:

@@ -48,7 +48,8 @@ class EpisodeWindows:
     @property
     def first_rows(self) -> np.ndarray:
         """The first row of each episode."""
-        return self.order[self.timestep == 0]
+        found: np.ndarray = self.order[self.timestep == 0]
+        return found
 
     def draw(self, number: int, length: int, rng: np.random.Generator) -> DrawnWindows:
         """Draws windows: an episode in proportion to its length, and where in it the window begins, evenly; one that
@@ -72,7 +73,7 @@ def steps_to_end(pointer: np.ndarray) -> np.ndarray:
     """Counts the steps ``[N]`` from each place to where pointers ``[N]`` lead in the end, a place that points to
     itself; each round doubles how far is counted.
     """
-    count = (pointer != np.arange(len(pointer))).astype(np.int64)
+    count: np.ndarray = (pointer != np.arange(len(pointer))).astype(np.int64)
     while not np.array_equal(further := pointer[pointer], pointer):
         count, pointer = count + count[pointer], further
     return count
