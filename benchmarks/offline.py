@@ -38,7 +38,7 @@ SMALL: dict[str, Any] = {"algorithm.model.hidden": (64, 64), "algorithm.lr": 1e-
 """What all have on Pendulum: whose rewards are felt at once, so that a short horizon is enough."""
 
 READER: dict[str, Any] = {
-    "algorithm.context": 20,
+    "algorithm.context": 5,
     "algorithm.layers": 1,
     "algorithm.width": 64,
     "algorithm.lr": 1e-3,
@@ -64,14 +64,14 @@ SETTINGS: dict[str, dict[str, tuple[int, Mapping[str, Any]]]] = {
                 "algorithm.model.normalize_obs": True,
             },
         ),
-        "dt": (5_000, READER),
+        "dt": (6_000, READER),
     },
     "CartPole-v1": {
         "bc": (5_000, {}),
         "discrete_cql": (10_000, {}),
         "iql": (10_000, {"algorithm.model.hidden": (64, 64), "algorithm.lr": 1e-3}),
         "awac": (10_000, {"algorithm.model.hidden": (64, 64), "algorithm.lr": 1e-3}),
-        "dt": (5_000, READER),
+        "dt": (6_000, READER),
     },
     "Hopper-v5": {
         "bc": (5_000, {}),
