@@ -21,6 +21,7 @@ from rookery.algorithms.cql import CQLConfig, DiscreteCQLConfig
 from rookery.algorithms.critics import CriticConfig
 from rookery.algorithms.ddpg import DDPGConfig
 from rookery.algorithms.dqn import DQNConfig, TargetConfig
+from rookery.algorithms.dt import DTConfig
 from rookery.algorithms.imitation import ImitationConfig
 from rookery.algorithms.impala import IMPALAConfig
 from rookery.algorithms.iql import IQLConfig
@@ -134,6 +135,7 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("algorithm: discrete_cql", "algorithm.", DiscreteCQLConfig),
     ("algorithm: td3bc", "algorithm.", TD3BCConfig),
     ("algorithm: awac", "algorithm.", AWACConfig),
+    ("algorithm: dt", "algorithm.", DTConfig),
     ("algorithm.imitation, of ppo and sac", "algorithm.imitation.", ImitationConfig),
     ("algorithm.replay, of all that learn from a memory", "algorithm.replay.", ReplayConfig),
     ("algorithm.replay.select", "algorithm.replay.select.", SelectionConfig),

@@ -55,6 +55,8 @@ _HOME = {
     "TD3BC": "rookery.algorithms.td3bc",
     "AWACConfig": "rookery.algorithms.awac",
     "AWAC": "rookery.algorithms.awac",
+    "DTConfig": "rookery.algorithms.dt",
+    "DT": "rookery.algorithms.dt",
     "ReplayConfig": "rookery.replay.buffer",
     "ModelConfig": "rookery.models.build",
     "EvaluationConfig": "rookery.training.settings",
@@ -111,6 +113,8 @@ if TYPE_CHECKING:
     from rookery.algorithms.ddpg import DDPGConfig as DDPGConfig
     from rookery.algorithms.dqn import DQN as DQN
     from rookery.algorithms.dqn import DQNConfig as DQNConfig
+    from rookery.algorithms.dt import DT as DT
+    from rookery.algorithms.dt import DTConfig as DTConfig
     from rookery.algorithms.impala import IMPALA as IMPALA
     from rookery.algorithms.impala import IMPALAConfig as IMPALAConfig
     from rookery.algorithms.iql import IQL as IQL

@@ -69,6 +69,27 @@ def test_what_is_missing_is_told(rookery, shown, tmp_path):
     assert not (tmp_path / "runs").exists(), "what could not be made leaves no folder"
 
 
+def test_a_decision_transformer_is_measured_for_another_return_and_plays_no_further(rookery, shown, tmp_path):
+    small = ("algorithm.context=3", "algorithm.layers=1", "algorithm.width=8", "algorithm.batch_size=16")
+    code, out, err = rookery("train", "--algo", "dt", "--replay", shown, "--gradient-steps", 8, "--seed", 3, *small)
+    assert code == 0, err
+    assert "main        8 gradient steps on 2,000 decisions" in out
+    run, here = "data-dt-s3", ("--env", "CartPole-v1", "--episodes", 2)
+    code, out, err = rookery("evaluate", run, "algorithm.target_return=100", *here)
+    assert code == 0 and "2 episodes, likeliest actions" in out, err
+    code, _, err = rookery("evaluate", run, "algorithm.target_retrun=100", *here)
+    assert code == 2 and "did you mean 'algorithm.target_return'?" in err
+    code, _, err = rookery("evaluate", run, "algorithm.context=5", *here)
+    assert code == 2 and "algorithm.context = 5: keeps its value in the middle of a run" in err
+    code, _, err = rookery("evaluate", run, "target_return", *here)
+    assert code == 2 and "path=value" in err.lower()
+    code, _, err = rookery("resume", run, "--env", "CartPole-v1", "--stop", "env_steps=100")
+    assert code == 2 and "all its gradient steps are made; go on with rookery resume" in err
+    assert "does not play on: iql, awac, td3bc, cql and discrete_cql do" in err
+    code, out, err = rookery("export", run, "--onnx")
+    print(code, out, err)
+
+
 # --- playing on -------------------------------------------------------------------------------------------------------
 
 

@@ -243,7 +243,7 @@ def test_two_policies_are_trained_in_the_arena(rookery, tmp_path):
         (["algorithm.gamma=1.5"], "command line: algorithm.gamma = 1.5: must be a number from 0 to 1"),
         (["--num-envs", "0"], "command line: sampling.num_envs = 0: must be a whole number of at least 1"),
         (["--seed", "-1"], "command line: seed = -1: must be a whole number of at least 0 or null"),
-        (["--algo", "pppo"], "discrete_cql, td3bc, awac; did you mean 'ppo'?"),
+        (["--algo", "pppo"], "discrete_cql, td3bc, awac, dt; did you mean 'ppo'?"),
         (["--preset", "CartPole"], "preset = 'CartPole': there is none of that name; use auto, none or one of "),
         (["--stop", "return_mean"], "--stop 'return_mean' must be METRIC=NUMBER, for example --stop return_mean=475"),
         (["Acrobot-v1"], "'CartPole-v1' is the environment, and 'Acrobot-v1' is none of a file .yaml and path=value"),

@@ -15,6 +15,7 @@ from rookery.algorithms.poca import POCAConfig
 from rookery.algorithms.ppo import PPOConfig
 from rookery.algorithms.vdn import VDNConfig
 from rookery.core.errors import ConfigError
+from rookery.models.decision_transformer import ReturnConditioned
 from rookery.models.heads import GivenHead
 from rookery.models.memory import MemoryConfig
 from rookery.models.q_head import QValues
@@ -281,3 +282,22 @@ def test_a_model_that_gives_outputs_itself_is_exported(action, tmp_path):
     policy = policy_of(NUMBERS, action, GivenHead(), module=GivingAll, gives="outputs")
     for write in (write_generic, write_unity):
         assert write(policy, tmp_path / "x.onnx").difference <= 1e-5
+
+
+@pytest.mark.parametrize("action", [spaces.Discrete(3), spaces.Box(-2, 2, (2,), np.float32)])
+def test_a_decision_transformer_is_exported_with_its_rewards_and_refused_for_unity(action, tmp_path):
+    head = ReturnConditioned(context=3, layers=2, heads=2, width=8, timesteps=5)
+    policy = policy_of(NUMBERS, action, head=head, normalize_obs=True, hidden=())
+    policy.memory.target_return.fill_(7.0)
+    path = write_generic(policy, tmp_path / "x.onnx").path
+    assert check_file(path) == []
+    tree, _ = observed(policy, 6 * 4)
+    own, theirs = None, np.zeros((6, policy.memory_size), np.float32)
+    for step in range(4):
+        now, reward = tree["obs"][6 * step : 6 * step + 6], np.full(6, 0.5 * step, np.float32)
+        wanted, own = policy.predict(now, own, reward=reward if step else None)
+        given = outputs(path, obs=now, memory_in=theirs, previous_reward=reward)
+        theirs = given["memory_out"]
+        assert np.allclose(theirs, own, atol=1e-5) and np.allclose(given["action"], wanted, atol=1e-5)
+    with pytest.raises(ExportError, match="Unity tells a model no rewards"):
+        write_unity(policy, tmp_path / "y.onnx")

@@ -99,7 +99,7 @@ def test_an_unknown_algorithm_is_answered_with_those_there_are():
     message = told(ConfigError, lambda: Trainer("CartPole-v1", config={"algorithm.name": "pppo"}))
     assert message.startswith(
         "code: algorithm.name = 'pppo': no such name; there are ppo, mappo, poca, a2c, impala, appo, reinforce, dqn, "
-        "pqn, vdn, qmix, maddpg, sac, td3, ddpg, bc, marwil, iql, cql, discrete_cql, td3bc, awac; did you mean "
+        "pqn, vdn, qmix, maddpg, sac, td3, ddpg, bc, marwil, iql, cql, discrete_cql, td3bc, awac, dt; did you mean "
         "'ppo'?; or "
     )
 

@@ -55,6 +55,7 @@ OF_AN_ALGORITHM = {
     "discrete_cql": {"dueling", "dueling_hidden", "values", LADDER, *OFF_POLICY},
     "td3bc": {"critic", LADDER, *OFF_POLICY},
     "awac": {"critic", "distribution", "train_every", *REPLAY},
+    "dt": {"return_scale", "context", "layers", "heads", "width", "timesteps", *REPLAY},
 }
 
 
@@ -79,7 +80,7 @@ def settled(**values):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_settings_that_decide_shapes_and_what_is_trained_on_keep_their_value(name):
     found = settled(**{"algorithm.name": name, "policies.red": {}}).fixed
-    own = {"name", "model"} | OF_AN_ALGORITHM[name] | (set() if name in ("bc", "marwil") else SIGNALS)
+    own = {"name", "model"} | OF_AN_ALGORITHM[name] | (set() if name in ("bc", "marwil", "dt") else SIGNALS)
     assert found.keys() == (
         OF_A_RUN | {f"algorithm.{path}" for path in own} | {f"policies.red.{path}" for path in own | OF_A_POLICY}
     )

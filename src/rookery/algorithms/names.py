@@ -25,4 +25,5 @@ ALGORITHMS = {
     "discrete_cql": "rookery.algorithms.cql:DiscreteCQLConfig",
     "td3bc": "rookery.algorithms.td3bc:TD3BCConfig",
     "awac": "rookery.algorithms.awac:AWACConfig",
+    "dt": "rookery.algorithms.dt:DTConfig",
 }

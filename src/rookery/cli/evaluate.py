@@ -11,6 +11,7 @@ import typer
 
 from rookery.cli.judge import JudgedBy, JudgedPolicyName, Methods, MoreSettings, Output, check_options, judge_saved
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
+from rookery.core.layers import Layer, override_layer
 
 if TYPE_CHECKING:
     from rookery.report.results import EvaluationResult
@@ -28,6 +29,14 @@ MaxEpisodeSteps = Annotated[
 
 def evaluate(
     run: SavedRun,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATH=VALUE",
+            help="Settings that are others here, as in algorithm.target_return=400.",
+            show_default=False,
+        ),
+    ] = None,
     episodes: Annotated[
         int | None, typer.Option(min=1, help="Episodes to play; else as many as evaluation.episodes of the run says.")
     ] = None,
@@ -75,8 +84,8 @@ def evaluate(
     from rookery.training.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
-    limit = limit_layer(max_episode_steps)
-    with Trainer.load(saved, env=env, trust_code=trust_code, console="quiet", config=limit) as trainer:
+    layers = [override_layer(changes or []), Layer("command line", limit_layer(max_episode_steps))]
+    with Trainer.load(saved, env=env, trust_code=trust_code, console="quiet", config=layers) as trainer:
         result = trainer.evaluate(episodes, deterministic=not stochastic)
     if as_json:
         typer.echo(json.dumps({"checkpoint": str(saved), **asdict(result)}))

@@ -203,6 +203,10 @@ def layers_of_arguments(what: Sequence[str], env: str | None, options: Mapping[s
     return [*map(yaml_layer, files), Layer(LINE, given), override_layer(overrides, LINE)]
 
 
+LEARNS_ONLY = "; it learns from data alone, and does not play on: iql, awac, td3bc, cql and discrete_cql do"
+"""What is said of a run whose algorithm cannot go on by playing."""
+
+
 def data_values(gradient_steps: int | None, sources: Sequence[str]) -> dict[str, Any]:
     """The options about what is learned from before anything is played, by path."""
     from rookery.training.replay_sources import replay_values
@@ -321,7 +325,7 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
         trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
     if steps is not None and steps < 1:
         later = all(learner.cfg.plays_later for learner in trainer.learners.values())
-        plays = f", or play on with rookery resume {folder} --env ENV" if later else ""
+        plays = f", or play on with rookery resume {folder} --env ENV" if later else LEARNS_ONLY
         raise ConfigError(
             f"{folder}: all its gradient steps are made; go on with rookery resume {folder} algorithm.gradient_steps=N"
             f"{plays}"

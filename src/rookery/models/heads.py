@@ -30,7 +30,7 @@ from rookery.models.distributions import (
     NoiseSpec,
 )
 from rookery.models.layers import linear
-from rookery.models.memory import Memory
+from rookery.models.memory import Memory, MemoryConfig
 
 ACTION_GAIN = 0.01  # first actions nearly independent of the observation: no early commitment
 VALUE_GAIN = 1.0
@@ -182,6 +182,10 @@ class HeadSpec(ABC):
             generator: Draws the weights.
         """
         return build_body(obs, action, model, generator=generator, outputs=self.given(action))
+
+    def recalled(self, memory: MemoryConfig) -> MemoryConfig:
+        """Gives what a policy with such a head sees of its past: what its settings ask for, or what the head needs."""
+        return memory
 
     def given(self, action: ActionSpec) -> int | None:
         """How many numbers a model puts out itself in the place of the head's layers (``model.gives=outputs``); None

@@ -72,8 +72,10 @@ class Memory(nn.Module, ABC):
     Attributes:
         size: Numbers remembered of one slot.
         num_features: Width of the output.
+        word: What the first lines of a run call it where `model.memory.kind` does not say.
     """
 
+    word: ClassVar[str] = "model.module"
     size: int
     num_features: int
 

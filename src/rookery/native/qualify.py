@@ -100,7 +100,7 @@ def _obstacle_in(trunk: nn.Module) -> str:
     if isinstance(trunk, GoalTrunk):
         return "goal conditioning"
     if not isinstance(trunk, Encoder):
-        return "model.module"
+        return str(getattr(trunk, "obstacle", "model.module"))
     if trunk.sets is not None:
         return "entities"
     if trunk.pictures:

@@ -75,7 +75,7 @@ def generic_model(policy: Policy, opset: int) -> Exported:
     probes = probes_of(graph, policy.action_spec, acts)
     if decision.memory:
         both = {MEMORY_OUT: decision.memory}
-        if policy.model.memory.previous_action:
+        if policy.recall is not None and policy.recall.num_choices + policy.recall.num_numbers:
             both[MEMORY_SAMPLED] = decision.memory_drawn
         told += [Port(graph.name(value, name), FLOAT, (BATCH, policy.memory_size)) for name, value in both.items()]
 

@@ -97,10 +97,10 @@ class Policy(nn.Module):
         self.normalizer = normalizer if model.normalize_obs and normalizer.paths else None
         whole = obs if self.normalizer is None else self.normalizer.spec
         seen = whole.own
-        self.recall = build_recall(seen, action, model.memory, model.entities)
+        self.head_spec = DistributionHead() if head is None else head
+        self.recall = build_recall(seen, action, self.head_spec.recalled(model.memory), model.entities)
         self.input_spec = seen if self.recall is None else self.recall.spec
         self.critic_spec = with_central(self.input_spec, whole)
-        self.head_spec = DistributionHead() if head is None else head
         given = self.head_spec.given(action)
         if (model.gives == "outputs") != (given is not None):
             raise ConfigError(

@@ -89,6 +89,7 @@ class DataSet:
         learned: Rows to learn from, ascending.
         held_out: Rows of the episodes that are held out.
         episodes: How many episodes there are.
+        following: ``[N]`` the row after each in its episode; of the last one itself.
 
     Raises:
         ConfigError: If a number is not finite; names the row.
@@ -102,13 +103,13 @@ class DataSet:
         every = np.arange(count)
         serial = buffer.serial_of(self._after) - buffer.first
         goes_on = (self._after < buffer.capacity) & (self._after != self._rows)
-        self._next = np.where(goes_on, serial, every)
-        self._ends = followed(self._next)
+        self.following = np.where(goes_on, serial, every)
+        self._ends = followed(self.following)
         self.returns = cache(self._returns)
         check_finite(buffer)
 
         before = every.copy()
-        before[self._next[goes_on]] = every[goes_on]
+        before[self.following[goes_on]] = every[goes_on]
         first, episode = np.unique(followed(before), return_inverse=True)
         self.episodes = len(first)
         number = min(round(held_out * self.episodes), self.episodes - 1)
@@ -144,7 +145,7 @@ class DataSet:
         total = np.append(buffer.reward[self._rows].astype(np.float64), 0.0)
         discount = np.append(np.full(count, gamma), 1.0)
         every = np.arange(count)
-        jump = np.append(np.where(self._next == every, count, self._next), count)
+        jump = np.append(np.where(self.following == every, count, self.following), count)
         while (jump[:-1] < count).any():
             total += discount * total[jump]
             discount *= discount[jump]

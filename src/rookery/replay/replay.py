@@ -75,6 +75,7 @@ class Replay(Stateful):
         cfg: The algorithm's settings.
         streams: The run's random streams.
         name: The policy's name, for streams and messages.
+        with_memory: Whether what the policy remembers is kept beside its decisions, if it remembers anything.
 
     Attributes:
         buffer: The experience.
@@ -88,7 +89,9 @@ class Replay(Stateful):
     saved = ("buffer", "owed", "gradient_steps", "means")
     fixed = ("policy", "cfg", "name", "device", "everywhere", "least")
 
-    def __init__(self, policy: Policy, cfg: ReplaySettings, streams: Streams, name: str) -> None:
+    def __init__(
+        self, policy: Policy, cfg: ReplaySettings, streams: Streams, name: str, *, with_memory: bool = True
+    ) -> None:
         if cfg.replay.capacity < cfg.batch_size:
             raise ConfigError(
                 f"policies.{name}.batch_size = {cfg.batch_size:,} is more than the replay buffer holds: policies.{name}"
@@ -97,13 +100,14 @@ class Replay(Stateful):
         self.policy = policy
         self.cfg = cfg
         self.name = name
+        size = policy.memory_size if with_memory else 0
         self.buffer: ReplayBuffer | Mixture = ReplayBuffer(
             policy.obs_spec,
             policy.action_spec,
             cfg.replay,
             streams.generator(Role.REPLAY, name),
-            memory_size=policy.memory_size,
-            memory_every=policy.memory_every(cfg.train_every) if policy.memory_size else 1,
+            memory_size=size,
+            memory_every=policy.memory_every(cfg.train_every) if size else 1,
         )
         self.device = device_of(policy)
         """Where the networks are."""

@@ -65,7 +65,7 @@ def describe_memory(policy: Policy) -> str:
     """What a policy remembers, in a few words."""
     cfg, parts = policy.model.memory, []
     if policy.memory is not None:
-        parts.append("model.module" if cfg.kind == "none" else f"{cfg.kind} {cfg.size}")
+        parts.append(policy.memory.word if cfg.kind == "none" else f"{cfg.kind} {cfg.size}")
     parts += [f"{cfg.frames} frames"] * (cfg.frames > 1)
     parts += ["previous action"] * cfg.previous_action + ["previous reward"] * cfg.previous_reward
     return ", ".join(parts)

@@ -72,7 +72,7 @@ def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str
         there = ", ".join(f"{name} by {type(one).__name__}" for name, one in run.learners.items()) or "none"
         raise ConfigError(
             f"{task}: no policy of this run learns from replay (learning: {there}); choose an algorithm that does: "
-            "dqn, sac, td3, ddpg; or one that learns from data: bc, marwil, iql, cql, td3bc, awac"
+            "dqn, sac, td3, ddpg; or one that learns from data: bc, marwil, iql, cql, td3bc, awac, dt"
         )
     if policies is None:
         return known

@@ -176,7 +176,8 @@ class Run(Stateful):
         score: What the best checkpoint is chosen by: the last evaluation's mean return, or else that of training.
     """
 
-    saved = ("pool", "learners", "policies", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
+    # learners after policies: what settings say anew of how a policy acts holds
+    saved = ("pool", "policies", "learners", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
              "frozen", "threads", "horizon", "criteria", "progress", "score", "paused", "env_steps", "lane_steps",
              "resting", "running_length", "counters", "finished", "curriculum", "self_play")  # fmt: skip
     fixed: ClassVar[tuple[str, ...]] = (
