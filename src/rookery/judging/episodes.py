@@ -107,7 +107,8 @@ class WholeEpisodes:
 
     def ahead(self, gamma: float) -> np.ndarray:
         """Gives what each decision earned until the end of its episode, discounted, ``[N]``."""
-        found, last = self.reward.copy(), self.first + self.length - 1
+        found: np.ndarray = self.reward.copy()
+        last = self.first + self.length - 1
         for step in range(1, int(self.length.max())):
             rows = last[self.length > step] - step
             found[rows] += gamma * found[rows + 1]
