@@ -86,8 +86,6 @@ def test_a_decision_transformer_is_measured_for_another_return_and_plays_no_furt
     code, _, err = rookery("resume", run, "--env", "CartPole-v1", "--stop", "env_steps=100")
     assert code == 2 and "all its gradient steps are made; go on with rookery resume" in err
     assert "does not play on: iql, awac, td3bc, cql and discrete_cql do" in err
-    code, out, err = rookery("export", run, "--onnx")
-    print(code, out, err)
 
 
 # --- playing on -------------------------------------------------------------------------------------------------------
