@@ -228,7 +228,8 @@ def wrong_section(rng):
     section, others = rng.choice(sections), (3, "ppo", [1, 2], True)
     if section == "algorithm":  # whose name alone is enough
         others = (3, [1, 2], True)
-    return Mistake("section", section, rng.choice(others))
+    also = next(also for path, (_, also) in SCHEMA.items() if path.rpartition(".")[0] == section)
+    return Mistake("section", section, rng.choice(others), also=also if section.count(".") > 1 else {})
 
 
 def accepts(path, value, also):

@@ -24,9 +24,12 @@ OF_A_RUN = {
 
 OF_A_POLICY = {"frozen", "init_from"}
 
+CHOICE = {f"select.{name}" for name in ("best", "min_return", "last_episodes", "last_decisions")}
+REWARDS = {f"relabel.{name}" for name in ("function", "scale", "shift", "bounds")}
 REPLAY = {
-    f"replay.{name}" for name in ("kind", "capacity", "frame_stacks", "burn_in", "save", "start_from")
-}  # fmt: skip
+    f"replay.{name}"
+    for name in ("kind", "capacity", "frame_stacks", "burn_in", "save", "start_from", "memory_mb", *CHOICE, *REWARDS)
+}
 IMITATION = "imitation.pretrain_steps"
 SIGNALS = {f"signals.{name}" for name in ("rnd", "curiosity", "count", "gail", "own")}
 OFF_POLICY = {"train_every", "exploration.kind", *REPLAY}
