@@ -208,8 +208,12 @@ def test_what_it_cannot_learn_is_refused_in_words(data, tmp_path):
         one = {"obs": np.zeros((3, 3)), "action": np.zeros((2, *space.shape)), "reward": np.ones(2)}
         path = keep(tmp_path / str(number), spaces.Box(-1, 1, (3,), np.float32), space, [one])
         for cfg in (IQLConfig(), AWACConfig()):
-            with pytest.raises(ConfigError, match=r"takes actions that are numbers between .* or one of several"):
+            with pytest.raises(
+                ConfigError, match=r"takes actions that are numbers between .* or one of several"
+            ) as wrong:
                 Trainer(None, cfg, replay=path)
+            told = "import data that do not say their bounds again with --env ENV or --like REPLAY"
+            assert (told in str(wrong.value)) == (space is endless)
     with pytest.raises(ConfigError, match="cannot learn to remember"):
         Trainer(None, CQLConfig(model=ModelConfig(memory={"kind": "gru"})), replay=numbers)
     with pytest.raises(ConfigError, match=r"leave out quantiles and norm = batch"):

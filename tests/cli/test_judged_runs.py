@@ -50,8 +50,13 @@ def test_wrong_words_are_refused(rookery, judged):
     assert "--policy: is for judging by data" in refused("--policy", "main")
     assert "--episodes: is for playing" in refused("--replay", "data", "--episodes", "3")
     assert "--set gamma: must be NAME=VALUE" in refused("--replay", "data", "--set", "gamma")
-    assert "did you mean" in refused("--replay", "data", "--set", "gama=1")
-    assert "methods" in refused("--replay", "data", "--method", "wiss")
+    assert "error: --set gama = 1: there is no such setting; did you mean" in refused(
+        "--replay", "data", "--set", "gama=1"
+    )
+    assert "error: --set gamma = 2: must be" in refused("--replay", "data", "--set", "gamma=2")
+    assert "--method wsi: there is no such estimate; did you mean 'wis'?" in refused(
+        "--replay", "data", "--method", "wsi"
+    )
     assert "--policy maine: " in refused("--replay", "data", "--policy", "maine")
     assert "likeliest numbers" not in refused("--replay", "data", "--set", "gamma=2")
     code, _, err = rookery("evaluate", "run", "--replay", "nowhere")

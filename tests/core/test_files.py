@@ -475,7 +475,7 @@ def test_a_path_without_a_checkpoint_says_why(tmp_path):
     with pytest.raises(FileError, match=r"holds no checkpoint \(none was written yet, or this is not the directory"):
         find_checkpoint(tmp_path)
     (tmp_path / "file").write_text("x")
-    with pytest.raises(FileError, match="file: holds no checkpoint"):
+    with pytest.raises(FileError, match="file: is a file, and no run or checkpoint; .* replay import"):
         find_checkpoint(tmp_path / "file")
 
 

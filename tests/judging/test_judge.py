@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,6 +35,19 @@ def test_a_policy_judged_by_its_own_play_earns_what_that_earned(poles_run, poles
 def test_it_repeats_and_the_seed_counts(poles_run, poles):
     one, same, other = (judge(poles_run, poles, deterministic=False, seed=seed, **SMALL) for seed in (1, 1, 2))
     assert one == same and one["fqe"].value != other["fqe"].value
+
+
+def test_what_is_worth_little_is_said(poles_run, poles):
+    few = judge(poles_run, poles, deterministic=False, gamma=1, methods=["fqe"], **{**SMALL, "fit_steps": 1})
+    (told,) = [note for note in few.notes if "unexplained" in note]
+    assert told.endswith("more gradient steps may help: --set fit_steps=10")
+    exact = judge(poles_run, poles, deterministic=False, gamma=0, methods=["fqe"], **{**SMALL, "fit_steps": 600})
+    assert not any("unexplained" in note for note in exact.notes)
+    alone = dict(lines_of(replace(few, effective_size=1.0)))["weights"]
+    assert alone.endswith(
+        "single episodes carry the estimates by weights, which say nothing, and their intervals neither"
+    )
+    assert dict(lines_of(replace(few, effective_size=39.0)))["weights"] == "effective sample size 39.0 of 40"
 
 
 def test_undiscounted_returns_are_those_that_playing_measures(poles_run, poles):

@@ -452,6 +452,12 @@ def test_a_memory_is_found_by_directory_and_policy(tmp_path):
         "replay.save = false, or nothing was played yet"
     )
     assert "there is no such run or checkpoint" in told(lambda: find_replay(tmp_path / "nowhere"))
+    (tmp_path / "log.csv").write_text("x")
+    told_of_a_file = told(lambda: find_replay(tmp_path / "log.csv"))
+    assert (
+        f"is a file, and no run or checkpoint; recorded data become replay by rookery replay import {tmp_path}"
+        in told_of_a_file
+    )
 
 
 def test_where_there_are_several_policies_the_one_of_the_same_name_is_meant(tmp_path):

@@ -154,6 +154,10 @@ def none_of_them(*arrays):
     return np.zeros(3)
 
 
+def silent(*arrays):
+    pass
+
+
 def infinite(obs, action, reward, next_obs, terminated):
     return np.where(np.arange(len(obs)) == 4, np.inf, 0.0)
 
@@ -191,7 +195,8 @@ def test_a_function_gives_rewards_of_what_was_seen_and_done(tmp_path, monkeypatc
 def test_functions_that_give_no_rewards_are_refused():
     one = recording(POINT, UNIT, lengths=(5,))
     for name, problem in (
-        ("none_of_them", r"gives shape \(3,\) for 5 rows; it must give \(5,\)"),
+        ("none_of_them", r"gives shape \(3,\) for 5 rows; it must give shape \(5,\)"),
+        ("silent", r"gives nothing for 5 rows; it must give shape \(5,\)"),
         ("infinite", "gives inf for row 5; it must be a finite number"),
         ("failing", r"raises TypeError: .*it is given arrays of 5 rows \(obs, action, reward, next_obs, terminated\)"),
     ):

@@ -102,6 +102,8 @@ def check_actions(action: ActionSpec, name: str, algorithm: str, kinds: frozense
     if action.kind in kinds and (action.kind != "box" or action.is_bounded):
         return
     wanted = " or ".join(WORDS[kind] for kind in sorted(kinds))
+    if action.kind == "box" and action.kind in kinds:
+        instead = f"import data that do not say their bounds again with --env ENV or --like REPLAY; {instead}"
     raise ConfigError(
         f"policies.{name}: {algorithm} takes actions that are {wanted}, and not {action.space}: {instead}"
     )

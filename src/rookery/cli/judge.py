@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 from rich.console import Console
 
 from rookery.cli.runs import find_saved, in_runs
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from rookery.report.judgement import Judgement
@@ -108,6 +109,7 @@ def judge_saved(
     settings = settings_of(given or [])
     if methods:
         settings["methods"] = methods
+    check_settings(settings)
     found = judge(
         saved,
         in_runs(replay),
@@ -148,6 +150,24 @@ def settings_of(words: list[str]) -> dict[str, Any]:
         except ValueError:
             found[name] = text
     return found
+
+
+def check_settings(settings: dict[str, Any]) -> None:
+    """Refuses wrong settings by the options that gave them.
+
+    Raises:
+        ConfigError: If there is one; names the option, and what is like it.
+    """
+    from rookery.judging.judge import METHODS, JudgingConfig
+
+    for method in settings.get("methods", ()):
+        if method not in METHODS:
+            raise ConfigError(f"--method {method}: there is no such estimate{nearest(method, METHODS)}")
+    try:
+        JudgingConfig(**settings)
+    except ConfigError as error:
+        where = re.compile(r"^(code: )?JudgingConfig\.")
+        raise ConfigError(*(where.sub("--set ", problem) for problem in error.problems)) from None
 
 
 def folder_of(saved: Path) -> Path | None:

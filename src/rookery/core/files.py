@@ -359,6 +359,11 @@ def find_checkpoint(path: Path) -> Path:
         return found[-1]
     if not path.exists():
         raise FileError(f"{path}: there is no such run or checkpoint")
+    if path.is_file():
+        raise FileError(
+            f"{path}: is a file, and no run or checkpoint; recorded data become replay by rookery replay import {path} "
+            "-o DIRECTORY"
+        )
     raise FileError(f"{path}: holds no checkpoint (none was written yet, or this is not the directory of a run)")
 
 

@@ -45,7 +45,7 @@ class WholeEpisodes:
         if "reward" in stored.missing:
             raise ConfigError(
                 f"{stored}: has no rewards, so that nobody can say what a policy would earn; import the data again "
-                "with their rewards, or record some (rookery replay record)"
+                "with their rewards, or with a function that makes some (--reward-function)"
             )
         self.spaces = Spaces(stored.spaces.obs, stored.spaces.action, 0)
         obs, action, number = self.spaces.obs, self.spaces.action, len(stored)

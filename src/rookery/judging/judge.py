@@ -58,6 +58,9 @@ FEW = 30
 
 FITTED_INTERVAL = "the interval of fitted Q tells how first observations differ, and nothing of errors of its values"
 
+UNEXPLAINED = 0.2
+"""Part of a return that the errors of fitted Q may add up to along an episode before it is said."""
+
 LEAST_LOGP = -50.0
 """Log-probability of what was done that smaller ones count as."""
 
@@ -260,8 +263,27 @@ class _Judging:
             resamples=cfg.resamples,
             max_weight=cfg.weights_below,
             seed=cfg.seed,
-            notes=(FITTED_INTERVAL,) * ("fqe" in made),
+            notes=self._fitted_notes(made, estimates[0].value, value, q),
         )
+
+    def _fitted_notes(
+        self, made: list[str], returned: float | None, value: np.ndarray | None, q: np.ndarray | None
+    ) -> tuple[str, ...]:
+        """What is to be known of fitted Q: that its interval is not all, and whether its values add up."""
+        notes = (FITTED_INTERVAL,) * ("fqe" in made)
+        if value is None or q is None:
+            return notes
+        episodes = self.episodes
+        after = np.where(episodes.is_last, 0.0, np.append(value[1:], 0.0))
+        missing = (episodes.reward + self.gamma * after - q) * self.gamma**episodes.time
+        drift = float(missing.sum()) / episodes.number
+        scale = max(abs(returned or 0.0), float(np.abs(value[episodes.first]).mean()))
+        if abs(drift) <= UNEXPLAINED * scale:
+            return notes
+        told = (
+            f"the values of fitted Q leave {drift:.4g} of an episode's return unexplained, so that it and doubly robust"
+        )
+        return (*notes, f"{told} are far off; more gradient steps may help: --set fit_steps={10 * self.cfg.fit_steps}")
 
     def _told(self, work: str) -> Callable[[int, int], None]:
         return lambda so_far, total: self.progress(work, so_far, total)

@@ -115,14 +115,16 @@ class Relabel:
         where, number = f"{self._source}: relabel.function = {self.cfg.function}", len(reward)
         shown = self._obs.to_env(obs), self._action.to_env(action), reward, self._obs.to_env(next_obs), terminated
         try:
-            found = np.asarray(self._function(*shown), np.float64)
+            given = self._function(*shown)
+            found = np.asarray(given) if given is None else np.asarray(given, np.float64)
         except Exception as error:  # whatever the user's function raises
             raise ConfigError(
                 f"{where}: raises {type(error).__name__}: {error}; it is given arrays of {number:,} rows (obs, action, "
                 "reward, next_obs, terminated) and gives as many rewards"
             ) from error
         if found.shape != (number,):
-            raise ConfigError(f"{where}: gives shape {found.shape} for {number:,} rows; it must give ({number:,},)")
+            what = f"shape {found.shape}" if found.dtype != object else "nothing"
+            raise ConfigError(f"{where}: gives {what} for {number:,} rows; it must give shape ({number},)")
         finite = np.isfinite(found)
         if not finite.all():
             row = int(np.argmin(finite))

@@ -29,6 +29,9 @@ LONG = {
 FEW = 0.1
 """Part of the episodes below which the effective sample size is called small."""
 
+ALONE = 3.0
+"""Effective sample size below which single episodes decide what weights say."""
+
 MARKS = (5, 25, 50, 75, 95)
 """Percentiles that a row says of what is drawn."""
 
@@ -191,6 +194,8 @@ def lines_of(judgement: Judgement) -> Iterator[tuple[str, str]]:
     if judgement.effective_size is not None:
         share = judgement.effective_size / judgement.episodes
         small = ": estimates by weights rest on few of them" if share < FEW else ""
+        if judgement.effective_size < ALONE:
+            small = ": single episodes carry the estimates by weights, which say nothing, and their intervals neither"
         yield "weights", f"effective sample size {judgement.effective_size:.1f} of {judgement.episodes:,}{small}"
     if judgement.mean_ratio is not None:
         yield "ratio", f"{judgement.mean_ratio:.2f} in the mean of single decisions, 1 where probabilities are right"
