@@ -328,10 +328,17 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
         plays = f", or play on with rookery resume {folder} --env ENV" if later else LEARNS_ONLY
         raise ConfigError(
             f"{folder}: all its gradient steps are made; go on with rookery resume {folder} algorithm.gradient_steps=N"
-            f"{plays}"
+            f"{plays}; N counts those that are made"
         )
-    go_on = f"environment steps; go on with: rookery resume {folder}"
-    with exit_of_interrupts(lambda _: f"interrupted after {trainer.env_steps:,} {go_on}"):
+
+    def so_far(_: object) -> str:
+        made = f"{trainer.env_steps:,} environment steps"
+        if steps is not None:
+            left = steps_left(trainer) or 0
+            made = f"{steps - left:,} of {steps:,} gradient steps on data"
+        return f"interrupted after {made}; go on with: rookery resume {folder}"
+
+    with exit_of_interrupts(so_far):
         result = trainer.train(stop) if steps is None else trainer.learn(steps)
         evaluation = trainer.evaluate(episodes) if episodes and trainer.config.env.name is not None else None
     outcome = {
