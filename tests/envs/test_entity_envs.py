@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from flocks import ENTITY, Flock
+from flocks import ENTITY, Flock, plan
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
@@ -13,10 +13,6 @@ from rookery.core.spaces import action_spec, obs_spec
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
 from rookery.policies.policy import Policy
-
-
-def plan(lane, episode):
-    return 100 * lane + episode
 
 
 class Pair:
