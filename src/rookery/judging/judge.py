@@ -274,8 +274,7 @@ class _Judging:
         if value is None or q is None:
             return notes
         episodes = self.episodes
-        after = np.where(episodes.is_last, 0.0, np.append(value[1:], 0.0))
-        missing = (episodes.reward + self.gamma * after - q) * self.gamma**episodes.time
+        missing = self._fitted_errors(value, q) * self.gamma**episodes.time
         drift = float(missing.sum()) / episodes.number
         scale = max(abs(returned or 0.0), float(np.abs(value[episodes.first]).mean()))
         if abs(drift) <= UNEXPLAINED * scale:
@@ -398,8 +397,13 @@ class _Judging:
             return float(np.sqrt(np.square(errors).mean())), "critics"
         if value is None or q is None:
             return None, ""
-        after = np.where(episodes.is_last, 0.0, np.append(value[1:], 0.0))
-        return float(np.sqrt(np.square(episodes.reward + self.gamma * after - q).mean())), "fitted"
+        return float(np.sqrt(np.square(self._fitted_errors(value, q)).mean())), "fitted"
+
+    def _fitted_errors(self, value: np.ndarray, q: np.ndarray) -> np.ndarray:
+        """What each decision earned and fitted Q expects after it, less what fitted Q says of the decision, ``[N]``."""
+        after = np.where(self.episodes.is_last, 0.0, np.append(value[1:], 0.0))
+        errors: np.ndarray = self.episodes.reward + self.gamma * after - q
+        return errors
 
     def _coverage(self) -> Coverage | None:
         """How far the data show what the policy does; None of actions that are neither a choice nor numbers."""
