@@ -49,6 +49,7 @@ def test_wrong_words_are_refused(rookery, judged):
     assert "--method: is for judging by data; say by which, --replay DATA" in refused("--method", "wis")
     assert "--policy: is for judging by data" in refused("--policy", "main")
     assert "--episodes: is for playing" in refused("--replay", "data", "--episodes", "3")
+    assert "algorithm.lr=1: is for playing" in refused("algorithm.lr=1", "--replay", "data")
     assert "--set gamma: must be NAME=VALUE" in refused("--replay", "data", "--set", "gamma")
     assert "error: --set gama = 1: there is no such setting; did you mean" in refused(
         "--replay", "data", "--set", "gama=1"

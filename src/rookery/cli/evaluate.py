@@ -65,6 +65,7 @@ def evaluate(
     rookery evaluate runs/data-iql-s3 --replay DATA --stochastic
     """
     playing = {"--episodes": episodes, "--max-episode-steps": max_episode_steps, "--env": env}
+    playing |= {word: word for word in changes or []}
     judging = {"--policy": policy, "--method": method or None, "--set": more or None, "--output": output}
     check_options(replay, playing, judging)
     if replay is not None:
