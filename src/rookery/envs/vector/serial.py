@@ -88,7 +88,7 @@ class SerialEnv(VectorBase):
         self.render_modes = ways_to_show(self._lanes[0].env)
         self.parameters = self._lanes[0].hook.declared
         self.single = isinstance(self._lanes[0], GymLane)
-        self._calls = [lane.env.step for lane in self._lanes] if self.single else []
+        self._calls = [lane.call for lane in self._lanes] if self.single else []
         self._infos: dict[int, Mapping[str, Any]] = {}
         self.infos = self._infos
         self._plan: SeedPlan | None = None
@@ -328,7 +328,7 @@ class SerialEnv(VectorBase):
         given = parameters_of(self._plan, self._first_lane + lane, int(self.episode[lane]))
         shown: LaneStep = copied.reset(self._seeds[lane], given)
         if given and self.single:
-            self._calls[lane] = copied.env.step  # parameters may have built another copy
+            self._calls[lane] = copied.call  # parameters may have built another copy
         return shown
 
     def replan(self, seeds: SeedPlan) -> None:
