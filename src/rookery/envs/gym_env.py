@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
@@ -63,10 +63,10 @@ class GymLane(Lane):
         time limit: all it does is to see that a reset came first, and here one always has.
         """
         limit: Any = self.env
-        if type(limit) is not TimeLimit or type(limit.env) is not OrderEnforcing:
-            return limit.step
+        if [type(limit), type(getattr(limit, "env", None))] != [TimeLimit, OrderEnforcing]:
+            return cast(Callable[[Any], Any], limit.step)
         if "step" in vars(limit) or "step" in vars(limit.env):  # somebody's own
-            return limit.step
+            return cast(Callable[[Any], Any], limit.step)
         inner = limit.env.env.step
 
         def step(action: Any) -> tuple[Any, Any, Any, Any, Any]:

@@ -83,7 +83,7 @@ class RowWriter:
             for known, array in zip(self.known, arrays, strict=True)
         ]
         self.views: list[list[Any]] = [
-            [memoryview(row) for row in rows] if exact else rows
+            [row.data for row in rows] if exact else rows
             for (rows, _), exact in zip(self.targets, self.exact, strict=True)
         ]
         # of a kind all of whose leaves are floats, these, which need no more than to be finite
