@@ -40,6 +40,20 @@ def step_alone(copies: int, loops: int, seconds: float) -> float:
     return steps / (time.perf_counter() - began)
 
 
+def step_some(copies: int, loops: int, steps: int) -> float:
+    """Steps a second of `copies` stepped in a loop until they have made so many steps together."""
+    envs = [Busy(loops) for _ in range(copies)]
+    for env in envs:
+        env.reset()
+    began = time.perf_counter()
+    for _ in range(steps // copies):
+        for env in envs:
+            *_, terminated, truncated, _ = env.step(0)
+            if terminated or truncated:
+                env.reset()
+    return steps / (time.perf_counter() - began)
+
+
 def both_cores(loops: int, seconds: float) -> dict[str, float]:
     """What all cores reach together."""
     cores = os.cpu_count() or 1

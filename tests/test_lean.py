@@ -122,18 +122,18 @@ class Idle(gymnasium.Env):
 STEPS = {
     "CartPole, 8 copies": (
         lambda: Trainer("CartPole-v1", PPOConfig(), num_envs=8, seed=3),
-        Cost(calls=78),
-        Cost(ops=20, tensors=11, bytes_written=8_672, calls=106),
+        Cost(calls=61),
+        Cost(ops=20, tensors=11, bytes_written=8_672, calls=87),
     ),
     "an environment in Python, 8 copies": (
         lambda: Trainer(Idle, PPOConfig(), num_envs=8, seed=0, config={"env.implementation": "serial"}),
-        Cost(calls=113),
-        Cost(ops=20, tensors=11, bytes_written=8_672, calls=140),
+        Cost(calls=106),
+        Cost(ops=20, tensors=11, bytes_written=8_672, calls=132),
     ),
     "arena, 8 copies, two agents of one policy": (
         lambda: Trainer(MultiAgentArena, PPOConfig(), num_envs=8, seed=0),
-        Cost(calls=81),
-        Cost(ops=24, tensors=17, bytes_written=22_720, calls=148),
+        Cost(calls=61),
+        Cost(ops=24, tensors=17, bytes_written=22_720, calls=125),
     ),
 }
 """For each what makes it, and what a vector step may cost on kernels and by torch."""

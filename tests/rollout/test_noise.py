@@ -34,6 +34,12 @@ def test_slots_that_appear_in_the_middle_of_a_block_change_nothing():
         assert torch.equal(growing.at(None, slots, step), whole.at(None, 30, step)[:slots])
 
 
+def test_a_block_that_is_written_over_another_holds_what_a_new_one_does():
+    used = noise()
+    for step in (3, BLOCK + 3, 7 * BLOCK + 3, 3):
+        assert torch.equal(used.at(None, 5, step), noise().at(None, 5, step))
+
+
 def test_the_same_seed_gives_the_same_numbers_and_everything_else_others():
     numbers = noise().at(None, 4, 300)
     assert torch.equal(numbers, noise().at(None, 4, 300))

@@ -250,7 +250,7 @@ class ObsSpec:
         for leaf in self.leaves:
             value = tree[leaf.path][rows]
             if leaf.kind in ("box", "entities") and leaf.dtype.kind == "f":
-                if np.count_nonzero(np.isfinite(value)) < value.size:
+                if False in np.isfinite(value).tobytes():  # faster than `all`
                     bad = value[~np.isfinite(value)][0]
                     return f"{leaf.path}: non-finite observation {bad} (expected finite numbers)"
             elif leaf.kind in CATEGORIES:

@@ -81,7 +81,9 @@ class Timer:
 
     def add(self, label: str, seconds: float, times: int = 1) -> None:
         """Counts seconds of a part of this that somebody else has measured, and how often it was entered."""
-        node = self.children.setdefault(label, Timer(self._tree, self))
+        node = self.children.get(label)
+        if node is None:
+            node = self.children[label] = Timer(self._tree, self)
         node.seconds += seconds
         node.count += times
 

@@ -6,10 +6,11 @@ The back end plays `GymLane.env` directly, because with one agent there is nothi
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from gymnasium import spaces
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 from rookery.envs.lane import NEW_API, Agent, Breach, Lane, LaneStep, Spaces, info_masks, is_true, shape_of
 from rookery.envs.samplers import Value
@@ -53,6 +54,29 @@ class GymLane(Lane):
             self.report(Breach(f"reset() returned {shape_of(result)}, expected (obs, info); {NEW_API}", AGENT))
         obs, info = result if pair else (result, {})
         return LaneStep({AGENT: obs}, masks=info_masks({AGENT: info}), infos={AGENT: info})
+
+    @property
+    def call(self) -> Callable[[Any], Any]:
+        """What steps the environment as it is now.
+
+        `OrderEnforcing`, which is around every environment made by an id, is left out where it stands right below the
+        time limit: all it does is to see that a reset came first, and here one always has.
+        """
+        limit: Any = self.env
+        if [type(limit), type(getattr(limit, "env", None))] != [TimeLimit, OrderEnforcing]:
+            return cast(Callable[[Any], Any], limit.step)
+        if "step" in vars(limit) or "step" in vars(limit.env):  # somebody's own
+            return cast(Callable[[Any], Any], limit.step)
+        inner = limit.env.env.step
+
+        def step(action: Any) -> tuple[Any, Any, Any, Any, Any]:
+            obs, reward, terminated, truncated, info = inner(action)
+            limit._elapsed_steps += 1
+            if limit._elapsed_steps >= limit._max_episode_steps:
+                truncated = True
+            return obs, reward, terminated, truncated, info
+
+        return step
 
     def argument(self, actions: dict[Agent, Any]) -> Any:
         """The action of the one agent."""

@@ -41,15 +41,22 @@ class ActionNoise:
     def __post_init__(self) -> None:
         self._number = -1
         self._slots = 0
+        self._block = torch.empty(0)
         self._steps: Sequence[Tensor] = ()  # of each vector step in the block, [slots, n]
 
     def at(self, slots: np.ndarray | None, num_slots: int, vector_step: int) -> Tensor:
-        """``[N, uniform + normal]`` float32 for the given slots (None = the first `num_slots`) in a vector step."""
+        """``[N, uniform + normal]`` float32 for the given slots (None = the first `num_slots`) in a vector step; read
+        it before the next block is drawn.
+        """
         number, offset = divmod(vector_step, BLOCK)
         if number != self._number or num_slots > self._slots:
-            self._slots = max(num_slots, self._slots)
-            block = self._draw(self.first_slot + self._slots, number)[self.first_slot :]
-            self._steps = block.transpose(0, 1).contiguous().to(self.device).unbind()
+            before, self._slots = self._slots, max(num_slots, self._slots)
+            block = self._draw(self.first_slot + self._slots, number)[self.first_slot :].transpose(0, 1)
+            if before == self._slots:  # the views of single steps take longer to make than the numbers
+                self._block.copy_(block)
+            else:
+                self._block = block.contiguous().to(self.device)
+                self._steps = self._block.unbind()
             self._number = number
         step = self._steps[offset]
         if slots is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -485,20 +486,23 @@ class RolloutWorker(Stateful):
     def _vector_step(self) -> None:
         """Those who must act decide, all copies are stepped, and what came of it is recorded."""
         assert self.now is not None
-        with self.timers["act"]:
-            actions = [self._act(number) for number in range(len(self.tables))]
+        timer, began = self.timers.current, perf_counter()
+        actions = [self._act(number) for number in range(len(self.tables))]
         playing = self.env.episode.copy()
         resting = self.now.at_rest() if self.now.any_rest else None
-        with self.timers["env.step"]:
-            self.now = self.env.step(actions)
+        acted = perf_counter()
+        self.now = self.env.step(actions)
+        stepped = perf_counter()
+        timer.add("act", acted - began)
+        timer.add("env.step", stepped - acted)
         self.vector_steps, self.env_steps = self.vector_steps + 1, self.env_steps + self.env.num_lanes
         self.lengths += 1
         if resting is not None or self.now.stepped is not None:
             self._uncount(self.now, resting)
         if self.layout != self.env.layout:
             self._lay_out()
-        with self.timers["record"]:
-            self._record(self.now, playing)
+        self._record(self.now, playing)
+        timer.add("record", perf_counter() - stepped)
 
     def _many_steps(self, fragments: ManySteps, limit: int | None) -> bool:
         """Makes as many vector steps in one call as nothing is to be done between; says whether it made any."""

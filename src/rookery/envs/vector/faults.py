@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import ne
 from typing import Literal
 
 import numpy as np
@@ -52,8 +53,8 @@ class Missing(Exception):
 
 def check_counts(name: str, given: Sequence[np.ndarray], waiting: Sequence[np.ndarray]) -> None:
     """Raises an EnvError if there is not an action for each row that waits."""
-    got, expected = list(map(len, given)), list(map(len, waiting))
-    if got != expected:
+    if len(given) != len(waiting) or any(map(ne, map(len, given), map(len, waiting))):
+        got, expected = list(map(len, given)), list(map(len, waiting))
         raise EnvError(f"{name}: step() got {got} actions by kind, expected {expected}")
 
 

@@ -88,7 +88,7 @@ class SerialEnv(VectorBase):
         self.render_modes = ways_to_show(self._lanes[0].env)
         self.parameters = self._lanes[0].hook.declared
         self.single = isinstance(self._lanes[0], GymLane)
-        self._calls = [lane.env.step for lane in self._lanes] if self.single else []
+        self._calls = [lane.call for lane in self._lanes] if self.single else []
         self._infos: dict[int, Mapping[str, Any]] = {}
         self.infos = self._infos
         self._plan: SeedPlan | None = None
@@ -206,14 +206,15 @@ class SerialEnv(VectorBase):
         self._actions = actions
         writer, block, spec = self._writer, self.slab.blocks[0], self.kinds[0].obs
         (targets, shape), known = writer.targets[0], writer.known[0]
+        views, exact = writer.views[0], writer.exact[0]
         rewards: list[Any] = []
         start, num, all_infos, any_rest = 0, self.num_lanes, self.keep_infos == "all", writer.any_rest
         calls = self._calls if not self._missing else self._calls_or_missing()
         while start < num:
             lane = start
             try:
-                rest = zip(range(start, num), calls[start:], actions[start:], targets[start:], strict=True)
-                for lane, step, action, target in rest:
+                rest = zip(range(start, num), calls[start:], actions[start:], views[start:], strict=True)
+                for lane, step, action, view in rest:
                     result = step(action)
                     try:
                         obs, reward, terminated, truncated, info = result
@@ -227,13 +228,19 @@ class SerialEnv(VectorBase):
                         self._infos[lane] = {AGENT: info}
                     if any_rest or (info and RESTING in info):
                         writer.let_rest(0, lane, rests(info))
-                    if type(obs) is np.ndarray and obs.dtype is known and obs.shape == shape:
-                        target[...] = obs
-                    else:
-                        mask = info.get(MASK) if self.agents.masks_in_info else None
-                        writer.write(spec, block.rows.obs, lane, AGENT, obs, mask)
-                        if known is not None and isinstance(obs, np.ndarray):
-                            writer.known[0] = known = obs.dtype
+                    if exact:
+                        try:
+                            view[:] = obs
+                        except (TypeError, ValueError, NotImplementedError):  # of another type or shape
+                            exact = writer.exact[0] = False
+                    if not exact:
+                        if type(obs) is np.ndarray and obs.dtype is known and obs.shape == shape:
+                            targets[lane][...] = obs
+                        else:
+                            mask = info.get(MASK) if self.agents.masks_in_info else None
+                            writer.write(spec, block.rows.obs, lane, AGENT, obs, mask)
+                            if known is not None and isinstance(obs, np.ndarray):
+                                writer.known[0] = known = obs.dtype
                     if terminated or truncated:
                         if self.keep_infos == "ended":
                             self._infos[lane] = {AGENT: info}
@@ -328,7 +335,7 @@ class SerialEnv(VectorBase):
         given = parameters_of(self._plan, self._first_lane + lane, int(self.episode[lane]))
         shown: LaneStep = copied.reset(self._seeds[lane], given)
         if given and self.single:
-            self._calls[lane] = copied.env.step  # parameters may have built another copy
+            self._calls[lane] = copied.call  # parameters may have built another copy
         return shown
 
     def replan(self, seeds: SeedPlan) -> None:

@@ -155,6 +155,7 @@ class SharesEnv(VectorBase):
         self.layout = self.agents.version
         shares = [self._first_lanes, *(helper.lanes for helper in self._helpers)]
         self._ends = [np.array([lanes.stop for lanes in shares]) * len(kind.agents) for kind in self.kinds]
+        self._all_of_share = [(slice(lanes.start, lanes.stop), [np.arange(len(lanes))]) for lanes in shares]
         self._sizes = tuple(self.num_lanes * len(kind.agents) for kind in self.kinds)
         self._before = slab.shown() if self._remembers else []
 
@@ -211,6 +212,8 @@ class SharesEnv(VectorBase):
         self, given: list[np.ndarray], waiting: list[np.ndarray]
     ) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
         """The actions and waiting rows of each share, rows counted from its first."""
+        if waiting is self._everyone:  # each lane has one agent, and all act
+            return [([given[0][rows]], every) for rows, every in self._all_of_share]
         cuts = [np.searchsorted(rows, ends).tolist() for rows, ends in zip(waiting, self._ends, strict=True)]
         shares: list[tuple[list[np.ndarray], list[np.ndarray]]] = []
         for share in range(len(self._helpers) + 1):
