@@ -47,12 +47,15 @@ class ActorBatch:
         alpha: Temperature, without dimensions; of actions with several parts ``[P]``, one for each choice, and behind
             them one for the numbers, if there are any.
         recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
+        known: What the policy's last layer puts out for them, where kernels have computed it and kept what the way back
+            needs; else None.
     """
 
     obs: TensorTree
     noise: Tensor
     alpha: Tensor
     recurrent: RecurrentInput | None = field(default_factory=lambda: None)
+    known: Tensor | None = field(default_factory=lambda: None)
 
     def __len__(self) -> int:
         return len(self.noise)

@@ -509,7 +509,7 @@ class CriticLearner(Stateful):
         self.detached = detached_view(self.net)
         self.forward = attach(self.net)
         self.target_forward = None if self.target is None else attach(self.target, learns=False)
-        self.detached_forward = attach(self.detached, learns=False)
+        self.detached_forward = attach(self.detached, learns=False, sharing=self.forward)
 
     def learn(self, rows: Experience, next_action: Tensor, bonus: Tensor | None, cfg: CriticSettings) -> Metrics:
         """One gradient step towards ``reward + discount * (value of the next action - bonus)``.

@@ -239,7 +239,11 @@ class SACActor:
     def structure(self) -> Structure:
         """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
         declared = actor_structure(self.policy, self.outputs)
-        return replace(declared, outputs=lambda parts, batch: self.outputs_of(parts, batch, declared))
+        return replace(
+            declared,
+            inputs=lambda batch: Inputs(batch.obs, known=batch.known),
+            outputs=lambda parts, batch: self.outputs_of(parts, batch, declared),
+        )
 
     def outputs(self, behavior: Behavior, batch: ActorBatch) -> ActorOutputs:
         """Does the same, given what actions are drawn from."""
@@ -261,18 +265,26 @@ class SACActor:
 
         return ActorOutputs(logp, action_values(kernels, StateAction(batch.obs, action), keep=True), back)
 
-    def ahead(self, kernels: NetworkKernels | None, rows: Experience, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def ahead(
+        self, kernels: NetworkKernels | None, rows: Experience, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Draws actions in what came next, ``[N, k]``, with their log-probabilities ``[N]``; without a graph.
 
         Args:
             kernels: What runs the policy; None = torch.
             rows: Decisions.
             noise: ``[N, k]`` standard normal numbers.
+
+        Returns:
+            Actions, log-probabilities, and what the policy puts out for the decisions themselves, which on kernels is
+            the same pass (`ActorBatch.known`); else None.
         """
         with torch.no_grad():
             if kernels is not None and self.drawing is not None:
-                return self.drawing.sample_logp(kernels.run(Inputs(rows.next_obs))[0], noise)
-            return behavior_of(self.policy, rows.next_obs, recurrent=rows.next_recurrent).sample_logp(noise)
+                both = {path: torch.cat((leaf, rows.next_obs[path])) for path, leaf in rows.obs.items()}
+                now, after = kernels.run(Inputs(both), keep=True)[0].chunk(2)
+                return *self.drawing.sample_logp(after, noise), now
+            return *behavior_of(self.policy, rows.next_obs, recurrent=rows.next_recurrent).sample_logp(noise), None
 
 
 class Temperature(nn.Module):
@@ -301,6 +313,11 @@ class WithoutGraph:
 
     def __init__(self, temperature: Temperature) -> None:
         self.temperature = temperature
+
+    @property
+    def num_weights(self) -> int:
+        """How many there are."""
+        return self.temperature.log_alpha.numel()
 
     @property
     def kernels(self) -> WithoutGraph:
@@ -458,9 +475,9 @@ class SAC(Algorithm[SACConfig]):
         """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
         ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
-        next_action, next_logp = self.actor.net.ahead(self.actor.kernels, rows, ahead)
+        next_action, next_logp, known = self.actor.net.ahead(self.actor.kernels, rows, ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
-        batch = ActorBatch(rows.obs, now, alpha, rows.recurrent)
+        batch = ActorBatch(rows.obs, now, alpha, rows.recurrent, known)
         return metrics | named(
             "actor", gradient_step(self.actor, actor_loss, batch, self.actor_optimizer, cfg, ACTOR_GRADIENT)
         )

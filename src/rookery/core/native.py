@@ -40,7 +40,7 @@ ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """What actions are drawn from, in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 14
+INTERFACE_VERSION = 15
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -135,9 +135,9 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "network_free": (None, (ADDRESS,)),
     "network_pack": (None, (ADDRESS,)),
     "network_forward": (INT, (ADDRESS, ADDRESS, INT, INT, ADDRESS)),
-    "network_backward": (INT, (ADDRESS, ADDRESS, INT, ADDRESS)),
+    "network_backward": (INT, (ADDRESS, ADDRESS, INT, INT, ADDRESS)),
     "networks_forward": (INT, (ADDRESS, INT, ADDRESS, INT, INT, ADDRESS, INT)),
-    "networks_backward": (INT, (ADDRESS, INT, ADDRESS, INT, ADDRESS, INT)),
+    "networks_backward": (INT, (ADDRESS, INT, ADDRESS, INT, INT, ADDRESS, INT)),
     "cell_new": (ADDRESS, (INT, INT, ADDRESS, ADDRESS)),
     "cell_free": (None, (ADDRESS,)),
     "cell_pack": (None, (ADDRESS,)),
@@ -382,7 +382,8 @@ class Network:
         """Writes the gradients of all weights, over what they were.
 
         Args:
-            gradients: ``[N, outputs]`` contiguous, of each part's outputs of the last forward pass that kept.
+            gradients: ``[N, outputs]`` contiguous, of each part's outputs of the first N rows of the last forward pass
+                that kept; the other rows have none.
             inputs: Give the gradient of the numbers that were read, too.
             weights: Write those of the weights; without, they stay as they are.
 
@@ -390,14 +391,14 @@ class Network:
             ``[N, numbers]``, if asked for; with respect to numbers as the first layer gets them.
 
         Raises:
-            RuntimeError: If nothing was kept.
+            RuntimeError: If not so many rows were kept.
         """
         for number, gradient in enumerate(gradients):
             self._part_addresses[number] = gradient.data_ptr()
-        shape = len(gradients[0]), self.numbers
+        shape = rows, _ = len(gradients[0]), self.numbers
         wanted = torch.empty(shape, dtype=torch.float32, device="cpu") if inputs else None
-        if not self._call["network_backward"](self.handle, self._part_addresses, weights, address(wanted)):
-            raise RuntimeError("a backward pass without a forward pass that kept what it needs")
+        if not self._call["network_backward"](self.handle, self._part_addresses, rows, weights, address(wanted)):
+            raise RuntimeError(f"a backward pass of {rows:,} rows without a forward pass that kept what it needs")
         return wanted
 
     def pack(self) -> None:
@@ -423,10 +424,13 @@ class Networks:
         """Outputs of each."""
 
     def forward(self, leaves: Sequence[Tensor], keep: bool) -> Tensor:
-        """Computes the outputs ``[K, N, width]`` of K networks; arguments as of `Network.forward`."""
+        """Computes the outputs ``[K, N, width]`` of K networks, ``[K, N]`` of width 1; arguments as of
+        `Network.forward`.
+        """
         count, rows = len(self._networks), len(leaves[0])
         addresses = (ADDRESS * len(leaves))(*[leaf.data_ptr() for leaf in leaves])
-        outputs = torch.empty(count, rows, self.width, dtype=torch.float32, device="cpu")
+        shape = (count, rows) if self.width == 1 else (count, rows, self.width)
+        outputs = torch.empty(shape, dtype=torch.float32, device="cpu")
         self._place(self._outputs, outputs)
         made = self._call["networks_forward"](self._handles, count, addresses, rows, keep, self._outputs, num_threads())
         if not made:
@@ -434,7 +438,7 @@ class Networks:
         return outputs
 
     def write_gradients(self, gradients: Tensor, inputs: bool = False, *, weights: bool = True) -> Tensor | None:
-        """Writes the gradients of all weights, given those of the outputs, ``[K, N, width]``; other arguments and
+        """Writes the gradients of all weights, given those of the outputs, as `forward` gives them; other arguments and
         errors as of `Network.write_gradients`, which gives ``[K, N, numbers]`` here.
         """
         count, rows = len(self._networks), gradients.shape[1]
@@ -444,10 +448,10 @@ class Networks:
         if wanted is not None:
             self._place(self._inputs, wanted)
         made = self._call["networks_backward"](
-            self._handles, count, self._outputs, weights, None if wanted is None else self._inputs, num_threads()
+            self._handles, count, self._outputs, rows, weights, None if wanted is None else self._inputs, num_threads()
         )
         if not made:
-            raise RuntimeError("a backward pass without a forward pass that kept what it needs")
+            raise RuntimeError(f"a backward pass of {rows:,} rows without a forward pass that kept what it needs")
         return wanted
 
     def _place(self, addresses: Any, parts: Tensor) -> None:

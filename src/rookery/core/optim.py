@@ -54,6 +54,11 @@ class StepConfig(Protocol):
 class Kernels(Protocol):
     """Runs networks on kernels: they put out tensors without a graph, and go backward from the gradients of these."""
 
+    @property
+    def num_weights(self) -> int:
+        """How many numbers `write_gradients` writes."""
+        ...
+
     def forward(self, batch: Any) -> list[Tensor]:
         """Computes what the networks put out for a batch, one tensor after the other."""
         ...
@@ -270,12 +275,12 @@ def compute_gradients(
     optimizer: Optimizer, cfg: ConfigT, closed_form: ClosedForm | None = None,
 ) -> Metrics:  # fmt: skip
     """Fills the optimizer's gradient vector with the gradient of the loss; the weights stay."""
-    optimizer.flat.grad.zero_()
     kernels: Kernels | None = getattr(forward, "kernels", None)
     optimizer.on_kernels = kernels is not None
     if kernels is not None:
         known = closed_form if closed_form is not None and closed_form.loss is loss else None
         return _through_kernels(kernels, loss, batch, optimizer, cfg, known)
+    optimizer.flat.grad.zero_()
     if cfg.model.compile:
         value, metrics = _compiled()(forward, loss, batch, cfg)
     else:
@@ -289,6 +294,8 @@ def _through_kernels(
     optimizer: Optimizer, cfg: ConfigT, known: ClosedForm | None,
 ) -> Metrics:  # fmt: skip
     """Networks on kernels, the loss between them: by its closed form, else by autograd through the loss alone."""
+    if known is not None and kernels.num_weights != optimizer.flat.grad.numel():  # else all of it is written over
+        optimizer.flat.grad.zero_()
     if known is not None and known.kernel is not None:
         written = known.kernel(kernels, batch, cfg)
         if written is not None:
@@ -301,7 +308,7 @@ def _through_kernels(
         _check_gradients(gradients, parts, loss)
         kernels.write_gradients(gradients)
         return metrics
-    parts, grad = [part.requires_grad_() for part in parts], optimizer.flat.grad
+    parts, grad = [part.requires_grad_() for part in parts], optimizer.flat.grad.zero_()
     outputs, before = kernels.outputs([part.clone() for part in parts], batch), grad._version  # clones may be changed
     value, metrics = loss(outputs, batch, cfg)
     value.backward()

@@ -75,6 +75,17 @@ class Structure:
     rounds: bool = False
     obstacle: str = ""
 
+    @property
+    def parts(self) -> list[nn.Module]:
+        """All trunks, memories and heads."""
+        parts = [part for tower in self.towers for part in (tower.trunk, tower.memory, *tower.heads)]
+        return [part for part in parts if part is not None]
+
+    @property
+    def weights(self) -> list[nn.Parameter]:
+        """Those of all parts, in this order."""
+        return [weight for part in self.parts for weight in part.parameters()]
+
 
 class Declared(Protocol):
     """A network that declares its structure."""

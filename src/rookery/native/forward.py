@@ -30,21 +30,22 @@ class Forward(Generic[NetT]):
     Args:
         net: A network that declares its structure.
         learns: Whether its weights learn: kernels then run it only if all of them have a place for a gradient.
+        sharing: Another way through a network of the same structure on the same weights, whose kernels run this one too
+            where it has any; a pass that one of both keeps is then gone with the next that the other keeps.
 
     Attributes:
         net: As given.
         obstacle: Why it runs in torch, in a few words; nothing if it runs on kernels.
     """
 
-    def __init__(self, net: NetT, learns: bool) -> None:
+    def __init__(self, net: NetT, learns: bool, sharing: Forward[NetT] | None) -> None:
         self.net = net
+        self._sharing = sharing
         self.obstacle = _undeclared(net)
         self._learns = learns
         structure = None if self.obstacle else net.structure()
-        towers = () if structure is None else structure.towers
-        parts = [part for tower in towers for part in (tower.trunk, tower.memory, *tower.heads) if part is not None]
-        self._weights = [weight for part in parts for weight in part.parameters()]
-        self._modules = [module for part in parts for module in part.modules()]
+        self._weights = [] if structure is None else structure.weights
+        self._modules = [] if structure is None else [module for part in structure.parts for module in part.modules()]
         self._kernels: NetworkKernels | None = None
         self._where: list[Any] = []  # weights lie, and what else may change
         self._last_place: object = None
@@ -60,8 +61,9 @@ class Forward(Generic[NetT]):
     @property
     def kernels(self) -> NetworkKernels | None:
         """What runs the network in the place of torch; None if it does not qualify, or does not learn yet."""
-        if not self._weights:
-            return None
+        shared = None if self._sharing is None else self._sharing.kernels
+        if shared is not None or not self._weights:
+            return shared
         weight = self._weights[-1]  # all of them move together
         if (places(weight) if self._learns else weight.data_ptr()) != self._last_place:
             self.refresh()
@@ -95,17 +97,18 @@ class Forward(Generic[NetT]):
         return None if self.obstacle or build is None else NetworkKernels(structure, build)
 
 
-def attach(net: NetT, *, learns: bool = True) -> Forward[NetT]:
+def attach(net: NetT, *, learns: bool = True, sharing: Forward[NetT] | None = None) -> Forward[NetT]:
     """Attaches kernels to a network, which then runs on them where they know its structure.
 
     Args:
         net: A network that declares its structure, such as `ActorCritic` or a subclass.
         learns: Whether its weights learn, which then must lie in flat memory; targets do not.
+        sharing: What runs the same weights already; see `Forward`.
 
     Returns:
         What `gradient_step` takes as `forward`.
     """
-    return Forward(net, learns)
+    return Forward(net, learns, sharing)
 
 
 def _undeclared(net: object) -> str:
@@ -126,6 +129,7 @@ class NetworkKernels:
         towers: Each tower's description.
         head: How actions lie in what the first head puts out; None of a head that no action is drawn from.
         options: ``[choices]`` of actions that are drawn from the first head's output.
+        num_weights: How many numbers `write_gradients` writes.
         call: What a loss's own kernel keeps from one minibatch to the next.
         passes: How many passes were kept so far.
     """
@@ -142,6 +146,7 @@ class NetworkKernels:
         self._stack = None
         if structure.stacked:
             self._stack = Networks(build, [tower.network for tower in self.towers if isinstance(tower, NativeTrunk)])
+        self.num_weights = sum(weight.numel() for weight in structure.weights)
         self.call: object = None
         self.passes = 0
         self._rows: Tensor | None = None
@@ -173,8 +178,7 @@ class NetworkKernels:
         if self._stack is not None:
             first = self.towers[0]
             assert isinstance(first, NativeTrunk)
-            values = self._stack.forward(first.read(inputs.obs), keep)
-            return [values.squeeze(2) if self._stack.width == 1 else values]
+            return [self._stack.forward(first.read(inputs.obs), keep)]
         obs, sequences = inputs.obs, inputs.sequences
         place = sequences.place if sequences is not None and inputs.laid_out else None
         if sequences is not None and place is not None:
@@ -205,8 +209,7 @@ class NetworkKernels:
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of all weights, given those of what `forward` put out last."""
         if self._stack is not None:
-            (gradient,) = gradients
-            self._stack.write_gradients(gradient.reshape(*gradient.shape[:2], self._stack.width))
+            self._stack.write_gradients(gradients[0])
             return
         rows, place = self._rows, self._place
         if rows is not None:
@@ -229,8 +232,7 @@ class NetworkKernels:
             gradient: ``[K, N]`` or ``[K, N, ...]`` that of what the last pass which kept put out.
         """
         assert self._stack is not None
-        shape = *gradient.shape[:2], self._stack.width
-        inputs = self._stack.write_gradients(gradient.reshape(shape), inputs=True, weights=False)
+        inputs = self._stack.write_gradients(gradient, inputs=True, weights=False)
         assert inputs is not None
         return inputs
 

@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 14; }
+EXPORT int interface_version() { return 15; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -76,6 +76,7 @@ EXPORT void network_pack(Network* net) { pack_network(net); }
 
 static bool run_forward(Network* net, const void* const* leaves, int rows, bool keep, float* const* outputs) {
   if (!reserve_rows(net, BLOCK + (keep ? rows : 0))) return false;
+  LentPanels lent(net, false);
   pack_network(net);
   for (int from = 0; from < rows; from += BLOCK) {
     int count = rows - from < BLOCK ? rows - from : BLOCK;
@@ -98,14 +99,14 @@ static bool read_gradient(const Layer& last, const float* const* gradients, size
 }
 
 // Gradients of the inputs alone. Rows whose outputs have none cost nothing: of several critics, the lowest counts.
-static void run_inputs_backward(Network* net, const float* const* gradients, float* input_gradient) {
+static void run_inputs_backward(Network* net, const float* const* gradients, int given, float* input_gradient) {
   Layer& last = net->layer[net->num_layers - 1];
   int rows[BLOCK], count = 0, width = net->numbers, stride = net->layer[0].input_stride;
-  memset(input_gradient, 0, (size_t)net->kept * width * 4);
-  for (int row = 0; row < net->kept; row++) {
+  memset(input_gradient, 0, (size_t)given * width * 4);
+  for (int row = 0; row < given; row++) {
     if (read_gradient(last, gradients, row, last.gradient + (size_t)count * last.output_stride))
       rows[count++] = BLOCK + row;
-    if (count < BLOCK && row + 1 < net->kept) continue;
+    if (count < BLOCK && row + 1 < given) continue;
     backward_rows(net, rows, count);
     for (int i = 0; i < count; i++)
       memcpy(input_gradient + (size_t)(rows[i] - BLOCK) * width, net->input_gradient + (size_t)i * stride,
@@ -114,13 +115,14 @@ static void run_inputs_backward(Network* net, const float* const* gradients, flo
   }
 }
 
-static void run_backward(Network* net, const float* const* gradients, bool weights, float* input_gradient) {
+static void run_backward(Network* net, const float* const* gradients, int rows, bool weights, float* input_gradient) {
   Layer& last = net->layer[net->num_layers - 1];
+  LentPanels lent(net, true);
   pack_for_backward(net, input_gradient != nullptr);
-  if (!weights) return run_inputs_backward(net, gradients, input_gradient);
+  if (!weights) return run_inputs_backward(net, gradients, rows, input_gradient);
   clear_gradients(net);
-  for (int from = 0; from < net->kept; from += BLOCK) {
-    int count = net->kept - from < BLOCK ? net->kept - from : BLOCK;
+  for (int from = 0; from < rows; from += BLOCK) {
+    int count = rows - from < BLOCK ? rows - from : BLOCK;
     for (int i = 0; i < count; i++)
       read_gradient(last, gradients, from + i, last.gradient + (size_t)i * last.output_stride);
     backward_block(net, BLOCK + from, count, input_gradient != nullptr);
@@ -137,11 +139,12 @@ EXPORT int network_forward(Network* net, const void* const* leaves, int rows, in
   return run_forward(net, leaves, rows, keep, outputs);
 }
 
-// Writes the gradients of all weights, or leaves them as they are, given those of the outputs of the last forward pass
-// that kept. input_gradient: [rows, numbers]; null only with `weights`, if not wanted. Returns 0 if nothing was kept.
-EXPORT int network_backward(Network* net, const float* const* gradients, int weights, float* input_gradient) {
-  if (!net->kept) return 0;
-  run_backward(net, gradients, weights, input_gradient);
+// Writes the gradients of all weights, or leaves them as they are, given those of the outputs of the first `rows` rows
+// of the last forward pass that kept; the others have none. input_gradient: [rows, numbers]; null only with `weights`,
+// if not wanted. Returns 0 if not so many rows were kept.
+EXPORT int network_backward(Network* net, const float* const* gradients, int rows, int weights, float* input_gradient) {
+  if (!rows || net->kept < rows) return 0;
+  run_backward(net, gradients, rows, weights, input_gradient);
   return 1;
 }
 
@@ -164,7 +167,9 @@ static void run_several(void* address) {
   for (int n = work.from; n < work.to; n++) {
     if (work.outputs)
       work.enough &= run_forward(work.nets[n], work.leaves, work.rows, work.keep, work.outputs + n);
-    else run_backward(work.nets[n], work.gradients + n, work.weights, work.input_gradients ? work.input_gradients[n] : nullptr);
+    else
+      run_backward(work.nets[n], work.gradients + n, work.rows, work.weights,
+                   work.input_gradients ? work.input_gradients[n] : nullptr);
   }
 }
 
@@ -188,11 +193,11 @@ EXPORT int networks_forward(Network* const* nets, int count, const void* const* 
 }
 
 // `network_backward` of each.
-EXPORT int networks_backward(Network* const* nets, int count, const float* const* gradients, int weights,
+EXPORT int networks_backward(Network* const* nets, int count, const float* const* gradients, int rows, int weights,
                              float* const* input_gradients, int threads) {
   for (int n = 0; n < count; n++)
-    if (!nets[n]->kept) return 0;
-  share_out(Several{nets, 0, 0, nullptr, 0, 0, nullptr, gradients, weights, input_gradients, true}, count, threads);
+    if (!rows || nets[n]->kept < rows) return 0;
+  share_out(Several{nets, 0, 0, nullptr, rows, 0, nullptr, gradients, weights, input_gradients, true}, count, threads);
   return 1;
 }
 
@@ -357,6 +362,7 @@ static void run_pass(void* address) {
   Network* net = pass.net;
   const Layer& last = net->layer[net->num_layers - 1];
   int value_column = pass.policy ? last.part[0].outputs : 0, columns = last.outputs - value_column;
+  LentPanels lent(net, false), lent_back(net, true);
   pack_network(net);
   pack_for_backward(net, false);
   clear_gradients(net);

@@ -3,6 +3,7 @@
 // Rows go through all layers in blocks small enough to stay in the cache. Weights are packed into panels at the start
 // of each call (`pack_network`), because between two calls of a learner they have changed.
 #pragma once
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "tiles.h"
@@ -67,6 +68,7 @@ struct Network {
   int capacity, kept;
   float *input, *input_gradient;
   int64_t* category;  // [rows, categories] rows of the table
+  bool fresh;         // no block has added to the gradients of the weights yet
   bool bfloat16;      // numbers that are multiplied, where the processor can
   float *pair_columns, *pair_inputs, *pair_gradients;  // [BLOCK, widest / 2], [BLOCK / 2, widest] twice; else null
   float* pairs_turned;  // [widest, BLOCK / 2]
@@ -181,6 +183,78 @@ static void free_network(Network* net) {
   free(net->pairs_turned);
   free(net);
 }
+
+// --- panels that are lent --------------------------------------------------------------------------------------------
+
+enum { LARGE = 1 << 14 };  // floats of a panel that is worth it
+
+// Memory of a thread in which its networks pack weights in turn, each for one call: so it stays in the cache, which that
+// of all networks together would leave.
+struct Lender {
+  float* memory;
+  size_t size, used;
+};
+
+static pthread_key_t lender_key;
+static pthread_once_t lender_once = PTHREAD_ONCE_INIT;
+
+static void forget_lender(void* lender) {
+  free(((Lender*)lender)->memory);
+  free(lender);
+}
+
+static void make_lender_key() { pthread_key_create(&lender_key, forget_lender); }
+
+// The calling thread's; null if there is no memory.
+static Lender* lender_here() {
+  pthread_once(&lender_once, make_lender_key);
+  Lender* lender = (Lender*)pthread_getspecific(lender_key);
+  if (lender || !(lender = (Lender*)calloc(1, sizeof(Lender)))) return lender;
+  if (pthread_setspecific(lender_key, lender) == 0) return lender;
+  free(lender);
+  return nullptr;
+}
+
+// Lends a network panels as long as it lives; what is packed is gone with it. Layers that are small, or whose panels have
+// columns that stay zero, keep their own, as all do where there is no memory.
+struct LentPanels {
+  Network* net;
+  bool back;
+  Lender* lender;
+  size_t lent;
+  float* own[MAX_LAYERS];
+
+  float*& panels(int l) { return back ? net->layer[l].back_panels : net->layer[l].panels; }
+  size_t wanted(int l) {
+    const Layer& y = net->layer[l];
+    int columns = back ? y.inputs : y.outputs, stride = back ? y.input_stride : y.output_stride;
+    size_t size = (size_t)((back ? y.outputs : y.inputs) + 1) * stride;
+    return columns != stride || (y.narrow && !back) || size < LARGE ? 0 : padded((int)size);
+  }
+  LentPanels(Network* net, bool back) : net(net), back(back), lender(lender_here()), lent(0) {
+    size_t total = 0;
+    for (int l = 0; l < net->num_layers; l++) {
+      own[l] = panels(l);
+      total += wanted(l);
+    }
+    if (!lender || !total) return;
+    if (lender->used + total > lender->size) {
+      float* memory = lender->used ? nullptr : new_floats(2 * total);  // the way back comes with the way forward
+      if (!memory) return;
+      free(lender->memory);
+      lender->memory = memory;
+      lender->size = 2 * total;
+    }
+    float* at = lender->memory + lender->used;
+    for (int l = 0; l < net->num_layers; at += wanted(l++))
+      if (wanted(l)) panels(l) = at;
+    lender->used += lent = total;
+  }
+  ~LentPanels() {
+    for (int l = 0; l < net->num_layers; l++) panels(l) = own[l];
+    if (lender) lender->used -= lent;
+  }
+};
 
 // --- weights ---------------------------------------------------------------------------------------------------------
 
@@ -449,7 +523,9 @@ static void write_outputs(const Network* net, size_t at, int count, float* const
 
 // --- backward --------------------------------------------------------------------------------------------------------
 
+// Weights are not touched: the first block that comes writes their gradients over.
 static void clear_gradients(Network* net) {
+  net->fresh = true;
   for (int l = 0; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
     memset(y.bias_sums, 0, (size_t)y.output_stride * 4);
@@ -457,26 +533,22 @@ static void clear_gradients(Network* net) {
       memset(y.norm.scale_sums, 0, (size_t)y.output_stride * 4);
       memset(y.norm.shift_sums, 0, (size_t)y.output_stride * 4);
     }
-    if (y.weight_sums) memset(y.weight_sums, 0, (size_t)y.inputs * y.output_stride * 4);
-    else
-      for (int p = 0; y.inputs && p < y.num_parts; p++)
-        memset(y.part[p].weight_gradient, 0, (size_t)y.part[p].outputs * y.inputs * 4);
   }
   if (net->table) memset(net->table_gradient, 0, (size_t)net->table_rows * net->layer[0].outputs * 4);
 }
 
 // add: as `add_outer`.
 template <class Add>
-static void add_outers(Layer& y, const float* x, const float* gradient, int elements, Add add) {
+static void add_outers(Layer& y, const float* x, const float* gradient, int elements, bool fresh, Add add) {
   if (y.weight_sums) {
     add(x, y.input_stride, gradient, y.output_stride, elements, y.weight_sums, y.output_stride, y.inputs,
-        y.output_stride);
+        y.output_stride, fresh);
     return;
   }
   int column = 0;
   for (int p = 0; p < y.num_parts; column += y.part[p++].outputs)
     add(gradient + column, y.output_stride, x, y.input_stride, elements, y.part[p].weight_gradient, y.inputs,
-        y.part[p].outputs, y.inputs);
+        y.part[p].outputs, y.inputs, fresh);
 }
 
 static void add_weight_gradient(Network* net, Layer& y, const float* x, int count) {
@@ -485,8 +557,9 @@ static void add_weight_gradient(Network* net, Layer& y, const float* x, int coun
     pair_rows(x, y.input_stride, count, filled, net->pair_inputs);
     pair_rows(y.gradient, y.output_stride, count, filled, net->pair_gradients);
     float* turned = net->pairs_turned;
-    add_outers(y, net->pair_inputs, net->pair_gradients, elements, [=](auto... given) { add_pair_outer(given..., turned); });
-  } else add_outers(y, x, y.gradient, count, add_outer<Floats>);
+    add_outers(y, net->pair_inputs, net->pair_gradients, elements, net->fresh,
+               [=](auto... given) { add_pair_outer(given..., turned); });
+  } else add_outers(y, x, y.gradient, count, net->fresh, add_outer<Floats>);
   for (int j = 0; j < y.output_stride; j += LANES) {
     Vector sum = load(y.bias_sums + j);
     for (int i = 0; i < count; i++) sum += load(y.gradient + (size_t)i * y.output_stride + j);
@@ -534,6 +607,7 @@ static void backward_block(Network* net, size_t at, int count, bool inputs) {
                   (size_t)count * below.output_stride);
     }
   }
+  net->fresh = false;
   if (net->table) add_table_gradient(net, at, count);
   if (inputs) back_product(net, net->layer[0], count, net->input_gradient);
 }

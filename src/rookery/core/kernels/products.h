@@ -6,6 +6,8 @@
 #pragma once
 #include "vector.h"
 
+enum { DEPTH = 8192 / (TILE_VECTORS * LANES) };  // of a panel of 32 KB
+
 struct Floats {
   enum { EACH = 1 };  // numbers in an element
   INLINE Vector join(const Vector* rows) { return rows[0]; }
@@ -64,7 +66,26 @@ static void product_panel(const float* a, int a_stride, const float* panel, int 
 #undef RUN
 }
 
-// C[rows, columns] = start + A[rows, depth] B[depth, columns]; `columns` is padded, B as `pack` leaves it.
+// `product_panel` of so many vectors.
+template <class Numbers>
+INLINE void product_vectors(int vectors, const float* a, int a_stride, const float* panel, int depth, const float* start,
+                            int start_stride, float* c, int c_stride, int rows) {
+  switch (vectors) {
+    case 4:
+      if constexpr (TILE_VECTORS > 3)
+        product_panel<Numbers, 4>(a, a_stride, panel, depth, start, start_stride, c, c_stride, rows);
+      break;
+    case 3:
+      if constexpr (TILE_VECTORS > 2)
+        product_panel<Numbers, 3>(a, a_stride, panel, depth, start, start_stride, c, c_stride, rows);
+      break;
+    case 2: product_panel<Numbers, 2>(a, a_stride, panel, depth, start, start_stride, c, c_stride, rows); break;
+    case 1: product_panel<Numbers, 1>(a, a_stride, panel, depth, start, start_stride, c, c_stride, rows); break;
+  }
+}
+
+// C[rows, columns] = start + A[rows, depth] B[depth, columns]; `columns` is padded, B as `pack` leaves it. A panel goes
+// through all rows in stretches of DEPTH, which the nearest cache holds; that changes no bit.
 template <class Numbers = Floats>
 static void product(const float* a, int a_stride, const float* panels, int depth, const float* start, int start_stride,
                     float* c, int c_stride, int rows, int columns) {
@@ -72,28 +93,22 @@ static void product(const float* a, int a_stride, const float* panels, int depth
     int left = (columns - column) / LANES, vectors = left < TILE_VECTORS ? left : TILE_VECTORS;
     const float *panel = panels + (size_t)column * depth, *from = start ? start + column : nullptr;
     float* to = c + column;
-    switch (vectors) {
-      case 4:
-        if constexpr (TILE_VECTORS > 3)
-          product_panel<Numbers, 4>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows);
-        break;
-      case 3:
-        if constexpr (TILE_VECTORS > 2)
-          product_panel<Numbers, 3>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows);
-        break;
-      case 2: product_panel<Numbers, 2>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows); break;
-      case 1: product_panel<Numbers, 1>(a, a_stride, panel, depth, from, start_stride, to, c_stride, rows); break;
-    }
+    int stride = start_stride;
+    for (int k = 0; k < depth || k == 0; k += DEPTH, from = to, stride = c_stride)
+      product_vectors<Numbers>(vectors, a + k, a_stride, panel + (size_t)k * vectors * LANES,
+                               depth - k < DEPTH ? depth - k : DEPTH, from, stride, to, c_stride, rows);
     column += vectors * LANES;
   }
 }
 
-// C[rows, columns] += P[count, rows]^T Q[count, columns], for ROWS rows and VECTORS vectors of columns.
+// C[rows, columns] += P[count, rows]^T Q[count, columns], for ROWS rows and VECTORS vectors of columns; C is written over
+// if it is `fresh`.
 template <class Numbers, int ROWS, int VECTORS>
-INLINE void outer_tile(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride) {
+INLINE void outer_tile(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride,
+                       bool fresh) {
   Vector sum[ROWS][VECTORS];
   for (int i = 0; i < ROWS; i++)
-    for (int j = 0; j < VECTORS; j++) sum[i][j] = load(c + (size_t)i * c_stride + j * LANES);
+    for (int j = 0; j < VECTORS; j++) sum[i][j] = fresh ? Vector{} : load(c + (size_t)i * c_stride + j * LANES);
   for (int k = 0; k < count; k++) {
     Vector b[VECTORS];
     for (int j = 0; j < VECTORS; j++) b[j] = load(q + (size_t)k * q_stride + j * LANES);
@@ -108,30 +123,32 @@ INLINE void outer_tile(const float* p, int p_stride, const float* q, int q_strid
 
 template <class Numbers, int VECTORS>
 static void outer_panel(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride,
-                        int rows) {
+                        int rows, bool fresh) {
 #define RUN(N, ROW) \
-  outer_tile<Numbers, N, VECTORS>(p + (ROW), p_stride, q, q_stride, count, c + (size_t)(ROW) * c_stride, c_stride)
+  outer_tile<Numbers, N, VECTORS>(p + (ROW), p_stride, q, q_stride, count, c + (size_t)(ROW) * c_stride, c_stride, fresh)
   FOR_TILES(rows, RUN);
 #undef RUN
 }
 
-// C[rows, columns] += P[count, rows]^T Q[count, columns]; `columns` is padded.
+// C[rows, columns] += P[count, rows]^T Q[count, columns]; `columns` is padded. C is written over if it is `fresh`.
 template <class Numbers = Floats>
 static void add_outer(const float* p, int p_stride, const float* q, int q_stride, int count, float* c, int c_stride,
-                      int rows, int columns) {
+                      int rows, int columns, bool fresh = false) {
   for (int column = 0; column < columns;) {
     int left = (columns - column) / LANES, vectors = left < TILE_VECTORS ? left : TILE_VECTORS;
     const float* from = q + column;
     float* to = c + column;
     switch (vectors) {
       case 4:
-        if constexpr (TILE_VECTORS > 3) outer_panel<Numbers, 4>(p, p_stride, from, q_stride, count, to, c_stride, rows);
+        if constexpr (TILE_VECTORS > 3)
+          outer_panel<Numbers, 4>(p, p_stride, from, q_stride, count, to, c_stride, rows, fresh);
         break;
       case 3:
-        if constexpr (TILE_VECTORS > 2) outer_panel<Numbers, 3>(p, p_stride, from, q_stride, count, to, c_stride, rows);
+        if constexpr (TILE_VECTORS > 2)
+          outer_panel<Numbers, 3>(p, p_stride, from, q_stride, count, to, c_stride, rows, fresh);
         break;
-      case 2: outer_panel<Numbers, 2>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
-      case 1: outer_panel<Numbers, 1>(p, p_stride, from, q_stride, count, to, c_stride, rows); break;
+      case 2: outer_panel<Numbers, 2>(p, p_stride, from, q_stride, count, to, c_stride, rows, fresh); break;
+      case 1: outer_panel<Numbers, 1>(p, p_stride, from, q_stride, count, to, c_stride, rows, fresh); break;
     }
     column += vectors * LANES;
   }
@@ -144,28 +161,46 @@ INLINE size_t packed_at(int depth, int column, int total_depth, int columns) {
   return (size_t)first * total_depth + (size_t)depth * width + (column - first);
 }
 
+// Reads a square of W[.., depth] whose first number is `w`; what lies beyond `width` rows or `height` columns is zero.
+INLINE void load_square(const float* w, int depth, int width, int height, Vector* square) {
+  if (width == LANES && height == LANES) {
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++) square[i] = load(w + (size_t)i * depth);
+    return;
+  }
+  for (int i = 0; i < LANES; i++)
+    square[i] = i >= width ? Vector{} : height == LANES ? load(w + (size_t)i * depth) : load_some(w + (size_t)i * depth, height);
+}
+
 // Packs W^T for W[outputs, depth] into the columns from `column` on, square by square.
 template <class Numbers = Floats>
 static void pack_transposed(float* panels, const float* w, int outputs, int depth, int column, int columns) {
   int elements = (depth + Numbers::EACH - 1) / Numbers::EACH;
-  for (int o = 0; o < outputs; o += LANES)
+  for (int o = 0; o < outputs; o += LANES) {
+    int width = outputs - o < LANES ? outputs - o : LANES;
+    bool whole = width == LANES && (column + o) % LANES == 0;
+    float* to = panels + packed_at(0, column + o, elements, columns);
+    size_t step = packed_at(1, column + o, elements, columns) - packed_at(0, column + o, elements, columns);
     for (int k = 0; k < depth; k += LANES) {
-      int width = outputs - o < LANES ? outputs - o : LANES, height = depth - k < LANES ? depth - k : LANES;
-      bool whole = width == LANES && (column + o) % LANES == 0;
-      Vector square[LANES] = {};
-      for (int i = 0; i < width; i++) {
-        const float* from = w + (size_t)(o + i) * depth + k;
-        square[i] = height == LANES ? load(from) : load_some(from, height);
-      }
+      int height = depth - k < LANES ? depth - k : LANES;
+      Vector square[LANES];
+      load_square(w + (size_t)o * depth + k, depth, width, height, square);
       transpose(square);
+      if (whole && height == LANES) {
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i += Numbers::EACH)
+          store(to + (size_t)(k + i) / Numbers::EACH * step, Numbers::join(square + i));
+        continue;
+      }
       for (int i = 0; i < height; i += Numbers::EACH) {
         Vector row = Numbers::join(square + i);
         int at = (k + i) / Numbers::EACH;
-        if (whole) store(panels + packed_at(at, column + o, elements, columns), row);
+        if (whole) store(to + at * step, row);
         else
           for (int j = 0; j < width; j++) panels[packed_at(at, column + o + j, elements, columns)] = row[j];
       }
     }
+  }
 }
 
 // Packs W[rows, width] as rows from `depth` on of a matrix of so many rows and padded columns.

@@ -130,7 +130,7 @@ static void pair_product(const float* a, int a_stride, const float* panels, int 
 // `add_outer` of pairs. turned: room for P, [rows, count rounded up to whole tiles]. Of q there are as many rows as fill
 // up the last tile, of finite numbers.
 static void add_pair_outer(const float* p, int p_stride, const float* q, int q_stride, int count, float* c,
-                           int c_stride, int rows, int columns, float* turned) {
+                           int c_stride, int rows, int columns, bool fresh, float* turned) {
   int whole = rows / TILE * TILE;
   if (!has_tiles()) whole = 0;
 #if defined(__AVX512F__) && defined(__linux__)
@@ -144,10 +144,11 @@ static void add_pair_outer(const float* p, int p_stride, const float* q, int q_s
     }
   if (whole) {
     Tiles tiles;
-    tiles_panel(Side{turned, filled}, Side{q, q_stride}, filled, Side{c, c_stride}, c, c_stride, whole, columns / LANES);
+    tiles_panel(Side{turned, filled}, Side{q, q_stride}, filled, Side{fresh ? nullptr : c, c_stride}, c, c_stride, whole,
+                columns / LANES);
   }
 #endif
   if (whole < rows)
     add_outer<Pairs>(p + whole, p_stride, q, q_stride, count, c + (size_t)whole * c_stride, c_stride, rows - whole,
-                     columns);
+                     columns, fresh);
 }

@@ -49,11 +49,17 @@ INLINE Vector larger(Vector a, Vector b) { return b > a ? b : a; }
 #endif
 
 // The first `count` floats, zeros behind them.
+#if defined(__AVX512F__)
+INLINE Vector load_some(const float* from, int count) {
+  return (Vector)_mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), from);
+}
+#else
 INLINE Vector load_some(const float* from, int count) {
   Vector value{};
   memcpy(&value, from, (size_t)count * sizeof(float));
   return value;
 }
+#endif
 INLINE void store_some(float* to, Vector value, int count) { memcpy(to, &value, (size_t)count * sizeof(float)); }
 
 // The sum of all lanes, in the same order for every call.
