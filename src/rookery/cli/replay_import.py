@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,11 +129,12 @@ def part(text: str) -> float:
     Raises:
         ConfigError: If it is none.
     """
-    try:
-        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= 1:
+    from rookery.core.settings import Part, check
+
+    found: float | None = None
+    with suppress(ValueError):
+        found, _ = check(Part, text if text.endswith("%") else float(text))
+    if found is None:
         raise ConfigError(f"--best {text}: is no part of the episodes: above 0 and at most 1, as in 0.1 or 10%")
     return found
 
