@@ -327,8 +327,8 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
         later = all(learner.cfg.plays_later for learner in trainer.learners.values())
         plays = f", or play on with rookery resume {folder} --env ENV" if later else LEARNS_ONLY
         raise ConfigError(
-            f"{folder}: all its gradient steps are made; go on with rookery resume {folder} algorithm.gradient_steps=N"
-            f"{plays}; N counts those that are made"
+            f"{folder}: all its gradient steps are made; make N more with rookery resume {folder} --gradient-steps N"
+            f"{plays}"
         )
 
     def so_far(_: object) -> str:
