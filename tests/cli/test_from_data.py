@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
 from recorded import poles
 from rookery import load_policy
+from rookery.algorithms.names import ALGORITHMS, FROM_DATA
+from rookery.core.layers import import_object
 
 SMALL = ("algorithm.model.hidden=[8]", "algorithm.batch_size=32", "algorithm.gradient_steps=40")
 
@@ -85,11 +88,33 @@ def test_what_is_missing_is_told(rookery, shown, tmp_path):
     assert code == 2 and "policies.main learns from data, and nobody says from which: --replay PATH" in err
     code, _, err = rookery("train", "--algo", "bc", "--replay", tmp_path / "nowhere")
     assert code == 2 and "nowhere" in err
+    folder = Path(shown).parent
+    near, far = folder / "poels", folder.parent / "nowhere" / "poles"
+    code, _, err = rookery("train", "--algo", "bc", "--replay", near)
+    assert code == 2 and f"{near}: there is no such run or checkpoint; did you mean {shown}?" in err
+    code, _, err = rookery("train", "--algo", "bc", "--replay", far)
+    assert code == 2 and "did you mean" not in err
+    code, _, err = rookery("train", "--algo", "bc", "--replay", folder)
+    assert code == 2 and f"is no run and no replay directory; there are {shown} in it" in err
+    code, _, err = rookery("replay", "show", near)
+    assert code == 2 and f"there is no such run or replay directory; did you mean {shown}?" in err
     code, _, err = rookery("train", "--algo", "ppo")
     assert code == 2 and "no environment is named" in err
     code, _, err = clone(rookery, shown, "Pendulum-v1")
     assert code == 2 and "this replay buffer does not fit: it holds observations" in err
     assert not (tmp_path / "runs").exists(), "what could not be made leaves no folder"
+
+
+def test_what_has_no_use_for_data_names_what_has(rookery, shown):
+    code, _, err = rookery("train", "CartPole-v1", "--algo", "ppo", "--replay", shown)
+    assert code == 2 and "--replay: ppo learns from what it has just played and takes no data; from data alone " in err
+    assert "learn bc, marwil, iql, " in err and "dqn, sac, td3, ddpg start from them and play on" in err
+    code, _, err = rookery("train", "CartPole-v1", "--algo", "dqn", "--replay", shown, "--gradient-steps", 5)
+    assert code == 2 and "--gradient-steps: dqn learns while it plays; from data alone learn bc, " in err
+    code, _, err = clone(rookery, shown, "algorithm.model.memory.kind=gru", algo="iql")
+    assert code == 2 and "cannot learn to remember; from data alone dt looks back, over its last decisions" in err
+    found = {name for name, path in ALGORITHMS.items() if import_object(path).from_data}
+    assert found == set(FROM_DATA)
 
 
 def test_a_decision_transformer_is_measured_for_another_return_and_plays_no_further(rookery, shown, tmp_path):

@@ -125,7 +125,7 @@ def test_what_was_recorded_goes_to_others_and_comes_back(rookery, scripts, suffi
         np.testing.assert_array_equal(a.action, b.action)
         np.testing.assert_array_equal(a.reward, b.reward)
     code, _, err = rookery("replay", "import", f"out/pole.{suffix}", "-o", "car", "--env", "MountainCar-v0")
-    assert code == 1, err
+    assert code == 2, err
     assert f"out/pole.{suffix}: " in err
     code, out, err = rookery("replay", "import", f"out/pole.{suffix}", "-o", "again", "--like", "demos")
     assert code == 0, err
@@ -159,7 +159,7 @@ def test_columns_are_named_and_bad_ones_are_refused(rookery, tmp_path):
         code, _, err = rookery("replay", "import", "log.csv", "-o", "other", *words, *wrong)
         assert (code, problem in err) == (2, True), err
     code, _, err = rookery("replay", "import", "lgo.csv", "-o", "other")
-    assert (code, err) == (1, "error: lgo.csv: there is no such file\n")
+    assert (code, err) == (2, "error: lgo.csv: there is no such file; did you mean log.csv?\n")
 
 
 def test_show_says_that_rewards_are_not_known(rookery, tmp_path):

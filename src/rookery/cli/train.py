@@ -106,6 +106,7 @@ def train(
     }
     layers = [SHOWN, *layers_of_arguments(what or [], env, options)]
     with explain_domains(layers):
+        check_takes_data(layers, options)
         run_name, seeded = identify(layers)
     if follows(lambda: Trainer(config=[*layers, SILENT], preset=preset)):
         return
@@ -212,6 +213,42 @@ def data_values(gradient_steps: int | None, sources: Sequence[str]) -> dict[str,
     from rookery.training.replay_sources import replay_values
 
     return {"algorithm.gradient_steps": gradient_steps, **replay_values([in_runs(source) for source in sources])}
+
+
+def check_takes_data(layers: Sequence[Layer], options: Mapping[str, Any]) -> None:
+    """Refuses data where the algorithm has no use for them.
+
+    Args:
+        layers: All settings.
+        options: Those that options give, by path; None for one that was not given.
+
+    Raises:
+        ConfigError: If there are data for an algorithm that takes none, or gradient steps on them alone for one that
+            plays.
+    """
+    from rookery.algorithms.names import ALGORITHMS, FROM_DATA, WITH_REPLAY
+    from rookery.core.config import resolve
+    from rookery.core.settings import fields_of
+    from rookery.training.settings import RunConfig, algorithm_name
+
+    paths = ("algorithm.replay.start_from", "algorithm.replay.mix", "algorithm.gradient_steps")
+    given = [path for path in paths if options.get(path) is not None]
+    if not given:
+        return
+    others = [
+        Layer(one.source, {path: value for path, value in one.values.items() if path not in given}) for one in layers
+    ]
+    cfg = resolve(RunConfig, others, ALGORITHMS).config.algorithm
+    known, told = fields_of(type(cfg)), algorithm_name(cfg)
+    alone = f"from data alone learn {', '.join(FROM_DATA)} (--algo {FROM_DATA[2]})"
+    if "replay" not in known and len(given) - (paths[2] in given):
+        beside = f"; {told} learns from demonstrations beside its play by algorithm.imitation.replay=PATH"
+        raise ConfigError(
+            f"{LINE}: --replay: {told} learns from what it has just played and takes no data; {alone}, and "
+            f"{', '.join(WITH_REPLAY)} start from them and play on{beside * ('imitation' in known)}"
+        )
+    if "gradient_steps" not in known and paths[2] in given:
+        raise ConfigError(f"{LINE}: --gradient-steps: {told} learns while it plays; {alone}; else leave it out")
 
 
 def stop_values(stop: Sequence[str]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError, nearest
-from rookery.core.files import FileError, make_folder
+from rookery.core.files import FileError, beside, make_folder
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.replay.episodes import ChosenEpisodes, joined, with_time_limit
 from rookery.replay.formats.columns import Wanted
@@ -96,7 +96,7 @@ def read_recordings(
         if kind == "minari":
             parts = read_minari(source.removeprefix(MINARI), wanted)
         elif not Path(source).exists():
-            raise FileError(f"{source}: there is no such file")
+            raise FileError(f"{source}: there is no such file{beside(Path(source))}")
         else:
             parts = READERS[kind](Path(source), wanted)
         for policy, one in parts.items():

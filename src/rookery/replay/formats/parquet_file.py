@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
+from rookery.core.files import FileError, WriteError
 from rookery.replay.formats.columns import (
     Wanted,
     columns_of,
@@ -109,6 +109,6 @@ def write_parquet(recording: Recording, path: Path) -> None:
         writer.write_table(table, temporary)
         os.replace(temporary, path)
     except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
