@@ -198,7 +198,7 @@ def import_replay(
     elif observation_space is not None or action_space is not None:
         raise ConfigError("import_replay: observation_space and action_space are given together, or none of them")
     files = [sources] if isinstance(sources, str | Path) else sources
-    wanted = Wanted(made_of, columns or {}, trust_pickle, policy, time_limit, cut_at_jumps, clip_actions)
+    wanted = Wanted(made_of, columns or {}, trust_pickle, policy, time_limit, None, cut_at_jumps, clip_actions)
     chosen = SelectionConfig(**select) if isinstance(select, Mapping) else select
     anew = RelabelConfig(**relabel) if isinstance(relabel, Mapping) else relabel
     found = read_recordings(files, wanted, format, select=chosen, relabel=anew)
