@@ -31,6 +31,9 @@ def test_nothing_but_data_is_needed(rookery, shown, tmp_path, algo):
     code, out, err = clone(rookery, shown, algo=algo)
     assert code == 0, err
     assert "policy main learns by data of 2,000 decisions, not by playing" in out
+    assert "learning from replay alone, nothing is played; seed 3\n" in out and "copies" not in out
+    line = next(line for line in out.splitlines() if line.startswith("gradient steps "))
+    assert line.startswith("gradient steps 40/40 (100 %) | bc loss ") and " gradient steps/s" in line
     assert "main        40 gradient steps on 2,000 decisions, loss " in out
     assert " on 500 decisions held out" in out and "evaluation" not in out
     run = tmp_path / "runs" / f"data-{algo}-s3"
@@ -163,6 +166,6 @@ def test_with_an_environment_from_the_start_data_come_first(rookery, shown, tmp_
     case = ("--algo", "discrete_cql", "--replay", shown, "--gradient-steps", 20, "--run-id", "a", "--evaluate", 2)
     code, out, err = rookery("train", "CartPole-v1", *case, "--plain", "algorithm.model.hidden=[8]")
     assert code == 0, err
-    assert "until gradient_steps 20" in out and ", 2 episodes" in out and "nothing played" in out
+    assert "until gradient_steps 20" in out and ", 2 episodes" in out and "nothing is played" in out
     code, out, err = rookery("resume", "a", "--stop", "env_steps=40", "sampling.iteration_steps=40", "--plain")
     assert code == 0 and "steps 40/40" in out, err

@@ -401,6 +401,8 @@ def table(result: IterationResult, evaluation: EvaluationResult | None, folder: 
     lines["seconds"] = f"{result.seconds:.1f}"
     if result.env_steps:
         lines["steps/s"] = f"{result.env_steps / max(result.seconds, 1e-9):,.0f}"
+    else:
+        lines["steps/s"] = f"{result.gradient_steps / max(result.seconds, 1e-9):,.0f} gradient steps"
     return lines | {
         "written": f"{folder}/: {', '.join(sorted(path.name for path in folder.iterdir()))}",
     }
@@ -408,9 +410,13 @@ def table(result: IterationResult, evaluation: EvaluationResult | None, folder: 
 
 def learned(result: IterationResult) -> dict[str, str]:
     """The outcome of learning from data alone, a line each: label and text."""
+    from rookery.report.console import losses
+
     lines = {}
     for name, policy in result.policies.items():
         steps, loss = policy.learning.get("gradient_steps"), policy.learning.get("best_validation_loss")
         held = "" if loss is None else f", loss {loss:.4f} on {policy.learning['held_out']:,} decisions held out"
         lines[name] = f"{steps or 0:,} gradient steps on {policy.learning.get('replay_size') or 0:,} decisions{held}"
+        if loss is None and (last := losses(policy.learning)):
+            lines[name] += f"; at the end {last}"
     return lines
