@@ -2,6 +2,7 @@
 
     python benchmarks/data_memory.py                        # 4 GB under a limit of 500 MB; 13 GB of disk, minutes
     python benchmarks/data_memory.py --gigabytes 0.4 --limit 50
+    python benchmarks/data_memory.py --csv 500              # a CSV file of 500 MB is imported; about a minute
 
 What is told is by how much the memory of the process grows at most over what it is before, after the same was done with
 little. The files lie in --folder while this runs, and so do the rows of the replay buffer (TMPDIR).
@@ -73,6 +74,30 @@ def write(path: Path, episodes: int) -> None:
             sets["timeouts"][start + LENGTH - 1] = True
 
 
+def write_csv(path: Path, megabytes: float) -> None:
+    """Makes a table of so many megabytes: a hundred random episodes of 28 numbers a decision, again and again."""
+    rng = np.random.default_rng(0)
+    names = [*(f"obs_{number}" for number in range(22)), *(f"action_{number}" for number in range(4))]
+    rows = rng.normal(size=(100 * LENGTH, len(names) + 1)).round(6)
+    ends = (np.arange(1, len(rows) + 1) % LENGTH == 0).tolist()
+    lines = (",".join(map(str, [*row, int(end)])) + "\n" for row, end in zip(rows.tolist(), ends, strict=True))
+    text = "".join(lines) if megabytes >= 25 else "".join(next(lines) for _ in range(2 * LENGTH))
+    with path.open("w") as file:
+        file.write(",".join([*names, "reward", "truncated"]) + "\n")
+        while file.tell() < megabytes * 1e6:
+            file.write(text)
+
+
+def import_table(folder: Path, megabytes: float) -> None:
+    """Measures the import of a table."""
+    write_csv(folder / "little.csv", 0.1)
+    import_replay(folder / "little.csv", folder / "little")
+    write_csv(folder / "large.csv", megabytes)
+    size = (folder / "large.csv").stat().st_size / 1e6
+    grown, seconds = growth(lambda: import_replay(folder / "large.csv", folder / "large"))
+    print(f"import of {size:.0f} MB of CSV: {seconds:.0f} s, grown by {grown:.0f} MB", flush=True)
+
+
 def learn(data: Path, limit: int, steps: int) -> None:
     """Makes gradient steps on data of which so many megabytes may be in RAM."""
     replay = {"start_from": (str(data),), "memory_mb": limit}
@@ -87,11 +112,15 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=4.0)
     parser.add_argument("--limit", type=int, default=500, help="megabytes of RAM that the rows may take")
     parser.add_argument("--steps", type=int, default=500, help="gradient steps")
+    parser.add_argument("--csv", type=float, metavar="MB", help="a CSV file of this size is imported instead")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     words = parser.parse_args()
     folder = Path(tempfile.mkdtemp(dir=words.folder))
     tempfile.tempdir = str(folder)  # where the rows of the replay buffer lie
     try:
+        if words.csv is not None:
+            import_table(folder, words.csv)
+            return
         write(folder / "little.hdf5", 2)
         import_replay(folder / "little.hdf5", folder / "little")
         learn(folder / "little", words.limit, 5)

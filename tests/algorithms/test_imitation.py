@@ -185,5 +185,5 @@ def test_what_cannot_be_imitated_is_refused(shown, tmp_path):
     with Trainer("CartPole-v1", FAST) as trainer:
         seen = trainer.policies["main"].obs_spec.space
     path = keep(tmp_path / "bad", seen, spaces.Discrete(2), [{"obs": bad, "action": [0] * 3, "reward": np.ones(3)}])
-    with pytest.raises(ConfigError, match="demonstrations: row 2: its observation obs has a number that is not finite"):
+    with pytest.raises(ConfigError, match="demonstrations: row 3: its observation obs has a number that is not finite"):
         ppo(path, strength=1.0)

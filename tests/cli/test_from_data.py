@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import torch
 
 from recorded import poles
+from rookery import load_policy
+from rookery.algorithms.names import ALGORITHMS, FROM_DATA
+from rookery.core.layers import import_object
 
 SMALL = ("algorithm.model.hidden=[8]", "algorithm.batch_size=32", "algorithm.gradient_steps=40")
 
@@ -26,6 +31,9 @@ def test_nothing_but_data_is_needed(rookery, shown, tmp_path, algo):
     code, out, err = clone(rookery, shown, algo=algo)
     assert code == 0, err
     assert "policy main learns by data of 2,000 decisions, not by playing" in out
+    assert "learning from replay alone, nothing is played; seed 3\n" in out and "copies" not in out
+    line = next(line for line in out.splitlines() if line.startswith("gradient steps "))
+    assert line.startswith("gradient steps 40/40 (100 %) | bc loss ") and " gradient steps/s" in line
     assert "main        40 gradient steps on 2,000 decisions, loss " in out
     assert " on 500 decisions held out" in out and "evaluation" not in out
     run = tmp_path / "runs" / f"data-{algo}-s3"
@@ -50,23 +58,66 @@ def test_it_can_be_measured_and_go_on_afterwards(rookery, shown, tmp_path):
     code, _, err = rookery("evaluate", run)
     assert code == 2 and "has no environment to be measured in: name one, as in rookery evaluate RUN --env" in err
     code, _, err = rookery("resume", run)
-    assert code == 2 and "all its gradient steps are made; go on with rookery resume" in err
+    assert code == 2 and "all its gradient steps are made; make N more with rookery resume" in err
     code, out, err = rookery("resume", run, "algorithm.gradient_steps=60", "--quiet")
     assert code == 0 and "main        60 gradient steps on 2,000 decisions" in out, err
     code, out, _ = rookery("learn", run, "--gradient-steps", 5)
     assert code == 0 and "65 gradient steps so far, 2,000 decisions in replay" in out
 
 
+@pytest.mark.parametrize("algo", ["bc", "awac"])
+def test_more_gradient_steps_are_those_of_one_long_run(rookery, shown, tmp_path, algo):
+    small = ("algorithm.model.hidden=[8]", "algorithm.batch_size=32")
+    words = ("train", "--algo", algo, "--replay", shown, "--seed", 3, "--quiet", *small)
+    assert rookery(*words, "--gradient-steps", 50, "--run-id", "long")[0] == 0
+    assert rookery(*words, "--gradient-steps", 30, "--run-id", "short")[0] == 0
+    code, out, err = rookery("resume", "short", "--gradient-steps", 20, "--quiet")
+    assert code == 0 and "main        50 gradient steps on 2,000 decisions" in out, err
+    weights = [load_policy(tmp_path / "runs" / name).state_dict() for name in ("long", "short")]
+    assert all(torch.equal(one, other) for one, other in zip(*map(dict.values, weights), strict=True))
+    told = rookery("explain", "short", "algorithm.gradient_steps")[1]
+    assert "command line, --gradient-steps 20" in told
+
+
+def test_more_gradient_steps_are_for_runs_on_data(rookery):
+    assert rookery("train", "CartPole-v1", "--run-id", "player", "--stop", "iterations=1", "--evaluate", 0)[0] == 0
+    code, _, err = rookery("resume", "player", "--gradient-steps", 5)
+    assert code == 2 and "--gradient-steps is for runs that learn from data alone, and" in err
+    assert "go on with --stop env_steps=N" in err
+
+
 def test_what_is_missing_is_told(rookery, shown, tmp_path):
     code, _, err = rookery("train", "--algo", "bc")
     assert code == 2 and "policies.main learns from data, and nobody says from which: --replay PATH" in err
     code, _, err = rookery("train", "--algo", "bc", "--replay", tmp_path / "nowhere")
-    assert code == 1 and "nowhere" in err
+    assert code == 2 and "nowhere" in err
+    folder = Path(shown).parent
+    near, far = folder / "poels", folder.parent / "nowhere" / "poles"
+    code, _, err = rookery("train", "--algo", "bc", "--replay", near)
+    assert code == 2 and f"{near}: there is no such run or checkpoint; did you mean {shown}?" in err
+    code, _, err = rookery("train", "--algo", "bc", "--replay", far)
+    assert code == 2 and "did you mean" not in err
+    code, _, err = rookery("train", "--algo", "bc", "--replay", folder)
+    assert code == 2 and f"is no run and no replay directory; there are {shown} in it" in err
+    code, _, err = rookery("replay", "show", near)
+    assert code == 2 and f"there is no such run or replay directory; did you mean {shown}?" in err
     code, _, err = rookery("train", "--algo", "ppo")
     assert code == 2 and "no environment is named" in err
     code, _, err = clone(rookery, shown, "Pendulum-v1")
-    assert code == 1 and "this replay buffer does not fit: it holds observations" in err
+    assert code == 2 and "this replay buffer does not fit: it holds observations" in err
     assert not (tmp_path / "runs").exists(), "what could not be made leaves no folder"
+
+
+def test_what_has_no_use_for_data_names_what_has(rookery, shown):
+    code, _, err = rookery("train", "CartPole-v1", "--algo", "ppo", "--replay", shown)
+    assert code == 2 and "--replay: ppo learns from what it has just played and takes no data; from data alone " in err
+    assert "learn bc, marwil, iql, " in err and "dqn, sac, td3, ddpg start from them and play on" in err
+    code, _, err = rookery("train", "CartPole-v1", "--algo", "dqn", "--replay", shown, "--gradient-steps", 5)
+    assert code == 2 and "--gradient-steps: dqn learns while it plays; from data alone learn bc, " in err
+    code, _, err = clone(rookery, shown, "algorithm.model.memory.kind=gru", algo="iql")
+    assert code == 2 and "cannot learn to remember; from data alone dt looks back, over its last decisions" in err
+    found = {name for name, path in ALGORITHMS.items() if import_object(path).from_data}
+    assert found == set(FROM_DATA)
 
 
 def test_a_decision_transformer_is_measured_for_another_return_and_plays_no_further(rookery, shown, tmp_path):
@@ -84,7 +135,7 @@ def test_a_decision_transformer_is_measured_for_another_return_and_plays_no_furt
     code, _, err = rookery("evaluate", run, "target_return", *here)
     assert code == 2 and "path=value" in err.lower()
     code, _, err = rookery("resume", run, "--env", "CartPole-v1", "--stop", "env_steps=100")
-    assert code == 2 and "all its gradient steps are made; go on with rookery resume" in err
+    assert code == 2 and "all its gradient steps are made; make N more with rookery resume" in err
     assert "does not play on: iql, awac, td3bc, cql and discrete_cql do" in err
 
 
@@ -98,9 +149,9 @@ def test_a_run_on_data_plays_on_in_an_environment_that_is_named_later(rookery, s
     assert "main        30 gradient steps on 2,000 decisions" in out and "evaluation" not in out
     run = "data-iql-s3"
     code, _, err = rookery("resume", run)
-    assert code == 2 and "algorithm.gradient_steps=N, or play on with rookery resume" in err and "--env ENV" in err
+    assert code == 2 and "--gradient-steps N, or play on with rookery resume" in err and "--env ENV" in err
     code, _, err = rookery("resume", run, "--env", "Pendulum-v1")
-    assert code == 1 and "this run has learned from agents that see Box([-4.8" in err and "Pendulum-v1" in err
+    assert code == 2 and "this run has learned from agents that see Box([-4.8" in err and "Pendulum-v1" in err
     play = ("--env", "CartPole-v1", "sampling.num_envs=2", "sampling.iteration_steps=50")
     code, out, err = rookery("resume", run, *play, "--stop", "env_steps=100", "--plain", "--evaluate", 2)
     assert code == 0, err
@@ -115,6 +166,6 @@ def test_with_an_environment_from_the_start_data_come_first(rookery, shown, tmp_
     case = ("--algo", "discrete_cql", "--replay", shown, "--gradient-steps", 20, "--run-id", "a", "--evaluate", 2)
     code, out, err = rookery("train", "CartPole-v1", *case, "--plain", "algorithm.model.hidden=[8]")
     assert code == 0, err
-    assert "until gradient_steps 20" in out and ", 2 episodes" in out and "nothing played" in out
+    assert "until gradient_steps 20" in out and ", 2 episodes" in out and "nothing is played" in out
     code, out, err = rookery("resume", "a", "--stop", "env_steps=40", "sampling.iteration_steps=40", "--plain")
     assert code == 0 and "steps 40/40" in out, err

@@ -61,7 +61,7 @@ def test_wrong_words_are_refused(rookery, judged):
     assert "--policy maine: " in refused("--replay", "data", "--policy", "maine")
     assert "likeliest numbers" not in refused("--replay", "data", "--set", "gamma=2")
     code, _, err = rookery("evaluate", "run", "--replay", "nowhere")
-    assert code == 1 and "nowhere" in err
+    assert code == 2 and "nowhere" in err
     code, _, err = rookery("evaluate", "other", "--replay", "data")
     assert code == 2 and "there is no such run" in err
 

@@ -144,7 +144,7 @@ def test_a_run_id_cannot_leave_the_folder_of_runs(trained, run_id):
 
 def test_a_run_that_cannot_begin_leaves_no_folder(rookery, tmp_path):
     code, _, err = rookery("train", "CartPole-v9")
-    assert code == 1
+    assert code == 2
     assert "error: env 'CartPole-v9' is not a Gymnasium id; did you mean 'CartPole-v1'?" in err
     assert list(tmp_path.iterdir()) == []
 

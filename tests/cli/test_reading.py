@@ -321,7 +321,10 @@ def test_plot_groups_runs_that_differ_in_their_seed_only(rookery, runs):
             ["--metric", "return_maen"],
             "it has no such metric; did you mean 'return_mean'?; there are iteration, env_steps",
         ),
-        (["--x", "step"], "command line: --x step: must be one of env_steps, seconds, episodes; did you mean"),
+        (
+            ["--x", "step"],
+            "command line: --x step: must be one of env_steps, seconds, episodes, gradient_steps; did you mean",
+        ),
         (["-o", "picture.xyz"], "-o picture.xyz: cannot be written: Format 'xyz' is not supported"),
     ],
 )

@@ -125,7 +125,7 @@ def test_what_was_recorded_goes_to_others_and_comes_back(rookery, scripts, suffi
         np.testing.assert_array_equal(a.action, b.action)
         np.testing.assert_array_equal(a.reward, b.reward)
     code, _, err = rookery("replay", "import", f"out/pole.{suffix}", "-o", "car", "--env", "MountainCar-v0")
-    assert code == 1, err
+    assert code == 2, err
     assert f"out/pole.{suffix}: " in err
     code, out, err = rookery("replay", "import", f"out/pole.{suffix}", "-o", "again", "--like", "demos")
     assert code == 0, err
@@ -159,7 +159,25 @@ def test_columns_are_named_and_bad_ones_are_refused(rookery, tmp_path):
         code, _, err = rookery("replay", "import", "log.csv", "-o", "other", *words, *wrong)
         assert (code, problem in err) == (2, True), err
     code, _, err = rookery("replay", "import", "lgo.csv", "-o", "other")
-    assert (code, err) == (1, "error: lgo.csv: there is no such file\n")
+    assert (code, err) == (2, "error: lgo.csv: there is no such file; did you mean log.csv?\n")
+
+
+def test_a_time_limit_of_the_environment_holds_where_only_done_ends_episodes(rookery, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [[*rng.normal(size=3).round(3), rng.uniform(-2, 2), -1.0, int(n % 200 == 0), 7] for n in range(1, 401)]
+    names = ["obs_0", "obs_1", "obs_2", "torque", "reward", "done", "day"]
+    (tmp_path / "swing.csv").write_text("\n".join(",".join(map(str, row)) for row in [names, *rows]))
+    words = ("replay", "import", "swing.csv", "--column", "action=torque", "--env", "Pendulum-v1", "-o")
+    code, out, err = rookery(*words, "known")
+    told = lines_of(out)
+    assert code == 0 and told["episodes"] == "2 ended: 0 terminated, 2 truncated", err
+    assert "over after 200 decisions, the time limit of the environment, count as cut off; --time-limit N" in out
+    assert told["columns"] == ("action: torque; observation: obs_0, obs_1, obs_2; reward: reward; terminated: done")
+    assert told["dropped"] == "day"
+    code, out, _ = rookery(*words, "given", "--time-limit", 100)
+    assert code == 0 and lines_of(out)["episodes"] == "4 ended: 0 terminated, 4 truncated"
+    assert "time limit of the environment" not in out
+    assert lines_of(rookery("replay", "show", "known")[1])["columns"] == told["columns"]
 
 
 def test_show_says_that_rewards_are_not_known(rookery, tmp_path):

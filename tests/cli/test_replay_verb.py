@@ -95,7 +95,7 @@ def test_without_matplotlib_a_picture_is_refused_in_words(rookery, runs, monkeyp
 def test_what_holds_no_memory_is_said(rookery, runs, trained):
     assert trained("--quiet", "--run-id", "ppo")[0] == 0
     code, _, err = rookery("replay", "show", "ppo")
-    assert code == 1
+    assert code == 2
     assert "holds no replay buffer: its algorithms learn from none" in err
     code, _, err = rookery("replay", "show", "aa")
     assert code == 2
@@ -128,7 +128,7 @@ def decisions_of(place):
 
 def test_merge_refuses_other_spaces_and_names_the_difference(rookery, runs):
     code, _, err = rookery("replay", "merge", "a", "car", "-o", "both")
-    assert code == 1
+    assert code == 2
     assert "runs/car/checkpoints/" in err and "this replay buffer does not fit: it holds observations Box([-1.2" in err
     assert "runs/a/checkpoints/" in err and "it holds actions Discrete(3)" in err
 

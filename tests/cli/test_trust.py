@@ -248,7 +248,7 @@ def test_without_a_manifest_there_is_no_checkpoint(theirs, rookery):
     for verb, words in VERBS.items():
         for run in ("theirs", place):
             code, _, err = rookery(verb, run, *words)
-            assert code == 1 and "there is no manifest.json" in err, (verb, err)
+            assert code == 2 and "there is no manifest.json" in err, (verb, err)
     for act in (Trainer.load, load_policy):
         with pytest.raises(FileError, match="there is no manifest.json"):
             act(place)

@@ -12,7 +12,7 @@ from quick import SMALL
 
 from recorded import keep
 from rookery import BCConfig, ConfigError, ModelConfig, PPOConfig, RookeryError, Trainer, judge, record_replay
-from rookery.report.judgement import draw_judgement, lines_of
+from rookery.report.judgement import ReturnEstimate, draw_judgement, estimates_table, lines_of
 
 
 def test_a_policy_judged_by_its_own_play_earns_what_that_earned(poles_run, poles):
@@ -120,6 +120,23 @@ def unknown(tmp_path, episodes, missing=("logp",)):
     return place
 
 
+def test_what_single_episodes_carry_is_hollow_and_a_reason_is_said_once(poles_run, poles, tmp_path):
+    pytest.importorskip("matplotlib")
+    found = judge(poles_run, poles, **SMALL)
+    few, many = replace(found, effective_size=2.0), replace(found, effective_size=50.0)
+    assert many.carried == () and {"is", "dr"} <= set(few.carried) and "data" not in few.carried
+    for name, one in (("few", few), ("many", many)):
+        draw_judgement(one, "poles", tmp_path / f"{name}.svg")
+    texts = [(tmp_path / f"{name}.svg").read_text() for name in ("few", "many")]
+    assert ["single episodes carry it" in text for text in texts] == [True, False]
+    assert all(
+        "behaviour's mean return" in text and "return of an episode with 95 % interval" in text for text in texts
+    )
+    none = [ReturnEstimate(name, None, None, "no density") for name in ("is", "wis", "pdis")]
+    table = estimates_table(replace(found, estimates=(found.estimates[0], *none)))
+    assert list(table.columns[2].cells)[1:] == ["no density", "likewise", "likewise"]
+
+
 def test_a_picture_is_drawn(poles_run, poles, swings, tmp_path):
     pytest.importorskip("matplotlib")
     draw_judgement(judge(poles_run, poles, **SMALL), "poles", tmp_path / "choices.png")
@@ -221,7 +238,7 @@ def test_an_empty_hold_out_is_refused(poles_run, tmp_path, episodes, said):
 
 def test_a_number_that_is_none_is_refused(poles_run, tmp_path):
     one = {"obs": np.zeros((3, 4)), "action": [0, 1], "reward": [1, np.nan], "terminated": True}
-    with pytest.raises(ConfigError, match="row 1: its reward has a number that is not finite"):
+    with pytest.raises(ConfigError, match="row 2: its reward has a number that is not finite"):
         judge(poles_run, unknown(tmp_path, [one] * 2, missing=()), **SMALL)
 
 

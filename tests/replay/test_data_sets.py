@@ -78,5 +78,5 @@ def test_a_number_that_is_none_is_named_by_its_row(where):
         bad["reward"][1] = np.inf
     else:
         bad["obs"][1] = np.nan
-    with pytest.raises(ConfigError, match=f"demonstrations: row 5: its {where} has a number that is not finite"):
+    with pytest.raises(ConfigError, match=f"demonstrations: row 6: its {where} has a number that is not finite"):
         data_of(episode(0, [1.0] * 4, terminated=True), bad)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pickle
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ from rookery.envs.unity.messages import (
     FloatData,
     ObservationProto,
 )
+from rookery.replay.formats import blocks, csv_file, npz_file
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.names import export_stored, format_of, import_replay, read_recordings
 from rookery.replay.recording import write_recordings
@@ -360,7 +362,7 @@ def test_a_nan_in_an_npz_file_is_named_with_its_row(tmp_path):
     with pytest.raises(ConfigError, match=r"a.npz: row 3: obs: non-finite observation nan"):
         read(tmp_path / "a.npz")
     np.savez(tmp_path / "a.npz", obs=obs[:3], actions=np.zeros(4, int), dones=np.ones(4, bool))
-    with pytest.raises(ConfigError, match="obs has 3 rows, and action 4"):
+    with pytest.raises(ConfigError, match="obs has 3 rows, and actions 4"):
         read(tmp_path / "a.npz")
 
 
@@ -420,6 +422,59 @@ def test_time_limits_and_bounds_hold_for_all_formats(tmp_path):
     with pytest.raises(ConfigError, match=r"row 3 \(line 4\): action is \[9.5, .*outside the bounds of Box.*--clip"):
         read(path, one)
     assert read(path, one, clip_actions=True).episodes[0].action[2, 0] == 1.0
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz", "json"])
+def test_files_read_in_blocks_of_any_size_become_the_same_directory_with_the_same_refusals(tmp_path, monkeypatch, kind):
+    rng, number = np.random.default_rng(3), 40
+    columns = {
+        "obs": rng.normal(size=(number, 3)).astype("f4"),
+        "actions": rng.integers(0, 3, number),
+        "rewards": rng.integers(-2, 3, number).astype("f4"),
+        "dones": np.arange(1, number + 1) % 7 == 0,
+        "eps_id": np.arange(number) // 7 + 10**17,
+    }
+    path = tmp_path / f"walk.{kind}"
+
+    def written():
+        if kind == "npz":
+            np.savez(path, **columns)
+        elif kind == "json":
+            parts = [{name: array[i : i + 9].tolist() for name, array in columns.items()} for i in range(0, number, 9)]
+            path.write_text("".join(json.dumps({"type": "SampleBatch", **part}) + "\n" for part in parts))
+        else:
+            flat = {"obs_0": columns["obs"][:, 0], "obs_1": columns["obs"][:, 1], "obs_2": columns["obs"][:, 2]}
+            flat |= {name: array for name, array in columns.items() if name != "obs"}
+            rows = zip(*(map(str, array.tolist()) for array in flat.values()), strict=True)
+            path.write_text("\n".join([",".join(flat), *map(",".join, rows)]))
+        os.utime(path, (1, 1))
+
+    def directory(name):
+        import_replay(path, tmp_path / name, time_limit=7)
+        return {one.name: one.read_bytes() for one in (tmp_path / name).iterdir()}
+
+    def refused():
+        with pytest.raises(ConfigError) as told:
+            read(path)
+        return str(told.value)
+
+    written()
+    whole, known = directory("whole"), columns["rewards"][31]
+    columns["rewards"][31] = np.nan
+    written()
+    problem = refused()
+    assert f"walk.{kind}: row 32" in problem and "reward is nan, which is no finite number" in problem
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(npz_file, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(csv_file, "LINES", 3)
+    assert refused() == problem
+    columns["rewards"][31] = known
+    written()
+    assert directory("parts") == whole
+    order = np.argsort(np.arange(number) % 2, kind="stable")  # rows of an episode with others between them
+    columns = {name: array[order] for name, array in columns.items()}
+    written()
+    assert read(path).lengths.sum() == number
 
 
 def test_a_table_without_rows_is_refused(tmp_path):

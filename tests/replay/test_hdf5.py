@@ -16,7 +16,7 @@ from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.replay import segments
-from rookery.replay.formats import hdf5_file
+from rookery.replay.formats import blocks
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.names import export_replay, import_replay, read_recordings
 from rookery.replay.recording import recording_of
@@ -61,7 +61,7 @@ def test_blocks_of_any_size_give_the_same_episodes_and_the_same_files(tmp_path, 
     path = described(tmp_path / "a.hdf5", columns)
     whole = read(path)
     import_replay(path, tmp_path / "whole")
-    monkeypatch.setattr(hdf5_file, "BLOCK_BYTES", block)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
     assert_same(read(path), whole)
     monkeypatch.setattr(segments, "SEGMENT_BYTES", 400)
     import_replay(path, tmp_path / "parts")
@@ -159,10 +159,11 @@ def test_a_column_of_steps_that_jumps_is_refused_with_its_row(tmp_path, steps, r
         read(tmp_path / "a.npz")
 
 
-def test_rows_of_an_episode_must_follow_each_other(tmp_path):
+def test_rows_of_an_episode_may_have_others_between_them(tmp_path):
     columns = rows_of((4, 4), ends="oo", next_obs=False) | {"episode": np.array([0, 0, 1, 1, 0, 0, 1, 1])}
-    with pytest.raises(ConfigError, match=r"row 5: episode \[0\] goes on after others: sort the rows by episode"):
-        read(write(tmp_path / "a.hdf5", columns))
+    found = read(write(tmp_path / "a.hdf5", columns))
+    assert found.lengths.tolist() == [4, 4] and found.spaces.action.space == spaces.Box(-1, 1, (2,), np.float32)
+    np.testing.assert_array_equal(found.episodes[1].reward, columns["rewards"][[2, 3, 6, 7]])
     columns["episode"] = np.array([7, 7, 7, 2, 2, 9, 9, 9])
     assert read(write(tmp_path / "a.hdf5", columns)).lengths.tolist() == [3, 2, 3]
 
@@ -195,7 +196,7 @@ def test_a_flag_that_does_not_say_why_is_noted(tmp_path):
     ],
 )
 def test_numbers_that_are_none_are_named_with_their_row(tmp_path, monkeypatch, block, name, value, problem):
-    monkeypatch.setattr(hdf5_file, "BLOCK_BYTES", block)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
     columns = rows_of()
     columns[name].reshape(15, -1)[7, 0] = value
     path = write(tmp_path / "a.hdf5", columns)

@@ -29,6 +29,7 @@ RETURNS = np.array([1.0, 5.0, np.nan, 3.0, 4.0])
         ({}, [0, 1, 2, 3, 4]),
         ({"best": 0.5}, [1, 4]),
         ({"best": 0.01}, [1]),
+        ({"best": "50%"}, [1, 4]),
         ({"min_return": 3.0}, [1, 3, 4]),
         ({"last_episodes": 2}, [3, 4]),
         ({"last_decisions": 50}, [4]),
@@ -48,8 +49,11 @@ def test_what_leaves_no_episode_is_refused_with_the_best_there_is():
         chosen_episodes(LENGTHS, RETURNS, SelectionConfig(min_return=9.0), "x")
     with pytest.raises(ConfigError, match="not one of its 5 episodes is there from its first decision to its end"):
         chosen_episodes(LENGTHS, RETURNS * np.nan, SelectionConfig(best=0.1), "x")
-    with pytest.raises(ConfigError, match="best"):
-        SelectionConfig(best=0.0)
+    for wrong in (0.0, "0%", "101%", "ten%", "0.1", True):
+        with pytest.raises(
+            ConfigError, match=r"best = .*: must be a number above 0 and at most 1, or in percent, as in 10%"
+        ):
+            SelectionConfig(best=wrong)
 
 
 def buffer_for(stored, **cfg):

@@ -27,3 +27,9 @@ ALGORITHMS = {
     "awac": "rookery.algorithms.awac:AWACConfig",
     "dt": "rookery.algorithms.dt:DTConfig",
 }
+
+FROM_DATA = ("bc", "marwil", "iql", "awac", "td3bc", "cql", "discrete_cql", "dt")
+"""Those that learn from data alone."""
+
+WITH_REPLAY = ("dqn", "sac", "td3", "ddpg")
+"""Those that may start from data, and learn from these and from what they play."""

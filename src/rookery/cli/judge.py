@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,16 +110,16 @@ def judge_saved(
     settings = settings_of(given or [])
     if methods:
         settings["methods"] = methods
-    check_settings(settings)
-    found = judge(
-        saved,
-        in_runs(replay),
-        policy=policy,
-        deterministic=not stochastic,
-        trust_code=trust_code,
-        progress=show_work if sys.stderr.isatty() else quiet,
-        **settings,
-    )
+    with named_by_options(settings):
+        found = judge(
+            saved,
+            in_runs(replay),
+            policy=policy,
+            deterministic=not stochastic,
+            trust_code=trust_code,
+            progress=show_work if sys.stderr.isatty() else quiet,
+            **settings,
+        )
     if as_json:
         typer.echo(json.dumps(found.row()))
     else:
@@ -152,19 +153,20 @@ def settings_of(words: list[str]) -> dict[str, Any]:
     return found
 
 
-def check_settings(settings: dict[str, Any]) -> None:
+@contextmanager
+def named_by_options(settings: Mapping[str, Any]) -> Iterator[None]:
     """Refuses wrong settings by the options that gave them.
 
     Raises:
         ConfigError: If there is one; names the option, and what is like it.
     """
-    from rookery.judging.judge import METHODS, JudgingConfig
+    from rookery.judging.judge import METHODS
 
     for method in settings.get("methods", ()):
         if method not in METHODS:
             raise ConfigError(f"--method {method}: there is no such estimate{nearest(method, METHODS)}")
     try:
-        JudgingConfig(**settings)
+        yield
     except ConfigError as error:
         where = re.compile(r"^(code: )?JudgingConfig\.")
         raise ConfigError(*(where.sub("--set ", problem) for problem in error.problems)) from None

@@ -102,7 +102,8 @@ def command_line() -> Callable[[], object]:
 def main() -> None:
     """Runs the command line.
 
-    Exits with 0, 1 for a run that failed, 2 for a mistake in what was asked, 130 after Ctrl-C.
+    Exits with 0; 1 for what has failed on the way; 2 for what was asked or given and is refused, files and data too;
+    130 after Ctrl-C.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":

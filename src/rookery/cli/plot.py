@@ -12,7 +12,12 @@ from rookery.cli.runs import find_run, read_rows
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import yaml_layer
 
-AXES = {"env_steps": "environment steps", "seconds": "seconds", "episodes": "episodes"}
+AXES = {
+    "env_steps": "environment steps",
+    "seconds": "seconds",
+    "episodes": "episodes",
+    "gradient_steps": "gradient steps",
+}
 
 
 def plot(
@@ -20,7 +25,13 @@ def plot(
         list[Path], typer.Argument(metavar="RUN...", help="Directories of runs, or names in runs/.", show_default=False)
     ],
     metric: Annotated[str, typer.Option(help="A column of metrics.jsonl, as in policies/main/kl.")] = "return_mean",
-    x: Annotated[str, typer.Option(help="What to draw it over: env_steps, seconds or episodes.")] = "env_steps",
+    x: Annotated[
+        str | None,
+        typer.Option(
+            help="What to draw it over: env_steps, seconds, episodes or gradient_steps.",
+            show_default="env_steps, or gradient_steps where nothing was played",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Picture to write: .png, .svg, .pdf.", show_default="METRIC.png"),
@@ -32,13 +43,16 @@ def plot(
     """
     from rookery.report.curves import curve_of, draw, group
 
-    if x not in AXES:
+    if x is not None and x not in AXES:
         raise ConfigError(f"command line: --x {x}: must be one of {', '.join(AXES)}{nearest(x, list(AXES))}")
     key = metric.replace(".", "/")
     folders = [find_run(run) for run in runs]
     configs = [yaml_layer(folder / "config.yaml").values for folder in folders]
-    pairs = zip(folders, configs, strict=True)
-    groups = group([curve_of(folder, read_rows(folder), config, key, x) for folder, config in pairs])
+    rows = [read_rows(folder) for folder in folders]
+    if x is None:
+        x = "env_steps" if any(row.get("env_steps") for own in rows for row in own) else "gradient_steps"
+    triples = zip(folders, rows, configs, strict=True)
+    groups = group([curve_of(folder, own, config, key, x) for folder, own, config in triples])
     name = re.sub(r"[^\w.-]+", "-", metric)
     target = output or Path(f"{name}.png")
     draw(groups, metric, AXES[x], target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,7 +108,8 @@ def import_files(
     if reward_clip is not None:
         anew["bounds"] = bounds(reward_clip)
     made_of = wanted_spaces(env, like)
-    wanted = Wanted(made_of, roles(column or []), trust_pickle, policy, time_limit, cut_at_jumps, clip_actions)
+    limit = None if env is None else limit_of(env)
+    wanted = Wanted(made_of, roles(column or []), trust_pickle, policy, time_limit, limit, cut_at_jumps, clip_actions)
     select, relabel = SelectionConfig(**said(chosen)), RelabelConfig(**said(anew))
     recordings = read_recordings(files, wanted, format_, select=select, relabel=relabel)
     write_recordings(out, recordings, replace=force, written=last_change(map(Path, files)), imported=files)
@@ -128,11 +130,12 @@ def part(text: str) -> float:
     Raises:
         ConfigError: If it is none.
     """
-    try:
-        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= 1:
+    from rookery.core.settings import Part, check
+
+    found: float | None = None
+    with suppress(ValueError):
+        found, _ = check(Part, text if text.endswith("%") else float(text))
+    if found is None:
         raise ConfigError(f"--best {text}: is no part of the episodes: above 0 and at most 1, as in 0.1 or 10%")
     return found
 
@@ -189,3 +192,11 @@ def wanted_spaces(env: str | None, like: str | None) -> Spaces | None:
         kinds = ", ".join(kind.agents[0] for kind in made.kinds)
         raise ConfigError(f"--env {env}: its agents have different spaces ({kinds}); use --like REPLAY:POLICY")
     return Spaces(made.kinds[0].obs, made.kinds[0].action, 0)
+
+
+def limit_of(env: str) -> int | None:
+    """The time limit that an environment has by its id, once it has been made; None where nobody says."""
+    from gymnasium.envs.registration import registry
+
+    spec = registry.get(env) or registry.get(env.rpartition(":")[2])
+    return None if spec is None else spec.max_episode_steps

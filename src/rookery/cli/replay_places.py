@@ -15,14 +15,19 @@ if TYPE_CHECKING:
 
 def sources(words: Sequence[str]) -> list[StoredReplay]:
     """Returns the stored replay buffers that are meant; a place without a policy stands for all in it."""
-    from rookery.core.files import split_name
+    from rookery.core.files import beside, split_name
     from rookery.replay.segments import find_replay, stored_replays
 
     found: list[StoredReplay] = []
     for word in words:
         place, policy = split_name(word)
         if not place.exists():
-            place = find_run(place)
+            try:
+                place = find_run(place)
+            except ConfigError:
+                if hint := beside(place):
+                    raise ConfigError(f"{place}: there is no such run or replay directory{hint}") from None
+                raise
         found += [find_replay(f"{place}:{policy}")] if policy else stored_replays(place).values()
     return found
 

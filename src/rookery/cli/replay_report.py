@@ -36,6 +36,7 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
     ranges = {f"{name} range": between(low, summary.ranges.most[name]) for name, low in summary.ranges.least.items()}
     others_ = {
         "missing": "; ".join(MISSING.get(name, name) for name in stored.missing),
+        "columns": "; ".join(stored.taken),
         "dropped": ", ".join(stored.dropped),
         "notes": "; ".join(stored.notes),
         "imported": ", ".join(stored.imported),

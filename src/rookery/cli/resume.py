@@ -26,6 +26,8 @@ from rookery.core.files import FOLDER, list_checkpoints
 from rookery.core.layers import Layer, override_layer
 
 if TYPE_CHECKING:
+    from rookery.core.config import Resolved
+    from rookery.training.settings import RunConfig
     from rookery.training.trainer import Trainer
 
 NULL = "null"
@@ -44,6 +46,9 @@ def resume(
     ] = None,
     stop: Annotated[
         list[str] | None, typer.Option(help="METRIC=NUMBER that ends training, instead of what ended it before.")
+    ] = None,
+    gradient_steps: Annotated[
+        int | None, typer.Option(min=1, help="So many more gradient steps, of a run that learns from data alone.")
     ] = None,
     evaluate: Annotated[int, typer.Option(min=0, help="Episodes to evaluate over at the end; 0 = none.")] = 20,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
@@ -64,7 +69,7 @@ def resume(
         if "=" not in word and not word.endswith((".yaml", ".yml")):
             raise ConfigError(f"{LINE}: {word!r} is neither a file .yaml nor path=value, as in algorithm.lr=3e-4")
     folder = run.parent.parent if run.parent.name == FOLDER else find_run(run)
-    is_needed = stop or changes or env or not list_checkpoints(folder / FOLDER)
+    is_needed = stop or changes or env or gradient_steps or not list_checkpoints(folder / FOLDER)
     provenance = read_provenance(folder) if is_needed else {}
     criteria: dict[str, float | None] = {**stop_values(stop or [])}
     if stop:
@@ -75,13 +80,40 @@ def resume(
         *layers_of_arguments(changes or [], env, options),
         Layer(f"{LINE}, --stop", criteria),
     ]
-    if changes or env:
+    if gradient_steps:
+        planned = {"algorithm.gradient_steps": made(run, folder, provenance, trust_code) + gradient_steps}
+        layers.append(Layer(f"{LINE}, --gradient-steps {gradient_steps}", planned))
+    if changes or env or gradient_steps:
         check(folder, provenance, layers, trust_code)
     if follows(lambda: follower(run, layers, trust_code)):
         return
     with rows_apart(layers) as rows, go_on(run, folder, provenance, layers, trust_code) as trainer:
         report_rows(trainer, rows)
         finish(trainer, {}, evaluate)
+
+
+def made(run: Path, folder: Path, provenance: Provenance, trust_code: bool) -> int:
+    """The gradient steps that a run on data alone has made at its last checkpoint.
+
+    Raises:
+        ConfigError: If the run does not learn from data, or has played since; says what goes on with it then.
+    """
+    from rookery.training.checkpoint import read_checkpoint
+
+    if not resolved(folder, provenance, [], trust_code).config.algorithm.from_data:
+        raise ConfigError(
+            f"{LINE}: --gradient-steps is for runs that learn from data alone, and {folder} learns by playing; go on "
+            f"with --stop env_steps=N; where it has replay, rookery learn {folder} --gradient-steps N learns from that"
+        )
+    if not list_checkpoints(folder / FOLDER):
+        return 0
+    saved = read_checkpoint(find_saved(run, "last"))
+    if saved.facts["env_steps"]:
+        raise ConfigError(
+            f"{LINE}: --gradient-steps: {folder} has played since it learned from data alone; go on with --stop "
+            f"env_steps=N, or rookery learn {folder} --gradient-steps N"
+        )
+    return max(learner["replay"]["gradient_steps"] for learner in saved.state["learners"].values())
 
 
 def go_on(run: Path, folder: Path, provenance: Provenance, layers: Sequence[Layer], trust_code: bool) -> Trainer:
@@ -142,10 +174,16 @@ def trusted(folder: Path, provenance: Provenance, trust_code: bool) -> Layer:
 
 def check(folder: Path, provenance: Provenance, layers: Sequence[Layer], trust_code: bool) -> None:
     """Refuses settings that are wrong, or that keep their value in the middle of a run; names all of these."""
+    from rookery.training.changes import check_changes
+
+    found = resolved(folder, provenance, layers, trust_code)
+    check_changes(found, {path: given[-1][1] for path, given in provenance.items()})
+
+
+def resolved(folder: Path, provenance: Provenance, layers: Sequence[Layer], trust_code: bool) -> Resolved[RunConfig]:
+    """The settings that a run has with some more layers."""
     from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
-    from rookery.training.changes import check_changes
     from rookery.training.settings import RunConfig
 
-    resolved = resolve(RunConfig, [trusted(folder, provenance, trust_code), *layers], ALGORITHMS)
-    check_changes(resolved, {path: given[-1][1] for path, given in provenance.items()})
+    return resolve(RunConfig, [trusted(folder, provenance, trust_code), *layers], ALGORITHMS)

@@ -106,6 +106,7 @@ def train(
     }
     layers = [SHOWN, *layers_of_arguments(what or [], env, options)]
     with explain_domains(layers):
+        check_takes_data(layers, options)
         run_name, seeded = identify(layers)
     if follows(lambda: Trainer(config=[*layers, SILENT], preset=preset)):
         return
@@ -212,6 +213,42 @@ def data_values(gradient_steps: int | None, sources: Sequence[str]) -> dict[str,
     from rookery.training.replay_sources import replay_values
 
     return {"algorithm.gradient_steps": gradient_steps, **replay_values([in_runs(source) for source in sources])}
+
+
+def check_takes_data(layers: Sequence[Layer], options: Mapping[str, Any]) -> None:
+    """Refuses data where the algorithm has no use for them.
+
+    Args:
+        layers: All settings.
+        options: Those that options give, by path; None for one that was not given.
+
+    Raises:
+        ConfigError: If there are data for an algorithm that takes none, or gradient steps on them alone for one that
+            plays.
+    """
+    from rookery.algorithms.names import ALGORITHMS, FROM_DATA, WITH_REPLAY
+    from rookery.core.config import resolve
+    from rookery.core.settings import fields_of
+    from rookery.training.settings import RunConfig, algorithm_name
+
+    paths = ("algorithm.replay.start_from", "algorithm.replay.mix", "algorithm.gradient_steps")
+    given = [path for path in paths if options.get(path) is not None]
+    if not given:
+        return
+    others = [
+        Layer(one.source, {path: value for path, value in one.values.items() if path not in given}) for one in layers
+    ]
+    cfg = resolve(RunConfig, others, ALGORITHMS).config.algorithm
+    known, told = fields_of(type(cfg)), algorithm_name(cfg)
+    alone = f"from data alone learn {', '.join(FROM_DATA)} (--algo {FROM_DATA[2]})"
+    if "replay" not in known and len(given) - (paths[2] in given):
+        beside = f"; {told} learns from demonstrations beside its play by algorithm.imitation.replay=PATH"
+        raise ConfigError(
+            f"{LINE}: --replay: {told} learns from what it has just played and takes no data; {alone}, and "
+            f"{', '.join(WITH_REPLAY)} start from them and play on{beside * ('imitation' in known)}"
+        )
+    if "gradient_steps" not in known and paths[2] in given:
+        raise ConfigError(f"{LINE}: --gradient-steps: {told} learns while it plays; {alone}; else leave it out")
 
 
 def stop_values(stop: Sequence[str]) -> dict[str, float]:
@@ -327,8 +364,8 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
         later = all(learner.cfg.plays_later for learner in trainer.learners.values())
         plays = f", or play on with rookery resume {folder} --env ENV" if later else LEARNS_ONLY
         raise ConfigError(
-            f"{folder}: all its gradient steps are made; go on with rookery resume {folder} algorithm.gradient_steps=N"
-            f"{plays}; N counts those that are made"
+            f"{folder}: all its gradient steps are made; make N more with rookery resume {folder} --gradient-steps N"
+            f"{plays}"
         )
 
     def so_far(_: object) -> str:
@@ -364,6 +401,8 @@ def table(result: IterationResult, evaluation: EvaluationResult | None, folder: 
     lines["seconds"] = f"{result.seconds:.1f}"
     if result.env_steps:
         lines["steps/s"] = f"{result.env_steps / max(result.seconds, 1e-9):,.0f}"
+    else:
+        lines["steps/s"] = f"{result.gradient_steps / max(result.seconds, 1e-9):,.0f} gradient steps"
     return lines | {
         "written": f"{folder}/: {', '.join(sorted(path.name for path in folder.iterdir()))}",
     }
@@ -371,9 +410,13 @@ def table(result: IterationResult, evaluation: EvaluationResult | None, folder: 
 
 def learned(result: IterationResult) -> dict[str, str]:
     """The outcome of learning from data alone, a line each: label and text."""
+    from rookery.report.console import losses
+
     lines = {}
     for name, policy in result.policies.items():
         steps, loss = policy.learning.get("gradient_steps"), policy.learning.get("best_validation_loss")
         held = "" if loss is None else f", loss {loss:.4f} on {policy.learning['held_out']:,} decisions held out"
         lines[name] = f"{steps or 0:,} gradient steps on {policy.learning.get('replay_size') or 0:,} decisions{held}"
+        if loss is None and (last := losses(policy.learning)):
+            lines[name] += f"; at the end {last}"
     return lines

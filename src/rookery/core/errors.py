@@ -8,7 +8,12 @@ from difflib import get_close_matches
 
 
 class RookeryError(Exception):
-    """Any error Rookery raises on purpose; the command line prints it without a traceback."""
+    """Any error Rookery raises on purpose; the command line prints it without a traceback.
+
+    Attributes:
+        exit_code: With what the command line ends: 2 where what was asked or given is refused (an option, a setting, a
+            file, data, spaces), 1 where something has failed on the way.
+    """
 
     exit_code = 1
 
@@ -27,6 +32,12 @@ class EnvError(RookeryError):
     """An environment broke its contract, or raised; says where: lane, seed, episode, step, agent, action."""
 
 
+class UnknownEnvError(EnvError):
+    """An environment was named that there is not."""
+
+    exit_code = 2
+
+
 class RemoteError(Exception):
     """What another process raised: the text is its traceback. It stands as the cause of an error raised here."""
 
@@ -37,6 +48,8 @@ class WorkerLostError(RookeryError):
 
 class SpaceError(RookeryError):
     """A space, or a value of it, that Rookery cannot use."""
+
+    exit_code = 2
 
 
 class TrainingError(RookeryError):

@@ -20,6 +20,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,20 @@ PIECE = 1 << 24
 """Bytes that are copied at a time."""
 
 
+FEW = 5
+"""Up to so many directories are listed in a message."""
+
+
 class FileError(RookeryError):
-    """A file could not be written, or is not what it was when it was written."""
+    """A file that was named is not there, is broken, or is not what it was when it was written."""
+
+    exit_code = 2
+
+
+class WriteError(FileError):
+    """A file or folder could not be written."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -117,7 +130,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileError(f"{path}: this folder cannot be made: {error.strerror or error}") from None
+        raise WriteError(f"{path}: this folder cannot be made: {error.strerror or error}") from None
 
 
 def write_directory(
@@ -289,7 +302,7 @@ def remove_directory(path: Path) -> None:
     try:
         os.rename(path, doomed)
     except OSError as error:
-        raise FileError(f"{path}: cannot be removed: {error.strerror or error}") from error
+        raise WriteError(f"{path}: cannot be removed: {error.strerror or error}") from error
     shutil.rmtree(doomed, ignore_errors=True)
 
 
@@ -332,16 +345,28 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _failed(path: Path, error: OSError, size: int, placed: bool) -> FileError:
+def _failed(path: Path, error: OSError, size: int, placed: bool) -> WriteError:
     """What to say of a failed write; `placed` = it failed after the rename, so that the new content is there."""
     reason = error.strerror or str(error)
     if placed:
-        return FileError(f"{path}: is written, but the disk did not confirm it ({reason}): a power cut may undo it")
+        return WriteError(f"{path}: is written, but the disk did not confirm it ({reason}): a power cut may undo it")
     try:
         free = f" ({shutil.disk_usage(path.parent).free:,} are free there)"
     except OSError:
         free = ""
-    return FileError(f"{path}: {size:,} bytes cannot be written: {reason}{free}; what was there before is unchanged")
+    return WriteError(f"{path}: {size:,} bytes cannot be written: {reason}{free}; what was there before is unchanged")
+
+
+def beside(path: Path) -> str:
+    """A hint such as ``; did you mean data/walk?`` to what lies where a path that does not exist might point; or
+    nothing.
+    """
+    missing = path
+    while not missing.parent.is_dir():
+        missing = missing.parent
+    near = get_close_matches(missing.name, [one.name for one in missing.parent.iterdir()], n=1)
+    meant = missing.parent.joinpath(*near) / path.relative_to(missing)
+    return f"; did you mean {meant}?" if near and meant.exists() else ""
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -358,12 +383,15 @@ def find_checkpoint(path: Path) -> Path:
     if found:
         return found[-1]
     if not path.exists():
-        raise FileError(f"{path}: there is no such run or checkpoint")
+        raise FileError(f"{path}: there is no such run or checkpoint{beside(path)}")
     if path.is_file():
         raise FileError(
             f"{path}: is a file, and no run or checkpoint; recorded data become replay by rookery replay import {path} "
             "-o DIRECTORY"
         )
+    inside = sorted(str(one.parent) for one in path.glob(f"*/{MANIFEST}"))
+    if inside:
+        raise FileError(f"{path}: is no run and no replay directory; there are {', '.join(inside[:FEW])} in it")
     raise FileError(f"{path}: holds no checkpoint (none was written yet, or this is not the directory of a run)")
 
 

@@ -9,7 +9,7 @@ stands under each field; the range stands in the type:
         "Step size of the optimizer."
 
 Checks are strict: 3.7 is no whole number, "no" is no truth value, "3e-4" is a text. Accepted without loss are ints for
-floats, 3.0 for 3, and lists for tuples.
+floats, 3.0 for 3, lists for tuples, and "10%" for 0.1 where the type is `Part`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass
 from enum import Enum
 from functools import cache, reduce
@@ -98,9 +99,27 @@ class InsteadOf:
     name: str
 
 
+class InPercent:
+    """Marks a number that may be a text in percent too: ``10%`` is kept as 0.1."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(_of_percent, handler(source))
+
+
+def _of_percent(value: Any) -> Any:
+    """Gives the number that a text in percent stands for; anything else as it is."""
+    if isinstance(value, str) and value.endswith("%"):
+        with suppress(ValueError):
+            return float(value.removesuffix("%")) / 100
+    return value
+
+
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Fraction = Annotated[float, Interval(ge=0, le=1)]
+Part = Annotated[float, Gt(0), Le(1), InPercent()]
 PositiveInt = Annotated[int, Ge(1)]
 NonNegativeInt = Annotated[int, Ge(0)]
 
@@ -508,7 +527,8 @@ def describe(hint: Any) -> str:
             return f"a list, each {describe(args[0])}"
         return f"a list of {len(args)}: {', '.join(describe(arg) for arg in args)}"
     if inner in _WORDS:
-        return f"{_WORDS[inner]}{_range(limits_of(hint))}"
+        in_percent = any(isinstance(item, InPercent) for item in limits_of(hint))
+        return f"{_WORDS[inner]}{_range(limits_of(hint))}{', or in percent, as in 10%' * in_percent}"
     if isinstance(inner, type) and origin is None:
         return f"a section of settings ({inner.__name__})" if issubclass(inner, Settings) else f"a {inner.__name__}"
     return _WORDS.get(origin, str(inner))

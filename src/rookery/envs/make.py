@@ -20,7 +20,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.errors import EnvError, nearest
+from rookery.core.errors import EnvError, UnknownEnvError, nearest
 from rookery.core.secrets import NOT_STORED
 from rookery.core.spaces import MASK, ActionSpec, Tree
 from rookery.core.trust import CodeKind, a_kind, is_ours
@@ -471,7 +471,7 @@ def _find_name(name: str) -> Any:
     hint = nearest(name, [*OURS, *gymnasium.registry])
     if not hint and looks_like_path(name):
         find_player(name)  # says which file is missing, or why it may not be run
-    raise EnvError(f"env {name!r} is not a Gymnasium id{hint}; an own environment is named 'my.module:MyEnv'")
+    raise UnknownEnvError(f"env {name!r} is not a Gymnasium id{hint}; an own environment is named 'my.module:MyEnv'")
 
 
 def _player_class(unity_env: Any, file_name: str | None) -> Any:

@@ -175,7 +175,7 @@ def check_finite(buffer: ReplayBuffer) -> None:
         buffer: What was decided.
 
     Raises:
-        ConfigError: If one is not finite; names the row, counted from 0, and where in it.
+        ConfigError: If one is not finite; names the row, counted from 1, and where in it.
     """
     starts = range(buffer.first, buffer.total, part_of_rows(buffer))
     for start in starts:
@@ -186,5 +186,5 @@ def check_finite(buffer: ReplayBuffer) -> None:
                 continue
             bad = ~np.isfinite(array).reshape(len(rows), -1).all(1)
             if bad.any():
-                row = start - buffer.first + int(bad.argmax())
-                raise ConfigError(f"demonstrations: row {row:,}: its {name} has a number that is not finite")
+                row = start - buffer.first + int(bad.argmax()) + 1
+                raise ConfigError(f"demonstrations: row {row}: its {name} has a number that is not finite")

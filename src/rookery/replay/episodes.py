@@ -36,6 +36,11 @@ class JoinedEpisodes:
         return _united(part.missing for part in self.parts)
 
     @property
+    def taken(self) -> tuple[str, ...]:
+        """What became of columns."""
+        return _united(part.taken for part in self.parts)
+
+    @property
     def dropped(self) -> tuple[str, ...]:
         """Columns of which nothing was made."""
         return _united(part.dropped for part in self.parts)
@@ -107,6 +112,11 @@ class ChosenEpisodes:
         return self._source.spaces
 
     @property
+    def taken(self) -> tuple[str, ...]:
+        """What became of columns."""
+        return self._source.taken
+
+    @property
     def dropped(self) -> tuple[str, ...]:
         """Columns of which nothing was made."""
         return self._source.dropped
@@ -148,7 +158,7 @@ class ChosenEpisodes:
 def joined(had: EpisodeSource, more: EpisodeSource) -> EpisodeSource:
     """Episodes of two sources of the same spaces; those in memory stay plain recordings."""
     if isinstance(had, Recording) and isinstance(more, Recording):
-        texts = {name: _united((getattr(had, name), getattr(more, name))) for name in ("dropped", "notes")}
+        texts = {name: _united((getattr(had, name), getattr(more, name))) for name in ("taken", "dropped", "notes")}
         return Recording(had.spaces, had.episodes + more.episodes, **texts)
     return JoinedEpisodes([*(had.parts if isinstance(had, JoinedEpisodes) else (had,)), more])
 

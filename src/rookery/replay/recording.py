@@ -78,6 +78,11 @@ class EpisodeSource(Protocol):
         ...
 
     @property
+    def taken(self) -> tuple[str, ...]:
+        """What became of the columns of the files, in words: ``observation: x, v``."""
+        ...
+
+    @property
     def dropped(self) -> tuple[str, ...]:
         """Columns of the files that nothing was made of."""
         ...
@@ -112,12 +117,14 @@ class Recording:
     Attributes:
         spaces: What they are made of.
         episodes: In the order in which they began, none of them empty.
+        taken: What became of the columns of the files, in words.
         dropped: Columns of the files that nothing was made of.
         notes: What else is to be known of them, for people.
     """
 
     spaces: Spaces
     episodes: tuple[RecordedEpisode, ...]
+    taken: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -306,7 +313,8 @@ def write_recordings(
     written = time.time() if written is None else written
     for policy, one in kept.items():
         files |= segment_streams(one, policy, written)
-        said = {"missing": one.missing, "dropped": one.dropped, "notes": one.notes, "imported": tuple(imported)}
+        said = {name: getattr(one, name) for name in ("missing", "taken", "dropped", "notes")}
+        said["imported"] = tuple(imported)
         facts[policy] = {"first": 0, "last": len(one), "capacity": None}
         facts[policy] |= {name: list(texts) for name, texts in said.items() if texts}
     write_directory(path, files, {FACTS: facts}, replace=replace)

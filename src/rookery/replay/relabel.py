@@ -128,5 +128,5 @@ class Relabel:
         finite = np.isfinite(found)
         if not finite.all():
             row = int(np.argmin(finite))
-            raise ConfigError(f"{where}: gives {found[row]} for row {first + row + 1:,}; it must be a finite number")
+            raise ConfigError(f"{where}: gives {found[row]} for row {first + row + 1}; it must be a finite number")
         return found

@@ -46,7 +46,7 @@ FACTS = "memories"
 
 NAME = re.compile(r"memory-(.+)-(\d{12,})\.safetensors")
 
-ORIGIN = ("missing", "dropped", "notes", "imported")
+ORIGIN = ("missing", "taken", "dropped", "notes", "imported")
 """What a manifest may say of where a memory comes from, each in several texts."""
 
 SEGMENT_BYTES = 1 << 26
@@ -183,7 +183,8 @@ class StoredReplay:
         capacity: Rows it had room for; None if it has grown to what it is by merging.
         missing: What nobody knows of its rows, names of `replay/recording.py:MISSING`; nothing where a run has played
             them itself.
-        dropped: Columns of the files that it was imported from of which nothing was made.
+        taken: What became of the columns of the files that it was imported from, in words.
+        dropped: Columns of these files of which nothing was made.
         notes: What else is to be known of these files, for people.
         imported: The files that it was imported from.
     """
@@ -194,6 +195,7 @@ class StoredReplay:
     first: int
     capacity: int | None
     missing: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     imported: tuple[str, ...] = ()

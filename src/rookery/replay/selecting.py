@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-from annotated_types import Gt, Le
 
 from rookery.core.errors import ConfigError
-from rookery.core.settings import PositiveInt, Settings, Structural
+from rookery.core.settings import Part, PositiveInt, Settings, Structural
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,8 @@ class SelectionConfig(Settings):
     last_decisions: Structural[PositiveInt | None] = None
     """Only the newest episodes that have so many decisions together, the oldest of them whole; None = all."""
 
-    best: Structural[Annotated[float, Gt(0), Le(1)]] = 1.0
-    """Only this part of the episodes, those with the largest returns: 0.1 = the best tenth, one at least."""
+    best: Structural[Part] = 1.0
+    """Only this part of the episodes, those with the largest returns: 0.1 or 10% = the best tenth, one at least."""
 
     @property
     def is_everything(self) -> bool:

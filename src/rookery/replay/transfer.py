@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.files import TEMPORARY, Content, FileError, Stream
+from rookery.core.files import TEMPORARY, Content, Stream, WriteError
 from rookery.replay.frames import observations_of
 from rookery.replay.pieces import Piece, rows_in
 from rookery.replay.segments import FACTS, Segment, StoredReplay, check_spaces, segment_name, segment_stream
@@ -100,7 +100,7 @@ def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
                 np.lib.format.write_array(file, np.array(json.dumps(about)), allow_pickle=False)
         os.replace(temporary, path)
     except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
 

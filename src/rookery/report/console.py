@@ -17,8 +17,8 @@ from rich.text import Text
 
 from rookery.core.timers import Timers
 from rookery.report.live import Listener, LiveDisplay, console_style, write_line
-from rookery.report.panel import Panel, span
-from rookery.report.results import IterationResult
+from rookery.report.panel import Panel, number, span
+from rookery.report.results import IterationResult, Number
 
 THINNING = 0.05
 """Part by which the time of a training grows from one line of its log to the next."""
@@ -59,6 +59,7 @@ class RunFacts:
         policies: Facts about each policy, by name.
         notes: Lines that a user should read once, such as the preset in use.
         criteria: Criteria that end the training, and their thresholds; empty if a function decides.
+        gradient_steps: Gradient steps on replay that were made before.
     """
 
     env: str
@@ -68,6 +69,12 @@ class RunFacts:
     policies: Mapping[str, PolicyFacts]
     notes: Sequence[str]
     criteria: Mapping[str, float]
+    gradient_steps: int = 0
+
+    @property
+    def plays(self) -> bool:
+        """Whether anything is played: gradient steps are the goal of learning alone only."""
+        return set(self.criteria) != {"gradient_steps"}
 
 
 class Reporter(Listener):
@@ -122,7 +129,7 @@ class PlainReporter(Reporter):
 
     def start(self, run: RunFacts, timers: Timers) -> None:
         """Writes what is trained, and until when."""
-        self._criteria, self._timers, self._began = run.criteria, timers, time.monotonic()
+        self._run, self._timers, self._began = run, timers, time.monotonic()
         write_line("\n".join(opening(run)))
 
     def iteration(self, result: IterationResult) -> None:
@@ -151,7 +158,10 @@ class PlainReporter(Reporter):
 
     def _show(self, result: IterationResult) -> None:
         event, self._event, self._unshown = self._event, "", None
-        write_line(summary(result, self._criteria) + (f" | {event}" if event else ""))
+        line = summary(result, self._run.criteria)
+        if not self._run.plays:
+            line = summary_of_learning(result, self._run, time.monotonic() - self._began)
+        write_line(line + (f" | {event}" if event else ""))
 
 
 class LiveReporter(Reporter):
@@ -166,7 +176,7 @@ class LiveReporter(Reporter):
         """Writes what is trained, and until when; then draws the first panel."""
         self._timers = timers
         self._console.print(Text("\n".join(opening(run))))
-        self._panel = Panel(f"{run.env}, seed {run.seed}", run.criteria)
+        self._panel = Panel(f"{run.env}, seed {run.seed}", run.criteria, plays=run.plays)
         self._display = LiveDisplay(self._console)
         self._draw()
 
@@ -207,6 +217,8 @@ def opening(run: RunFacts) -> list[str]:
     )
     agents = f"{run.num_agents} agent{'s' if run.num_agents > 1 else ''} each"
     lines = [f"{run.env}: {run.num_envs} copies, {agents}, seed {run.seed}"]
+    if not run.plays:
+        lines = [f"learning from replay alone, nothing is played; seed {run.seed}"]
     for name, policy in run.policies.items():
         memory = f", remembers {policy.memory_size:,} numbers ({policy.memory})" if policy.memory_size else ""
         what = f"{policy.algorithm} ({policy.path}), {policy.weights:,} weights{memory}"
@@ -252,3 +264,33 @@ def summary(result: IterationResult, criteria: Mapping[str, float]) -> str:
     if budget and result.env_steps < budget and result.steps_per_second > 0:
         parts.append(f"{span((budget - result.env_steps) / (result.env_steps / max(result.seconds, 1e-9)))} left")
     return " | ".join(parts)
+
+
+def summary_of_learning(result: IterationResult, run: RunFacts, seconds: float) -> str:
+    """Returns one line about an iteration in which nothing is played.
+
+    Args:
+        result: Result of the iteration.
+        run: Facts about the run.
+        seconds: Seconds since it began to learn.
+    """
+    goal, now = int(run.criteria["gradient_steps"]), result.gradient_steps
+    speed = (now - run.gradient_steps) / max(seconds, 1e-9)
+    parts = [f"gradient steps {now:,}/{goal:,} ({100 * now / goal:.0f} %)"]
+    for name, policy in result.policies.items():
+        if shown := losses(policy.learning):
+            parts.append((f"{name} " if len(result.policies) > 1 else "") + shown)
+    parts.append(f"{speed:,.0f} gradient steps/s")
+    if now < goal and speed > 0:
+        parts.append(f"{span((goal - now) / speed)} left")
+    return " | ".join(parts)
+
+
+LOSSES = 3
+"""Losses of a policy that are shown, at most."""
+
+
+def losses(learning: Mapping[str, Number]) -> str:
+    """Returns the first losses that an algorithm reports, in words; empty if it reports none."""
+    found = {key: value for key, value in learning.items() if key.endswith("loss") and value is not None}
+    return ", ".join(f"{key.replace('_', ' ')} {number(value)}" for key, value in list(found.items())[:LOSSES])

@@ -54,7 +54,7 @@ def curve_of(run: Path, rows: Sequence[Mapping[str, Any]], config: Mapping[str, 
         rows: Rows of the run's `metrics.jsonl`.
         config: Settings of the run as a tree.
         metric: Column of the rows to draw.
-        x: Axis to draw the metric over: ``env_steps``, ``seconds`` or ``episodes``.
+        x: Axis to draw the metric over: ``env_steps``, ``seconds``, ``episodes`` or ``gradient_steps``.
 
     Raises:
         ConfigError: If the run has no such metric, or no number of it yet.
@@ -63,13 +63,23 @@ def curve_of(run: Path, rows: Sequence[Mapping[str, Any]], config: Mapping[str, 
     if metric not in known:
         raise ConfigError(f"{run}: --metric {metric}: it has no such metric{nearest(metric, list(known))}; "
                           f"there are {', '.join(known)}")  # fmt: skip
-    column = COLUMNS.get(x, x)
-    points = [(row[column], row[metric]) for row in rows if isinstance(row.get(metric), int | float) and column in row]
+    places = [(position(row, x), row.get(metric)) for row in rows]
+    points = [(at, value) for at, value in places if isinstance(value, int | float) and at is not None]
     if not points:
-        raise ConfigError(f"{run}: --metric {metric}: there is no number of it yet")
+        others = ", ".join(key for key in known if key.endswith("loss"))
+        instead = f"; nothing was played: draw one of {others}" if others and not rows[-1].get("env_steps") else ""
+        raise ConfigError(f"{run}: --metric {metric}: there is no number of it yet{instead}")
     points.sort(key=lambda point: point[0])
     settings = {path: value for path, value in flat(config).items() if path.split(".")[0] not in IGNORED}
     return Curve([float(at) for at, _ in points], [float(value) for _, value in points], settings)
+
+
+def position(row: Mapping[str, Any], x: str) -> float | None:
+    """Returns where a row stands on an axis; of gradient steps by the policy that has made the most."""
+    if x == "gradient_steps":
+        return max((value for key, value in row.items() if key.endswith(f"/{x}") and value is not None), default=None)
+    found: float | None = row.get(COLUMNS.get(x, x))
+    return found
 
 
 def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:

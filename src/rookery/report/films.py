@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
+from rookery.core.files import WriteError
 
 ANIMATED = (".webp", ".gif", ".png", ".apng")
 VIDEO = (".mp4", ".mkv", ".mov", ".webm")
@@ -139,7 +139,7 @@ class Film:
             else:
                 write_animation(path, self.frames, holds, tell)
         except OSError as error:
-            raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
+            raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def check_suffix(path: Path) -> None:

@@ -32,6 +32,9 @@ FEW = 0.1
 ALONE = 3.0
 """Effective sample size below which single episodes decide what weights say."""
 
+BY_WEIGHTS = ("is", "wis", "pdis", "dr")
+"""Methods that single episodes may carry."""
+
 MARKS = (5, 25, 50, 75, 95)
 """Percentiles that a row says of what is drawn."""
 
@@ -149,6 +152,12 @@ class Judgement:
         return next(one for one in self.estimates if one.method == method)
 
     @property
+    def carried(self) -> tuple[str, ...]:
+        """The methods whose estimates single episodes carry."""
+        few = self.effective_size is not None and self.effective_size < ALONE
+        return tuple(one.method for one in self.estimates if few and one.value is not None and one.method in BY_WEIGHTS)
+
+    @property
     def meaning(self) -> str:
         """Says in words what is estimated."""
         how = "undiscounted" if self.gamma == 1 else f"discounted by {self.gamma:g} a decision"
@@ -172,10 +181,12 @@ def estimates_table(judgement: Judgement) -> Table:
     table.add_column("METHOD", no_wrap=True)
     table.add_column("return", justify="right", no_wrap=True)
     table.add_column("95 % interval")
+    before = ""
     for one in judgement.estimates:
         label = Text(LONG[one.method], style="dim" if one.method == "data" else "bold")
         if one.value is None or one.interval is None:
-            table.add_row(label, "-", one.reason)
+            table.add_row(label, "-", "likewise" if one.reason and one.reason == before else one.reason)
+            before = one.reason
         else:
             table.add_row(label, number(one.value), f"[{number(one.interval[0])}, {number(one.interval[1])}]")
     return table
@@ -238,20 +249,28 @@ def draw_judgement(judgement: Judgement, title: str, target: Path) -> None:
 
 
 def _draw_estimates(axes: Axes, judgement: Judgement) -> None:
-    """A point and its interval for each method, and a line where the data's own return lies."""
+    """A point and its interval for each method, hollow where single episodes carry it, and a line where the data's own
+    return lies.
+    """
     known = [one for one in judgement.estimates if one.value is not None and one.interval is not None]
+    hollow = judgement.carried
     for place, one in enumerate(reversed(known)):
         assert one.value is not None and one.interval is not None
         color = "#555555" if one.method == "data" else COLORS[0]
         axes.plot(one.interval, (place, place), color=color, linewidth=2.0)
-        axes.plot([one.value], [place], "o", color=color)
+        axes.plot([one.value], [place], "o", color=color, markerfacecolor="white" if one.method in hollow else color)
         if one.method == "data":
-            axes.axvline(one.value, color="#999999", linewidth=1.0, linestyle="--", zorder=1)
+            label = "behaviour's mean return"
+            axes.axvline(one.value, color="#999999", linewidth=1.0, linestyle="--", zorder=1, label=label)
+    if hollow:
+        label = "single episodes carry it: says nothing"
+        axes.plot([], [], "o", color=COLORS[0], markerfacecolor="white", label=label)
+    axes.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     axes.set_yticks(range(len(known)), [LONG[one.method] for one in reversed(known)])
     axes.margins(y=0.12)
     dress(axes)
-    discount = "undiscounted" if judgement.gamma == 1 else f"discounted by {judgement.gamma:g}"
-    axes.set_xlabel(f"return, {discount}", color="#444444")
+    discount = "undiscounted" if judgement.gamma == 1 else f"discounted by {judgement.gamma:g} a decision"
+    axes.set_xlabel(f"return of an episode with 95 % interval\nsum of rewards, {discount}", color="#444444")
 
 
 def _draw_coverage(axes: Axes, coverage: Coverage) -> None:
@@ -264,10 +283,11 @@ def _draw_coverage(axes: Axes, coverage: Coverage) -> None:
     axes.axvline(coverage.level, color="#333333", linewidth=1.0, linestyle="--")
     dress(axes)
     what = {
-        "probability": "probability in the data's behaviour",
-        "distance": "distance from the data's actions near by",
+        "probability": "probability in the data's behaviour\nof what is done",
+        "distance": "distance of what is done from the data's actions near by\nhalf ranges (standard deviations without bounds)",
     }
-    axes.set_xlabel(f"{what[coverage.measure]} of what is done", color="#444444")
+    axes.set_xlabel(what[coverage.measure], color="#444444")
+    axes.set_ylabel("part of the decisions", color="#444444")
     beyond = "below" if coverage.measure == "probability" else "above"
     axes.set_title(f"{coverage.share:.1%} of decisions {beyond} {coverage.level:.2g}", loc="left", fontsize=11)
     axes.legend(frameon=False, fontsize=9)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rookery.core.files import FileError, write_file
+from rookery.core.files import WriteError, write_file
 
 METRICS = "metrics.jsonl"
 
@@ -23,7 +23,7 @@ def append_row(folder: Path, row: Mapping[str, Any]) -> None:
         with (folder / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
     except OSError as error:
-        raise FileError(f"{folder / METRICS}: cannot be written: {error.strerror}") from None
+        raise WriteError(f"{folder / METRICS}: cannot be written: {error.strerror}") from None
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:

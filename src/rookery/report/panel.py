@@ -65,8 +65,9 @@ LEVELS, ASCII_LEVELS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 class Panel:
     """The panel of a run: what is known of the run, and its picture."""
 
-    def __init__(self, title: str, criteria: Mapping[str, float]) -> None:
+    def __init__(self, title: str, criteria: Mapping[str, float], *, plays: bool = True) -> None:
         self.title = title
+        self.plays = plays
         self.criteria = criteria
         self.result: IterationResult | None = None
         self.events: deque[tuple[float, str]] = deque(maxlen=EVENTS)
@@ -145,14 +146,19 @@ class Panel:
         width = min(console.width, WIDEST)
         brush = _Brush(width - 4, console.options.ascii_only)
         title = Text(self.title, style="bold")
-        body: list[RenderableType] = [Text("the first iteration is being played", style="dim")]
+        first = "the first iteration is being played" if self.plays else "the first gradient steps are being made"
+        body: list[RenderableType] = [Text(first, style="dim")]
         if self.result is not None:
             if not self.result.exact:
                 title.append(", not exact", style="yellow")
             result, metrics = self.result, _metrics(self.result, height)
             body = self._progress(result, brush)
             shown = self._shown_policies(result, height, len(body) + (0 if metrics is None else metrics.row_count + 1))
-            for table in (self._returns(result, shown), _learning(result, brush, shown), metrics):
+            for table in (
+                self._returns(result, shown) if self.plays else None,
+                _learning(result, brush, shown),
+                metrics,
+            ):
                 body += [] if table is None else [Text(), table]
             lines = sum(part.row_count if isinstance(part, Table) else 1 for part in body)
             body += [Text(), self._bottom(brush, timers, None if height is None else max(height - 4 - lines, 3))]
@@ -184,12 +190,22 @@ class Panel:
         pace = f"{result.steps_per_second:,.0f} env steps/s" if result.sampling else "nothing played"
         parts = [f"iteration {result.iteration:,}", pace,
                  f"{result.env_steps:,} env steps", f"{result.episodes:,} episodes", span(result.seconds)]  # fmt: skip
+        if not self.plays:
+            parts = [f"iteration {result.iteration:,}", *self._learning_speed(), span(result.seconds)]
         lines.append(dim(f" {brush.dot} ".join(parts)))
         if result.waits:
             lines.append(dim(waits_text(result.waits, f" {brush.dot} ")))
         lines += [Text(f"{name} {lesson.text()}") for name, lesson in result.lessons.items()]
         lines += [Text(f"{name} {standing.text()}") for name, standing in result.self_play.items()]
         return lines
+
+    def _learning_speed(self) -> list[str]:
+        """Returns gradient steps a second of the last iterations, in words; nothing before there are two."""
+        first, last = self._clock[0], self._clock[-1]
+        took = last["seconds"] - first["seconds"]
+        return (
+            [f"{(last['gradient_steps'] - first['gradient_steps']) / took:,.0f} gradient steps/s"] if took > 0 else []
+        )
 
     def _returns(self, result: IterationResult, policies: list[str]) -> Table:
         """Returns the table of mean returns and their sparklines."""

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.files import FileError
+from rookery.core.files import WriteError
 from rookery.report.experiment import format_value, is_number, short_names
 from rookery.report.metrics_file import read_rows
 
@@ -219,4 +219,4 @@ def _write(folder: Path, messages: Mapping[str, Any], rows: Sequence[Mapping[str
             board.add_row({**row, "env_steps": row.get("env_steps", row["iteration"])})
         board.close()
     except OSError as error:
-        raise FileError(f"{folder}: TensorBoard's file cannot be written: {error.strerror}") from None
+        raise WriteError(f"{folder}: TensorBoard's file cannot be written: {error.strerror}") from None

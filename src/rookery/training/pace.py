@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm, Row
+from rookery.algorithms.names import FROM_DATA, WITH_REPLAY
 from rookery.core.errors import ConfigError, nearest
 from rookery.replay.budget import gigabytes
 from rookery.training.run import Progress, Run
@@ -72,7 +73,7 @@ def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str
         there = ", ".join(f"{name} by {type(one).__name__}" for name, one in run.learners.items()) or "none"
         raise ConfigError(
             f"{task}: no policy of this run learns from replay (learning: {there}); choose an algorithm that does: "
-            "dqn, sac, td3, ddpg; or one that learns from data: bc, marwil, iql, cql, td3bc, awac, dt"
+            f"{', '.join(WITH_REPLAY)}; or one that learns from data: {', '.join(FROM_DATA)}"
         )
     if policies is None:
         return known

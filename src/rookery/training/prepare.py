@@ -444,9 +444,12 @@ def check_learner(learner: Algorithm[Any], resolved: Resolved[RunConfig]) -> Non
             f"sampling.{ahead} = {never}"
         )
     if learner.policy.memory_size and not learner.learns_memory:
+        who = "use ppo, a2c, impala, appo, dqn or sac"
+        if learner.cfg.from_data:
+            who = "from data alone dt looks back, over its last decisions (--algo dt, algorithm.context)"
         raise ConfigError(
             f"policies.{name}.model.memory: policy {name!r} is learned by {told}, which takes every decision for "
-            "itself and cannot learn to remember; use ppo, a2c, impala or appo, or leave memory out"
+            f"itself and cannot learn to remember; {who}, or leave memory out"
         )
 
 

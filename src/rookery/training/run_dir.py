@@ -29,7 +29,7 @@ from typing import Any
 
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError
-from rookery.core.files import FOLDER, FileError, clean, write_file
+from rookery.core.files import FOLDER, FileError, WriteError, clean, write_file
 from rookery.core.layers import flow
 from rookery.core.secrets import secrets_in, without_secrets
 from rookery.core.signing import signed_text
@@ -151,7 +151,7 @@ class RunDir:
                 self.board.add_row(row)
                 self.board.add_histogram(result.histograms, result.env_steps)
             except OSError as error:
-                raise FileError(f"{self.path}: TensorBoard's file cannot be written: {error.strerror}") from None
+                raise WriteError(f"{self.path}: TensorBoard's file cannot be written: {error.strerror}") from None
 
     def go_on_from(self, iteration: int, env_steps: int, tensorboard: bool) -> None:
         """Removes what was written after the moment that a resumed run continues from."""

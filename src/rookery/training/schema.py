@@ -11,6 +11,7 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import mapping_hint, polymorphic
 from rookery.core.layers import import_object, writable
 from rookery.core.settings import (
+    InPercent,
     Settings,
     bare,
     default_of,
@@ -166,7 +167,9 @@ class SchemaWriter:
             inside = {"prefixItems": [self.value(arg) for arg in args], "minItems": len(args), "maxItems": len(args)}
         else:
             inside = {"items": self.value(args[0])} if origin in (tuple, list) else {}
-        return {**known, **inside, **limits}
+        found = {**known, **inside, **limits}
+        in_percent = any(isinstance(item, InPercent) for item in limits_of(hint))
+        return {"anyOf": [found, {"type": "string", "pattern": "%$"}]} if in_percent else found
 
 
 SCHEDULED = {"$ref": "#/$defs/schedule"}

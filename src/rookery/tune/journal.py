@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
+from rookery.core.files import FileError, WriteError
 from rookery.tune.scheduler import Action, Actions, Exploit
 from rookery.tune.space import Domain, written
 from rookery.tune.trial import Status, Trial
@@ -54,7 +54,7 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         except OSError as error:
-            raise FileError(f"{self.path}: cannot be written: {error.strerror}; choose another folder") from None
+            raise WriteError(f"{self.path}: cannot be written: {error.strerror}; choose another folder") from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.records = [] if anew else read(folder)
@@ -76,9 +76,9 @@ class Journal:
         try:
             written = os.write(self._file, lines)
         except OSError as error:
-            raise FileError(f"{self.path}: cannot be written: {error.strerror}") from None
+            raise WriteError(f"{self.path}: cannot be written: {error.strerror}") from None
         if written < len(lines):  # the torn line is cut away when somebody goes on
-            raise FileError(f"{self.path}: only {written} of {len(lines)} bytes could be written: the disk is full")
+            raise WriteError(f"{self.path}: only {written} of {len(lines)} bytes could be written: the disk is full")
 
     def sync(self) -> None:
         """Makes sure that what was written survives a power cut."""

@@ -32,7 +32,7 @@ from rookery.compat.mlagents.sections import BehaviorOptions
 from rookery.compat.mlagents.status import CheckpointEntry, status_text
 from rookery.compat.mlagents.tags import Seen, histograms_of, mean, tags_of
 from rookery.compat.mlagents.timers_file import Gauges, timers_text
-from rookery.core.files import FileError, clean, make_folder, remove_directory, write_directory, write_file
+from rookery.core.files import WriteError, clean, make_folder, remove_directory, write_directory, write_file
 from rookery.core.spaces import ActionSpec
 from rookery.envs.groups import groups_of
 from rookery.policies.export import policy_files
@@ -378,7 +378,7 @@ class RunFiles(Callback):
             board.add_histogram({**histograms_of(seen), **told}, step)
             board.flush()
         except OSError as error:
-            raise FileError(f"{name}: TensorBoard's file cannot be written: {error.strerror}") from None
+            raise WriteError(f"{name}: TensorBoard's file cannot be written: {error.strerror}") from None
         if self.show is not None:
             line = console_line(
                 name,

@@ -17,7 +17,7 @@ import numpy as np
 from rookery.compat.rllib.compression import pack, unpack
 from rookery.compat.rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
+from rookery.core.files import FileError, WriteError
 from rookery.replay.formats.rllib_json import SINGLE, read_line
 
 PACKED = ("obs", "new_obs")
@@ -87,7 +87,7 @@ class JsonWriter(OutputWriter):
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FileError(f"{self.path} cannot be made: {error.strerror}") from None
+            raise WriteError(f"{self.path} cannot be made: {error.strerror}") from None
         self._file: Path | None = None
         self._number = self._written = 0
 

@@ -51,6 +51,8 @@ class Wanted:
         trust_pickle: Whether parts of it that are pickles, which can run code, may be read.
         policy: What the policy is called in the directory, unless the file says it.
         time_limit: After so many decisions an episode was cut off, whatever flags say; None = flags say all.
+        env_limit: The time limit that the environment has, which holds where flags do not say why an episode is over
+            and no other is given.
         cut_at_jumps: Whether episodes are cut off where time jumps; else that is refused.
         clip_actions: Whether actions outside the bounds are brought to them; else they are refused.
     """
@@ -60,6 +62,7 @@ class Wanted:
     trust_pickle: bool = False
     policy: str = "main"
     time_limit: int | None = None
+    env_limit: int | None = None
     cut_at_jumps: bool = False
     clip_actions: bool = False
 
@@ -73,6 +76,7 @@ class ColumnTable:
         columns: By role: ``obs`` or ``obs/PATH``, ``next_obs`` likewise, ``action``, and what else there is of
             `ALIASES`; ``[N, ...]`` each.
         row_name: Gives what a user calls row 0, 1, ...
+        taken: What became of the columns of the file that have a role, in words.
         dropped: Columns of the file that have no role.
         notes: What else is to be known of them, for people.
     """
@@ -80,6 +84,7 @@ class ColumnTable:
     source: str
     columns: Mapping[str, np.ndarray]
     row_name: Callable[[int], str] = lambda row: f"row {row + 1}"
+    taken: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -166,7 +171,7 @@ def table_of(
         row_name: Gives what a user calls row 0, 1, ...
     """
     told = with_reasons(found, columns)
-    return ColumnTable(source, told, row_name, unused(names, found), notes_on(found, wanted))
+    return ColumnTable(source, told, row_name, taken(found), unused(names, found), notes_on(found, wanted))
 
 
 def with_reasons(found: Mapping[str, Sequence[str]], columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -177,13 +182,50 @@ def with_reasons(found: Mapping[str, Sequence[str]], columns: dict[str, np.ndarr
     return columns | {"terminated": np.where(columns["truncated"] == 1, 0, columns["terminated"])}
 
 
+WORDS = {"obs": "observation", "next_obs": "next observation", "logp": "log-probability", "begins": "beginning"}
+"""Roles whose names are no words."""
+
+FEW = 4
+"""Up to so many columns of a role are named one by one."""
+
+
+def taken(found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """What became of the columns that have a role, in words: ``observation: x, v``."""
+    said = []
+    for role, names in found.items():
+        kind, slash, path = role.partition("/")
+        listed = ", ".join(names) if len(names) <= FEW else f"{names[0]} to {names[-1]} ({len(names)} columns)"
+        said.append(f"{WORDS.get(kind, kind)}{slash}{path}: {listed}")
+    return tuple(said)
+
+
+def flag_without_reason(found: Mapping[str, Sequence[str]]) -> str | None:
+    """The only flag that says that an episode is over, where it does not say why."""
+    ends = [name for name in found.get("terminated", ()) if name.rpartition("/")[2].lower() in DONE]
+    return ends[0] if ends and "truncated" not in found else None
+
+
+def with_env_limit(wanted: Wanted, found: Mapping[str, Sequence[str]]) -> Wanted:
+    """How a file is to be read whose columns are known: with the environment's time limit where that alone says why an
+    episode is over.
+    """
+    if wanted.time_limit is not None or wanted.env_limit is None or flag_without_reason(found) is None:
+        return wanted
+    return replace(wanted, time_limit=wanted.env_limit)
+
+
 def notes_on(found: Mapping[str, Sequence[str]], wanted: Wanted) -> tuple[str, ...]:
     """What the names of columns say that people should know: that one flag stands for ends and for time limits."""
-    ends = [name for name in found.get("terminated", ()) if name.rpartition("/")[2].lower() in DONE]
-    if not ends or wanted.time_limit is not None or "truncated" in found:
+    flag = flag_without_reason(found)
+    if flag is not None and wanted.time_limit is None and wanted.env_limit is not None:
+        return (
+            f"{flag} alone says that an episode is over, not why: those that were over after {wanted.env_limit} "
+            "decisions, the time limit of the environment, count as cut off; --time-limit N says another",
+        )
+    if flag is None or wanted.time_limit is not None:
         return ()
     return (
-        f"{ends[0]} alone says that an episode is over, not why: where a time limit cut it off it counts as ended; "
+        f"{flag} alone says that an episode is over, not why: where a time limit cut it off it counts as ended; "
         "import again with --time-limit N if there was one of N decisions",
     )
 
@@ -261,7 +303,7 @@ def recording_of_table(table: ColumnTable, wanted: Wanted, made_of: Spaces | Non
                 raise table.bad(int(mine[-1]), f"next_obs: {problem}")
             one = replace(one, last_obs=None)  # who took it for an end did not write down what was seen then
         episodes.append(one)
-    return Recording(spaces_, tuple(episodes), table.dropped, table.notes)
+    return Recording(spaces_, tuple(episodes), table.taken, table.dropped, table.notes)
 
 
 def episode_of(rows: StoredRows, mine: Any, terminated: bool, truncated: bool) -> RecordedEpisode:

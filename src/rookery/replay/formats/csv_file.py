@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, write_file
-from rookery.replay.formats.columns import (
-    Wanted,
-    columns_of,
-    find_columns,
-    flat_columns,
-    recording_of_table,
-    table_of,
-)
-from rookery.replay.recording import Recording
+from rookery.replay.formats.blocks import BlockColumns, episodes_in
+from rookery.replay.formats.columns import Wanted, columns_of, find_columns, flat_columns
+from rookery.replay.formats.staged import Staged
+from rookery.replay.recording import EpisodeSource, Recording
 
 WORDS = {"true": 1, "false": 0, "": np.nan}
 """What is written where no number is."""
+
+
+LINES = 8192
+"""Lines that are read together."""
 
 
 def row_name(row: int) -> str:
@@ -30,66 +31,101 @@ def row_name(row: int) -> str:
     return f"row {row + 1} (line {row + 2})"
 
 
-def read_csv(path: Path, wanted: Wanted) -> dict[str, Recording]:
-    """Reads a table with named columns.
+def read_csv(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
+    """Reads a table with named columns, some lines at a time.
 
     Raises:
         FileError: If it cannot be read or is empty.
         ConfigError: If a column is not there, or a row cannot be used; names it.
         SpaceError: If it is of other spaces.
     """
+    staged = Staged()
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = [line for line in csv.reader(file) if line]
+            lines = (line for line in csv.reader(file) if line)
+            names = [name.strip() for name in next(lines, [])]
+            if not names:
+                raise FileError(f"{path}: is empty: a line with the names of the columns comes first")
+            roles = find_columns(str(path), names, wanted.columns)
+            put_aside(path, lines, names, roles, staged, wanted)
     except FileNotFoundError:
         raise FileError(f"{path}: there is no such file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"{path}: cannot be read as CSV: {error}") from None
-    if not lines:
-        raise FileError(f"{path}: is empty: a line with the names of the columns comes first")
-    names, rows = [name.strip() for name in lines[0]], lines[1:]
-    for number, row in enumerate(rows):
-        if len(row) != len(names):
-            raise ConfigError(f"{path}: {row_name(number)}: has {len(row)} values, and there are {len(names)} columns")
+    staged.close()
+    columns = BlockColumns(str(path), staged.opened, roles, names, wanted, row_name=row_name)
+    return {wanted.policy: episodes_in(columns)}
+
+
+def put_aside(
+    path: Path,
+    lines: Iterator[list[str]],
+    names: Sequence[str],
+    roles: dict[str, list[str]],
+    staged: Staged,
+    wanted: Wanted,
+) -> None:
+    """Puts the columns that have a role aside as numbers; takes times in words, which nobody has asked for, out of
+    these.
+    """
     places = {name: place for place, name in enumerate(names)}
-    columns = {}
-    found = find_columns(str(path), names, wanted.columns)
-    for role, mine in list(found.items()):
-        try:
-            parts = [numbers(path, name, [row[places[name]] for row in rows], role == "episode") for name in mine]
-        except ConfigError:
-            if role != "step" or role in wanted.columns:
-                raise
-            del found[role]  # times in words, which nobody has asked for
-            continue
-        columns[role] = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
-    table = table_of(str(path), columns, names, found, wanted, row_name)
-    return {wanted.policy: recording_of_table(table, wanted)}
+    episodes: dict[object, int] = {}
+    first, rows = 0, list(islice(lines, LINES))
+    for name in (name for mine in roles.values() for name in mine):
+        staged.append(name, np.zeros(0, np.int64))
+    while rows:
+        for number, row in enumerate(rows, first):
+            if len(row) != len(names):
+                raise ConfigError(
+                    f"{path}: {row_name(number)}: has {len(row)} values, and there are {len(names)} columns"
+                )
+        for role, mine in list(roles.items()):
+            for name in mine:
+                texts = [row[places[name]] for row in rows]
+                if role == "episode":
+                    staged.append(name, np.array([episodes.setdefault(_key(text), len(episodes)) for text in texts]))
+                    continue
+                try:
+                    staged.append(name, numbers(path, name, texts, first))
+                except ConfigError:
+                    if role != "step" or role in wanted.columns:
+                        raise
+                    del roles[role]
+                    break
+        first, rows = first + len(rows), list(islice(lines, LINES))
 
 
-def numbers(path: Path, name: str, texts: Sequence[str], any_text: bool) -> np.ndarray:
+def _key(text: str) -> object:
+    """What an episode goes by: a number, or a text."""
+    word = text.strip()
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(word)
+    return word
+
+
+def numbers(path: Path, name: str, texts: Sequence[str], first: int) -> np.ndarray:
     """A column as numbers: whole ones as int64 if all are, else float64; an empty place is NaN.
 
     Args:
         path: The file, for messages.
         name: The column.
         texts: What stands in its rows.
-        any_text: Whether texts that are no numbers are names of something, and get numbers.
+        first: Number of the first of these rows.
     """
-    try:
+    with suppress(ValueError, OverflowError):
         return np.array([int(text) for text in texts], np.int64)
-    except (ValueError, OverflowError):
-        pass
+    with suppress(ValueError):
+        return np.array([float(text) for text in texts])
     found = np.empty(len(texts), np.float64)
     for row, text in enumerate(texts):
         word = text.strip().lower()
         try:
             found[row] = WORDS[word] if word in WORDS else float(word)
         except ValueError:
-            if any_text:
-                return np.unique(np.array(texts), return_inverse=True)[1]
             raise ConfigError(
-                f"{path}: {row_name(row)}: {name} is {text!r}, which is no number; name other columns with --column"
+                f"{path}: {row_name(first + row)}: {name} is {text!r}, which is no number; name other columns with "
+                "--column"
             ) from None
     return found.astype(np.int64) if {text.strip().lower() for text in texts} <= {"true", "false"} else found
 

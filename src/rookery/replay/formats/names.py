@@ -9,7 +9,7 @@ from typing import Any
 from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError, nearest
-from rookery.core.files import FileError, make_folder
+from rookery.core.files import FileError, beside, make_folder
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.replay.episodes import ChosenEpisodes, joined, with_time_limit
 from rookery.replay.formats.columns import Wanted
@@ -96,7 +96,7 @@ def read_recordings(
         if kind == "minari":
             parts = read_minari(source.removeprefix(MINARI), wanted)
         elif not Path(source).exists():
-            raise FileError(f"{source}: there is no such file")
+            raise FileError(f"{source}: there is no such file{beside(Path(source))}")
         else:
             parts = READERS[kind](Path(source), wanted)
         for policy, one in parts.items():
@@ -198,7 +198,7 @@ def import_replay(
     elif observation_space is not None or action_space is not None:
         raise ConfigError("import_replay: observation_space and action_space are given together, or none of them")
     files = [sources] if isinstance(sources, str | Path) else sources
-    wanted = Wanted(made_of, columns or {}, trust_pickle, policy, time_limit, cut_at_jumps, clip_actions)
+    wanted = Wanted(made_of, columns or {}, trust_pickle, policy, time_limit, None, cut_at_jumps, clip_actions)
     chosen = SelectionConfig(**select) if isinstance(select, Mapping) else select
     anew = RelabelConfig(**relabel) if isinstance(relabel, Mapping) else relabel
     found = read_recordings(files, wanted, format, select=chosen, relabel=anew)

@@ -8,22 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
-from rookery.core.errors import ConfigError, SpaceError
+from rookery.core.errors import SpaceError
 from rookery.core.files import FileError
-from rookery.replay.formats.columns import (
-    Wanted,
-    find_columns,
-    recording_of_table,
-    table_of,
-)
+from rookery.replay.formats.blocks import BLOCK_BYTES, BlockColumns, episodes_in
+from rookery.replay.formats.columns import Wanted, find_columns
+from rookery.replay.formats.staged import Staged
 from rookery.replay.pieces import BY_ROW
-from rookery.replay.recording import RecordedEpisode, Recording
+from rookery.replay.recording import EpisodeSource, RecordedEpisode, Recording
 from rookery.replay.segments import Spaces
 from rookery.replay.transfer import ABOUT
 
 
-def read_npz(path: Path, wanted: Wanted) -> dict[str, Recording]:
-    """Reads a file, without pickle.
+def read_npz(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
+    """Reads a file, without pickle; one that Rookery has exported at once, others in blocks.
 
     Raises:
         FileError: If it cannot be read, or is broken.
@@ -32,34 +29,53 @@ def read_npz(path: Path, wanted: Wanted) -> dict[str, Recording]:
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+            if ABOUT in archive.files:
+                arrays = {name: archive[name] for name in archive.files}
+                return {wanted.policy: own_recording(path, arrays, wanted.spaces)}
+            names: list[str] = archive.files
+        staged = Staged()
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in names if f"{name}.npy" in archive.namelist()]
+            with_rows = [name for name in names if _put_aside(archive, name, None)]
+            roles = find_columns(str(path), with_rows, wanted.columns)
+            for name in dict.fromkeys(name for mine in roles.values() for name in mine):
+                _put_aside(archive, name, staged)
     except FileNotFoundError:
         raise FileError(f"{path}: there is no such file") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         hint = "; arrays of objects are pickles and are not read" if "allow_pickle" in str(error) else ""
         raise FileError(f"{path}: is no whole .npz file: {str(error) or type(error).__name__}{hint}") from None
-    if ABOUT in arrays:
-        return {wanted.policy: own_recording(path, arrays, wanted.spaces)}
-    rows = {name: array for name, array in arrays.items() if array.ndim}
-    names = find_columns(str(path), list(rows), wanted.columns)
-    found = {role: _side_by_side([rows[name] for name in mine]) for role, mine in names.items()}
-    number = len(found["action"])
-    uneven = {role: len(array) for role, array in found.items() if len(array) not in (number, number + 1)}
-    if uneven:
-        role, length = next(iter(uneven.items()))
-        raise ConfigError(
-            f"{path}: {role} has {length:,} rows, and action {number:,}: one of them begins or ends elsewhere; cut "
-            "them to the same rows, or name others with --column"
-        )
-    found = {role: array[:number] for role, array in found.items()}  # Stable-Baselines writes one observation more
-    table = table_of(str(path), found, list(arrays), names, wanted)
-    return {wanted.policy: recording_of_table(table, wanted)}
+    staged.close()
+    # Stable-Baselines writes one observation more
+    columns = BlockColumns(str(path), staged.opened, roles, names, wanted, one_more=True)
+    return {wanted.policy: episodes_in(columns)}
 
 
-def _side_by_side(arrays: list[np.ndarray]) -> np.ndarray:
-    if len(arrays) == 1:
-        return arrays[0]
-    return np.concatenate([array.reshape(len(array), -1) for array in arrays], axis=1)
+def _put_aside(archive: zipfile.ZipFile, name: str, staged: Staged | None) -> bool:
+    """Puts an array of the archive aside, some rows at a time; says whether it has rows.
+
+    Raises:
+        ValueError: If it is one of objects, or not whole.
+    """
+    with archive.open(f"{name}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, by_columns, dtype = read(file)
+        if staged is None or not shape:
+            return bool(shape)
+        if dtype.hasobject:
+            raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+        if by_columns:
+            whole = np.frombuffer(file.read(), dtype, int(np.prod(shape))).reshape(shape[::-1]).T
+            staged.append(name, np.ascontiguousarray(whole))
+            return True
+        width = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+        step = max(BLOCK_BYTES // max(width, 1), 1)
+        for start in range(0, max(shape[0], 1), step):
+            number = min(step, shape[0] - start)
+            rows = np.frombuffer(file.read(number * width), dtype)
+            staged.append(name, rows.reshape(number, *shape[1:]))
+        return True
 
 
 def own_recording(path: Path, arrays: dict[str, np.ndarray], wanted: Spaces | None) -> Recording:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
+from rookery.core.files import FileError, WriteError
 from rookery.replay.formats.columns import (
     Wanted,
     columns_of,
@@ -18,6 +18,7 @@ from rookery.replay.formats.columns import (
     flat_columns,
     recording_of_table,
     table_of,
+    with_env_limit,
 )
 from rookery.replay.recording import Recording
 from rookery.replay.segments import Spaces
@@ -70,7 +71,7 @@ def read_parquet(path: Path, wanted: Wanted) -> dict[str, Recording]:
         joined = [part.reshape(len(part), -1) for part in parts]
         columns[role] = parts[0] if len(parts) == 1 else np.concatenate(joined, axis=1)
     told = table_of(str(path), columns, table.column_names, found, wanted)
-    return {wanted.policy: recording_of_table(told, wanted, made_of)}
+    return {wanted.policy: recording_of_table(told, with_env_limit(wanted, found), made_of)}
 
 
 def _array(path: Path, name: str, values: list[Any], any_text: bool) -> np.ndarray:
@@ -109,6 +110,6 @@ def write_parquet(recording: Recording, path: Path) -> None:
         writer.write_table(table, temporary)
         os.replace(temporary, path)
     except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)

@@ -11,15 +11,11 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError, write_file
-from rookery.replay.formats.columns import (
-    Wanted,
-    columns_of,
-    find_columns,
-    recording_of_table,
-    table_of,
-)
+from rookery.replay.formats.blocks import BlockColumns, episodes_in
+from rookery.replay.formats.columns import Wanted, columns_of, find_columns
 from rookery.replay.formats.packed import unpack, unpack_trusted
-from rookery.replay.recording import Recording
+from rookery.replay.formats.staged import Staged
+from rookery.replay.recording import EpisodeSource, Recording
 
 SINGLE = "default_policy"
 """What RLlib calls the policy of batches that name none."""
@@ -62,7 +58,7 @@ def read_line(
     return count, columns
 
 
-def read_rllib(path: Path, wanted: Wanted) -> dict[str, Recording]:
+def read_rllib(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
     """Reads a file of batches, or all files ``*.json`` of a directory.
 
     Raises:
@@ -73,25 +69,52 @@ def read_rllib(path: Path, wanted: Wanted) -> dict[str, Recording]:
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files or not files[0].exists():
         raise FileError(f"{path}: there is no such file, or there are no files .json in it")
-    batches: dict[str, list[dict[str, np.ndarray]]] = {}
+    found: dict[str, Batches] = {}
     for file in files:
-        for parts in _batches_in(file, wanted.trust_pickle):
+        for where, parts in _batches_in(file, wanted.trust_pickle):
             for policy, columns in parts.items():
-                batches.setdefault(policy, []).append(columns)
-    if not batches:
+                found.setdefault(policy, Batches()).add(where, columns)
+    if not found:
         raise FileError(f"{path}: is empty: it holds no batch")
     return {
-        wanted.policy if policy == SINGLE else policy: _recording(path, parts, wanted)
-        for policy, parts in batches.items()
+        wanted.policy if policy == SINGLE else policy: _episodes(path, batches, wanted)
+        for policy, batches in found.items()
     }
 
 
-def _batches_in(path: Path, trust_pickle: bool) -> Iterator[dict[str, dict[str, np.ndarray]]]:
+class Batches:
+    """The columns of a policy's batches, one batch after the other, put aside.
+
+    Attributes:
+        names: Columns that all batches have; None before the first.
+        staged: Their rows.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] | None = None
+        self.staged = Staged()
+
+    def add(self, where: str, columns: Mapping[str, np.ndarray]) -> None:
+        """Adds a batch; raises a ConfigError if rows of a column are of another shape than those before."""
+        self.names = [name for name in (columns if self.names is None else self.names) if name in columns]
+        for name in self.names:
+            try:
+                self.staged.append(name, columns[name])
+            except ValueError as error:
+                raise ConfigError(f"{where}: column {name} has {error}") from None
+
+
+def _lines_of(path: Path) -> Iterator[str]:
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            yield from file
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path}: cannot be read: {error}") from None
-    for number, line in enumerate(text.splitlines(), 1):
+
+
+def _batches_in(path: Path, trust_pickle: bool) -> Iterator[tuple[str, dict[str, dict[str, np.ndarray]]]]:
+    """The batches of a file, a line each: where it stands, and columns by policy and name."""
+    for number, line in enumerate(_lines_of(path), 1):
         if not line.strip():
             continue
         try:
@@ -100,8 +123,13 @@ def _batches_in(path: Path, trust_pickle: bool) -> Iterator[dict[str, dict[str, 
             if trust_pickle:
                 raise
             raise ConfigError(f"{error}; or, if you trust whoever wrote it, say --trust-pickle") from None
-        yield {policy: {name: _array(path, number, name, one) for name, one in part.items() if name in ROLES}
-               for policy, part in parts.items()}  # fmt: skip
+        yield (
+            f"{path}:{number}",
+            {
+                policy: {name: _array(path, number, name, one) for name, one in part.items() if name in ROLES}
+                for policy, part in parts.items()
+            },
+        )
 
 
 def _array(path: Path, number: int, name: str, column: Any) -> np.ndarray:
@@ -117,19 +145,17 @@ def _array(path: Path, number: int, name: str, column: Any) -> np.ndarray:
     return array
 
 
-def _recording(path: Path, batches: list[dict[str, np.ndarray]], wanted: Wanted) -> Recording:
-    """Makes one recording of the batches of a policy, whose episodes may go on from one to the next."""
-    names = [name for name in batches[0] if all(name in batch for batch in batches)]
-    joined = {name: np.concatenate([batch[name] for batch in batches]) for name in names}
-    given = dict(wanted.columns)
+def _episodes(path: Path, batches: Batches, wanted: Wanted) -> EpisodeSource:
+    """The episodes of the batches of a policy, which may go on from one batch to the next."""
+    names = list(batches.names or ())
     if "terminateds" in names and "dones" in names:  # of which the second says only that an episode is over
-        del joined["dones"]
-    found = find_columns(str(path), list(joined), given)
-    columns = {role: joined[mine[0]] for role, mine in found.items()}
-    if "episode" in columns and "agent_index" in joined:
-        columns["episode"] = np.stack((columns["episode"], joined["agent_index"]), axis=1)
-    table = table_of(str(path), columns, [], found, wanted)
-    return recording_of_table(table, wanted)
+        names.remove("dones")
+    batches.staged.close()
+    roles = {role: mine[:1] for role, mine in find_columns(str(path), names, wanted.columns).items()}
+    if "episode" in roles and "agent_index" in names:
+        roles["episode"] = [*roles["episode"], "agent_index"]
+    columns = BlockColumns(str(path), batches.staged.opened, roles, [], wanted)
+    return episodes_in(columns)
 
 
 def write_rllib(recording: Recording, path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from rookery.core.files import FileError
+from rookery.core.files import FileError, WriteError
 
 FIRST_LINE = b"rookery: session of a Unity player, 1\n"
 
@@ -53,7 +53,7 @@ class SessionWriter:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = Path(path).open("wb", buffering=0)  # noqa: SIM115 (open as long as the session)
         except OSError as error:
-            raise FileError(f"{path}: cannot be written: {error.strerror or error}") from None
+            raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from None
         self._start = time.perf_counter()
         self._file.write(FIRST_LINE)
 

@@ -1,0 +1,357 @@
+"""Episodes of a file with a row for each decision, read in blocks, however large the file is.
+
+The rows are read twice: once to look at every number and to find the episodes, of which only flags and rewards are
+kept, and once when the episodes are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import ConfigError
+from rookery.core.files import FileError
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.replay.formats.columns import (
+    WHOLE,
+    ColumnTable,
+    EpisodeFlags,
+    StoredRows,
+    Wanted,
+    check_numbers,
+    differ,
+    episode_of,
+    guessed_spaces,
+    notes_on,
+    recording_of_table,
+    stored_rows,
+    taken,
+    unused,
+    with_env_limit,
+    with_reasons,
+)
+from rookery.replay.recording import EpisodeSource, RecordedEpisode, without_running
+from rookery.replay.segments import Spaces
+
+BLOCK_BYTES = 1 << 24
+"""About how many bytes of a file are read together."""
+
+Opened = Callable[[], AbstractContextManager[Mapping[str, Any]]]
+"""Opens the columns of a file by name: each with a ``shape``, a ``dtype`` and slices of its rows, as h5py has them."""
+
+
+class Interleaved(ConfigError):
+    """Rows of one episode have others between them."""
+
+
+class BlockColumns:
+    """The columns of a file that have a role, read some rows at a time.
+
+    Args:
+        source: The file, for messages.
+        opened: Opens its columns.
+        roles: Names of the columns of each role.
+        names: All columns there are.
+        wanted: How the file is to be read.
+        row_name: Gives what a user calls row 0, 1, ...
+        has_unit_bounds: Whether numbers from -1 to 1 that are decided have these bounds.
+        one_more: Whether columns may have a row more than actions, which is left out.
+
+    Attributes:
+        source: The file, for messages.
+        taken: What became of the columns that have a role, in words.
+        dropped: Columns without a role.
+        notes: What the names say that people should know.
+        wanted: How the file is to be read, its columns being known.
+        block: Rows that are read together.
+
+    Raises:
+        FileError: If it cannot be read.
+        ConfigError: If columns have different lengths, or no rows.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        opened: Opened,
+        roles: Mapping[str, Sequence[str]],
+        names: Sequence[str],
+        wanted: Wanted,
+        *,
+        row_name: Callable[[int], str] = ColumnTable.row_name,
+        has_unit_bounds: bool = False,
+        one_more: bool = False,
+    ) -> None:
+        self.source, self.has_unit_bounds, self.row_name = source, has_unit_bounds, row_name
+        self._opened, self._roles = opened, roles
+        used = [name for mine in roles.values() for name in mine]
+        with opened() as columns:
+            self._length = len(columns[roles["action"][0]])
+            for name in used:
+                if len(columns[name]) not in (self._length, self._length + one_more):
+                    raise ConfigError(
+                        f"{source}: {name} has {len(columns[name]):,} rows, and {roles['action'][0]} "
+                        f"{self._length:,}: one of them begins or ends elsewhere; cut them to the same rows, or name "
+                        "others with --column"
+                    )
+            row = sum(
+                int(np.prod(columns[name].shape[1:], dtype=np.int64)) * columns[name].dtype.itemsize for name in used
+            )
+        self.taken, self.dropped = taken(roles), unused(list(names), roles)
+        self.notes, self.wanted = notes_on(roles, wanted), with_env_limit(wanted, roles)
+        self.block = max(BLOCK_BYTES // max(row, 1), 1)
+        if not self._length:
+            raise ConfigError(f"{source}: has no rows")
+
+    def __len__(self) -> int:
+        return self._length
+
+    def has(self, role: str) -> bool:
+        """Says whether there is a column of a role."""
+        return any(known.partition("/")[0] == role for known in self._roles)
+
+    def table(self, start: int, roles: Sequence[str] | None = None, number: int | None = None) -> ColumnTable:
+        """A block of rows from `start` on, or so many; with `roles` only their columns."""
+        end = min(start + (self.block if number is None else number), self._length)
+        found: dict[str, np.ndarray] = {}
+        with self._opened() as columns:
+            for role, names in self._roles.items():
+                if roles is None or role.partition("/")[0] in roles:
+                    found[role] = self._read(columns, names, start, end)
+        told = with_reasons(self._roles, found)
+        return ColumnTable(
+            self.source, told, lambda row: self.row_name(start + row), self.taken, self.dropped, self.notes
+        )
+
+    def _read(self, columns: Mapping[str, Any], names: Sequence[str], start: int, end: int) -> np.ndarray:
+        try:
+            arrays = [np.asarray(columns[name][start:end]) for name in names]
+        except OSError as error:
+            raise FileError(
+                f"{self.source}: {names[0]} cannot be read from {self.row_name(start)} on: {error}"
+            ) from None
+        if len(arrays) == 1:
+            return arrays[0]
+        return np.concatenate([array.reshape(len(array), -1) for array in arrays], axis=1)
+
+    def starts(self) -> range:
+        """The first row of each block."""
+        return range(0, len(self), self.block)
+
+
+def episodes_in(columns: BlockColumns) -> EpisodeSource:
+    """The episodes of a file, which are read when they are wanted; at once where rows of one have others between them.
+
+    Args:
+        columns: The file.
+
+    Raises:
+        ConfigError: If a row holds what is no number or not in the spaces, or time jumps; names it.
+        SpaceError: If it is of other spaces; names both.
+    """
+    made_of = columns.wanted.spaces or spaces_of_columns(columns)
+    try:
+        return BlockEpisodes(columns, made_of)
+    except Interleaved:
+        return recording_of_table(columns.table(0, number=len(columns)), columns.wanted, made_of)
+
+
+def spaces_of_columns(columns: BlockColumns) -> Spaces:
+    """What rows are made of, going by their numbers, see `guessed_spaces`."""
+    ends: dict[str, list[np.ndarray]] = {}
+    for start in columns.starts():
+        table = columns.table(start, ("obs", "action"))
+        check_numbers(table)
+        for role, array in table.columns.items():
+            if role == "action" or (array.dtype.kind in WHOLE and array.ndim <= 2):
+                ends.setdefault(role, []).extend((array.min(axis=0), array.max(axis=0)))
+            else:
+                ends.setdefault(role, [array[0], array[0]])
+    least = {role: np.stack([np.min(found, axis=0), np.max(found, axis=0)]) for role, found in ends.items()}
+    for role, found in ends.items():
+        if role != "action" and not (found[0].dtype.kind in WHOLE and found[0].ndim <= 1):
+            least[role] = np.stack(found[:2])
+    made_of = guessed_spaces(ColumnTable(columns.source, least))
+    action, numbers = made_of.action.space, least["action"]
+    if columns.has_unit_bounds and isinstance(action, spaces.Box) and np.abs(numbers.astype(np.float64)).max() <= 1:
+        action = spaces.Box(-1.0, 1.0, action.shape, np.float32)
+    return Spaces(obs_spec(made_of.obs.space, action, info_mask=made_of.obs.has_mask), action_spec(action), 0)
+
+
+@dataclass
+class Found:
+    """What is kept of all rows of a file while its episodes are looked for, in parts."""
+
+    reward: list[np.ndarray]
+    unseen: list[np.ndarray]
+    terminated: list[np.ndarray]
+    truncated: list[np.ndarray]
+    begins: list[np.ndarray]
+    differs: list[np.ndarray]
+    steps: list[np.ndarray]
+    episode: list[np.ndarray]
+
+
+class BlockEpisodes:
+    """Episodes of a file, read from it when they are wanted.
+
+    Args:
+        columns: The file.
+        made_of: What its rows are made of.
+
+    Raises:
+        Interleaved: If rows of one episode have others between them.
+        ConfigError: If a row holds what is no number or not in the spaces, or time jumps; names it.
+        SpaceError: If it is of other spaces; names both.
+    """
+
+    def __init__(self, columns: BlockColumns, made_of: Spaces) -> None:
+        self._columns, self._wanted, self.spaces = columns, columns.wanted, made_of
+        self.taken, self.dropped, self.notes = columns.taken, columns.dropped, columns.notes
+        self._block = lru_cache(maxsize=2)(self._rows_from)
+        found = self._look()
+        flags = EpisodeFlags(
+            np.concatenate(found.begins) | self._breaks(found.episode),
+            np.concatenate(found.terminated),
+            np.concatenate(found.truncated),
+            np.concatenate(found.differs)[1:] if found.differs else None,
+            np.concatenate(found.steps) if found.steps else None,
+        )
+        self._bounds = flags.episodes(self._wanted, self._bad)
+        last = self._bounds[1:] - 1
+        self._terminated, self._truncated = flags.terminated[last], flags.truncated[last]
+        self._reward = np.concatenate(found.reward) if found.reward else None
+        lacks = {
+            "reward": self._reward is None,
+            "logp": not columns.has("logp"),
+            "last_obs": bool(np.concatenate(found.unseen)[last[~self._terminated]].any()),
+        }
+        self.missing = tuple(name for name, is_missing in lacks.items() if is_missing)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Decisions of each episode."""
+        return np.diff(self._bounds)
+
+    @property
+    def episodes(self) -> Sequence[RecordedEpisode]:
+        """All of them at once."""
+        return tuple(self.read(np.arange(len(self._bounds) - 1)))
+
+    def returns(self) -> np.ndarray:
+        """Gives the sum of the rewards of each, NaN where it is not known."""
+        if self._reward is None:
+            return np.full(len(self._bounds) - 1, np.nan)
+        sums = np.add.reduceat(self._reward.astype(np.float64), self._bounds[:-1])
+        return without_running(sums, (self._terminated | self._truncated).tolist())
+
+    def read(self, which: np.ndarray) -> Iterator[RecordedEpisode]:
+        """Gives some episodes, by their numbers, which ascend."""
+        for number in which.tolist():
+            start, end = int(self._bounds[number]), int(self._bounds[number + 1])
+            ends, cut = bool(self._terminated[number]), bool(self._truncated[number])
+            one = episode_of(self._rows(start, end), slice(None), ends, cut)
+            if one.last_obs is not None and (problem := self.spaces.obs.check(one.last_obs, slice(None))):
+                if len(one) != self._wanted.time_limit:
+                    raise self._bad(end - 1, f"next_obs: {problem}")
+                one = replace(one, last_obs=None)  # who took it for an end did not write down what was seen then
+            yield one
+
+    def _bad(self, row: int, problem: str) -> ConfigError:
+        return ConfigError(f"{self._columns.source}: {self._columns.row_name(row)}: {problem}")
+
+    def _rows_from(self, start: int) -> StoredRows:
+        """The block of rows that begins with this one."""
+        table = self._columns.table(start)
+        check_numbers(table)
+        return stored_rows(table, self.spaces, clip_actions=self._wanted.clip_actions)
+
+    def _rows(self, start: int, end: int) -> StoredRows:
+        size = self._columns.block
+        parts = []
+        for first in range(start // size * size, end, size):
+            parts.append(_part(self._block(first), max(start - first, 0), end - first))
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def _look(self) -> Found:
+        """Looks at every row."""
+        found, before = Found([], [], [], [], [], [], [], []), None
+        for start in self._columns.starts():
+            rows = self._block(start)
+            table = self._columns.table(start, ("begins", "episode", "step"))
+            number = len(rows.terminated)
+            found.terminated.append(rows.terminated)
+            found.truncated.append(rows.truncated)
+            found.unseen.append(np.full(number, rows.next_obs is None))
+            begins = table.columns.get("begins")
+            found.begins.append(np.zeros(number, bool) if begins is None else begins.reshape(number, -1)[:, 0] != 0)
+            if rows.reward is not None:
+                found.reward.append(rows.reward)
+            for role, parts in (("step", found.steps), ("episode", found.episode)):
+                if role in table.columns:
+                    parts.append(table.columns[role].reshape(number, -1))
+            if rows.next_obs is not None:
+                ahead = np.ones(number, bool)  # of each row, whether the row before it says something else
+                for path, leaf in rows.obs.items():
+                    if leaf.dtype.kind == "f":
+                        finite = np.isfinite(rows.next_obs[path]).reshape(number, -1).all(axis=1)
+                        found.unseen[-1] |= ~finite
+                    last = leaf[:1] if before is None else before[path]
+                    said = np.concatenate((last, rows.next_obs[path][:-1]))
+                    ahead = differ(said, leaf) if path == next(iter(rows.obs)) else ahead | differ(said, leaf)
+                found.differs.append(ahead)
+                before = {path: leaf[-1:] for path, leaf in rows.next_obs.items()}
+        if found.differs:
+            found.differs.append(np.zeros(1, bool))
+        found.steps = [part[:, 0] for part in found.steps]
+        return found
+
+    def _breaks(self, parts: list[np.ndarray]) -> np.ndarray:
+        """Before which rows the number of the episode changes, ``[N]``.
+
+        Raises:
+            Interleaved: If rows of one episode have others between them.
+        """
+        if not parts:
+            return np.zeros(len(self), bool)
+        ids = np.concatenate(parts)
+        changes = np.concatenate(([True], (ids[1:] != ids[:-1]).any(axis=1)))
+        starts = np.flatnonzero(changes)
+        _, first = np.unique(ids[starts], axis=0, return_index=True)
+        again = np.setdiff1d(np.arange(len(starts)), first)
+        if len(again):
+            row = int(starts[again[0]])
+            raise Interleaved(*self._bad(row, f"episode {ids[row].tolist()} goes on after others").problems)
+        return changes
+
+
+def _part(rows: StoredRows, start: int, end: int) -> StoredRows:
+    """Some of the rows."""
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {path: leaf[start:end] for path, leaf in value.items()}
+        return None if value is None else value[start:end]
+
+    return StoredRows(**{field.name: cut(getattr(rows, field.name)) for field in fields(StoredRows)})
+
+
+def _joined(parts: Sequence[StoredRows]) -> StoredRows:
+    """Rows one after the other."""
+
+    def whole(values: list[Any]) -> Any:
+        if isinstance(values[0], dict):
+            return {path: np.concatenate([value[path] for value in values]) for path in values[0]}
+        return None if values[0] is None else np.concatenate(values)
+
+    found = {field.name: whole([getattr(part, field.name) for part in parts]) for field in fields(StoredRows)}
+    return StoredRows(**found)
