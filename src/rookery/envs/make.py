@@ -441,7 +441,7 @@ def _find(env: Any) -> Any:
 
 
 def time_limit_of(name: str) -> int | None:
-    """Gives the time limit, in env steps, that an environment has by its Gymnasium id, once it has been made; or None."""
+    """Gives the time limit, in env steps, that an environment has by its Gymnasium id, once it is made; or None."""
     spec = gymnasium.registry.get(name) or gymnasium.registry.get(name.rpartition(":")[2])
     return None if spec is None else spec.max_episode_steps
 
