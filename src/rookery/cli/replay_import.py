@@ -91,6 +91,7 @@ def import_files(
 
     rookery replay import ExpertPyramid.demo -o demos/pyramid
     """
+    from rookery.envs.make import time_limit_of
     from rookery.replay.formats.columns import Wanted
     from rookery.replay.formats.names import read_recordings
     from rookery.replay.recording import last_change, write_recordings
@@ -108,7 +109,7 @@ def import_files(
     if reward_clip is not None:
         anew["bounds"] = bounds(reward_clip)
     made_of = wanted_spaces(env, like)
-    limit = None if env is None else limit_of(env)
+    limit = None if env is None else time_limit_of(env)
     wanted = Wanted(made_of, roles(column or []), trust_pickle, policy, time_limit, limit, cut_at_jumps, clip_actions)
     select, relabel = SelectionConfig(**said(chosen)), RelabelConfig(**said(anew))
     recordings = read_recordings(files, wanted, format_, select=select, relabel=relabel)
@@ -192,11 +193,3 @@ def wanted_spaces(env: str | None, like: str | None) -> Spaces | None:
         kinds = ", ".join(kind.agents[0] for kind in made.kinds)
         raise ConfigError(f"--env {env}: its agents have different spaces ({kinds}); use --like REPLAY:POLICY")
     return Spaces(made.kinds[0].obs, made.kinds[0].action, 0)
-
-
-def limit_of(env: str) -> int | None:
-    """The time limit that an environment has by its id, once it has been made; None where nobody says."""
-    from gymnasium.envs.registration import registry
-
-    spec = registry.get(env) or registry.get(env.rpartition(":")[2])
-    return None if spec is None else spec.max_episode_steps

@@ -113,7 +113,7 @@ def made(run: Path, folder: Path, provenance: Provenance, trust_code: bool) -> i
             f"{LINE}: --gradient-steps: {folder} has played since it learned from data alone; go on with --stop "
             f"env_steps=N, or rookery learn {folder} --gradient-steps N"
         )
-    return max(learner["replay"]["gradient_steps"] for learner in saved.state["learners"].values())
+    return max(int(learner["replay"]["gradient_steps"]) for learner in saved.state["learners"].values())
 
 
 def go_on(run: Path, folder: Path, provenance: Provenance, layers: Sequence[Layer], trust_code: bool) -> Trainer:

@@ -440,6 +440,12 @@ def _find(env: Any) -> Any:
     return env
 
 
+def time_limit_of(name: str) -> int | None:
+    """Gives the time limit, in env steps, that an environment has by its Gymnasium id, once it is made; or None."""
+    spec = gymnasium.registry.get(name) or gymnasium.registry.get(name.rpartition(":")[2])
+    return None if spec is None else spec.max_episode_steps
+
+
 def _find_name(name: str) -> Any:
     if names_c(name):
         return c_env_of(name)

@@ -284,7 +284,8 @@ def _draw_coverage(axes: Axes, coverage: Coverage) -> None:
     dress(axes)
     what = {
         "probability": "probability in the data's behaviour\nof what is done",
-        "distance": "distance of what is done from the data's actions near by\nhalf ranges (standard deviations without bounds)",
+        "distance": "distance of what is done from the data's actions near by\n"
+        "half ranges (standard deviations without bounds)",
     }
     axes.set_xlabel(what[coverage.measure], color="#444444")
     axes.set_ylabel("part of the decisions", color="#444444")

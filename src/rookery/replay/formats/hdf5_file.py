@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def columns_of_file(path: Path, wanted: Wanted) -> BlockColumns:
     package = hdf5()
 
     @contextmanager
-    def opened() -> Iterator[Mapping[str, Any]]:
+    def opened() -> Iterator[Any]:
         if not path.exists():
             raise FileError(f"{path}: there is no such file")
         try:
