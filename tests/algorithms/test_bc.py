@@ -346,7 +346,7 @@ def test_a_row_that_is_not_finite_is_named(tmp_path):
     obs = np.zeros((6, 3))
     obs[3, 1] = np.nan
     data = keep(tmp_path / "data", SEEN, spaces.Discrete(2), [{"obs": obs, "action": [0] * 5, "reward": np.ones(5)}])
-    told = "row 3: its observation obs has a number that is not finite"
+    told = "row 4: its observation obs has a number that is not finite"
     with Trainer(None, BCConfig(), replay=data) as trainer, pytest.raises(ConfigError, match=told):
         trainer.learn(1)
 

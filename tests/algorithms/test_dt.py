@@ -286,5 +286,5 @@ def test_what_it_cannot_learn_is_refused_in_words(tmp_path):
 def test_numbers_that_are_none_are_refused_by_their_row(tmp_path):
     one = {"obs": np.zeros((6, 2)), "action": [[0.1]] * 5, "reward": [0, 0, np.inf, 0, 0]}
     data = keep(tmp_path / "data", SEEN, PUSH, [one])
-    with Trainer(None, QUICK, replay=data) as trainer, pytest.raises(ConfigError, match="row 2: its reward"):
+    with Trainer(None, QUICK, replay=data) as trainer, pytest.raises(ConfigError, match="row 3: its reward"):
         trainer.learn(1)

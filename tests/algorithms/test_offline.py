@@ -231,7 +231,7 @@ def test_a_row_that_is_not_finite_is_named(tmp_path):
     obs[3, 1] = np.nan
     one = {"obs": obs, "action": [[0.1]] * 5, "reward": np.ones(5)}
     data = keep(tmp_path / "data", spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,), np.float32), [one])
-    told = "row 3: its observation obs has a number that is not finite"
+    told = "row 4: its observation obs has a number that is not finite"
     for cfg in NUMBERS.values():
         with Trainer(None, cfg, replay=data) as trainer, pytest.raises(ConfigError, match=told):
             trainer.learn(1)

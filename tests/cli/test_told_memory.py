@@ -37,7 +37,7 @@ def test_a_memory_is_asked_for_in_words(rookery, kind, tmp_path):
         (["algorithm.model.memory.kind=lsmt"], "lstm"),
         (["algorithm.model.memory.knd=lstm"], "kind"),
         (["algorithm.model.memory.kind=attention", "algorithm.model.memory.size=10"], "4 heads cannot share"),
-        (["algorithm.name=reinforce", "algorithm.model.memory.kind=lstm"], "use ppo, a2c, impala or appo"),
+        (["algorithm.name=reinforce", "algorithm.model.memory.kind=lstm"], "use ppo, a2c, impala, appo, dqn or sac"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(rookery, words, message, tmp_path):
