@@ -9,7 +9,8 @@ pendulum-medium-replay the first 8,000 of it: bad play, and more and more of goo
 pendulum-medium        100 episodes that its policy plays after 3,500 env steps
 pendulum-expert        20 episodes that its policy plays at the end, after 20,000
 pendulum-mixed         20 episodes of random play and 20 of `pendulum-expert`
-cartpole-replay        the first 25,000 decisions of a run of DQN: half of its training
+cartpole-replay        the first 25,000 decisions of a run of DQN, half of its training, in which it got worse again
+cartpole-medium-replay the decisions of the same run until 100 episodes earned 200 on average: bad and half-good play
 cartpole-mixed         200 episodes of random play and 10 that DQN plays at the end of its training
 hopper-medium-replay   50,000 decisions each of policies that PPO comes to when they earn 300, 1,000 and 2,000
 hopper-medium          50,000 decisions of the second of them
@@ -99,10 +100,14 @@ def cartpole(folder: Path) -> None:
     env = ENVS["cartpole"]
     with Trainer(env, DQNConfig(), preset="auto", seed=SEED - 1) as trainer:  # by 1 it never comes to 500
         trainer.horizon = 50_000  # that of the whole training, for schedules
-        for steps in (25_000, 50_000):
-            trainer.train({"env_steps": steps})
-            trainer.save(folder / str(steps))
+        trainer.train({"env_steps": 25_000})
+        trainer.save(folder / "25000")
+        trainer.train({"return_mean": 200, "env_steps": 50_000})
+        trainer.save(folder / "medium")
+        trainer.train({"env_steps": 50_000})
+        trainer.save(folder / "50000")
     keep("cartpole-replay", folder / "25000")
+    keep("cartpole-medium-replay", folder / "medium")
     expert = played(env, folder / "50000", 10, folder / "expert")
     keep("cartpole-mixed", played(env, chance(env), 200, folder / "chance"), expert)
 
@@ -125,7 +130,7 @@ def hopper(folder: Path) -> None:
 
 MAKERS: dict[Callable[[Path], None], tuple[str, ...]] = {
     pendulum: ("pendulum-random", "pendulum-medium-replay", "pendulum-medium", "pendulum-expert", "pendulum-mixed"),
-    cartpole: ("cartpole-replay", "cartpole-mixed"),
+    cartpole: ("cartpole-replay", "cartpole-medium-replay", "cartpole-mixed"),
     hopper: ("hopper-medium-replay", "hopper-medium"),
 }
 """What makes which sets."""

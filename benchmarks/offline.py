@@ -68,7 +68,7 @@ SETTINGS: dict[str, dict[str, tuple[int, Mapping[str, Any]]]] = {
     },
     "CartPole-v1": {
         "bc": (5_000, {}),
-        "discrete_cql": (10_000, {}),
+        "discrete_cql": (20_000, {}),
         "iql": (10_000, {"algorithm.model.hidden": (64, 64), "algorithm.lr": 1e-3}),
         "awac": (10_000, {"algorithm.model.hidden": (64, 64), "algorithm.lr": 1e-3}),
         "dt": (6_000, READER),

@@ -27,7 +27,7 @@ from rookery.algorithms.critics import (
     critic_values,
     named,
 )
-from rookery.algorithms.dqn import DQN, DQNConfig
+from rookery.algorithms.dqn import DQN, DQNConfig, TargetConfig
 from rookery.algorithms.experience import Experience
 from rookery.algorithms.offline import (
     CHOICES,
@@ -111,7 +111,10 @@ class DiscreteCQLConfig(DataSettings, DQNConfig):
     """What it counts that choices of the data are valued higher than others (alpha of the paper), beside the error of
     the values; 0 = DQN.
     """
-    model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(activation="relu"))
+    lr: Scheduled[PositiveFloat] = 1e-3
+    target: TargetConfig = field(default_factory=lambda: TargetConfig(every=100))
+    """The target network. Values reach as many decisions ahead as it was copied times."""
+    model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
     """The networks."""
     exploration: ExplorationConfig = field(default_factory=lambda: ExplorationConfig(epsilon=0.05))
     """How actions are tried out when the policy plays on."""
