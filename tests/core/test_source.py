@@ -113,7 +113,7 @@ def test_every_timer_label_has_a_place_and_every_place_exists():
     code = Path(source.__file__).parents[1]
     texts = [path.read_text() for path in code.rglob("*.py")]
     labels = {label for text in texts for label in re.findall(r'timers\["([^"]+)"\]', text)}
-    labels |= {label for text in texts for label in re.findall(r'timers\["[^"]+"\]\.add\("([^"]+)"', text)}
+    labels |= {label for text in texts for label in re.findall(r'timers?(?:\["[^"]+"\])?\.add\("([^"]+)"', text)}
     assert labels == PLACES.keys()
     for name in PLACES.values():
         assert source.find(name).line > 1

@@ -10,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from rookery import ConfigError, EnvError, EvaluationConfig, MultiAgentArena, PPOConfig, Trainer
+from rookery.core.errors import UnknownEnvError
 from rookery.core.layers import override_layer, yaml_layer
 from rookery.models.build import ModelConfig
 
@@ -120,11 +121,11 @@ def test_no_environment_is_answered_with_both_ways_to_give_one():
 
 
 def test_an_unknown_environment_is_answered_with_the_nearest():
-    message = told(EnvError, lambda: Trainer("Cartpole-v1"))
+    message = told(UnknownEnvError, lambda: Trainer("Cartpole-v1"))
     assert message.startswith(
         "env 'Cartpole-v1' is not a Gymnasium id; did you mean 'CartPole-v1'?; an own environment "
     )
-    message = told(EnvError, lambda: Trainer("CartPole-v7"))
+    message = told(UnknownEnvError, lambda: Trainer("CartPole-v7"))
     assert "did you mean 'CartPole-v1'?" in message
     message = told(EnvError, lambda: Trainer("rookery.tasks.arena:MultiAgentArea"))
     assert message.endswith("module rookery.tasks.arena has no 'MultiAgentArea'; did you mean 'MultiAgentArena'?")

@@ -451,6 +451,7 @@ DIFFERS = {
     "SlotStore._handed": "likewise",
     "BatchedCartPole._coming": "follows from the plan of seeds",
     "ActionNoise._steps": "follows from the streams and the vector step",
+    "ActionNoise._block": "likewise",
     "ActionNoise._slots": "likewise",
     "ActionNoise._number": "likewise",
     "Episode.info": "what the environment said beside the last step",

@@ -112,6 +112,7 @@ class DiscreteCQLConfig(DataSettings, DQNConfig):
     the values; 0 = DQN.
     """
     lr: Scheduled[PositiveFloat] = 1e-3
+    """Learning rate of Adam, for everything that learns."""
     target: TargetConfig = field(default_factory=lambda: TargetConfig(every=100))
     """The target network. Values reach as many decisions ahead as it was copied times."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
