@@ -114,7 +114,7 @@ class DiscreteCQLConfig(DataSettings, DQNConfig):
     lr: Scheduled[PositiveFloat] = 1e-3
     """Learning rate of Adam, for everything that learns."""
     target: TargetConfig = field(default_factory=lambda: TargetConfig(every=100))
-    """The target network. Values reach as many decisions ahead as it was copied times."""
+    """The target network."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
     """The networks."""
     exploration: ExplorationConfig = field(default_factory=lambda: ExplorationConfig(epsilon=0.05))
