@@ -24,33 +24,36 @@ from envs import Busy, loops_for
 COPIES = MATCHED["synthetic"].num_envs
 
 
-def step_alone(copies: int, loops: int, seconds: float) -> float:
-    """Steps a second of `copies` stepped in a loop."""
+def begun(copies: int, loops: int) -> list[Busy]:
+    """Environments whose first episode has begun."""
     envs = [Busy(loops) for _ in range(copies)]
     for env in envs:
         env.reset()
-    steps = 0
-    began = time.perf_counter()
+    return envs
+
+
+def step_each(envs: list[Busy]) -> None:
+    """Makes one step of each."""
+    for env in envs:
+        *_, terminated, truncated, _ = env.step(0)
+        if terminated or truncated:
+            env.reset()
+
+
+def step_alone(copies: int, loops: int, seconds: float) -> float:
+    """Steps a second of `copies` stepped in a loop."""
+    envs, steps, began = begun(copies, loops), 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
-        for env in envs:
-            *_, terminated, truncated, _ = env.step(0)
-            if terminated or truncated:
-                env.reset()
+        step_each(envs)
         steps += copies
     return steps / (time.perf_counter() - began)
 
 
 def step_some(copies: int, loops: int, steps: int) -> float:
     """Steps a second of `copies` stepped in a loop until they have made so many steps together."""
-    envs = [Busy(loops) for _ in range(copies)]
-    for env in envs:
-        env.reset()
-    began = time.perf_counter()
+    envs, began = begun(copies, loops), time.perf_counter()
     for _ in range(steps // copies):
-        for env in envs:
-            *_, terminated, truncated, _ = env.step(0)
-            if terminated or truncated:
-                env.reset()
+        step_each(envs)
     return steps / (time.perf_counter() - began)
 
 

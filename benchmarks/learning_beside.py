@@ -83,11 +83,12 @@ def main() -> None:
     parser.add_argument("old", type=Path)
     parser.add_argument("claims", nargs="*", default=CLAIMS)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--kept", type=Path, default=Path(".learning_beside.json"))
+    parser.add_argument("--kept", type=Path, default=ROOT / "benchmarks" / ".data" / "learning_beside.json")
     parser.add_argument("--only-old", action="store_true", help="leave what the new source scores to another call")
     options = parser.parse_args()
     trees = [options.old.resolve(), ROOT]
     commits = [commit_of(tree) for tree in trees]
+    options.kept.parent.mkdir(parents=True, exist_ok=True)
     for claim in options.claims:
         for seed in range(options.seeds):
             for tree, commit in zip(trees[: 1 if options.only_old else 2], commits, strict=False):
