@@ -19,7 +19,7 @@ from rookery.core.processor import usable_cores
 TORCH_WORTH_THREADS = 100e6
 """Floating-point operations of a gradient step from which on it is spread over the cores: about 1 ms on one core."""
 
-KERNELS_WORTH_THREADS = 20e6
+KERNELS_WORTH_THREADS = 15e6
 """The same for kernels, which give the critic a thread of its own: enough that waking it is small beside that."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
