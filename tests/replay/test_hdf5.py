@@ -182,6 +182,19 @@ def test_a_flag_that_does_not_say_why_is_noted(tmp_path):
     assert "dones alone says" in find_replay(tmp_path / "kept").notes[0]
 
 
+def test_the_limit_of_an_environment_is_not_that_of_longer_episodes(tmp_path):
+    columns = rows_of((4, 2, 5), ends="tto", next_obs=False)
+    columns["dones"] = columns.pop("terminals")
+    del columns["timeouts"]
+    path = write(tmp_path / "a.hdf5", columns)
+    taken, refused, named = read(path, env_limit=5), read(path, env_limit=3), read(path, env_limit=3, time_limit=4)
+    assert [(one.terminated, one.truncated) for one in taken.episodes][2] == (False, True)
+    assert "5 decisions, the time limit of the environment, count as cut off" in taken.notes[0]
+    assert refused.lengths.tolist() == [4, 2, 5] and not any(one.truncated for one in refused.episodes)
+    assert "is not that of these data, which have 2 of 3 episodes that are longer, up to 5" in refused.notes[0]
+    assert named.lengths.tolist() == [4, 2, 4, 1] and named.notes == ()
+
+
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 

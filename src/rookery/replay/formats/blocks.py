@@ -24,16 +24,15 @@ from rookery.replay.formats.columns import (
     EpisodeFlags,
     StoredRows,
     Wanted,
+    bare_flag,
     check_numbers,
     differ,
     episode_of,
     guessed_spaces,
-    notes_on,
     recording_of_table,
     stored_rows,
     taken,
     unused,
-    with_env_limit,
     with_reasons,
 )
 from rookery.replay.recording import EpisodeSource, RecordedEpisode, without_running
@@ -67,8 +66,8 @@ class BlockColumns:
         source: The file, for messages.
         taken: What became of the columns that have a role, in words.
         dropped: Columns without a role.
-        notes: What the names say that people should know.
-        wanted: How the file is to be read, its columns being known.
+        bare_flag: The only flag that says that an episode is over, where it does not say why.
+        wanted: How the file is to be read.
         block: Rows that are read together.
 
     Raises:
@@ -104,7 +103,7 @@ class BlockColumns:
                 int(np.prod(columns[name].shape[1:], dtype=np.int64)) * columns[name].dtype.itemsize for name in used
             )
         self.taken, self.dropped = taken(roles), unused(list(names), roles)
-        self.notes, self.wanted = notes_on(roles, wanted), with_env_limit(wanted, roles)
+        self.bare_flag, self.wanted = bare_flag(roles), wanted
         self.block = max(BLOCK_BYTES // max(row, 1), 1)
         if not self._length:
             raise ConfigError(f"{source}: has no rows")
@@ -126,7 +125,7 @@ class BlockColumns:
                     found[role] = self._read(columns, names, start, end)
         told = with_reasons(self._roles, found)
         return ColumnTable(
-            self.source, told, lambda row: self.row_name(start + row), self.taken, self.dropped, self.notes
+            self.source, told, lambda row: self.row_name(start + row), self.taken, self.dropped, self.bare_flag
         )
 
     def _read(self, columns: Mapping[str, Any], names: Sequence[str], start: int, end: int) -> np.ndarray:
@@ -212,8 +211,8 @@ class BlockEpisodes:
     """
 
     def __init__(self, columns: BlockColumns, made_of: Spaces) -> None:
-        self._columns, self._wanted, self.spaces = columns, columns.wanted, made_of
-        self.taken, self.dropped, self.notes = columns.taken, columns.dropped, columns.notes
+        self._columns, self.spaces = columns, made_of
+        self.taken, self.dropped = columns.taken, columns.dropped
         self._block = lru_cache(maxsize=2)(self._rows_from)
         found = self._look()
         flags = EpisodeFlags(
@@ -223,6 +222,7 @@ class BlockEpisodes:
             np.concatenate(found.differs)[1:] if found.differs else None,
             np.concatenate(found.steps) if found.steps else None,
         )
+        self._wanted, self.notes = flags.with_limit(columns.wanted, columns.bare_flag)
         self._bounds = flags.episodes(self._wanted, self._bad)
         last = self._bounds[1:] - 1
         self._terminated, self._truncated = flags.terminated[last], flags.truncated[last]
@@ -273,7 +273,7 @@ class BlockEpisodes:
         """The block of rows that begins with this one."""
         table = self._columns.table(start)
         check_numbers(table)
-        return stored_rows(table, self.spaces, clip_actions=self._wanted.clip_actions)
+        return stored_rows(table, self.spaces, clip_actions=self._columns.wanted.clip_actions)
 
     def _rows(self, start: int, end: int) -> StoredRows:
         size = self._columns.block

@@ -78,7 +78,7 @@ class ColumnTable:
         row_name: Gives what a user calls row 0, 1, ...
         taken: What became of the columns of the file that have a role, in words.
         dropped: Columns of the file that have no role.
-        notes: What else is to be known of them, for people.
+        bare_flag: The only flag that says that an episode is over, where it does not say why.
     """
 
     source: str
@@ -86,7 +86,7 @@ class ColumnTable:
     row_name: Callable[[int], str] = lambda row: f"row {row + 1}"
     taken: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    bare_flag: str | None = None
 
     def __len__(self) -> int:
         return len(self.columns["action"])
@@ -157,7 +157,6 @@ def table_of(
     columns: dict[str, np.ndarray],
     names: Sequence[str],
     found: Mapping[str, Sequence[str]],
-    wanted: Wanted,
     row_name: Callable[[int], str] = ColumnTable.row_name,
 ) -> ColumnTable:
     """A table of columns by role, of all that a file has.
@@ -167,11 +166,10 @@ def table_of(
         columns: By role.
         names: All columns there are.
         found: Those of each role.
-        wanted: How the file is to be read.
         row_name: Gives what a user calls row 0, 1, ...
     """
     told = with_reasons(found, columns)
-    return ColumnTable(source, told, row_name, taken(found), unused(names, found), notes_on(found, wanted))
+    return ColumnTable(source, told, row_name, taken(found), unused(names, found), bare_flag(found))
 
 
 def with_reasons(found: Mapping[str, Sequence[str]], columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -199,35 +197,10 @@ def taken(found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     return tuple(said)
 
 
-def flag_without_reason(found: Mapping[str, Sequence[str]]) -> str | None:
+def bare_flag(found: Mapping[str, Sequence[str]]) -> str | None:
     """The only flag that says that an episode is over, where it does not say why."""
     ends = [name for name in found.get("terminated", ()) if name.rpartition("/")[2].lower() in DONE]
     return ends[0] if ends and "truncated" not in found else None
-
-
-def with_env_limit(wanted: Wanted, found: Mapping[str, Sequence[str]]) -> Wanted:
-    """How a file is to be read whose columns are known: with the environment's time limit where that alone says why an
-    episode is over.
-    """
-    if wanted.time_limit is not None or wanted.env_limit is None or flag_without_reason(found) is None:
-        return wanted
-    return replace(wanted, time_limit=wanted.env_limit)
-
-
-def notes_on(found: Mapping[str, Sequence[str]], wanted: Wanted) -> tuple[str, ...]:
-    """What the names of columns say that people should know: that one flag stands for ends and for time limits."""
-    flag = flag_without_reason(found)
-    if flag is not None and wanted.time_limit is None and wanted.env_limit is not None:
-        return (
-            f"{flag} alone says that an episode is over, not why: those that were over after {wanted.env_limit} "
-            "decisions, the time limit of the environment, count as cut off; --time-limit N says another",
-        )
-    if flag is None or wanted.time_limit is not None:
-        return ()
-    return (
-        f"{flag} alone says that an episode is over, not why: where a time limit cut it off it counts as ended; "
-        "import again with --time-limit N if there was one of N decisions",
-    )
 
 
 def _usual(role: str, aliases: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
@@ -292,6 +265,7 @@ def recording_of_table(table: ColumnTable, wanted: Wanted, made_of: Spaces | Non
     differs = None if rows.next_obs is None else unlike(rows.next_obs, rows.obs, order)
     steps = table.columns["step"].reshape(len(table), -1)[order, 0] if "step" in table.columns else None
     flags = EpisodeFlags(begins, rows.terminated[order], rows.truncated[order], differs, steps)
+    wanted, notes = flags.with_limit(wanted, table.bare_flag)
     bounds = flags.episodes(wanted, lambda place, problem: table.bad(int(order[place]), problem))
     episodes = []
     for start, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
@@ -303,7 +277,7 @@ def recording_of_table(table: ColumnTable, wanted: Wanted, made_of: Spaces | Non
                 raise table.bad(int(mine[-1]), f"next_obs: {problem}")
             one = replace(one, last_obs=None)  # who took it for an end did not write down what was seen then
         episodes.append(one)
-    return Recording(spaces_, tuple(episodes), table.taken, table.dropped, table.notes)
+    return Recording(spaces_, tuple(episodes), table.taken, table.dropped, notes)
 
 
 def episode_of(rows: StoredRows, mine: Any, terminated: bool, truncated: bool) -> RecordedEpisode:
@@ -437,6 +411,43 @@ class EpisodeFlags:
     differs: np.ndarray | None
     steps: np.ndarray | None
 
+    def with_limit(self, wanted: Wanted, flag: str | None) -> tuple[Wanted, tuple[str, ...]]:
+        """Gives how rows are to be read, with the environment's time limit where it says why an episode is over; and
+        what people should know of it.
+
+        Args:
+            wanted: How the file is to be read.
+            flag: The only flag that says that an episode is over, where it does not say why.
+        """
+        limit = wanted.env_limit
+        if flag is None or wanted.time_limit is not None:
+            return wanted, ()
+        said = f"{flag} alone says that an episode is over, not why"
+        if limit is None:
+            return wanted, (
+                f"{said}: where a time limit cut it off it counts as ended; import again with --time-limit N if there "
+                "was one of N decisions",
+            )
+        lengths = np.diff(self._bounds())
+        longer = int((lengths > limit).sum())
+        if longer:
+            return wanted, (
+                f"{said}: the time limit of the environment, {limit} decisions, is not that of these data, which have "
+                f"{longer} of {len(lengths)} episodes that are longer, up to {lengths.max()}; so all that are over "
+                "count as ended; import again with --time-limit N if there was a limit of N decisions",
+            )
+        return replace(wanted, time_limit=limit), (
+            f"{said}: those that were over after {limit} decisions, the time limit of the environment, count as cut "
+            "off; --time-limit N says another",
+        )
+
+    def _bounds(self) -> np.ndarray:
+        """Where episodes begin as flags say, ``[E + 1]`` with the end of the last one."""
+        begins = self.begins.copy()
+        begins[0] = True
+        begins[1:] |= (self.terminated | self.truncated)[:-1]
+        return np.append(np.flatnonzero(begins), len(begins))
+
     def episodes(self, wanted: Wanted, bad: Callable[[int, str], ConfigError]) -> np.ndarray:
         """Finds where episodes begin, ``[E + 1]`` with the end of the last one; corrects the flags of those cut off.
 
@@ -448,9 +459,8 @@ class EpisodeFlags:
             ConfigError: If time jumps in an episode; names the row after the jump.
         """
         self.truncated = self.truncated & ~self.terminated
-        begins = self.begins.copy()
-        begins[0] = True
-        begins[1:] |= (self.terminated | self.truncated)[:-1]
+        begins = np.zeros(len(self.begins), bool)
+        begins[self._bounds()[:-1]] = True
         if wanted.time_limit is not None:
             self._limit(begins, wanted.time_limit)
         jumps = self._jumps(begins)

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -26,9 +27,17 @@ LINES = 8192
 """Lines that are read together."""
 
 
-def row_name(row: int) -> str:
-    """What a user calls a row: its number, and its line in the file."""
-    return f"row {row + 1} (line {row + 2})"
+def row_name(path: Path, row: int) -> str:
+    """What a user calls a row: its number, and the line of the file at which it begins, found by reading it again."""
+    begins, number = 1, -1  # -1 is the row of names
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.reader(file)
+        for values in lines:
+            if values and number == row:
+                break
+            number += bool(values)  # a line with nothing on it is no row
+            begins = lines.line_num + 1
+    return f"row {row + 1} (line {begins})"
 
 
 def read_csv(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
@@ -53,7 +62,7 @@ def read_csv(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"{path}: cannot be read as CSV: {error}") from None
     staged.close()
-    columns = BlockColumns(str(path), staged.opened, roles, names, wanted, row_name=row_name)
+    columns = BlockColumns(str(path), staged.opened, roles, names, wanted, row_name=partial(row_name, path))
     return {wanted.policy: episodes_in(columns)}
 
 
@@ -77,7 +86,7 @@ def put_aside(
         for number, row in enumerate(rows, first):
             if len(row) != len(names):
                 raise ConfigError(
-                    f"{path}: {row_name(number)}: has {len(row)} values, and there are {len(names)} columns"
+                    f"{path}: {row_name(path, number)}: has {len(row)} values, and there are {len(names)} columns"
                 )
         for role, mine in list(roles.items()):
             for name in mine:
@@ -124,7 +133,7 @@ def numbers(path: Path, name: str, texts: Sequence[str], first: int) -> np.ndarr
             found[row] = WORDS[word] if word in WORDS else float(word)
         except ValueError:
             raise ConfigError(
-                f"{path}: {row_name(first + row)}: {name} is {text!r}, which is no number; name other columns with "
+                f"{path}: {row_name(path, first + row)}: {name} is {text!r}, which is no number; name other columns with "
                 "--column"
             ) from None
     return found.astype(np.int64) if {text.strip().lower() for text in texts} <= {"true", "false"} else found

@@ -18,7 +18,6 @@ from rookery.replay.formats.columns import (
     flat_columns,
     recording_of_table,
     table_of,
-    with_env_limit,
 )
 from rookery.replay.recording import Recording
 from rookery.replay.segments import Spaces
@@ -70,8 +69,8 @@ def read_parquet(path: Path, wanted: Wanted) -> dict[str, Recording]:
             continue
         joined = [part.reshape(len(part), -1) for part in parts]
         columns[role] = parts[0] if len(parts) == 1 else np.concatenate(joined, axis=1)
-    told = table_of(str(path), columns, table.column_names, found, wanted)
-    return {wanted.policy: recording_of_table(told, with_env_limit(wanted, found), made_of)}
+    told = table_of(str(path), columns, table.column_names, found)
+    return {wanted.policy: recording_of_table(told, wanted, made_of)}
 
 
 def _array(path: Path, name: str, values: list[Any], any_text: bool) -> np.ndarray:
