@@ -10,8 +10,10 @@ import torch
 
 from recorded import poles
 from rookery import load_policy
-from rookery.algorithms.names import ALGORITHMS, FROM_DATA
+from rookery.algorithms.names import ALGORITHMS, FROM_DATA, WITH_REPLAY
 from rookery.core.layers import import_object
+from rookery.core.settings import fields_of
+from rookery.models.team_heads import TeamActors, TeamQValues
 
 SMALL = ("algorithm.model.hidden=[8]", "algorithm.batch_size=32", "algorithm.gradient_steps=40")
 
@@ -116,8 +118,14 @@ def test_what_has_no_use_for_data_names_what_has(rookery, shown):
     assert code == 2 and "--gradient-steps: dqn learns while it plays; from data alone learn bc, " in err
     code, _, err = clone(rookery, shown, "algorithm.model.memory.kind=gru", algo="iql")
     assert code == 2 and "cannot learn to remember; from data alone dt looks back, over its last decisions" in err
-    found = {name for name, path in ALGORITHMS.items() if import_object(path).from_data}
-    assert found == set(FROM_DATA)
+
+
+def test_the_algorithms_that_messages_name_are_those_whose_settings_say_so():
+    classes = {name: import_object(path) for name, path in ALGORITHMS.items()}
+    assert {name for name, cls in classes.items() if cls.from_data} == set(FROM_DATA)
+    kept = {name: cls() for name, cls in classes.items() if "replay" in fields_of(cls) and not cls.from_data}
+    alone = {name for name, cfg in kept.items() if not isinstance(cfg.head, TeamActors | TeamQValues)}
+    assert alone == set(WITH_REPLAY)
 
 
 def test_a_decision_transformer_is_measured_for_another_return_and_plays_no_further(rookery, shown, tmp_path):

@@ -341,6 +341,16 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path, column, text, problem):
         read(broken_csv(tmp_path, column, 5, text), recording(POINT, THROTTLE))
 
 
+@pytest.mark.parametrize("text", ["nan", "much"])
+def test_the_line_of_a_row_counts_empty_lines_and_those_that_a_text_in_quotes_spans(tmp_path, text):
+    path = broken_csv(tmp_path, "obs_1", 5, text)
+    lines = [f"{line},{note}" for line, note in zip(path.read_text().splitlines(), "nabcdefg", strict=True)]
+    lines[2] = lines[2][:-1] + '"two\nlines"'
+    path.write_text("\n\n" + "\n\n".join(lines))  # row 5 was line 6; 7 empty ones, and 1 more of row 2
+    with pytest.raises(ConfigError, match=r"row 5 \(line 14\): obs"):
+        read(path, recording(POINT, THROTTLE))
+
+
 def test_an_action_that_is_not_in_the_space_is_named_with_its_row(tmp_path):
     one = recording(POINT, CHOICE)
     path = exported(tmp_path, one, "csv")

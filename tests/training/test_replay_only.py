@@ -104,7 +104,7 @@ def test_the_environment_need_not_even_be_found_to_learn(tmp_path, monkeypatch):
         with pytest.raises(ConfigError, match="lived_in"):
             Trainer.load(tmp_path)
         with Trainer.load(tmp_path, resume=True, play=False) as trainer:
-            assert trainer.learn(5).stop_reason == "5 gradient steps are made"
+            assert trainer.learn(5).stop_reason.endswith(" gradient steps are made, 5 of them new")
     finally:
         sys.modules["lived_in"] = module
     monkeypatch.undo()

@@ -51,8 +51,12 @@ class LearnAlone:
         return {"gradient_steps": max(run.replays[name].gradient_steps for name in self.names) + self.left}
 
     def reason(self, run: Run) -> str:
-        """Says why it ends; nothing if it goes on."""
-        return "" if self.left else f"{self.wanted:,} gradient steps are made"
+        """Says why it ends, with the steps that were made before; nothing if it goes on."""
+        if self.left:
+            return ""
+        made = max(run.replays[name].gradient_steps for name in self.names)
+        new = f", {self.wanted:,} of them new" if made > self.wanted else ""
+        return f"{made:,} gradient steps are made{new}"
 
 
 @dataclass
