@@ -314,6 +314,38 @@ def test_new_weights_count_in_the_next_pass(build):
                 each.mul_(-0.9)
 
 
+def test_networks_whose_panels_are_lent_in_turn_see_new_weights_and_not_each_others(build):
+    wide = [InputLeaf(FLOATS, 128)]
+    nets = [Layers(build, wide, widths, [3], seed=seed) for seed, widths in enumerate([(128,), (256, 128), (128, 128)])]
+    for _ in range(2):
+        given = [(layers.seen(70), layers.gradients(70)) for layers in nets]
+        told = [layers.network.forward(arrays, keep=True) for layers, (arrays, _) in zip(nets, given, strict=True)]
+        for layers, (arrays, gradients), outputs in zip(nets, given, told, strict=True):
+            expected, of_weights, of_numbers = layers.by_torch(arrays, gradients)
+            near(outputs, expected, at_least=1.0)
+            near([layers.network.write_gradients(gradients, inputs=True)], [of_numbers])
+            near([each.grad for each in layers.weights], of_weights)
+            with torch.no_grad():
+                for each in layers.weights:
+                    each.mul_(-0.9)
+
+
+@pytest.mark.parametrize("width", [33, 128])
+def test_a_backward_pass_may_be_of_the_first_rows_of_the_forward_pass_alone(build, width):
+    layers = Layers(build, [InputLeaf(FLOATS, width)], (width,), [3, 1])
+    arrays = layers.seen(150)
+    first = [array[:70] for array in arrays]
+    gradients = layers.gradients(70)
+    _, expected, of_numbers = layers.by_torch(first, gradients)
+    found = []
+    for given in (arrays, first):
+        layers.network.forward(given, keep=True)
+        found.append([layers.network.write_gradients(gradients, inputs=True)])
+        found[-1] += [each.grad.clone() for each in layers.weights]
+        near(found[-1], [of_numbers, *expected])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
 def test_no_backward_pass_without_a_forward_pass_that_kept(build):
     layers = Layers(build, [InputLeaf(FLOATS, 6)], (33,), [3])
     arrays, gradients = layers.seen(20), layers.gradients(20)

@@ -277,6 +277,27 @@ def test_loaded_weights_are_seen_at_once():
     assert np.array_equal(actor.act(tree, None)[0], native_actor(other).act(tree, None)[0])
 
 
+def test_a_call_keeps_the_weights_that_were_packed_while_others_borrow_panels(kernels):
+    policy = acting(spaces.Box(-5.0, 5.0, (128,), np.float32), NUMBERS, hidden=(128, 128))
+    actor, tree, noise = native_actor(policy), seen(policy, 20), noise_for(policy, 20)
+    found, logp = np.empty((20, 3), np.float32), np.empty(20, np.float32)
+    call, told = actor.prepare(tree, found, logp), []
+    weight = torch.randn(128, 128, generator=torch.Generator().manual_seed(3))
+    other = Network(kernels, [InputLeaf(FLOATS, 128)], [[LinearLayer(weight, weight[0])]] * 2, "tanh")
+    actor.pack()
+    for _ in range(2):
+        call(noise, None)
+        told.append(found.copy())
+        other.forward([weight], keep=False)
+        for mine in policy.trunk.parameters():
+            mine.mul_(0.9)
+    assert np.array_equal(*told)
+    actor.pack()
+    call(noise, None)
+    assert found == pytest.approx(by_modules(policy, tree, noise)[0], rel=1e-5, abs=1e-4)
+    assert not np.allclose(found, told[0])
+
+
 def learner(policy):
     """A function that moves the weights on kernels, of which torch knows nothing."""
     policy.requires_grad_(True)

@@ -9,16 +9,20 @@ import torch
 from gymnasium import spaces
 from stepping import optimizers, step
 
+from rookery.algorithms.branches import ActorBatch
 from rookery.algorithms.critics import CriticConfig, StateAction, critic_values
 from rookery.algorithms.ddpg import DDPG, DDPGConfig
-from rookery.algorithms.sac import SAC, SACConfig
+from rookery.algorithms.experience import Experience
+from rookery.algorithms.sac import ACTOR_GRADIENT, SAC, SACConfig, actor_loss
 from rookery.algorithms.td3 import TD3, TD3Config
 from rookery.core.batch import Transitions
 from rookery.core.native import kernel_threads
+from rookery.core.optim import compute_gradients
 from rookery.core.seeding import Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.models.squashed import Squashed
+from rookery.models.structure import Inputs
 from rookery.native.critics import SquashedDrawing
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
@@ -144,6 +148,29 @@ def test_the_gradient_of_actions_is_that_of_torch(name):
         gradients.append(action.grad)
     assert gradients[0].abs().max() > 1e-3
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+def test_layers_whose_panels_are_lent_make_the_updates_of_torch():
+    same("sac", hidden=(128, 128))
+
+
+def test_an_actor_learns_the_same_from_what_is_known_of_the_pass_ahead():
+    algo, found = learner("sac", hidden=(128, 128)), []
+    noise = torch.from_numpy(np.random.default_rng(1).standard_normal((2, 130, 3), dtype=np.float32))
+    alpha, kernels = torch.tensor(0.2), algo.actor.kernels
+    for seed in range(2):  # with other weights the second time
+        rows = Experience.of(drawn(algo, seed))
+        _, _, known = algo.actor.net.ahead(kernels, rows, noise[0])
+        assert torch.equal(known, kernels.run(Inputs(rows.obs))[0])
+        for given in (known, None):
+            batch = ActorBatch(rows.obs, noise[1], alpha, None, given)
+            compute_gradients(algo.actor, actor_loss, batch, algo.actor_optimizer, algo.cfg, ACTOR_GRADIENT)
+            found.append(algo.actor_optimizer.flat.grad.clone())
+        assert found[-1].abs().max() > 0
+        algo.actor_optimizer.flat.data.mul_(-0.9)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[2], found[3])
+    assert not torch.equal(found[0], found[2])
 
 
 def test_two_threads_change_no_bit():

@@ -66,23 +66,20 @@ static void product_panel(const float* a, int a_stride, const float* panel, int 
 #undef RUN
 }
 
-// `product_panel` of so many vectors.
-template <class Numbers>
-INLINE void product_vectors(int vectors, const float* a, int a_stride, const float* panel, int depth, const float* start,
-                            int start_stride, float* c, int c_stride, int rows) {
-  switch (vectors) {
-    case 4:
-      if constexpr (TILE_VECTORS > 3)
-        product_panel<Numbers, 4>(a, a_stride, panel, depth, start, start_stride, c, c_stride, rows);
-      break;
-    case 3:
-      if constexpr (TILE_VECTORS > 2)
-        product_panel<Numbers, 3>(a, a_stride, panel, depth, start, start_stride, c, c_stride, rows);
-      break;
-    case 2: product_panel<Numbers, 2>(a, a_stride, panel, depth, start, start_stride, c, c_stride, rows); break;
-    case 1: product_panel<Numbers, 1>(a, a_stride, panel, depth, start, start_stride, c, c_stride, rows); break;
-  }
-}
+// RUN(vectors of a tile) for so many of them, at most TILE_VECTORS.
+#define FOR_VECTORS(COUNT, RUN)                 \
+  do {                                          \
+    switch (COUNT) {                            \
+      case 4:                                   \
+        if constexpr (TILE_VECTORS > 3) RUN(4); \
+        break;                                  \
+      case 3:                                   \
+        if constexpr (TILE_VECTORS > 2) RUN(3); \
+        break;                                  \
+      case 2: RUN(2); break;                    \
+      case 1: RUN(1); break;                    \
+    }                                           \
+  } while (0)
 
 // C[rows, columns] = start + A[rows, depth] B[depth, columns]; `columns` is padded, B as `pack` leaves it. A panel goes
 // through all rows in stretches of DEPTH, which the nearest cache holds; that changes no bit.
@@ -94,9 +91,13 @@ static void product(const float* a, int a_stride, const float* panels, int depth
     const float *panel = panels + (size_t)column * depth, *from = start ? start + column : nullptr;
     float* to = c + column;
     int stride = start_stride;
-    for (int k = 0; k < depth || k == 0; k += DEPTH, from = to, stride = c_stride)
-      product_vectors<Numbers>(vectors, a + k, a_stride, panel + (size_t)k * vectors * LANES,
-                               depth - k < DEPTH ? depth - k : DEPTH, from, stride, to, c_stride, rows);
+    for (int k = 0; k < depth || k == 0; k += DEPTH, from = to, stride = c_stride) {
+#define RUN(VECTORS)                                                                    \
+  product_panel<Numbers, VECTORS>(a + k, a_stride, panel + (size_t)k * vectors * LANES, \
+                                  depth - k < DEPTH ? depth - k : DEPTH, from, stride, to, c_stride, rows)
+      FOR_VECTORS(vectors, RUN);
+#undef RUN
+    }
     column += vectors * LANES;
   }
 }
@@ -138,18 +139,9 @@ static void add_outer(const float* p, int p_stride, const float* q, int q_stride
     int left = (columns - column) / LANES, vectors = left < TILE_VECTORS ? left : TILE_VECTORS;
     const float* from = q + column;
     float* to = c + column;
-    switch (vectors) {
-      case 4:
-        if constexpr (TILE_VECTORS > 3)
-          outer_panel<Numbers, 4>(p, p_stride, from, q_stride, count, to, c_stride, rows, fresh);
-        break;
-      case 3:
-        if constexpr (TILE_VECTORS > 2)
-          outer_panel<Numbers, 3>(p, p_stride, from, q_stride, count, to, c_stride, rows, fresh);
-        break;
-      case 2: outer_panel<Numbers, 2>(p, p_stride, from, q_stride, count, to, c_stride, rows, fresh); break;
-      case 1: outer_panel<Numbers, 1>(p, p_stride, from, q_stride, count, to, c_stride, rows, fresh); break;
-    }
+#define RUN(VECTORS) outer_panel<Numbers, VECTORS>(p, p_stride, from, q_stride, count, to, c_stride, rows, fresh)
+    FOR_VECTORS(vectors, RUN);
+#undef RUN
     column += vectors * LANES;
   }
 }
