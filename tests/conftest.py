@@ -6,6 +6,7 @@ all, with many.
 """
 
 import os
+import signal
 
 import pytest
 import torch
@@ -17,6 +18,8 @@ from rookery.envs.c import twins
 from selection import slow_except
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell without job control starts what runs behind it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("thorough", max_examples=300, **UNHURRIED)

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from recorded import poles
 from rookery import load_policy
 from rookery.algorithms.names import ALGORITHMS, FROM_DATA, WITH_REPLAY
-from rookery.core.layers import import_object
+from rookery.core.layers import import_object, yaml_layer
 from rookery.core.settings import fields_of
 from rookery.models.team_heads import TeamActors, TeamQValues
+from rookery.report.curves import curve_of, group
 
 SMALL = ("algorithm.model.hidden=[8]", "algorithm.batch_size=32", "algorithm.gradient_steps=40")
 
@@ -108,6 +110,31 @@ def test_what_is_missing_is_told(rookery, shown, tmp_path):
     code, _, err = clone(rookery, shown, "Pendulum-v1")
     assert code == 2 and "this replay buffer does not fit: it holds observations" in err
     assert not (tmp_path / "runs").exists(), "what could not be made leaves no folder"
+
+
+def test_tensorboard_draws_over_gradient_steps_until_something_is_played(rookery, shown, tmp_path):
+    code, out, err = clone(rookery, shown, algo="iql")
+    assert code == 0 and "policy main learns by data, and by playing after that: 1 gradient step a decision" in out, err
+    run = tmp_path / "runs" / "data-iql-s3"
+    for words in (
+        ["--gradient-steps", 10],
+        ["--env", "CartPole-v1", "--stop", "env_steps=20"],
+        ["--stop", "env_steps=40"],
+    ):
+        code, _, err = rookery("resume", run, *words, "--plain", "--evaluate", 0)
+        assert code == 0, err
+    events = EventAccumulator(str(run), size_guidance={"scalars": 0})
+    events.Reload()
+    found = [(event.step, event.value) for event in events.Scalars("policies/main/gradient_steps")]
+    assert found == [(40, 40), (50, 50), (74, 74), (90, 90)]  # copies of 8, and a gradient step for each decision
+
+
+def test_a_curve_of_data_alone_says_so(rookery, shown, tmp_path):
+    clone(rookery, shown)
+    rows, config = ([{"policies/main/bc_loss": 1.0, "policies/main/gradient_steps": 40}], yaml_layer(
+        tmp_path / "runs" / "data-bc-s3" / "config.yaml").values)  # fmt: skip
+    curve = curve_of(tmp_path, rows, config, "policies/main/bc_loss", "gradient_steps")
+    assert (curve.x, list(group([curve]))) == ([40.0], ["data bc"])
 
 
 def test_what_has_no_use_for_data_names_what_has(rookery, shown):

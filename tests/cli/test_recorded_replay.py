@@ -180,6 +180,20 @@ def test_a_time_limit_of_the_environment_holds_where_only_done_ends_episodes(roo
     assert lines_of(rookery("replay", "show", "known")[1])["columns"] == told["columns"]
 
 
+def test_show_warns_where_nothing_says_how_episodes_ended(rookery, tmp_path):
+    rows = [[day, step, step % 2, 1.0] for day in range(3) for step in range(4)]
+    (tmp_path / "log.csv").write_text(
+        "\n".join(",".join(map(str, row)) for row in [("day", "obs", "action", "reward"), *rows])
+    )
+    words = ("replay", "import", "log.csv", "--column", "episode=day", "-o")
+    code, out, err = rookery(*words, "open")
+    told = lines_of(out)
+    assert code == 0 and told["warning"].startswith("nothing says how an episode ended, so none counts as whole"), err
+    assert told["on disk"].endswith("MB in 1 file") and told["written"].count("ago") == 1
+    code, out, _ = rookery(*words, "cut", "--time-limit", 4)
+    assert code == 0 and "warning" not in lines_of(out)
+
+
 def test_show_says_that_rewards_are_not_known(rookery, tmp_path):
     np.savez(tmp_path / "a.npz", obs=np.zeros((4, 3)), actions=np.zeros(4, int), dones=np.array([0, 0, 0, 1]))
     assert rookery("replay", "import", "a.npz", "-o", "a")[0] == 0

@@ -31,8 +31,8 @@ def test_the_checksum_is_that_of_the_record_format():
 
 def test_a_row_becomes_scalars_over_environment_steps(tmp_path):
     board = TensorBoard(tmp_path)
-    board.add_row(row(64, None))
-    board.add_row(row(128, 1.5))
+    board.add_row(row(64, None), 64)
+    board.add_row(row(128, 1.5), 128)
     board.close()
     assert set(read(tmp_path).Tags()["scalars"]) == {"iteration", "return_mean", "exact"}
     assert points(tmp_path, "return_mean") == [(128, 1.5)]  # None is no number
@@ -42,11 +42,11 @@ def test_a_row_becomes_scalars_over_environment_steps(tmp_path):
 def test_what_a_resumed_run_replays_is_forgotten(tmp_path):
     first = TensorBoard(tmp_path)
     for steps in (64, 128, 192, 256):
-        first.add_row(row(steps, float(steps)))
+        first.add_row(row(steps, float(steps)), steps)
     first.close()
     second = TensorBoard(tmp_path)
     second.resume(128)
-    second.add_row(row(192, -1.0))
+    second.add_row(row(192, -1.0), 192)
     second.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == [first.path.name, second.path.name]  # read in this order
     assert points(tmp_path, "return_mean") == [(64, 64.0), (128, 128.0), (192, -1.0)]
@@ -71,13 +71,13 @@ def test_rows_reach_the_file_after_ten_seconds_or_on_request(tmp_path, monkeypat
     monkeypatch.setattr(tensorboard.time, "monotonic", lambda: clock[0])
     board = TensorBoard(tmp_path)
     empty = board.path.stat().st_size
-    board.add_row(row(64, 1.0))
+    board.add_row(row(64, 1.0), 64)
     assert board.path.stat().st_size == empty
     clock[0] = 10.0
-    board.add_row(row(128, 1.0))
+    board.add_row(row(128, 1.0), 128)
     after_ten = board.path.stat().st_size
     assert after_ten > empty
-    board.add_row(row(192, 1.0))
+    board.add_row(row(192, 1.0), 192)
     board.flush()
     assert board.path.stat().st_size > after_ten
     board.close()
@@ -86,8 +86,8 @@ def test_rows_reach_the_file_after_ten_seconds_or_on_request(tmp_path, monkeypat
 
 def test_a_file_cut_short_by_a_kill_is_read_up_to_there(tmp_path):
     board = TensorBoard(tmp_path)
-    board.add_row(row(64, 1.0))
-    board.add_row(row(128, 2.0))
+    board.add_row(row(64, 1.0), 64)
+    board.add_row(row(128, 2.0), 128)
     board.close()
     board.path.write_bytes(board.path.read_bytes()[:-5])
     assert points(tmp_path, "return_mean") == [(64, 1.0)]

@@ -33,6 +33,7 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
     unfinished = {"broken off": episodes.broken, "under way": episodes.running}
     others = [f"{number:,} {word}" for word, number in unfinished.items() if number]
     unknown = "reward" in stored.missing
+    files, oldest, newest = len(stored.segments), age(summary.oldest), age(summary.newest)
     ranges = {f"{name} range": between(low, summary.ranges.most[name]) for name, low in summary.ranges.least.items()}
     others_ = {
         "missing": "; ".join(MISSING.get(name, name) for name in stored.missing),
@@ -46,7 +47,7 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
         "decisions": f"{len(stored):,}{room}",
         "observations": str(stored.spaces.obs.space),
         "actions": str(stored.spaces.action.space),
-        "on disk": f"{stored.bytes / 1e6:,.1f} MB in {len(stored.segments)} files",
+        "on disk": f"{stored.bytes / 1e6:,.1f} MB in {files} file{'' if files == 1 else 's'}",
         "episodes": "; ".join([ends, *others]),
         "returns": "not known"
         if unknown
@@ -55,7 +56,7 @@ def lines(stored: StoredReplay, summary: Summary) -> dict[str, str]:
         "rewards": "not known" if unknown else spread(summary.rewards, "none"),
         **ranges,
         **{label: text for label, text in others_.items() if text},
-        "written": f"{age(summary.oldest)} to {age(summary.newest)}",
+        "written": oldest if oldest == newest else f"{oldest} to {newest}",
     }
 
 

@@ -84,7 +84,8 @@ class WholeEpisodes:
             raise ConfigError(
                 f"{whose}: holds {int(whole.sum())} whole {'episode' if whole.sum() == 1 else 'episodes'} of "
                 f"{len(starts)}, and some must be held out while others are learned from: at least 2 are needed, each "
-                "from its first decision to its end; record more (rookery replay record)"
+                "from its first decision to its end; record more (rookery replay record), or import again with what "
+                "ends them (--time-limit N, --column terminated=NAME)"
             )
         kept = whole[owner]
         found, owner, time = found[kept], owner[kept], time[kept]

@@ -148,7 +148,13 @@ class Summary:
 
     @property
     def warning(self) -> str:
-        """Says that a time limit may have been recorded as an end; empty if nothing points to that."""
+        """Says that nothing ends episodes, or that a time limit may have been recorded as an end; empty if neither."""
+        if self.episodes.broken and not (self.episodes.terminated or self.episodes.truncated):
+            return (
+                "nothing says how an episode ended, so none counts as whole, and no policy can be judged by them "
+                "(rookery evaluate --replay): import again with --time-limit N if they were cut off after N decisions, "
+                "or name the column that says how they ended: --column terminated=NAME, --column truncated=NAME"
+            )
         pairs = zip(self.episodes.lengths, self.episodes.is_terminated, strict=True)
         ended = [length for length, is_terminated in pairs if is_terminated]
         longest = max(self.episodes.lengths, default=0)

@@ -110,7 +110,7 @@ def group(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
     labels: dict[str, list[Curve]] = {}
     for known in groups:
         settings = known[0].settings
-        label = " ".join(str(settings.get(path)).rpartition(":")[2] for path in named)
+        label = " ".join(str(settings.get(path) or "data").rpartition(":")[2] for path in named)
         own = format_params(settings, dict(islice(names.items(), 3)))
         label += f", {own}" if own else ""
         if len(known) > 1:

@@ -1,4 +1,4 @@
-"""Writes the numbers of a run for TensorBoard: scalars and histograms, over environment steps.
+"""Writes the numbers of a run for TensorBoard: scalars and histograms, over steps.
 
 Tags are the keys of `metrics.jsonl`. Events are written here, record by record, and not by TensorBoard's own writer:
 that one loads TensorFlow where it finds it, and keeps a thread with what has not reached the file yet.
@@ -54,7 +54,7 @@ class TensorBoard:
         self.flush()
 
     def resume(self, step: int) -> None:
-        """Makes readers forget what earlier files of the folder say of environment steps after `step`."""
+        """Makes readers forget what earlier files of the folder say of what comes after `step`."""
         log = self._session(status=self._session.START)
         self._add(self._event(wall_time=time.time(), step=step + 1, session_log=log))
 
@@ -69,14 +69,14 @@ class TensorBoard:
         value.tensor.tensor_shape.dim.add(size=0)
         self._add_values([value], 0)
 
-    def add_row(self, row: Mapping[str, Any]) -> None:
-        """Writes the numbers of a row of `metrics.jsonl` at its `env_steps`; other values are left out."""
+    def add_row(self, row: Mapping[str, Any], step: int) -> None:
+        """Writes the numbers of a row of `metrics.jsonl` at a step; other values, and `env_steps`, are left out."""
         values = [
             self._summary.Value(tag=tag, simple_value=float(value))
             for tag, value in row.items()
             if isinstance(value, int | float) and tag != "env_steps"
         ]
-        self._add_values(values, row["env_steps"])
+        self._add_values(values, step)
         if time.monotonic() - self._flushed >= FLUSH_SECONDS:
             self.flush()
 
@@ -216,7 +216,7 @@ def _write(folder: Path, messages: Mapping[str, Any], rows: Sequence[Mapping[str
         for kind, message in messages.items():
             board.add_hparams(kind, message)
         for row in rows:
-            board.add_row({**row, "env_steps": row.get("env_steps", row["iteration"])})
+            board.add_row(row, row.get("env_steps", row["iteration"]))
         board.close()
     except OSError as error:
         raise WriteError(f"{folder}: TensorBoard's file cannot be written: {error.strerror}") from None

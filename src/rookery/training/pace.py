@@ -128,8 +128,8 @@ def describe_pace(learner: Algorithm[Any]) -> str:
         pace = f"one gradient step for {1 / ratio:,.0f} decisions"
     else:
         pace = f"{ratio:g} gradient step{'' if ratio == 1 else 's'} a decision"
-    own = learner.replay.own
+    own, data = learner.replay.own, "data, and by playing after that: " * learner.cfg.from_data
     return (
-        f"{pace} from decision {learner.replay.cfg.learning_starts:,} on, replay {own.capacity:,} decisions "
+        f"{data}{pace} from decision {learner.replay.cfg.learning_starts:,} on, replay {own.capacity:,} decisions "
         f"({gigabytes(own.full_bytes)})"
     )

@@ -35,7 +35,8 @@ from rookery.core.secrets import secrets_in, without_secrets
 from rookery.core.signing import signed_text
 from rookery.core.timers import Timers
 from rookery.envs.logs import PLAYER_LOGS
-from rookery.report.metrics_file import append_row, cut_rows
+from rookery.report.curves import position
+from rookery.report.metrics_file import append_row, cut_rows, read_rows
 from rookery.report.results import IterationResult
 from rookery.report.tensorboard import TensorBoard
 from rookery.training.settings import RunConfig
@@ -56,6 +57,8 @@ class RunDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.board: TensorBoard | None = None
+        self._before_play = 0
+        """Gradient steps on data while nothing had been played, which come before the first env step in TensorBoard."""
         try:
             (path / FOLDER).mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path / "run.lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -145,20 +148,25 @@ class RunDir:
         """
         row = result.row()
         append_row(self.path, row)
+        if not result.env_steps:
+            self._before_play = result.gradient_steps
+        step = self._before_play + result.env_steps
         if tensorboard:
             try:
                 self.board = self.board or TensorBoard(self.path)
-                self.board.add_row(row)
-                self.board.add_histogram(result.histograms, result.env_steps)
+                self.board.add_row(row, step)
+                self.board.add_histogram(result.histograms, step)
             except OSError as error:
                 raise WriteError(f"{self.path}: TensorBoard's file cannot be written: {error.strerror}") from None
 
     def go_on_from(self, iteration: int, env_steps: int, tensorboard: bool) -> None:
         """Removes what was written after the moment that a resumed run continues from."""
         cut_rows(self.path, iteration)
+        learned = [position(row, "gradient_steps") or 0 for row in read_rows(self.path) if not row.get("env_steps")]
+        self._before_play = int(max(learned, default=0))
         if tensorboard:
             self.board = TensorBoard(self.path)
-            self.board.resume(env_steps)
+            self.board.resume(self._before_play + env_steps)
 
     def write_timers(self, timers: Timers) -> None:
         """Replaces `timers.json`."""

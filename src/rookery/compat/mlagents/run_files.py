@@ -373,7 +373,7 @@ class RunFiles(Callback):
         self.gauges.note(name, "Step", float(step))
         try:
             board = self._board(trainer, name)
-            board.add_row({**shown, "env_steps": step})
+            board.add_row(shown, step)
             told = {f"{key}_hist": numbers for key, (how, numbers) in ledger.reported.items() if how == "histogram"}
             board.add_histogram({**histograms_of(seen), **told}, step)
             board.flush()

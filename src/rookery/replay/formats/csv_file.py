@@ -133,8 +133,8 @@ def numbers(path: Path, name: str, texts: Sequence[str], first: int) -> np.ndarr
             found[row] = WORDS[word] if word in WORDS else float(word)
         except ValueError:
             raise ConfigError(
-                f"{path}: {row_name(path, first + row)}: {name} is {text!r}, which is no number; name other columns with "
-                "--column"
+                f"{path}: {row_name(path, first + row)}: {name} is {text!r}, which is no number; name other columns "
+                "with --column"
             ) from None
     return found.astype(np.int64) if {text.strip().lower() for text in texts} <= {"true", "false"} else found
 

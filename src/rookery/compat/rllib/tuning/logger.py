@@ -237,7 +237,7 @@ class TBXLogger(Logger):
                     row[f"{TAGS}{name}"] = number
             elif isinstance(value, list | tuple | np.ndarray) and (numbers := finite_numbers(value)) is not None:
                 bars[f"{TAGS}{name}"] = numbers
-        self._file_writer.add_row({**row, "env_steps": step})
+        self._file_writer.add_row(row, step)
         if bars:
             self._file_writer.add_histogram(bars, step)
         self._file_writer.flush()
