@@ -212,7 +212,7 @@ def test_what_it_cannot_learn_is_refused_in_words(data, tmp_path):
                 ConfigError, match=r"takes actions that are numbers between .* or one of several"
             ) as wrong:
                 Trainer(None, cfg, replay=path)
-            told = "import data that do not say their bounds again with --env ENV or --like REPLAY"
+            told = "import data that do not say their bounds again with --action-bounds=LEAST,LARGEST, --env ENV"
             assert (told in str(wrong.value)) == (space is endless)
     with pytest.raises(ConfigError, match="cannot learn to remember"):
         Trainer(None, CQLConfig(model=ModelConfig(memory={"kind": "gru"})), replay=numbers)

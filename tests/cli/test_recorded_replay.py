@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from rookery.replay.recording import recording_of
 from rookery.replay.segments import find_replay
@@ -178,6 +179,30 @@ def test_a_time_limit_of_the_environment_holds_where_only_done_ends_episodes(roo
     assert code == 0 and lines_of(out)["episodes"] == "4 ended: 0 terminated, 4 truncated"
     assert "time limit of the environment" not in out
     assert lines_of(rookery("replay", "show", "known")[1])["columns"] == told["columns"]
+
+
+def test_bounds_of_actions_can_be_said_where_nothing_else_says_them(rookery, tmp_path):
+    rows = [[day, 0.1 * step, step % 3, 1.0] for day in range(3) for step in range(4)]
+    text = "\n".join(",".join(map(str, row)) for row in [("day", "obs", "action", "reward"), *rows])
+    (tmp_path / "log.csv").write_text(text)
+    words = ("replay", "import", "log.csv", "--column", "episode=day", "--time-limit", 4, "-o")
+    code, _, err = rookery(*words, "power", "--action-bounds=0,2")
+    assert code == 0, err
+    made = find_replay("power")
+    assert made.spaces.action.space == spaces.Box(0, 2, (1,), np.float32)
+    np.testing.assert_allclose(recording_of(made).episodes[0].action[:, 0], [-1, 0, 1, -1])  # in half the range
+    for wrong, problem in (
+        ("--action-bounds=0,1", "row 3 (line 4): action is [2], which is outside the bounds"),
+        ("--action-bounds=2,0", "the least comes first"),
+        ("--action-bounds=2", "must be the least and the largest"),
+    ):
+        code, _, err = rookery(*words, "other", wrong)
+        assert (code, problem in err) == (2, True), err
+    code, _, err = rookery(*words, "other", "--action-bounds=0,2", "--like", "power")
+    assert (code, "leave one of them out" in err) == (2, True)
+    assert rookery("replay", "export", "power", "-o", "own.npz")[0] == 0
+    code, _, err = rookery("replay", "import", "own.npz", "-o", "other", "--action-bounds=0,1")
+    assert (code, "the actions of main are Box(0.0, 2.0, (1,), float32), as their file says" in err) == (2, True)
 
 
 def test_show_warns_where_nothing_says_how_episodes_ended(rookery, tmp_path):

@@ -33,5 +33,5 @@ FROM_DATA = ("bc", "marwil", "iql", "awac", "td3bc", "cql", "discrete_cql", "dt"
 
 WITH_REPLAY = ("dqn", "sac", "td3", "ddpg")
 """Those that may start from data, and learn from these and from what they play; without those that learn a team as one
-(vdn, qmix, maddpg), which no data of a single agent fit.
+(vdn, qmix, maddpg).
 """

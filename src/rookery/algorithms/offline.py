@@ -103,7 +103,8 @@ def check_actions(action: ActionSpec, name: str, algorithm: str, kinds: frozense
         return
     wanted = " or ".join(WORDS[kind] for kind in sorted(kinds))
     if action.kind == "box" and action.kind in kinds:
-        instead = f"import data that do not say their bounds again with --env ENV or --like REPLAY; {instead}"
+        again = "--action-bounds=LEAST,LARGEST, --env ENV or --like REPLAY"
+        instead = f"import data that do not say their bounds again with {again}; {instead}"
     raise ConfigError(
         f"policies.{name}: {algorithm} takes actions that are {wanted}, and not {action.space}: {instead}"
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from gymnasium.spaces import Box, Space
 
 from rookery.cli.replay_places import check_free, sources
 from rookery.cli.replay_report import report
@@ -24,6 +27,12 @@ CutAtJumps = Annotated[
 ]
 ClipActions = Annotated[
     bool, typer.Option("--clip-actions", help="Bring actions outside the bounds to them; else they are refused.")
+]
+ActionBounds = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LEAST,LARGEST", help="Actions are numbers from one to the other, where nothing else says their space."
+    ),
 ]
 Best = Annotated[str | None, typer.Option(metavar="PART", help="Only the best episodes by return: 10% or 0.1.")]
 MinReturn = Annotated[float | None, typer.Option(help="Only episodes that returned at least this.")]
@@ -74,6 +83,7 @@ def import_files(
     time_limit: TimeLimit = None,
     cut_at_jumps: CutAtJumps = False,
     clip_actions: ClipActions = False,
+    action_bounds: ActionBounds = None,
     best: Best = None,
     min_return: MinReturn = None,
     last_episodes: LastEpisodes = None,
@@ -107,12 +117,17 @@ def import_files(
     if best is not None:
         chosen["best"] = part(best)
     if reward_clip is not None:
-        anew["bounds"] = bounds(reward_clip)
+        anew["bounds"] = bounds("--reward-clip", reward_clip)
     made_of = wanted_spaces(env, like)
     limit = None if env is None else time_limit_of(env)
-    wanted = Wanted(made_of, roles(column or []), trust_pickle, policy, time_limit, limit, cut_at_jumps, clip_actions)
+    between = None if action_bounds is None else action_limits(action_bounds, made_of)
+    wanted = Wanted(
+        made_of, roles(column or []), trust_pickle, policy, time_limit, limit, cut_at_jumps, clip_actions, between
+    )
     select, relabel = SelectionConfig(**said(chosen)), RelabelConfig(**said(anew))
     recordings = read_recordings(files, wanted, format_, select=select, relabel=relabel)
+    if between is not None:
+        check_bounds(between, {name: one.spaces.action.space for name, one in recordings.items()})
     write_recordings(out, recordings, replace=force, written=last_change(map(Path, files)), imported=files)
     for name, recording in recordings.items():
         typer.echo(f"{out}:{name}: {len(recording):,} decisions in {len(recording.lengths):,} episodes")
@@ -141,8 +156,37 @@ def part(text: str) -> float:
     return found
 
 
-def bounds(text: str) -> tuple[float, float]:
-    """The least and the largest reward, as ``--reward-clip`` says them.
+def action_limits(text: str, made_of: Spaces | None) -> tuple[float, float]:
+    """The bounds of all numbers of an action, as ``--action-bounds`` says them.
+
+    Args:
+        text: What is said.
+        made_of: Spaces that are said otherwise.
+
+    Raises:
+        ConfigError: If they are none, or spaces are said otherwise too.
+    """
+    low, high = bounds("--action-bounds", text)
+    if not (isfinite(low) and isfinite(high) and low < high):
+        raise ConfigError(f"--action-bounds {text}: the least comes first, and both are finite, as in -1,1")
+    if made_of is not None:
+        raise ConfigError("--action-bounds: --env and --like say what actions are: leave one of them out")
+    return low, high
+
+
+def check_bounds(between: tuple[float, float], actions: Mapping[str, Space[Any]]) -> None:
+    """Looks for actions that files say to be others than ``--action-bounds`` does.
+
+    Raises:
+        ConfigError: If there are; names the first policy.
+    """
+    for name, space in actions.items():
+        if not (isinstance(space, Box) and (space.low == between[0]).all() and (space.high == between[1]).all()):
+            raise ConfigError(f"--action-bounds: the actions of {name} are {space}, as their file says: leave it out")
+
+
+def bounds(option: str, text: str) -> tuple[float, float]:
+    """The least and the largest of some numbers, as an option says them.
 
     Raises:
         ConfigError: If they are none.
@@ -150,7 +194,7 @@ def bounds(text: str) -> tuple[float, float]:
     try:
         low, high = map(float, text.split(","))
     except ValueError:
-        raise ConfigError(f"--reward-clip {text}: must be the least and the largest, as in -1,1") from None
+        raise ConfigError(f"{option} {text}: must be the least and the largest, as in -1,1") from None
     return low, high
 
 

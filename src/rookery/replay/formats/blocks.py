@@ -176,9 +176,10 @@ def spaces_of_columns(columns: BlockColumns) -> Spaces:
     for role, found in ends.items():
         if role != "action" and not (found[0].dtype.kind in WHOLE and found[0].ndim <= 1):
             least[role] = np.stack(found[:2])
-    made_of = guessed_spaces(ColumnTable(columns.source, least))
+    made_of = guessed_spaces(ColumnTable(columns.source, least), columns.wanted.action_bounds)
     action, numbers = made_of.action.space, least["action"]
-    if columns.has_unit_bounds and isinstance(action, spaces.Box) and np.abs(numbers.astype(np.float64)).max() <= 1:
+    is_open = isinstance(action, spaces.Box) and not made_of.action.is_bounded
+    if columns.has_unit_bounds and is_open and np.abs(numbers.astype(np.float64)).max() <= 1:
         action = spaces.Box(-1.0, 1.0, action.shape, np.float32)
     return Spaces(obs_spec(made_of.obs.space, action, info_mask=made_of.obs.has_mask), action_spec(action), 0)
 

@@ -55,6 +55,7 @@ class Wanted:
             and no other is given.
         cut_at_jumps: Whether episodes are cut off where time jumps; else that is refused.
         clip_actions: Whether actions outside the bounds are brought to them; else they are refused.
+        action_bounds: Between which two numbers every number of an action lies, where nothing else says their space.
     """
 
     spaces: Spaces | None = None
@@ -65,6 +66,7 @@ class Wanted:
     env_limit: int | None = None
     cut_at_jumps: bool = False
     clip_actions: bool = False
+    action_bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -258,7 +260,7 @@ def recording_of_table(table: ColumnTable, wanted: Wanted, made_of: Spaces | Non
     if not len(table):
         raise ConfigError(f"{table.source}: has no rows")
     check_numbers(table)
-    spaces_ = made_of or wanted.spaces or guessed_spaces(table)
+    spaces_ = made_of or wanted.spaces or guessed_spaces(table, wanted.action_bounds)
     rows = stored_rows(table, spaces_, clip_actions=wanted.clip_actions)
     order = order_of(table)
     begins = _flags(table, "begins")[order] | breaks_of(table, order)
@@ -496,14 +498,17 @@ class EpisodeFlags:
         return sorted(found.items())
 
 
-def guessed_spaces(table: ColumnTable) -> Spaces:
+def guessed_spaces(table: ColumnTable, action_bounds: tuple[float, float] | None) -> Spaces:
     """What rows are made of, going by their numbers: whole ones are categories where they are actions, or the only
-    number that is seen; bytes are pictures or the like; others have no bounds.
+    number that is seen; bytes are pictures or the like; others have no bounds. Actions with `action_bounds` are numbers
+    between these.
     """
     seen = {role.partition("/")[2]: array for role, array in table.columns.items() if role.partition("/")[0] == "obs"}
     only = len(seen) == 1 and all(array.ndim == 1 for array in seen.values())
     inside = {path: _guessed(array, only) for path, array in seen.items() if path != MASK}
-    action = action_spec(_guessed(table.columns["action"], True))
+    actions = table.columns["action"]
+    bounded = action_bounds and spaces.Box(*action_bounds, actions.shape[1:] or (1,), np.float32)
+    action = action_spec(bounded or _guessed(actions, True))
     space = inside[""] if set(inside) == {""} else spaces.Dict({path: part for path, part in inside.items() if path})
     return Spaces(obs_spec(space, action.space, info_mask=MASK in seen), action, 0)
 
