@@ -202,7 +202,7 @@ def test_bounds_of_actions_can_be_said_where_nothing_else_says_them(rookery, tmp
     assert (code, "leave one of them out" in err) == (2, True)
     assert rookery("replay", "export", "power", "-o", "own.npz")[0] == 0
     code, _, err = rookery("replay", "import", "own.npz", "-o", "other", "--action-bounds=0,1")
-    assert (code, "the actions of main are Box(0.0, 2.0, (1,), float32), as their file says" in err) == (2, True)
+    assert (code, "the actions of main are Box(0.0, 2.0, (1,), float32), as own.npz says" in err) == (2, True)
 
 
 def test_show_warns_where_nothing_says_how_episodes_ended(rookery, tmp_path):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from gymnasium.spaces import Box, Space
 
 from rookery.cli.replay_places import check_free, sources
 from rookery.cli.replay_report import report
@@ -112,12 +110,9 @@ def import_files(
 
     check_free(out, force)
     chosen: dict[str, Any] = {"min_return": min_return, "last_episodes": last_episodes}
-    chosen["last_decisions"] = last_decisions
+    chosen |= {"last_decisions": last_decisions, "best": None if best is None else part(best)}
     anew: dict[str, Any] = {"function": reward_function, "scale": reward_scale, "shift": reward_shift}
-    if best is not None:
-        chosen["best"] = part(best)
-    if reward_clip is not None:
-        anew["bounds"] = bounds("--reward-clip", reward_clip)
+    anew["bounds"] = None if reward_clip is None else bounds("--reward-clip", reward_clip)
     made_of = wanted_spaces(env, like)
     limit = None if env is None else time_limit_of(env)
     between = None if action_bounds is None else action_limits(action_bounds, made_of)
@@ -126,8 +121,6 @@ def import_files(
     )
     select, relabel = SelectionConfig(**said(chosen)), RelabelConfig(**said(anew))
     recordings = read_recordings(files, wanted, format_, select=select, relabel=relabel)
-    if between is not None:
-        check_bounds(between, {name: one.spaces.action.space for name, one in recordings.items()})
     write_recordings(out, recordings, replace=force, written=last_change(map(Path, files)), imported=files)
     for name, recording in recordings.items():
         typer.echo(f"{out}:{name}: {len(recording):,} decisions in {len(recording.lengths):,} episodes")
@@ -172,17 +165,6 @@ def action_limits(text: str, made_of: Spaces | None) -> tuple[float, float]:
     if made_of is not None:
         raise ConfigError("--action-bounds: --env and --like say what actions are: leave one of them out")
     return low, high
-
-
-def check_bounds(between: tuple[float, float], actions: Mapping[str, Space[Any]]) -> None:
-    """Looks for actions that files say to be others than ``--action-bounds`` does.
-
-    Raises:
-        ConfigError: If there are; names the first policy.
-    """
-    for name, space in actions.items():
-        if not (isinstance(space, Box) and (space.low == between[0]).all() and (space.high == between[1]).all()):
-            raise ConfigError(f"--action-bounds: the actions of {name} are {space}, as their file says: leave it out")
 
 
 def bounds(option: str, text: str) -> tuple[float, float]:

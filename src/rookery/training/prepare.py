@@ -241,7 +241,8 @@ def make_copies(
     if cfg.name is None:
         raise ConfigError(
             "this run has learned from data and has no environment to be measured in: name one, as in rookery evaluate "
-            "RUN --env CartPole-v1 or Trainer.load(RUN, env='CartPole-v1')"
+            "RUN --env CartPole-v1 or Trainer.load(RUN, env='CartPole-v1'); where there is none, data can judge it: "
+            "rookery evaluate RUN --replay DATA"
         )
     env = make_env(
         cfg.name,

@@ -100,6 +100,13 @@ def read_recordings(
         else:
             parts = READERS[kind](Path(source), wanted)
         for policy, one in parts.items():
+            space, between = one.spaces.action.space, wanted.action_bounds
+            if between and not (
+                isinstance(space, spaces.Box) and space == spaces.Box(*between, space.shape, space.dtype)
+            ):
+                raise ConfigError(
+                    f"--action-bounds: the actions of {policy} are {space}, as {source} says: leave it out"
+                )
             if wanted.time_limit is not None:
                 one = with_time_limit(one, wanted.time_limit)
             had = found.get(policy)
