@@ -164,6 +164,24 @@ def test_actions_beyond_the_bounds_are_taken_for_those_at_them(tmp_path, monkeyp
             assert [set(action.flatten().tolist()) for action in seen] == [{1.0}], name
 
 
+@pytest.mark.parametrize("config", [IQLConfig, AWACConfig])
+def test_a_gaussian_learns_from_what_was_drawn_and_not_from_what_was_cut_off(config, tmp_path):
+    # an environment that cuts off at 1 what is drawn with mean 0.8 and standard deviation 1: what it did has mean 0.51
+    rng = np.random.default_rng(0)
+    drawn = rng.normal(0.8, 1.0, (2000, 1))
+    one = {"obs": np.zeros((2001, 1)), "action": drawn, "reward": np.ones(2000)}
+    box = spaces.Box(-1, 1, (1,), np.float32)
+    path = keep(tmp_path / "data", spaces.Box(-1, 1, (1,), np.float32), box, [one])
+    same = {"max_weight": 1.0, **({"beta": 0.0} if config is IQLConfig else {"advantage_lambda": 1e9})}
+    cfg = config(model=ModelConfig(hidden=(16,), activation="relu"), lr=3e-3, batch_size=256, **same)
+    with Trainer(None, cfg, replay=path, seed=0) as trainer:
+        trainer.learn(600)
+        with torch.no_grad():
+            behavior = trainer.policies["main"]({"obs": torch.zeros(1, 1)})
+    assert float(behavior.mode()) == pytest.approx(0.8, abs=0.1)
+    assert float(behavior.log_std.detach()) == pytest.approx(0.0, abs=0.1)
+
+
 def test_several_policies_learn_each_from_data_of_its_own(tmp_path):
     env = MultiAgentArena()
     found = {}

@@ -124,7 +124,8 @@ class AWAC(Algorithm[AWACConfig]):
         loss: Any = discrete_critic_loss if self.policy.action_spec.sizes else critic_loss
         for _ in range(gradient_steps):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
-            rows = within_bounds(self.before_update(rows))
+            drawn = self.before_update(rows)
+            rows = within_bounds(drawn)
             assert self.critics.target_forward is not None
             after = self.value_of(rows.next_obs, self.critics.target_forward)
             target = torch.addcmul(rows.reward, rows.discount, after)
@@ -132,7 +133,7 @@ class AWAC(Algorithm[AWACConfig]):
             advantage = self.advantage(rows.obs, rows.action)
             weight = awac_weights(advantage, advantage_lambda=cfg.advantage_lambda, max_weight=cfg.max_weight)
             made = self.replay.gradient_steps
-            metrics |= clone_weighted(self.actor, rows, weight, self.actor_optimizer, cfg, made)
+            metrics |= clone_weighted(self.actor, drawn, weight, self.actor_optimizer, cfg, made)
             self.replay.update_priorities(rows.row, metrics.pop("priority"))
             self.critics.track(cfg.tau)
             self.replay.record(metrics | {"advantage": advantage})

@@ -157,11 +157,12 @@ class IQL(Algorithm[IQLConfig]):
         cfg = self.now()
         for _ in range(gradient_steps):
             rows = self.replay.sample(cfg.batch_size, n_step=cfg.n_step, gamma=cfg.gamma, beta=cfg.replay.beta)
-            rows = within_bounds(self.before_update(rows))
+            drawn = self.before_update(rows)
+            rows = within_bounds(drawn)
             metrics, advantage = self.learn_values(rows, cfg)
             weight = advantage_weights(advantage, beta=cfg.beta, max_weight=cfg.max_weight)
             made = self.replay.gradient_steps
-            metrics |= clone_weighted(self.actor, rows, weight, self.actor_optimizer, cfg, made)
+            metrics |= clone_weighted(self.actor, drawn, weight, self.actor_optimizer, cfg, made)
             metrics |= self.learn_critics(rows, cfg)
             self.replay.update_priorities(rows.row, metrics.pop("priority"))
             self.critics.track(cfg.tau)

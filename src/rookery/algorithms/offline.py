@@ -140,7 +140,7 @@ def buffers_of(buffer: ReplayBuffer | Mixture) -> tuple[ReplayBuffer, ...]:
 
 def within_bounds(rows: Transitions) -> Transitions:
     """Gives decisions with their numbers cut off at the bounds, as the environment did: replay holds them as they were
-    drawn.
+    drawn. Critics value what was done; what a Gaussian is to make likely is what was drawn (`clone_weighted`).
     """
     return replace(rows, action=rows.action.clamp(-1.0, 1.0)) if rows.action.is_floating_point() else rows
 
@@ -169,9 +169,12 @@ def clone_weighted(
 ) -> Metrics:
     """Makes one gradient step that makes decisions likely, each by its weight.
 
+    A Gaussian has no bounds, the environment cuts off what is drawn from it. It learns from actions as they were drawn:
+    of those cut off, its mean would be drawn inwards, and its standard deviation too small.
+
     Args:
         forward: The policy.
-        rows: Decisions.
+        rows: Decisions, as replay holds them.
         weight: ``[N]`` how much each counts.
         optimizer: Moves the policy.
         cfg: Settings, schedules resolved.
@@ -179,7 +182,8 @@ def clone_weighted(
     """
     settings: Any = cfg
     step = ActorStep(actor_rate(settings, gradient_steps), settings.max_grad_norm, cfg.model, cfg.variance_power)
-    batch = Imitated(rows.obs, rows.action, weight)
+    made = within_bounds(rows) if cfg.distribution == "squashed" else rows
+    batch = Imitated(rows.obs, made.action, weight)
     metrics = named("actor", gradient_step(forward, bc_loss, batch, optimizer, step, BC_GRADIENT))
     return {"actor_loss": metrics.pop("bc_loss"), **metrics, "weight": weight}
 
