@@ -58,11 +58,11 @@ SETTINGS: dict[str, dict[str, tuple[int, Mapping[str, Any]]]] = {
         "awac": (15_000, SMALL),
         "td3bc": (15_000, {**SMALL, "algorithm.alpha": 20.0}),
         "cql": (
-            15_000,
+            5_000,
             {
                 **SMALL,
                 "algorithm.actor_lr": 1e-3,
-                "algorithm.conservative_weight": 2.0,
+                "algorithm.conservative_weight": 0.2,
                 "algorithm.model.normalize_obs": True,
             },
         ),
