@@ -39,7 +39,7 @@ lock: $(VENV)/.stamp          ## rewrites constraints.txt from the environment
 docs: $(VENV)/.stamp          ## rewrites the generated pages of docs/
 	$(BIN)/python scripts/make_docs.py
 
-bench: $(VENV)/.stamp         ## speed, beside Stable-Baselines3 and RLlib (20 minutes); writes benchmarks/results/
+bench: $(VENV)/.stamp         ## speed, beside Stable-Baselines3 and RLlib (40 minutes); writes benchmarks/results/
 	-$(MAKE) peers  # one that cannot be installed gets a row that says so
 	$(BIN)/python benchmarks/run.py
 

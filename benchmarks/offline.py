@@ -96,6 +96,12 @@ SETTINGS: dict[str, dict[str, tuple[int, Mapping[str, Any]]]] = {
 }
 """By environment and algorithm: gradient steps on data, and settings beside the defaults."""
 
+SPEED = (
+    "Of these runs, beside which the machine may have done other things; measured alone and beside another library:\n"
+    "[Speed of learning from data](offline_speed.md)."
+)
+"""What is to be known of the rates."""
+
 Found = dict[str, dict[str, Any]]
 
 
@@ -164,8 +170,8 @@ def page(found: Found) -> str:
         cells = {one: [row["online"] for row in runs(found, name, one) if "online" in row] for one in players}
         if any(cells.values()):
             lines.append(f"| {name} | " + " | ".join(cell(values) for values in cells.values()) + " |")
-    lines += ["", "## Gradient steps a second, on one core", "", "| environment | " + " | ".join(columns) + " |"]
-    lines.append("|---|" + "---|" * len(columns))
+    lines += ["", "## Gradient steps a second, on one core", "", SPEED, ""]
+    lines += ["| environment | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     for env in SETTINGS:
         rates = {
             one: [row["steps_per_second"] for name in SETS if env_of(name) == env for row in runs(found, name, one)]
