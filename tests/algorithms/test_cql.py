@@ -238,6 +238,7 @@ def test_with_weight_0_it_is_dqn(tmp_path):
     torch.testing.assert_close(found["cql"], found["dqn"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_it_keeps_the_pole_up_where_the_data_do(tmp_path):
     returns = {}
     for name, learned in {"learned": True, "not": False}.items():

@@ -139,6 +139,7 @@ def test_what_a_learner_raises_is_raised_with_its_traceback():
     assert "in step" in str(caught.value.__cause__)
 
 
+@pytest.mark.slow
 def test_a_learner_that_is_killed_ends_the_run_which_can_be_taken_up(tmp_path):
     with Trainer(Fragile, PPO, run_dir=tmp_path / "a", config=fragile("kill", 900), num_envs=4) as trainer:
         with pytest.raises(TrainingError, match=r"learner 1 of 2 \(process \d+\) was killed by SIGKILL"):
@@ -181,6 +182,7 @@ def test_what_cannot_be_sent_to_a_learner_is_refused():
         Trainer(make, PPO, config=TWO, num_envs=4)
 
 
+@pytest.mark.slow
 def test_learning_and_playing_apart_are_the_same_on_learners_of_one_command_and_of_a_script(tmp_path):
     settings = {"num_envs": 4, "seed": 3, "config": [TWO, {"sampling.iteration_steps": 200}]}
 

@@ -254,6 +254,7 @@ def test_a_rest_is_taken_up_where_it_was(kind, helped):
     assert on[0] == on[1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_helper_that_dies_in_a_rest_is_replaced_without_a_trace():
     env, plain = made(Machine, "processes", 1), made(Machine)

@@ -92,6 +92,7 @@ def test_weights_are_the_same_for_any_helpers(how, helpers, serial):
     assert trained(Walk, **{"env.implementation": how, "sampling.helpers": helpers})[0] == serial
 
 
+@pytest.mark.slow
 def test_a_helper_killed_after_a_resume_is_replaced_from_where_the_run_was_taken_up(tmp_path):
     whole, _ = trained(Stateful, iterations=4)
     config = {"env.implementation": "processes", "sampling.helpers": 2, "sampling.warmup_steps": 0}
@@ -108,6 +109,7 @@ def test_a_helper_killed_after_a_resume_is_replaced_from_where_the_run_was_taken
         assert result.exact and result.counters["helper_restarts"] == 1
 
 
+@pytest.mark.slow
 def test_a_helper_that_died_between_two_steps_is_missed_by_no_checkpoint():
     config = (), LANES, "processes"
     one, other = (make_env(Walk, None, *config, helpers=2, tolerance=PATIENT) for _ in range(2))
@@ -135,6 +137,7 @@ def test_a_lane_that_loses_every_episode_with_its_helper_ends_the_run():
         trained(Drifting, kill_the_first, 20, **{"env.on_error": "restart"})
 
 
+@pytest.mark.slow
 def test_an_episode_that_cannot_be_had_again_is_given_up_and_counted():
     weights, result = trained(Drifting, kill_now_and_then(20))
     assert not result.exact
@@ -146,6 +149,7 @@ def test_an_episode_that_cannot_be_had_again_is_given_up_and_counted():
 # --- hanging ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", slow_except(*[how for how in HANGS if how != "busy"], of=HANGS))
 def test_a_helper_that_hangs_is_ended_named_and_replaced(how, tmp_path):
     mark = tmp_path / "hung"
@@ -170,6 +174,7 @@ def test_a_reset_has_a_limit_of_its_own(tmp_path):
     env.close()
 
 
+@pytest.mark.slow
 def test_a_step_after_a_reset_has_the_limit_of_a_step(tmp_path):
     config = {"how": "sleeping", "mark": tmp_path / "hung", "at": 1}
     env = make_env(Hanging, config, (), LANES, "processes", helpers=1, tolerance=Tolerance("stop", 1, 0.5, 20.0))
@@ -178,6 +183,7 @@ def test_a_step_after_a_reset_has_the_limit_of_a_step(tmp_path):
     env.close()
 
 
+@pytest.mark.slow
 def test_a_helper_that_dies_while_it_builds_its_copies_is_replaced(monkeypatch, tmp_path):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")  # helpers have 1, and this process is not to die
     config = {"mark": tmp_path / "died"}
@@ -197,6 +203,7 @@ def test_a_message_that_breaks_off_is_the_end_of_the_other_side():
                 receive_frame(other)
 
 
+@pytest.mark.slow
 def test_a_helper_that_always_dies_at_the_same_place_stops_the_run(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")  # helpers have 1, and this process is not to die
     env = make_env(Dying, None, (), LANES, "processes", helpers=1, tolerance=Tolerance("stop", 100, 30.0, 60.0))

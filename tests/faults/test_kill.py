@@ -218,6 +218,7 @@ def test_asked_twice_a_run_stops_at_once(tmp_path, uninterrupted, measured):
     measured("SIGINT twice, while the environment hangs", 1, f"gone after {seconds:.1f} s; same weights after resume")
 
 
+@pytest.mark.slow
 def test_a_full_disk_and_a_read_only_one_keep_the_last_checkpoint_and_are_named(tmp_path, measured):
     disk = tmp_path / "диск полон"
     disk.mkdir()

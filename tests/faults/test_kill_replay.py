@@ -87,6 +87,7 @@ def test_killed_at_random_moments_it_remembers_and_draws_the_same(tmp_path, unin
              "same memory, priorities, schedules, next 100 batches, weights and rows")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_killed_while_a_checkpoint_is_written_the_last_one_has_its_memory(tmp_path, uninterrupted, measured):
     folder, rng = tmp_path / "run", random.Random(SEED)
     kills = amount(1, 8)

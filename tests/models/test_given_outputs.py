@@ -77,6 +77,7 @@ def test_any_action_space_is_learned(env, algorithm):
         assert all(not torch.equal(old, new) for old, new in zip(before, policy.trunk.parameters(), strict=True))
 
 
+@pytest.mark.slow
 def test_it_learns_and_values_follow_their_unit():
     with Trainer("CartPole-v1", config(epochs=8), num_envs=8, seed=0, config={"stop.env_steps": 30_000}) as trainer:
         last = trainer.train()

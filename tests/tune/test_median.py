@@ -166,6 +166,7 @@ def search(scheduler, seed):
     ).run()  # fmt: skip
 
 
+@pytest.mark.slow
 def test_it_finds_the_best_of_all_samples_for_less_than_half_of_the_budget():
     found, by_luck, errors, spent = 0, 0, [], []
     for seed in range(6):

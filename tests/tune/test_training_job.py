@@ -84,6 +84,7 @@ class DiesOnce(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_training_whose_process_was_killed_learns_what_an_undisturbed_one_learns(here, tmp_path):
     params = {LR: 1e-3}
     workers = here(job())

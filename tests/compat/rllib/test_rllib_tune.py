@@ -661,6 +661,7 @@ def test_resources_are_read():
     assert cpus_and_gpus(Resources(cpu=2, gpu=1)) == (2, 1)
 
 
+@pytest.mark.slow
 def test_trials_run_in_processes(results):
     experiment.use_machine(local_mode=False, num_cpus=None)
 
