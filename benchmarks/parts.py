@@ -24,7 +24,7 @@ from rookery import PPOConfig, Trainer
 from rookery.algorithms.ppo import ppo_gradient, ppo_loss
 from rookery.core.batch import Sequences
 from rookery.core.flat import flatten
-from rookery.core.native import ADDRESS, FLOATS, DrawingHead, InputLeaf, LinearLayer, Network, best_build
+from rookery.core.native import ADDRESS, FLOATS, DrawingHead, HeadLayout, InputLeaf, LinearLayer, Network, best_build
 from rookery.core.native_memory import Cell, Recurrence
 from rookery.core.optim import ClosedForm, apply_gradients, compute_gradients
 from rookery.core.runtime import keep_large_blocks
@@ -90,7 +90,10 @@ def memory_layer(kind: Kind, steps: int, rows: int, slots: int) -> dict[str, flo
         for linear in (layer.input, head)
     )
     cell = Cell(build, kind, size, getattr(layer, "recurrent", None))
-    recurrence, choice = Recurrence(build, [network, top], [cell], [0]), DrawingHead(build, [2], 0, 0, integers=True)
+    recurrence, choice = (
+        Recurrence(build, [network, top], [cell], [0]),
+        DrawingHead(build, HeadLayout((2,), 0, 0, True)),
+    )
     recurrence.pack()
     seen, played, noise, logp = (torch.rand(slots, width) for width in (size, module.size, 1, 1))
     actions = torch.empty(slots, 1, dtype=torch.int64)
