@@ -430,7 +430,7 @@ class EpisodeFlags:
                 f"{said}: where a time limit cut it off it counts as ended; import again with --time-limit N if there "
                 "was one of N decisions",
             )
-        lengths = np.diff(self._bounds())
+        lengths = np.diff(np.append(np.flatnonzero(self._begins()), len(self.begins)))
         longer = int((lengths > limit).sum())
         if longer:
             return wanted, (
@@ -443,12 +443,12 @@ class EpisodeFlags:
             "off; --time-limit N says another",
         )
 
-    def _bounds(self) -> np.ndarray:
-        """Where episodes begin as flags say, ``[E + 1]`` with the end of the last one."""
+    def _begins(self) -> np.ndarray:
+        """Whether an episode begins with a row, as flags say, ``[R]``."""
         begins = self.begins.copy()
         begins[0] = True
         begins[1:] |= (self.terminated | self.truncated)[:-1]
-        return np.append(np.flatnonzero(begins), len(begins))
+        return begins
 
     def episodes(self, wanted: Wanted, bad: Callable[[int, str], ConfigError]) -> np.ndarray:
         """Finds where episodes begin, ``[E + 1]`` with the end of the last one; corrects the flags of those cut off.
@@ -461,8 +461,7 @@ class EpisodeFlags:
             ConfigError: If time jumps in an episode; names the row after the jump.
         """
         self.truncated = self.truncated & ~self.terminated
-        begins = np.zeros(len(self.begins), bool)
-        begins[self._bounds()[:-1]] = True
+        begins = self._begins()
         if wanted.time_limit is not None:
             self._limit(begins, wanted.time_limit)
         jumps = self._jumps(begins)
