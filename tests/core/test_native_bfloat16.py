@@ -1,4 +1,6 @@
-"""Products of bfloat16 numbers on kernels, against the same roundings in torch; and networks that share their rows."""
+"""Products of bfloat16 numbers on kernels, against the same roundings in torch, and of three that make a float, against
+float64; and networks that share their rows.
+"""
 
 from pathlib import Path
 
@@ -14,8 +16,17 @@ CLOSE = 2e-3
 
 def has_instruction(build):
     """Whether this build multiplies bfloat16 numbers here."""
+    return build.name == "x86-64-v4" and processor_has("avx512_bf16")
+
+
+def has_matrix_unit(build):
+    """Whether this build uses one here."""
+    return build.name == "x86-64-v4" and processor_has("amx_bf16")
+
+
+def processor_has(flag):
     info = Path("/proc/cpuinfo")
-    return build.name == "x86-64-v4" and info.exists() and "avx512_bf16" in info.read_text()
+    return info.exists() and flag in info.read_text().split()
 
 
 class Rounded(torch.autograd.Function):
@@ -48,16 +59,16 @@ def layers(widths, parts, generator):
     return made
 
 
-def by_torch(made, x, gradients):
-    """Outputs, gradients of weights and of inputs, with rounded factors."""
+def by_torch(made, x, gradients, product=Rounded.apply):
+    """Outputs, gradients of weights and of inputs, in float64, with rounded factors or another product."""
     x = x.double().requires_grad_()
     copies = [[[each.detach().double().requires_grad_() for each in part] for part in layer] for layer in made]
     weights = [[LinearLayer(*part) for part in layer] for layer in copies]
     h = x
     for layer in weights[:-1]:
-        h = torch.tanh(Rounded.apply(h, layer[0].weight) + layer[0].bias)
+        h = torch.tanh(product(h, layer[0].weight) + layer[0].bias)
     together = torch.cat([part.weight for part in weights[-1]]), torch.cat([part.bias for part in weights[-1]])
-    outputs = Rounded.apply(h, together[0]) + together[1]
+    outputs = product(h, together[0]) + together[1]
     (outputs * torch.cat(gradients, 1)).sum().backward()
     return outputs.detach(), [each.grad for layer in weights for part in layer for each in part], x.grad
 
@@ -71,7 +82,7 @@ def near(mine, wanted):
 def test_products_are_those_of_rounded_factors(kernels, widths, parts):
     generator = torch.Generator().manual_seed(0)
     made = layers(widths, parts, generator)
-    network = Network(kernels, [InputLeaf(FLOATS, widths[0])], made, "tanh", bfloat16=True)
+    network = Network(kernels, [InputLeaf(FLOATS, widths[0])], made, "tanh", parts=1)
     plain = Network(kernels, [InputLeaf(FLOATS, widths[0])], made, "tanh")
     for rows in (1, 2, 15, 97, 250):
         x = torch.randn(rows, widths[0], generator=generator)
@@ -91,11 +102,75 @@ def test_products_are_those_of_rounded_factors(kernels, widths, parts):
 
 def test_what_is_not_a_number_stays_none(kernels):
     generator = torch.Generator().manual_seed(0)
-    network = Network(kernels, [InputLeaf(FLOATS, 9)], layers((9, 33), [6], generator), "tanh", bfloat16=True)
+    network = Network(kernels, [InputLeaf(FLOATS, 9)], layers((9, 33), [6], generator), "tanh", parts=1)
     x = torch.randn(4, 9, generator=generator)
     x.view(torch.int32)[2, 5] = 0x7FFFFFFF
     (outputs,) = network.forward([x], keep=False)
     assert outputs.isnan().any(1).tolist() == [False, False, True, False]
+
+
+# --- three numbers that make a float ----------------------------------------------------------------------------------
+
+
+def by_kernels(network, made, x, gradients):
+    """The same by a network: outputs, gradients of weights and of inputs, one tensor after the other."""
+    outputs = torch.cat(network.forward([x], keep=True), 1)
+    inputs = network.write_gradients(gradients, inputs=True)
+    return [outputs, *[each.grad.clone() for layer in made for part in layer for each in part], inputs]
+
+
+def errors(found, wanted):
+    return [float((mine.double() - true).norm() / true.norm()) for mine, true in zip(found, wanted, strict=True)]
+
+
+@pytest.mark.parametrize("widths", [(130, 141), (128, 160, 144), (256,)])
+@pytest.mark.parametrize("parts", [[6], [3, 140, 150]])
+def test_three_numbers_are_as_precise_as_floats(kernels, widths, parts):
+    generator = torch.Generator().manual_seed(0)
+    made = layers(widths, parts, generator)
+    thirds, plain = (Network(kernels, [InputLeaf(FLOATS, widths[0])], made, "tanh", parts=number) for number in (3, 0))
+    for rows in (1, 2, 15, 97, 250):
+        x = torch.randn(rows, widths[0], generator=generator)
+        gradients = [torch.randn(rows, part, generator=generator) for part in parts]
+        mine, floats = by_kernels(thirds, made, x, gradients), by_kernels(plain, made, x, gradients)
+        unit = has_matrix_unit(kernels) and (len(widths) > 1 or sum(parts) >= 128)
+        assert all(torch.equal(a, b) for a, b in zip(mine, floats, strict=True)) != unit
+        outputs, weights, inputs = by_torch(made, x, gradients, lambda x, weight: x @ weight.T)
+        wanted = [outputs, *weights, inputs]
+        for error, usual in zip(errors(mine, wanted), errors(floats, wanted), strict=True):
+            assert error < 1.5 * usual + 3e-8
+
+
+def test_three_numbers_show_each_digit_of_a_float(kernels):
+    generator = torch.Generator().manual_seed(0)
+    weight, bias = nn.Parameter(torch.eye(128)), nn.Parameter(torch.zeros(128))
+    weight.grad, bias.grad = torch.zeros_like(weight), torch.zeros_like(bias)
+    network = Network(kernels, [InputLeaf(FLOATS, 128)], [[LinearLayer(weight, bias)]], "tanh", parts=3)
+    x = torch.randn(40, 128, generator=generator) * 10.0 ** torch.randint(-25, 25, (40, 128), generator=generator)
+    assert torch.equal(network.forward([x], keep=False)[0], x)  # times one, plus zeros
+
+
+def test_a_row_does_not_depend_on_those_beside_it(kernels):
+    generator = torch.Generator().manual_seed(0)
+    network = Network(kernels, [InputLeaf(FLOATS, 128)], layers((128, 160), [6], generator), "tanh", parts=3)
+    x = torch.randn(250, 128, generator=generator)
+    (together,) = network.forward([x], keep=False)
+    for row in (0, 17, 249):
+        assert torch.equal(network.forward([x[row : row + 1]], keep=False)[0], together[row : row + 1])
+
+
+@pytest.mark.parametrize("bits", [0x7FFFFFFF, 0x7F800000, 0x7F800001])
+def test_what_is_no_finite_number_stays_none_in_three(kernels, bits):
+    generator = torch.Generator().manual_seed(0)
+    made = layers((128, 160), [6], generator)
+    network = Network(kernels, [InputLeaf(FLOATS, 128)], made, "none", parts=3)
+    x = torch.randn(4, 128, generator=generator)
+    x.view(torch.int32)[2, 5] = bits
+    (outputs,) = network.forward([x], keep=True)
+    assert outputs.isfinite().all(1).tolist() == [True, True, False, True]
+    network.write_gradients([torch.ones(4, 6)])
+    assert not made[0][0].weight.grad[:, 5].isfinite().any()
+    assert made[0][0].weight.grad[:, :5].isfinite().all()
 
 
 # --- several networks -------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """What actions are drawn from, in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 15
+INTERFACE_VERSION = 16
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -314,8 +314,9 @@ class Network:
         activation: One of `ACTIVATIONS`.
         table: What categories look up, added to the first layer's outputs.
         norms: Of each layer but the last, in order, what normalizes its outputs before the activation; empty = nothing.
-        bfloat16: Numbers may be rounded to bfloat16 before they are multiplied, which is done where the processor has
-            an instruction for it; sums and weights stay float32.
+        parts: Numbers may become sums of so many bfloat16 numbers before they are multiplied, which is done where the
+            processor is faster at that: 1 rounds them, 3 are as precise as float32; 0 = they stay what they are. Sums
+            and weights are float32.
 
     Raises:
         MemoryError: If there is not enough.
@@ -329,7 +330,7 @@ class Network:
         activation: str,
         table: Table | None = None,
         norms: Sequence[Norm] = (),
-        bfloat16: bool = False,
+        parts: int = 0,
     ) -> None:
         self._call = call = build.call
         self._kept_alive = (leaves, layers, table, norms)
@@ -337,7 +338,7 @@ class Network:
         """Outputs of each part of the last layer."""
         self.numbers = sum(leaf.width for leaf in leaves if leaf.kind != CATEGORIES)
         """Inputs of the first layer."""
-        self.handle = call["network_new"](ACTIVATIONS.index(activation), bfloat16)
+        self.handle = call["network_new"](ACTIVATIONS.index(activation), parts)
         if not self.handle:
             raise MemoryError("no memory for a network")
         self._finalizer = weakref.finalize(self, call["network_free"], self.handle)

@@ -23,6 +23,9 @@ from rookery.native.qualify import is_hooked, obstacle, overridden
 
 NetT = TypeVar("NetT", bound=Declared)
 
+THIRDS = 3
+"""Numbers in bfloat16 whose sum is one in float32, exactly."""
+
 
 class Forward(Generic[NetT]):
     """Computes what a network puts out, on kernels where it can.
@@ -136,8 +139,8 @@ class NetworkKernels:
 
     def __init__(self, structure: Structure, build: Build) -> None:
         self.structure, self.build = structure, build
-        bfloat16 = structure.rounds and structure.model.precision == "bfloat16"
-        self.towers = [_described(build, tower, bfloat16) for tower in structure.towers]
+        parts = 1 if structure.rounds and structure.model.precision == "bfloat16" else THIRDS
+        self.towers = [_described(build, tower, parts) for tower in structure.towers]
         self._heads = [[_LastLayers(head) for head in tower.heads] for tower in structure.towers]
         first, self.head = structure.towers[0].heads[0], None
         if isinstance(first, ActionHead) or (isinstance(first, QHead) and first.spec.values == "mean"):
@@ -279,10 +282,10 @@ class _LastLayers:
         return [streams.sum(1), (streams - streams.mean(1, keepdim=True)).flatten(1)]
 
 
-def _described(build: Build, tower: Tower, bfloat16: bool) -> NativeTrunk | NativeRecurrence:
+def _described(build: Build, tower: Tower, parts: int) -> NativeTrunk | NativeRecurrence:
     """Describes a tower that qualifies to kernels."""
     assert isinstance(tower.trunk, Encoder)
     layers = [layer for head in tower.heads for layer in last_layers(head)]
     if tower.memory is None:
-        return NativeTrunk(build, tower.trunk, layers, {}, bfloat16=bfloat16)
+        return NativeTrunk(build, tower.trunk, layers, {}, parts=parts)
     return NativeRecurrence(build, tower.trunk, tower.memory, layers, {})

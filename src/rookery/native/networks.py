@@ -74,7 +74,7 @@ class NativeTrunk:
         trunk: An encoder that qualifies.
         heads: Linear layers, each on the trunk's features.
         normalized: What is shifted and scaled before the trunk; empty if observations come as the trunk takes them.
-        bfloat16: Numbers may be rounded to that before they are multiplied; see `Network`.
+        parts: Numbers may become sums of so many bfloat16 numbers; see `Network`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class NativeTrunk:
         heads: Sequence[nn.Linear],
         normalized: Normalized,
         *,
-        bfloat16: bool = False,
+        parts: int = 0,
     ) -> None:
         assert len(heads) <= MAX_PARTS
         leaves = []
@@ -101,7 +101,7 @@ class NativeTrunk:
         layers += [[_linear(layer)] for layer in trunk.layers]
         layers.append([_linear(head) for head in heads])
         norms = [Norm(norm.weight, norm.bias, norm.eps) for norm in trunk.norms if isinstance(norm, nn.LayerNorm)]
-        self.network = Network(build, leaves, layers, trunk.activation, table, norms, bfloat16)
+        self.network = Network(build, leaves, layers, trunk.activation, table, norms, parts)
         self.paths = tuple(leaf.path for leaf in (*trunk.vectors, *trunk.categories))
         """Leaves of an observation, in the order in which the network reads them."""
         self._types = tuple(DTYPES[leaf.kind] for leaf in leaves)

@@ -15,18 +15,19 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 15; }
+EXPORT int interface_version() { return 16; }
 
 EXPORT int vector_lanes() { return LANES; }
 
 // --- networks --------------------------------------------------------------------------------------------------------
 
-// bfloat16: numbers may be rounded to that before they are multiplied, which is done where it is faster.
-EXPORT Network* network_new(int activation, int bfloat16) {
+// parts: numbers may become sums of so many bfloat16 numbers before they are multiplied, which is done where it is faster:
+// 1 rounds them, 3 are exact; 0: they stay floats.
+EXPORT Network* network_new(int activation, int parts) {
   Network* net = (Network*)calloc(1, sizeof(Network));
   if (!net) return net;
   net->activation = activation;
-  net->bfloat16 = bfloat16;
+  net->parts = parts;
   return net;
 }
 

@@ -47,6 +47,7 @@ struct Layer {
   Part part[MAX_PARTS];
   bool narrow;           // so few outputs that they are formed as dot products
   bool pairs;            // products of bfloat16 numbers: panels hold pairs
+  int parts;             // bfloat16 numbers that one becomes for the matrix unit: panels hold tiles; 0: it is not used
   float *panels, *bias;  // of the forward product; `panels` holds rows of weights if narrow
   float* back_panels;
   float *before, *after;  // [rows, output_stride] without and with the activation; the same if that suffices
@@ -69,9 +70,9 @@ struct Network {
   float *input, *input_gradient;
   int64_t* category;  // [rows, categories] rows of the table
   bool fresh;         // no block has added to the gradients of the weights yet
-  bool bfloat16;      // numbers that are multiplied, where the processor can
-  float *pair_columns, *pair_inputs, *pair_gradients;  // [BLOCK, widest / 2], [BLOCK / 2, widest] twice; else null
-  float* pairs_turned;  // [widest, BLOCK / 2]
+  int parts;          // bfloat16 numbers that one may become before it is multiplied: 1, THIRDS, or 0
+  float *pair_columns, *pair_inputs, *pair_gradients;  // [BLOCK, widest / 2], [BLOCK / 2, widest] twice; or null
+  float *row_tiles, *column_tiles;                     // of a block of rows of any layer; or null
 };
 
 // Zeroed memory that begins with a cache line.
@@ -114,9 +115,22 @@ static bool reserve_rows(Network* net, int rows) {
   return enough;
 }
 
+enum { WORTH_THIRDS = 128 };  // inputs and outputs of a layer that gains by them
+
+// In how many parts the matrix unit gets the numbers of a layer; 0: not at all.
+static int parts_of(const Network* net, const Layer& y) {
+  if (y.narrow || !has_tiles()) return 0;
+  return net->parts != THIRDS || (y.inputs >= WORTH_THIRDS && y.outputs >= WORTH_THIRDS) ? net->parts : 0;
+}
+
+// Floats of a packed matrix whose products are sums over so many numbers.
+static size_t panel_floats(const Layer& y, int columns, int depth) {
+  return y.parts ? y.parts * tiles_room(columns, depth) : (size_t)(depth + 1) * padded(columns);
+}
+
 // Allocates what does not depend on the number of rows, once all leaves and layers are described.
 static bool finish_network(Network* net) {
-  bool enough = true, pairs = net->bfloat16 && can_multiply_pairs();
+  bool enough = true, pairs = false, tiles = false;
   int inputs = net->numbers, widest = 0;
   for (int l = 0; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
@@ -125,9 +139,12 @@ static bool finish_network(Network* net) {
     y.input_stride = padded(inputs);
     y.output_stride = padded(y.outputs);
     y.narrow = y.outputs <= NARROW && y.activation == NONE && !y.norm.weight && !(l == 0 && net->table);
-    y.pairs = pairs && !y.narrow;
-    y.panels = new_floats((size_t)(y.narrow ? y.outputs * y.input_stride : (y.inputs + 1) * y.output_stride));
-    y.back_panels = new_floats((size_t)(y.outputs + 1) * y.input_stride);
+    y.parts = parts_of(net, y);
+    y.pairs = net->parts == 1 && !y.parts && !y.narrow && can_multiply_pairs();
+    pairs |= y.pairs;
+    tiles |= y.parts > 0;
+    y.panels = new_floats(y.narrow ? (size_t)y.outputs * y.input_stride : panel_floats(y, y.outputs, y.inputs));
+    y.back_panels = new_floats(panel_floats(y, y.inputs, y.outputs));
     y.bias = new_floats(y.output_stride);
     y.bias_sums = new_floats(y.output_stride);
     y.gradient = new_floats((size_t)BLOCK * y.output_stride);
@@ -149,8 +166,13 @@ static bool finish_network(Network* net) {
     net->pair_columns = new_floats((size_t)BLOCK / 2 * widest);
     net->pair_inputs = new_floats((size_t)BLOCK / 2 * widest);
     net->pair_gradients = new_floats((size_t)BLOCK / 2 * widest);
-    net->pairs_turned = new_floats((size_t)BLOCK / 2 * widest);
-    enough = enough && net->pair_columns && net->pair_inputs && net->pair_gradients && net->pairs_turned;
+    enough = enough && net->pair_columns && net->pair_inputs && net->pair_gradients;
+  }
+  if (tiles) {
+    size_t along = tiles_room(BLOCK, widest), across = tiles_room(widest, BLOCK);
+    net->row_tiles = new_floats(net->parts * (along > across ? along : across));
+    net->column_tiles = new_floats(net->parts * across);
+    enough = enough && net->row_tiles && net->column_tiles;
   }
   net->input_gradient = new_floats((size_t)BLOCK * net->layer[0].input_stride);
   return enough && net->input_gradient && reserve_rows(net, BLOCK);
@@ -180,7 +202,8 @@ static void free_network(Network* net) {
   free(net->pair_columns);
   free(net->pair_inputs);
   free(net->pair_gradients);
-  free(net->pairs_turned);
+  free(net->row_tiles);
+  free(net->column_tiles);
   free(net);
 }
 
@@ -216,7 +239,7 @@ static Lender* lender_here() {
 }
 
 // Lends a network panels as long as it lives; what is packed is gone with it. Layers that are small, or whose panels have
-// columns that stay zero, keep their own, as all do where there is no memory.
+// columns that stay zero, keep their own, as all do where there is no memory. Tiles are written as a whole.
 struct LentPanels {
   Network* net;
   bool back;
@@ -227,9 +250,10 @@ struct LentPanels {
   float*& panels(int l) { return back ? net->layer[l].back_panels : net->layer[l].panels; }
   size_t wanted(int l) {
     const Layer& y = net->layer[l];
-    int columns = back ? y.inputs : y.outputs, stride = back ? y.input_stride : y.output_stride;
-    size_t size = (size_t)((back ? y.outputs : y.inputs) + 1) * stride;
-    return columns != stride || (y.narrow && !back) || size < LARGE ? 0 : padded((int)size);
+    int columns = back ? y.inputs : y.outputs;
+    size_t size = panel_floats(y, columns, back ? y.outputs : y.inputs);
+    bool stay = !y.parts && columns != padded(columns);
+    return stay || (y.narrow && !back) || size < LARGE ? 0 : padded((int)size);
   }
   LentPanels(Network* net, bool back) : net(net), back(back), lender(lender_here()), lent(0) {
     size_t total = 0;
@@ -258,10 +282,22 @@ struct LentPanels {
 
 // --- weights ---------------------------------------------------------------------------------------------------------
 
+// A layer's weights, row by row through all torch layers.
+struct WeightRows {
+  const Layer& y;
+  const float* operator()(int row) const {
+    for (int p = 0; p < y.num_parts; row -= y.part[p++].outputs)
+      if (row < y.part[p].outputs) return y.part[p].weight + (size_t)row * y.inputs;
+    return nullptr;
+  }
+};
+
 static void pack_network(Network* net) {
   for (int l = 0; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
     int column = 0;
+    if (y.parts)
+      make_tiles<true, true>(y.parts, WeightRows{y}, y.outputs, y.inputs, y.panels, tiles_room(y.outputs, y.inputs));
     for (int p = 0; p < y.num_parts; p++) {
       const Part& part = y.part[p];
       if (y.narrow)
@@ -270,7 +306,7 @@ static void pack_network(Network* net) {
                  (size_t)y.inputs * 4);
       else if (y.pairs)
         pack_transposed<Pairs>(y.panels, part.weight, part.outputs, y.inputs, column, y.output_stride);
-      else pack_transposed(y.panels, part.weight, part.outputs, y.inputs, column, y.output_stride);
+      else if (!y.parts) pack_transposed(y.panels, part.weight, part.outputs, y.inputs, column, y.output_stride);
       memcpy(y.bias + column, part.bias, (size_t)part.outputs * 4);
       column += part.outputs;
     }
@@ -302,6 +338,11 @@ static void pack_for_backward(Network* net, bool input_gradient) {
   for (int l = input_gradient ? 0 : 1; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
     int row = 0;
+    if (y.parts) {
+      make_tiles<false, false>(y.parts, WeightRows{y}, y.outputs, y.inputs, y.back_panels,
+                               tiles_room(y.inputs, y.outputs));
+      continue;
+    }
     if (y.pairs) {
       pack_row_pairs(y);
       continue;
@@ -492,6 +533,22 @@ static void dot_products(const Layer& y, const float* x, float* to, int count) {
     }
 }
 
+// A row of a matrix whose rows are `stride` apart; null beyond the last one.
+struct Rows {
+  const float* at;
+  int stride, count;
+  const float* operator()(int row) const { return row < count ? at + (size_t)row * stride : nullptr; }
+};
+
+// `product` by the matrix unit of a block of rows, of `depth` numbers each, with a packed matrix of so many padded columns;
+// start: one row, or null.
+static void product_in_tiles(Network* net, int parts, Rows x, int depth, const float* panels, const float* start,
+                             float* to, int columns) {
+  Tiled a{net->row_tiles, tiles_room(x.count, depth)}, b{panels, tiles_room(columns, depth)};
+  make_tiles<true, false>(parts, x, x.count, depth, net->row_tiles, a.room);
+  tiles_product(parts, a, b, depth, start, 0, to, columns, x.count, columns, true);
+}
+
 // All layers for `count` rows that stand in the network from row `at` on.
 static void forward_block(Network* net, size_t at, int count) {
   const float* x = net->input + at * net->layer[0].input_stride;
@@ -499,10 +556,12 @@ static void forward_block(Network* net, size_t at, int count) {
     Layer& y = net->layer[l];
     float *before = y.before + at * y.output_stride, *after = y.after + at * y.output_stride;
     if (y.narrow) dot_products(y, x, before, count);
-    else if (y.pairs) {
+    else if (y.parts) {
+      product_in_tiles(net, y.parts, Rows{x, y.input_stride, count}, y.inputs, y.panels, y.bias, before, y.output_stride);
+    } else if (y.pairs) {
       pair_columns(x, y.input_stride, count, net->pair_columns);
-      pair_product(net->pair_columns, y.input_stride / 2, y.panels, (y.inputs + 1) / 2, y.bias, 0, before,
-                   y.output_stride, count, y.output_stride);
+      product<Pairs>(net->pair_columns, y.input_stride / 2, y.panels, (y.inputs + 1) / 2, y.bias, 0, before,
+                     y.output_stride, count, y.output_stride);
     } else product(x, y.input_stride, y.panels, y.inputs, y.bias, 0, before, y.output_stride, count, y.output_stride);
     if (l == 0 && net->table) add_table_rows(net, at, count, before, y.outputs, y.output_stride);
     if (y.norm.weight) normalize_rows(y, at, before, count);
@@ -551,14 +610,25 @@ static void add_outers(Layer& y, const float* x, const float* gradient, int elem
         y.part[p].outputs, y.inputs, fresh);
 }
 
+// `add_outer` by the matrix unit of a block of rows.
+static void add_outer_in_tiles(Network* net, int parts, Rows p, Rows q, float* c, int c_stride, int rows, int columns,
+                               bool fresh) {
+  Tiled a{net->row_tiles, tiles_room(rows, p.count)}, b{net->column_tiles, tiles_room(columns, p.count)};
+  make_tiles<false, true>(parts, p, p.count, rows, net->row_tiles, a.room);
+  make_tiles<false, false>(parts, q, q.count, columns, net->column_tiles, b.room);
+  tiles_product(parts, a, b, p.count, fresh ? nullptr : c, c_stride, c, c_stride, rows, columns, false);
+}
+
 static void add_weight_gradient(Network* net, Layer& y, const float* x, int count) {
-  if (y.pairs) {
-    int elements = (count + 1) / 2, filled = (elements + TILE - 1) / TILE * TILE;
-    pair_rows(x, y.input_stride, count, filled, net->pair_inputs);
-    pair_rows(y.gradient, y.output_stride, count, filled, net->pair_gradients);
-    float* turned = net->pairs_turned;
-    add_outers(y, net->pair_inputs, net->pair_gradients, elements, net->fresh,
-               [=](auto... given) { add_pair_outer(given..., turned); });
+  if (y.parts) {
+    add_outers(y, x, y.gradient, count, net->fresh,
+               [&](const float* p, int p_stride, const float* q, int q_stride, int count, auto... sums) {
+                 add_outer_in_tiles(net, y.parts, Rows{p, p_stride, count}, Rows{q, q_stride, count}, sums...);
+               });
+  } else if (y.pairs) {
+    pair_rows(x, y.input_stride, count, net->pair_inputs);
+    pair_rows(y.gradient, y.output_stride, count, net->pair_gradients);
+    add_outers(y, net->pair_inputs, net->pair_gradients, (count + 1) / 2, net->fresh, add_outer<Pairs>);
   } else add_outers(y, x, y.gradient, count, net->fresh, add_outer<Floats>);
   for (int j = 0; j < y.output_stride; j += LANES) {
     Vector sum = load(y.bias_sums + j);
@@ -569,12 +639,17 @@ static void add_weight_gradient(Network* net, Layer& y, const float* x, int coun
 
 // The gradient with respect to what a layer reads, of rows `y.input_stride` apart.
 static void back_product(Network* net, const Layer& y, int count, float* to) {
-  if (!y.pairs)
-    return product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, 0, to, y.input_stride, count,
-                   y.input_stride);
-  pair_columns(y.gradient, y.output_stride, count, net->pair_columns);
-  pair_product(net->pair_columns, y.output_stride / 2, y.back_panels, (y.outputs + 1) / 2, nullptr, 0, to,
-               y.input_stride, count, y.input_stride);
+  if (y.parts) {
+    Rows gradient{y.gradient, y.output_stride, count};
+    product_in_tiles(net, y.parts, gradient, y.outputs, y.back_panels, nullptr, to, y.input_stride);
+  } else if (y.pairs) {
+    pair_columns(y.gradient, y.output_stride, count, net->pair_columns);
+    product<Pairs>(net->pair_columns, y.output_stride / 2, y.back_panels, (y.outputs + 1) / 2, nullptr, 0, to,
+                   y.input_stride, count, y.input_stride);
+  } else {
+    product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, 0, to, y.input_stride, count,
+            y.input_stride);
+  }
 }
 
 static void add_table_gradient(Network* net, size_t at, int count) {

@@ -53,11 +53,8 @@ static void pair_columns(const float* rows, int stride, int count, float* pairs)
   }
 }
 
-// Rows of floats as half as many rows of pairs, each of a number and the one below; rows of zeros follow until there are
-// `filled` of them.
-static void pair_rows(const float* rows, int stride, int count, int filled, float* pairs) {
-  int made = (count + 1) / 2;
-  if (filled > made) memset(pairs + (size_t)made * stride, 0, (size_t)(filled - made) * stride * sizeof(float));
+// Rows of floats as half as many rows of pairs, each of a number and the one below.
+static void pair_rows(const float* rows, int stride, int count, float* pairs) {
   for (int i = 0; i < count; i += 2, pairs += stride)
     for (int k = 0; k < stride; k += LANES) {
       const float* from = rows + (size_t)i * stride + k;

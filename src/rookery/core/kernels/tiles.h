@@ -1,9 +1,18 @@
-// Products of pairs of bfloat16 numbers by the matrix unit of a processor that has one (AMX: Sapphire Rapids and later),
-// 16 x 16 sums at a time; pairs.h where it has none. In a sum, first numbers and second numbers of 16 pairs are added up
-// apart, so its last bits differ from those of vectors.
+// Products by the matrix unit of a processor that has one (AMX: Sapphire Rapids and later), 16 x 16 sums at a time. It
+// multiplies pairs of bfloat16 numbers (pairs.h).
 //
-// Instructions go by name, because not every processor of this build has them, and the registers of the unit are
-// named by number: 0 to 3 hold sums, 4 and 5 rows, 6 and 7 columns.
+// A float becomes one such number, or the sum of THIRDS of them, which is exact: bfloat16 has 8 of the 24 digits of a
+// float, so the second holds what the first leaves over, and the third the rest. Of the nine products of two such sums,
+// the six that a float can show make a product as precise as that of floats, and in less time. (Numbers below 1e-33 lose
+// digits, because what is left over is too small for a normal number.)
+//
+// In a sum, first numbers and second numbers of 16 pairs are added up apart, so its last bits differ from those of
+// vectors.
+//
+// Matrices lie tile by tile, so that a tile is 1 KB in a row; what fills up the last ones is zero. Instructions go by
+// name, because not every processor of this build has them, and the registers of the unit are named by number: 0 and 1
+// hold sums, 4 rows, 6 and 7 columns. With four sums it is as fast, but only half as fast in minutes in which something
+// else seems to use the core.
 #pragma once
 #include "pairs.h"
 #if defined(__AVX512F__) && defined(__linux__)
@@ -49,106 +58,152 @@ struct Tiles {
 #define BEGIN_TILE(NUMBER, FROM, STRIDE) \
   (FROM) ? (void)({ LOAD_TILE(NUMBER, FROM, STRIDE); }) : (void)({ asm volatile("tilezero %tmm" #NUMBER); })
 
-// One side of a product of tiles: where it begins, and how many floats its rows are apart.
-struct Side {
+enum { THIRDS = 3, WHOLE = TILE * TILE };  // bfloat16 numbers that make a float; floats of a tile
+
+// How many tiles of `each` numbers a dimension has.
+INLINE int tiles_in(int count, int each) { return (count + each - 1) / each; }
+
+// Floats of one part of a matrix of so many rows, or columns of a product, with sums over `depth` numbers.
+static size_t tiles_room(int rows, int depth) {
+  return (size_t)tiles_in(rows, TILE) * tiles_in(depth, 2 * TILE) * WHOLE;
+}
+
+// The nearest bfloat16 numbers of 32 floats in a row, as pairs of neighbours, or of 16 floats and those below them, as
+// pairs of these; they are taken off the floats.
+template <bool ALONG>
+INLINE Vector take_pairs(Vector& first, Vector& second) {
+  Vector halves;  // of the first one, then of the second one; by name: not every processor of this build has it
+  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(halves) : "v"(first), "v"(second));
+  __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256((__m512i)halves));
+  __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64((__m512i)halves, 1));
+  UintVector shifted = (UintVector)high << 16;
+  first -= (Vector)((UintVector)low << 16);
+  second -= (Vector)shifted;
+  return ALONG ? halves : (Vector)((UintVector)low | shifted);
+}
+
+INLINE Vector numbers_at(const float* row, int column, int width) {
+  if (!row || column >= width) return Vector{};
+  return column + LANES <= width ? load(row + column) : load_some(row + column, width - column);
+}
+
+template <int PARTS, bool ALONG, bool TURNED, class Row>
+static void make_tiles_in(Row row, int count, int width, float* to, size_t room) {
+  int places = tiles_in(ALONG ? count : width, TILE), depth = tiles_in(ALONG ? width : count, 2 * TILE);
+  for (int i = 0; i < places; i++)
+    for (int k = 0; k < depth; k++, to += WHOLE) {
+      Vector square[TURNED ? PARTS : 1][TILE];
+      for (int r = 0; r < TILE; r++) {
+        int down = ALONG ? i * TILE + r : 2 * (k * TILE + r), column = ALONG ? 2 * k * TILE : i * TILE;
+        Vector first = numbers_at(row(down), column, width);
+        Vector second = ALONG ? numbers_at(row(down), column + LANES, width) : numbers_at(row(down + 1), column, width);
+#pragma GCC unroll 3
+        for (int part = 0; part < PARTS; part++) {
+          Vector pairs = take_pairs<ALONG>(first, second);
+          if (TURNED) square[part][r] = pairs;
+          else store(to + part * room + (size_t)r * LANES, pairs);
+        }
+      }
+      for (int part = 0; part < PARTS && TURNED; part++) {
+        transpose(square[part]);
+        memcpy(to + part * room, square[part], sizeof square[part]);
+      }
+    }
+}
+
+// Makes the tiles of a matrix [count, width] whose rows `row` gives, null beyond the last one; of numbers in several
+// parts, each part `room` floats behind the one before. What is added up runs along the rows, or across them; tiles that
+// follow each other do so in this direction. They are `turned` if rows of the matrix become columns of a product.
+template <bool ALONG, bool TURNED, class Row>
+static void make_tiles(int parts, Row row, int count, int width, float* to, size_t room) {
+  if (parts == 1) make_tiles_in<1, ALONG, TURNED>(row, count, width, to, room);
+  else make_tiles_in<THIRDS, ALONG, TURNED>(row, count, width, to, room);
+}
+
+// A matrix in tiles, each of its parts `room` floats behind the one before.
+struct Tiled {
   const float* at;
-  int stride;
-  Side from(int row, int column) const {
-    return Side{at ? at + (ptrdiff_t)row * stride + column : nullptr, stride};
-  }
+  size_t room;
+  const float* tile(int part, size_t number) const { return at + part * room + number * WHOLE; }
 };
 
-// Sums of one or two tiles below each other, and one or two side by side: C = start + A B over `depth` pairs, whole
-// tiles of them. `start` is as in `product`.
-INLINE void tiles_product(bool two_down, bool two_across, Side a, Side b, int depth, Side start, float* c,
-                          int c_stride) {
-  const Side right = start.from(0, LANES), low = start.from(TILE, 0), last = start.from(TILE, LANES);
-  BEGIN_TILE(0, start.at, start.stride);
-  if (two_across) BEGIN_TILE(1, right.at, start.stride);
-  if (two_down) BEGIN_TILE(2, low.at, start.stride);
-  if (two_down && two_across) BEGIN_TILE(3, last.at, start.stride);
-  for (int k = 0; k < depth; k += TILE) {
-    LOAD_TILE(4, a.from(0, k).at, a.stride);
-    LOAD_TILE(6, b.from(k, 0).at, b.stride);
-    MULTIPLY_TILES(0, 4, 6);
-    if (two_across) {
-      LOAD_TILE(7, b.from(k, LANES).at, b.stride);
-      MULTIPLY_TILES(1, 4, 7);
+// Adds products of rows and columns in tiles to the sums, one or two tiles side by side, over `depth` tiles.
+template <int PARTS, bool TWO>
+INLINE void add_tiles(Tiled a, Tiled b, size_t row, size_t column, int depth) {
+#define COLUMNS(PART)                                               \
+  LOAD_TILE(6, b.tile(PART, column + k), LANES);                    \
+  if (TWO) LOAD_TILE(7, b.tile(PART, column + depth + k), LANES)
+#define ROWS(PART)                          \
+  LOAD_TILE(4, a.tile(PART, row + k), LANES); \
+  MULTIPLY_TILES(0, 4, 6);                  \
+  if (TWO) MULTIPLY_TILES(1, 4, 7)
+  for (int k = 0; k < depth; k++) {
+    COLUMNS(0);
+    if (PARTS == THIRDS) {
+      ROWS(2);
+      ROWS(1);
     }
-    if (!two_down) continue;
-    LOAD_TILE(5, a.from(TILE, k).at, a.stride);
-    MULTIPLY_TILES(2, 5, 6);
-    if (two_across) MULTIPLY_TILES(3, 5, 7);
+    ROWS(0);
+    if (PARTS == 1) continue;
+    COLUMNS(1);
+    ROWS(1);
+    ROWS(0);
+    COLUMNS(2);
+    ROWS(0);
   }
-  STORE_TILE(0, c, c_stride);
-  if (two_across) STORE_TILE(1, c + LANES, c_stride);
-  float* c2 = c + (size_t)TILE * c_stride;
-  if (two_down) STORE_TILE(2, c2, c_stride);
-  if (two_down && two_across) STORE_TILE(3, c2 + LANES, c_stride);
+#undef ROWS
+#undef COLUMNS
 }
 
-// `tiles_product` for all rows, whole tiles of them, and `vectors` vectors of columns.
-static void tiles_panel(Side a, Side b, int depth, Side start, float* c, int c_stride, int rows, int vectors) {
-  for (int j = 0; j < vectors; j += 2)
-    for (int i = 0; i < rows; i += 2 * TILE) {
-      Side down = a.from(i, 0), across = b.from(0, j * LANES), begin = start.from(i, j * LANES);
-      float* to = c + (size_t)i * c_stride + (size_t)j * LANES;
-      bool two_down = i + TILE < rows, two_across = j + 1 < vectors;
-      if (two_down && two_across) tiles_product(true, true, down, across, depth, begin, to, c_stride);
-      else if (two_down) tiles_product(true, false, down, across, depth, begin, to, c_stride);
-      else if (two_across) tiles_product(false, true, down, across, depth, begin, to, c_stride);
-      else tiles_product(false, false, down, across, depth, begin, to, c_stride);
+template <int PARTS>
+static void tiles_product_in(Tiled a, Tiled b, int depth, const float* start, int start_stride, float* c, int c_stride,
+                             int rows, int columns, bool beyond) {
+  Tiles configured;
+  depth = tiles_in(depth, 2 * TILE);
+  for (int j = 0; j < columns; j += 2 * LANES)
+    for (int i = 0; i < rows; i += TILE) {
+      float edge[TILE][2 * LANES], *to = c + (size_t)i * c_stride + j;
+      const float* from = start ? start + (size_t)i * start_stride + j : nullptr;
+      int stride = c_stride, from_stride = start_stride, left = rows - i;
+      bool two = j + LANES < columns, part_of_it = left < TILE && !beyond;
+      size_t bytes = (two ? 2 : 1) * LANES * sizeof(float);
+      if (part_of_it) {
+        memset(edge, 0, sizeof edge);
+        for (int r = 0; from && r < left; r++) memcpy(edge[r], from + (size_t)r * from_stride, bytes);
+        to = edge[0];
+        from = from ? to : nullptr;
+        stride = from_stride = 2 * LANES;
+      }
+      size_t row = (size_t)i / TILE * depth, column = (size_t)j / LANES * depth;
+      BEGIN_TILE(0, from, from_stride);
+      if (two) {
+        BEGIN_TILE(1, from ? from + LANES : nullptr, from_stride);
+        add_tiles<PARTS, true>(a, b, row, column, depth);
+        STORE_TILE(1, to + LANES, stride);
+      } else add_tiles<PARTS, false>(a, b, row, column, depth);
+      STORE_TILE(0, to, stride);
+      for (int r = 0; part_of_it && r < left; r++) memcpy(c + (size_t)(i + r) * c_stride + j, edge[r], bytes);
     }
+}
+
+// C[rows, columns] = start + A B, whose tiles `make_tiles` has made in so many parts, of numbers that are added up over
+// `depth`; `start` is as in `product`, and columns are padded. Rows of c that fill up the last tile are written only with
+// `beyond`; what comes of these does not count.
+static void tiles_product(int parts, Tiled a, Tiled b, int depth, const float* start, int start_stride, float* c,
+                          int c_stride, int rows, int columns, bool beyond) {
+  if (parts == 1) tiles_product_in<1>(a, b, depth, start, start_stride, c, c_stride, rows, columns, beyond);
+  else tiles_product_in<THIRDS>(a, b, depth, start, start_stride, c, c_stride, rows, columns, beyond);
 }
 #else
-enum { TILE = 1 };
+// There is none, so nothing of this is called.
+enum { THIRDS = 3 };
+struct Tiled {
+  const float* at;
+  size_t room;
+};
 static bool has_tiles() { return false; }
+static size_t tiles_room(int, int) { return 0; }
+template <bool ALONG, bool TURNED, class Row>
+static void make_tiles(int, Row, int, int, float*, size_t) {}
+static void tiles_product(int, Tiled, Tiled, int, const float*, int, float*, int, int, int, bool) {}
 #endif
-
-// `product` of pairs. Of a, c and, if it has a row for each, start there are as many rows as fill up the last tile; what
-// comes of these does not count.
-static void pair_product(const float* a, int a_stride, const float* panels, int depth, const float* start,
-                         int start_stride, float* c, int c_stride, int rows, int columns) {
-  int whole = depth / TILE * TILE;
-  if (!has_tiles() || !whole)
-    return product<Pairs>(a, a_stride, panels, depth, start, start_stride, c, c_stride, rows, columns);
-#if defined(__AVX512F__) && defined(__linux__)
-  int filled = (rows + TILE - 1) / TILE * TILE;
-  Tiles tiles;
-  for (int column = 0; column < columns;) {
-    int left = (columns - column) / LANES, vectors = left < TILE_VECTORS ? left : TILE_VECTORS;
-    tiles_panel(Side{a, a_stride}, Side{panels + (size_t)column * depth, vectors * LANES}, whole,
-                Side{start, start_stride}.from(0, column), c + column, c_stride, filled, vectors);
-    if (whole < depth)
-      product<Pairs>(a + whole, a_stride, panels + (size_t)column * depth + (size_t)whole * vectors * LANES,
-                     depth - whole, c + column, c_stride, c + column, c_stride, rows, vectors * LANES);
-    column += vectors * LANES;
-  }
-#endif
-}
-
-// `add_outer` of pairs. turned: room for P, [rows, count rounded up to whole tiles]. Of q there are as many rows as fill
-// up the last tile, of finite numbers.
-static void add_pair_outer(const float* p, int p_stride, const float* q, int q_stride, int count, float* c,
-                           int c_stride, int rows, int columns, bool fresh, float* turned) {
-  int whole = rows / TILE * TILE;
-  if (!has_tiles()) whole = 0;
-#if defined(__AVX512F__) && defined(__linux__)
-  int filled = (count + TILE - 1) / TILE * TILE;
-  for (int i = 0; i < whole; i += TILE)
-    for (int k = 0; k < filled; k += TILE) {
-      Vector square[TILE] = {};
-      for (int j = 0; j < TILE && k + j < count; j++) square[j] = load(p + (size_t)(k + j) * p_stride + i);
-      transpose(square);
-      for (int j = 0; j < TILE; j++) store(turned + (size_t)(i + j) * filled + k, square[j]);
-    }
-  if (whole) {
-    Tiles tiles;
-    tiles_panel(Side{turned, filled}, Side{q, q_stride}, filled, Side{fresh ? nullptr : c, c_stride}, c, c_stride, whole,
-                columns / LANES);
-  }
-#endif
-  if (whole < rows)
-    add_outer<Pairs>(p + whole, p_stride, q, q_stride, count, c + (size_t)whole * c_stride, c_stride, rows - whole,
-                     columns, fresh);
-}
