@@ -20,8 +20,9 @@ def has_instruction(build):
 
 
 def has_matrix_unit(build):
-    """Whether this build uses one here."""
-    return build.name == "x86-64-v4" and processor_has("amx_bf16")
+    """Whether this build uses one here, which the processor has to say as well."""
+    assert build.has_matrix_unit == (build.name == "x86-64-v4" and processor_has("amx_bf16"))
+    return build.has_matrix_unit
 
 
 def processor_has(flag):

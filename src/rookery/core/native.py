@@ -125,6 +125,7 @@ class TDSettings(ctypes.Structure):
 SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "interface_version": (INT, ()),
     "vector_lanes": (INT, ()),
+    "has_matrix_unit": (INT, ()),
     "network_new": (ADDRESS, (INT, INT)),
     "network_leaf": (None, (ADDRESS, INT, INT, FLOAT, ADDRESS, ADDRESS, FLOAT)),
     "network_table": (None, (ADDRESS, ADDRESS, ADDRESS, ADDRESS, INT)),
@@ -185,6 +186,8 @@ class Build:
             found = getattr(library, function)
             found.restype, found.argtypes = result, arguments
             self.call[function] = found
+        self.has_matrix_unit: bool = bool(self.call["has_matrix_unit"]())
+        """Whether the processor's matrix unit multiplies what is large; last bits are then others."""
 
 
 def candidates() -> tuple[str, ...]:
@@ -250,9 +253,9 @@ def num_threads() -> int:
 
 
 def path_name(on_kernels: bool) -> str:
-    """What computes, in a word or two: ``kernels x86-64-v4``, or ``torch``."""
+    """What computes, in a word or two: ``kernels x86-64-v4``, with ``+amx`` for the matrix unit, or ``torch``."""
     build = best_build() if on_kernels else None
-    return "torch" if build is None else f"kernels {build.name}"
+    return "torch" if build is None else f"kernels {build.name}{'+amx' * build.has_matrix_unit}"
 
 
 class InputLeaf(NamedTuple):

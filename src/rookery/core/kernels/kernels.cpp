@@ -19,10 +19,13 @@ EXPORT int interface_version() { return 16; }
 
 EXPORT int vector_lanes() { return LANES; }
 
+// Whether large products go to the processor's matrix unit; their last bits are then others.
+EXPORT int has_matrix_unit() { return has_tiles(); }
+
 // --- networks --------------------------------------------------------------------------------------------------------
 
-// parts: numbers may become sums of so many bfloat16 numbers before they are multiplied, which is done where it is faster:
-// 1 rounds them, 3 are exact; 0: they stay floats.
+// parts: numbers may become sums of so many bfloat16 numbers before they are multiplied, which is done where it is
+// faster: 1 rounds them, 3 are exact; 0: they stay floats.
 EXPORT Network* network_new(int activation, int parts) {
   Network* net = (Network*)calloc(1, sizeof(Network));
   if (!net) return net;
