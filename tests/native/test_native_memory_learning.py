@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 from rookery import A2CConfig, APPOConfig, IMPALAConfig, PPOConfig, Trainer
-from rookery.core.native import SWITCH, best_build
+from rookery.core.native import SWITCH, best_build, path_name
 from rookery.core.spaces import MASK, action_spec
 from rookery.native.forward import NetworkKernels
 from rookery.training.compute import describe_path
@@ -169,7 +169,7 @@ def test_hooks_and_attention_learn_in_torch_and_the_reason_is_told(kernels):
     with trainer_of("lstm") as trainer:
         learner = trainer.learners["main"]
         assert isinstance(learner.forward.kernels, NetworkKernels)
-        assert describe_path(trainer.paths["main"], learner.policy) == f"kernels {kernels.name}"
+        assert describe_path(trainer.paths["main"], learner.policy) == path_name(True)
         hook = learner.policy.memory.register_forward_hook(lambda *arguments: None)
         learner.forward.refresh()
         assert learner.forward.kernels is None

@@ -49,9 +49,9 @@ def test_the_first_lines_of_a_run_say_what_computes_each_policy(capsys):
     plain = {"logging.console": "plain"}
     with Trainer(MultiAgentArena, policies=policies, policy_mapping=TWO, num_envs=2, seed=0, config=plain) as trainer:
         trainer.train(stop={"iterations": 1})
-        assert trainer.paths == {"a": f"kernels {BUILD.name}", "b": "torch"}
+        assert trainer.paths == {"a": path_name(True), "b": "torch"}
     said = capsys.readouterr().out
-    assert f"policy a: PPO (kernels {BUILD.name})," in said
+    assert f"policy a: PPO ({path_name(True)})," in said
     assert "policy b: PPO (torch: model.native=false)," in said
 
 
