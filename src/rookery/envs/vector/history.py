@@ -28,6 +28,7 @@ class ActionHistory:
         self._single = single
         self._num_lanes = num_lanes
         self._clock = 0  # vector steps so far
+        self._tidied = 0  # of these, when some were last forgotten
         self._steps: deque[tuple[list[np.ndarray], Sequence[np.ndarray], tuple[int, ...]]] = deque()
         self._before: dict[int, tuple[int, int, list[Any]]] = {}  # lane: when taken up, when begun, log until then
 
@@ -39,9 +40,17 @@ class ActionHistory:
         if len(self._steps) > LOG_LIMIT:
             self._steps.popleft()
 
+    def add_steps(self, actions: np.ndarray, waiting: Sequence[np.ndarray], sizes: tuple[int, ...]) -> None:
+        """Keeps the actions ``[T, lanes, ...]`` of many steps in which all rows of the one kind have acted."""
+        self._steps.extend(([each], waiting, sizes) for each in actions)
+        self._clock += len(actions)
+        while len(self._steps) > LOG_LIMIT:
+            self._steps.popleft()
+
     def tidy(self, began: Sequence[int] | np.ndarray) -> None:
         """Now and then forgets the steps before `began`, in which the lanes' episodes began."""
-        if self._clock % TIDY_EVERY == 0:
+        if self._clock - self._tidied >= TIDY_EVERY:
+            self._tidied = self._clock
             needed = self._clock - min(began)
             while len(self._steps) > needed:
                 self._steps.popleft()
@@ -88,7 +97,7 @@ class ActionHistory:
             began: ``[lanes]`` the step in which each episode began.
             logs: ``[lanes]`` their actions until now; None if they are not known.
         """
-        self._clock = clock
+        self._clock = self._tidied = clock
         self._steps.clear()
         self._before = {
             lane: (clock, start, log)

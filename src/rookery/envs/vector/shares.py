@@ -12,6 +12,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +31,7 @@ from rookery.envs.vector.history import ActionHistory
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.slab import Slab, forget_finals
+from rookery.envs.vector.stretch import Stretch, StretchPlayer
 
 PER_LANE = ("episode", "seeds", "began", "idle", "earned", "in_a_row", "broken", "discarded", "lanes")
 """What a saved state has an entry for each lane of."""
@@ -74,6 +76,9 @@ class Helper(Protocol):
     def move(self, slab: Slab, agents: Layout) -> None:
         """Starts to write into its part of another slab; `end` waits for it."""
 
+    def lend(self, stretch: Stretch) -> None:
+        """Starts to give it memory for stretches, for ``begin("play_stretch", steps)``; `end` waits for it."""
+
     def replace(self) -> None:
         """Puts a new helper in the place of one that is lost."""
 
@@ -117,7 +122,7 @@ class SharesEnv(VectorBase):
         self._first_lanes = range(first.num_lanes)
         self._plan: SeedPlan | None = None
         self._playing = False  # whether there are episodes that a new helper would have to take up
-        self._stepping = False
+        self._stepping = self._stretching = False
         self._clock = 0
         self._began = np.zeros(num_lanes, dtype=np.int64)
         self._number = np.zeros(num_lanes, dtype=np.int64)  # of each lane's episode before the step under way
@@ -127,6 +132,11 @@ class SharesEnv(VectorBase):
         self._losses_in_a_row = 0
         self._given_up_in_a_row = np.zeros(num_lanes, dtype=np.int64)
         self._remembers = any(helper.can_be_lost for helper in helpers)
+        self.plays_stretches = self._remembers and first.single
+        """Whether shares can make many steps by themselves, see `play_stretch`."""
+        self.stretch: Stretch | None = None
+        """Memory that all shares were lent for stretches."""
+        self._player: StretchPlayer | None = None
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode, where a helper can be lost
         self._everyone = [np.arange(num_lanes)]
         single = self._single = first.single
@@ -142,6 +152,7 @@ class SharesEnv(VectorBase):
 
     def _lay_out(self) -> None:
         """Gives all shares memory for the present layout."""
+        self.stretch = None
         slab = self._slab = self._make_slab(self.agents.kinds, self.num_lanes, bool(self.agents.groups))
         self._first.attach(slab.part(self._first_lanes), deepcopy(self.agents))
         for helper in self._helpers:
@@ -207,6 +218,81 @@ class SharesEnv(VectorBase):
         if self._any_end:
             self._given_up_in_a_row[self._slab.ended] = 0
         return self._settled()
+
+    def lend(self, stretch: Stretch) -> None:
+        """Gives all shares memory for stretches."""
+        self.stretch, self._player = stretch, StretchPlayer(self._first, stretch, self._first_lanes)
+        self._everywhere(lambda helper: helper.lend(stretch), lambda: None)
+
+    def play_stretch(self, steps: int) -> tuple[int, dict[str, float]]:
+        """Steps every lane so many times; each share decides by itself, in the memory that was lent.
+
+        Args:
+            steps: How many at most.
+
+        Returns:
+            How many were made, and seconds by part. It is fewer, perhaps none, where an agent rests in the next one:
+            then there are no stretches any more.
+
+        Raises:
+            EnvError: As `step` does.
+        """
+        assert self.stretch is not None
+        self._prepare_for_loss()
+        self.stretch.before[1] = self._earned
+        self._stepping = self._stretching = True
+        try:
+            made, seconds = self._stretched(steps)
+            if made < steps:  # some lanes have gone on where another rests
+                self.plays_stretches = False
+                self._put_back()
+                seconds = self._stretched(made)[1]
+        finally:
+            self._stepping = self._stretching = False
+        if made:
+            self._have_stretched(made)
+        return made, seconds
+
+    def _stretched(self, steps: int) -> tuple[int, dict[str, float]]:
+        """Lets all shares make so many steps; gives how many stand in all of them, and what took how long here."""
+        player, began = self._player, perf_counter()
+        assert player is not None
+        made = self._everywhere(lambda helper: helper.begin("play_stretch", steps), lambda: player.play(steps))
+        parts = dict(player.seconds)
+        return min(made), parts | {"env.step": perf_counter() - began - sum(parts.values())}
+
+    def _put_back(self) -> None:
+        """Puts all lanes where they were before the stretch, as those of a helper that was lost."""
+        plan = self._plan
+        assert plan is not None
+        before = {lanes: self._state_before(lanes) for lanes in (self._first_lanes, *(h.lanes for h in self._helpers))}
+        all_lost = self._everywhere(
+            lambda helper: helper.begin("take_up", before[helper.lanes], plan, False),
+            lambda: self._first.take_up(before[self._first_lanes], plan, leave=False),
+        )
+        self.exact = self.exact and not np.concatenate(all_lost).any()
+
+    def _have_stretched(self, steps: int) -> None:
+        """Notes what `step` notes after each step."""
+        stretch, slab, history = self.stretch, self._slab, self._history
+        assert stretch is not None and history is not None
+        actions = stretch.action[:steps]
+        given = self.kinds[0].action.to_env(actions.reshape(-1, *actions.shape[2:]).copy())
+        history.add_steps(given.reshape(steps, self.num_lanes, *given.shape[1:]), self._everyone, self._sizes)
+        ended, lost = stretch.ended[:steps], stretch.lost[:steps]
+        over = ended | lost
+        last = steps - np.argmax(over[::-1], axis=0)  # of each lane, the steps until its last end
+        self._began[:] = np.where(over.any(axis=0), self._clock + last, self._began)
+        self._clock += steps
+        self._earned[:] = stretch.after[1]
+        self._number[:] = slab.episode
+        self._losses_in_a_row = 0
+        self._given_up_in_a_row[ended.any(axis=0)] = 0
+        for block in slab.blocks:
+            block.gather()
+        if lost.any():
+            self.counters |= count_lost(slab, self._clock, self.name)
+        history.tidy(self._began)
 
     def _split(
         self, given: list[np.ndarray], waiting: list[np.ndarray]
@@ -317,6 +403,9 @@ class SharesEnv(VectorBase):
                 if hasattr(self, "_slab"):
                     helper.move(self._slab, self.agents)
                     helper.end()
+                if self.stretch is not None:
+                    helper.lend(self.stretch)
+                    helper.end()
                 if self._keep_infos != "none":
                     helper.begin("ask_for_infos", self._keep_infos)
                     helper.end()
@@ -377,7 +466,7 @@ class SharesEnv(VectorBase):
         where: list[dict[str, Any]] = []
         for lane in lanes:
             began = int(self._began[lane])
-            log = self._history.log(lane, began, self._stepping)
+            log = self._history.log(lane, began, self._stepping and not self._stretching)
             taken_up, snapshot = self._snapshots.get(lane, (-1, None))
             base = {"snapshot": snapshot} if taken_up == began else {}
             where.append({} if log is None else base | {"actions": log})

@@ -16,6 +16,7 @@ from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import SharesEnv, deal
 from rookery.envs.vector.slab import Slab
+from rookery.envs.vector.stretch import Stretch
 
 
 def threads_env(
@@ -89,6 +90,10 @@ class ThreadHelper:
         self._known = agents.version
         own = deepcopy(agents)
         self._tell(lambda: self._share.attach(slab.part(self.lanes), own))
+
+    def lend(self, stretch: Stretch) -> None:
+        """Never needed: threads take turns in Python, so that in a stretch they would gain nothing."""
+        raise AssertionError("a thread plays no stretches")
 
     def replace(self) -> None:
         """Never needed: a thread is lost only together with its caller."""

@@ -1,0 +1,133 @@
+"""Many steps in one call, where helper processes step Gymnasium environments and a policy on kernels plays them.
+
+Each process decides for its own share of the lanes, step after step, and all wait for each other once a stretch
+(`envs/vector/stretch.py`). Decisions about it stay here: how many steps, which random numbers, whose weights.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import numpy as np
+
+from rookery.envs.base import Rows, VectorEnv
+from rookery.envs.c.env import CEnv
+from rookery.envs.c.playing import can_play
+from rookery.envs.vector.shares import SharesEnv
+from rookery.envs.vector.stretch import Stretch, StretchPlan
+from rookery.native.actor import NativeActor
+from rookery.native.recipe import recipe_of
+from rookery.rollout.fragments import EndedEpisodes, FragmentPlayer, ManySteps, episodes_of, steps_ahead
+from rookery.rollout.noise import BLOCK
+from rookery.rollout.slots import WorkerPolicy
+from rookery.rollout.storage import OF_ROWS
+
+LEAST = 4
+"""Steps from which on a stretch is worth it: handing over takes about as long as deciding for so many."""
+
+SECONDS = 0.25
+"""About the longest stretch; a signal is answered after it."""
+
+
+class StretchesPlayer:
+    """Plays one policy in all copies of an environment that helper processes step: the `ManySteps` of these.
+
+    Args:
+        env: The environment.
+    """
+
+    least = 1
+
+    def __init__(self, env: SharesEnv) -> None:
+        self._env = env
+        self._actor: NativeActor | None = None
+        self._stretch: Stretch | None = None
+        self._numbers: list[tuple[np.ndarray, np.ndarray]] = []  # of the policy: where they are to be, and where they are
+        self._pace = SECONDS  # seconds that a step took last
+
+    def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
+        """Says how many steps a call can make now; see `ManySteps.steps`."""
+        env = self._env
+        if not env.plays_stretches or mine.policy.obs_spec != env.kinds[0].obs or True in rows.resting.tobytes():
+            return 0
+        most = steps_ahead(mine, rows, vector_step)
+        if most < LEAST or self._stretch_of(mine) is None:
+            return 0
+        return max(1, min(most, int(SECONDS / self._pace)))
+
+    def _stretch_of(self, mine: WorkerPolicy) -> Stretch | None:
+        """The memory for stretches of a policy, which all shares have; None if others cannot act for it."""
+        actor, env = mine.actor, self._env
+        assert actor is not None and mine.store is not None
+        if actor is self._actor and self._stretch is env.stretch:
+            return self._stretch
+        self._actor, self._stretch, self._numbers = actor, None, []
+        if (found := recipe_of(mine.policy, actor)) is not None:
+            recipe, numbers = found
+            steps, noise = min(mine.store.demand.fragment_length, BLOCK), max(mine.noise.uniform + mine.noise.normal, 1)
+            self._stretch = stretch = Stretch(StretchPlan(env.kinds[0], env.num_lanes, steps, noise, recipe))
+            for start, tensor in numbers:
+                here = tensor.numpy()
+                there = stretch.numbers[start : start + here.nbytes].view(here.dtype).reshape(here.shape)
+                self._numbers.append((there, here))
+            self._bring_numbers()
+            env.lend(stretch)
+        return self._stretch
+
+    def _bring_numbers(self) -> None:
+        """Lets all shares have the policy's numbers as they are now."""
+        for there, here in self._numbers:
+            np.copyto(there, here)
+
+    def play(
+        self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
+    ) -> tuple[int, EndedEpisodes, dict[str, float]]:
+        """Makes up to so many vector steps; see `ManySteps.play`."""
+        began, env, stretch, store = perf_counter(), self._env, self._stretch, mine.store
+        assert stretch is not None and store is not None
+        self._bring_numbers()
+        noise = mine.noise.ahead(env.num_lanes, vector_step, steps).numpy()
+        stretch.noise[:steps, :, : noise.shape[2]] = noise
+        stretch.before[0] = returns
+        index, handed = env.episode.copy(), perf_counter()
+        made, seconds = env.play_stretch(steps)
+        played = perf_counter()
+        self._pace = (played - handed) / steps
+        ended = self._take(mine, stretch, made, returns, lengths, index)
+        return made, ended, seconds | {"record": seconds["record"] + perf_counter() - played + handed - began}
+
+    def _take(
+        self,
+        mine: WorkerPolicy,
+        stretch: Stretch,
+        made: int,
+        returns: np.ndarray,
+        lengths: np.ndarray,
+        index: np.ndarray,
+    ) -> EndedEpisodes:
+        """Takes over what was played: rows into the storage, and what became of episodes, `index` of each lane first."""
+        store = mine.store
+        assert store is not None
+        lost = stretch.lost[:made]
+        step, lane = np.nonzero(stretch.ended[:made] | lost)
+        ended = episodes_of(step, lane, stretch.earned[step, lane], made, lengths, index)
+        if made:
+            finals = np.argwhere(stretch.final[:made])
+            at = finals[:, 0], finals[:, 1]
+            last = stretch.terminated[made - 1] | stretch.truncated[made - 1]
+            store.write_rows(made, {name: getattr(stretch, name) for name in OF_ROWS})
+            final_obs = {path: leaf[at] for path, leaf in stretch.final_obs.items()}
+            store.rows_written(made, finals, final_obs, last if last.any() else None)
+            returns[:] = stretch.after[0]
+            mine.acted += made * len(returns)
+        return ended.but(lost[step, lane]) if lost.any() else ended
+
+
+def fragment_player(env: VectorEnv) -> ManySteps | None:
+    """Makes what plays an environment for many steps in a call; None if it can only be stepped.
+
+    Environments in C are, where something was compiled, and those that helper processes step.
+    """
+    if isinstance(env, CEnv) and can_play(env):
+        return FragmentPlayer(env)
+    return StretchesPlayer(env) if isinstance(env, SharesEnv) and env.plays_stretches else None
