@@ -1,6 +1,6 @@
 """An actor on kernels as a recipe: the calls that make it, for a process that knows kernels and no torch.
 
-`native/recipe.py` writes one down; whoever steps lanes elsewhere follows it (`envs/vector/stretch.py`). Numbers of the
+`native/recipe.py` writes one down; whoever steps lanes elsewhere follows it (`envs/vector/burst.py`). Numbers of the
 policy lie in memory that both processes map, so new weights are a copy there and `Decider.refresh`.
 """
 
@@ -32,7 +32,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Place:
+class NumbersAt:
     """Where numbers of the policy lie.
 
     Attributes:
@@ -49,8 +49,8 @@ class Recipe:
     Attributes:
         library: Path of the compiled kernels.
         signatures: Result and arguments of the functions that are called, by name, in types of ctypes.
-        calls: Functions by name with what they are given, where a `Made` stands for what a call before gave, a `Place`
-            for an address, bytes for a structure and a list for an array of int32.
+        calls: Functions by name with what they are given, where a `Made` stands for what a call before gave, a
+            `NumbersAt` for an address, bytes for a structure and a list for an array of int32.
         network: What the call that made the network gave; `head` that of the head.
         log_std: Where its standard deviations lie; None if it has none of its own.
         paths: Leaves of an observation, in the order in which kernels read them.
@@ -63,7 +63,7 @@ class Recipe:
     calls: tuple[tuple[str, tuple[Any, ...]], ...]
     network: Made
     head: Made
-    log_std: Place | None
+    log_std: NumbersAt | None
     paths: tuple[str, ...]
     masked: bool
     size: int
@@ -96,7 +96,7 @@ class Decider:
         """What a call is given in this process."""
         if isinstance(given, Made):
             return self._made[given.call]
-        if isinstance(given, Place):
+        if isinstance(given, NumbersAt):
             return self._numbers.ctypes.data + given.offset
         if isinstance(given, bytes):
             return ctypes.create_string_buffer(given, len(given))

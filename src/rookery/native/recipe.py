@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from rookery.core.native import ADDRESS, FOLDER, INTS, SIGNATURES, Build, HeadSettings
-from rookery.core.recipe import ALIGNMENT, Made, Place, Recipe
+from rookery.core.recipe import ALIGNMENT, Made, NumbersAt, Recipe
 from rookery.native.actor import NativeActor
 from rookery.policies.policy import Policy
 
@@ -88,8 +88,8 @@ class _Noting(Build):
             raise _Elsewhere
         return bytes(ctypes.string_at(ctypes.addressof(settings), ctypes.sizeof(settings)))
 
-    def place(self, address: int) -> Place:
+    def place(self, address: int) -> NumbersAt:
         """Where the numbers at an address lie in the recipe; raises an `_Elsewhere` if they are not the policy's."""
         if address not in self._offsets:
             raise _Elsewhere
-        return Place(self._offsets[address])
+        return NumbersAt(self._offsets[address])

@@ -24,6 +24,7 @@ from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv,
 from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
 from rookery.policies.policy import Policy
+from rookery.rollout.bursts import fragment_player
 from rookery.rollout.fragments import EndedEpisodes, ManySteps
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.ladder import LadderPolicy
@@ -32,7 +33,6 @@ from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.stack import SnapshotStack
 from rookery.rollout.storage import Outcome
-from rookery.rollout.stretches import fragment_player
 from rookery.rollout.tables import Route, RowTable
 from rookery.rollout.units import ended_units
 
@@ -509,9 +509,9 @@ class RolloutWorker(Stateful):
         """Makes as many vector steps in one call as nothing is to be done between; says whether it made any."""
         assert self.now is not None
         (table,), start = self.tables, self.vector_steps
-        listened = self.listeners is not None or self.deterministic or not self.mapping.is_static or self.groups
-        listened = listened or self.own_episodes
-        if listened or not table.all_acted or len(table.acted) != 1 or table.acted[0].slots is not None:
+        listened = self.listeners is not None or self.deterministic or not self.mapping.is_static
+        by_one = table.all_acted and len(table.acted) == 1 and table.acted[0].slots is None
+        if listened or self.groups or self.own_episodes or not by_one:
             return False
         mine, lanes = table.acted[0].policy, self.env.num_lanes
         steps = fragments.steps(mine, self.now.rows[0], start)

@@ -38,8 +38,8 @@ COMMAND, HELPER_SLEEPS, ANSWER, DRIVER_SLEEPS, KIND, STATUS, RESETTING, STEPS, M
 
 PAGE = 4096
 
-STEP, TALK, STRETCH = 0, 1, 2
-"""Kinds of command: a step, whose actions are in the slab; a call, which follows as a frame; a stretch of as many steps
+STEP, TALK, BURST = 0, 1, 2
+"""Kinds of command: a step, whose actions are in the slab; a call, which follows as a frame; a burst of as many steps
 as `STEPS` says, of which `MADE` counts those that were made."""
 
 ENDS, GROWN, SPEAKS = 1, 2, 4

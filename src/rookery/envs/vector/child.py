@@ -23,12 +23,12 @@ from rookery.core.errors import EnvError
 from rookery.envs.base import SeedPlan
 from rookery.envs.parameters import Noted
 from rookery.envs.vector import channel
+from rookery.envs.vector.burst import Burst, BurstPlan, BurstPlayer
 from rookery.envs.vector.channel import MADE, PAGE, RESETTING, SPEAKS, STATUS, STEPS, SharedMemory
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.slab import Slab
-from rookery.envs.vector.stretch import Stretch, StretchPlan, StretchPlayer
 
 
 class ShareServer:
@@ -40,7 +40,7 @@ class ShareServer:
         bell.setblocking(False)
         self._commands, self._answers = channel.signals(self._words, bell, bool(self._words[STATUS]))
         self._share: SerialEnv
-        self._player: StretchPlayer
+        self._player: BurstPlayer
         self._version = 0  # of the layout that all shares know
 
     def run(self) -> None:
@@ -50,7 +50,7 @@ class ShareServer:
             number += 1
             self._commands.wait(number, math.inf)
             if self._words[channel.KIND] != channel.TALK:
-                self._play(number, self._step if self._words[channel.KIND] == channel.STEP else self._stretch)
+                self._play(number, self._step if self._words[channel.KIND] == channel.STEP else self._burst)
             else:
                 (task, arguments), files = receive_frame(self._line)
                 reply = self._answer(task, arguments, files)
@@ -78,8 +78,9 @@ class ShareServer:
         waiting = self._share.waiting()
         self._share.play(self._share.slab.actions(self._share.kinds, waiting), waiting)
 
-    def _stretch(self) -> None:
+    def _burst(self) -> None:
         words = self._words
+
         def beat() -> None:
             words[MADE] += 1
             words[RESETTING] = 0
@@ -120,10 +121,10 @@ class ShareServer:
         self._version = agents.version
         self._share.attach(Slab.over(memory, agents.kinds, num_lanes, bool(agents.groups)).part(lanes), agents)
 
-    def lend(self, plan: StretchPlan, lanes: range, file: int) -> None:
-        """Plays stretches in this memory from now on."""
-        stretch = Stretch(plan, os.fdopen(file, "r+b", buffering=0))
-        self._player = StretchPlayer(self._share, stretch, lanes)
+    def lend(self, plan: BurstPlan, lanes: range, file: int) -> None:
+        """Plays bursts in this memory from now on."""
+        burst = Burst(plan, os.fdopen(file, "r+b", buffering=0))
+        self._player = BurstPlayer(self._share, burst, lanes)
 
     def reset(self, seeds: SeedPlan) -> None:
         """Starts episode 0 in every lane."""

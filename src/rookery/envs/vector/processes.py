@@ -25,13 +25,13 @@ from rookery.core.errors import EnvError, RemoteError
 from rookery.core.processor import usable_cores
 from rookery.envs.base import Kind
 from rookery.envs.vector import channel
+from rookery.envs.vector.burst import Burst
 from rookery.envs.vector.channel import MADE, PAGE, RESETTING, STATUS, SharedMemory
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import HelperLost, SharesEnv, deal
 from rookery.envs.vector.slab import Slab
-from rookery.envs.vector.stretch import Stretch
 
 CLOSE_SECONDS = 5.0
 """How long a helper may take to close its environments before it is ended."""
@@ -111,13 +111,13 @@ class ProcessHelper:
         self.begin("build", sys.path, self._pickled, self.lanes, self._name, self._tolerance)
 
     def begin(self, task: str, *arguments: Any) -> None:
-        """Starts to call a method of the share; the actions of a step go through the slab, a stretch is lent memory."""
+        """Starts to call a method of the share; the actions of a step go through the slab, a burst is lent memory."""
         if task == "play":
             self._slab.put_actions(self._kinds, arguments[0])
             self._command(channel.STEP, self._tolerance.step_timeout_seconds)
-        elif task == "play_stretch":
+        elif task == "play_burst":
             (self._words[channel.STEPS],), self._words[MADE] = arguments, 0
-            self._command(channel.STRETCH, self._tolerance.step_timeout_seconds)
+            self._command(channel.BURST, self._tolerance.step_timeout_seconds)
         else:
             self._talk((task, arguments))
 
@@ -144,7 +144,7 @@ class ProcessHelper:
         self.any_end, self.grown = bool(status & channel.ENDS), bool(status & channel.GROWN)
         self._busy = bool(status & channel.SPEAKS)
         self.infos = self._receive() if self._busy else {}
-        return self._words[channel.MADE] if self._kind == channel.STRETCH else None
+        return self._words[channel.MADE] if self._kind == channel.BURST else None
 
     def move(self, slab: Slab, agents: Layout) -> None:
         """Starts to write into its part of another slab."""
@@ -153,9 +153,9 @@ class ProcessHelper:
         message = ("move", (slab.memory.size, slab.num_lanes, self.lanes, agents))
         self._talk(message, (slab.memory.file.fileno(),))
 
-    def lend(self, stretch: Stretch) -> None:
-        """Starts to give it memory for stretches."""
-        self._talk(("lend", (stretch.plan, self.lanes)), (stretch.memory.file.fileno(),))
+    def lend(self, burst: Burst) -> None:
+        """Starts to give it memory for bursts."""
+        self._talk(("lend", (burst.plan, self.lanes)), (burst.memory.file.fileno(),))
 
     def _receive(self) -> Any:
         try:
@@ -173,7 +173,7 @@ class ProcessHelper:
         what, setting, made = "a call", "sampling.reset_timeout_seconds", 0
         try:
             while not self._answers.wait(self._number, self._deadline):
-                if self._kind == channel.STRETCH and self._words[MADE] != made:  # the time is that of a step
+                if self._kind == channel.BURST and self._words[MADE] != made:  # the time is that of a step
                     made, self._deadline = self._words[MADE], monotonic() + step_seconds
                 elif self._kind != channel.TALK and self._words[RESETTING] and what != "a reset":
                     what, self._deadline = "a reset", self._deadline - step_seconds + seconds

@@ -11,12 +11,12 @@ from copy import deepcopy
 from queue import SimpleQueue
 from typing import Any
 
+from rookery.envs.vector.burst import Burst
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import SharesEnv, deal
 from rookery.envs.vector.slab import Slab
-from rookery.envs.vector.stretch import Stretch
 
 
 def threads_env(
@@ -91,9 +91,9 @@ class ThreadHelper:
         own = deepcopy(agents)
         self._tell(lambda: self._share.attach(slab.part(self.lanes), own))
 
-    def lend(self, stretch: Stretch) -> None:
-        """Never needed: threads take turns in Python, so that in a stretch they would gain nothing."""
-        raise AssertionError("a thread plays no stretches")
+    def lend(self, burst: Burst) -> None:
+        """Never needed: threads take turns in Python, so that in a burst they would gain nothing."""
+        raise AssertionError("a thread plays no bursts")
 
     def replace(self) -> None:
         """Never needed: a thread is lost only together with its caller."""

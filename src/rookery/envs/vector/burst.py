@@ -1,10 +1,10 @@
-"""Stretches: many steps in a row that each share of the lanes decides by itself, where it steps.
+"""Bursts: many steps in a row that each share of the lanes decides by itself, where it steps.
 
-In a vector step all shares wait for the slowest, and then for the one process that decides and records. In a stretch a
+In a vector step all shares wait for the slowest, and then for the one process that decides and records. In a burst a
 share observes, decides by kernels, steps and writes its rows down, step after step, and nobody waits before its end.
 Which random numbers, whose weights and how many steps is said before; the rows are those of step after step.
 
-`Stretch` is the memory, `StretchPlayer` plays a share's part of it, `SharesEnv.play_stretch` all of them.
+`Burst` is the memory, `BurstPlayer` plays a share's part of it, `SharesEnv.play_burst` all of them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from rookery.envs.vector.serial import SerialEnv
 
 
 @dataclass(frozen=True)
-class StretchPlan:
+class BurstPlan:
     """What there must be room for, and how is decided.
 
     Attributes:
         kind: The one kind of agents, one in each lane.
         lanes: All lanes (L).
-        steps: Longest stretch (T).
+        steps: Longest burst (T).
         noise: Random numbers of a decision (W).
         recipe: How to act.
     """
@@ -43,8 +43,8 @@ class StretchPlan:
     recipe: Recipe
 
 
-class Stretch:
-    """Memory of a stretch, which all shares map.
+class Burst:
+    """Memory of a burst, which all shares map.
 
     Attributes:
         plan: What it was made for.
@@ -57,13 +57,13 @@ class Stretch:
         final: ``[T, L]`` bool, where there is a final observation; `final_obs` ``[T, L, ...]`` these.
         earned: ``[T, L]`` what an episode came to that ended there.
         before: ``[2, L]`` sums that rewards are added to, and that begin anew with each episode: those of whoever
-            plays and those of the environment; `after` the same after the stretch.
+            plays and those of the environment; `after` the same after the burst.
     """
 
     obs: Tree
     final_obs: Tree
 
-    def __init__(self, plan: StretchPlan, file: IO[bytes] | None = None) -> None:
+    def __init__(self, plan: BurstPlan, file: IO[bytes] | None = None) -> None:
         """Makes room, or takes up the room in a file."""
         self.plan = plan
         rows = plan.steps, plan.lanes
@@ -74,9 +74,9 @@ class Stretch:
             "noise": ((*rows, plan.noise), np.float32),
             "action": ((*rows, *plan.kind.action.shape), plan.kind.action.dtype),
             "logp": (rows, np.float32),
-            **{name: (rows, np.float64) for name in ("reward", "earned")},
-            **{name: (rows, np.bool_) for name in flags},
-            **{name: ((2, plan.lanes), np.float64) for name in ("before", "after")},
+            **dict.fromkeys(("reward", "earned"), (rows, np.float64)),
+            **dict.fromkeys(flags, (rows, np.bool_)),
+            **dict.fromkeys(("before", "after"), ((2, plan.lanes), np.float64)),
         }
         trees = {"obs": leaves, "final_obs": leaves}
         every = [*arrays.values(), *(each for tree in trees.values() for each in tree.values())]
@@ -95,31 +95,31 @@ class Stretch:
         self.obs, self.final_obs = ({path: take(*leaf) for path, leaf in tree.items()} for tree in trees.values())
 
 
-class StretchPlayer:
-    """Plays the part of a share in a stretch.
+class BurstPlayer:
+    """Plays the part of a share in a burst.
 
     Args:
         share: The share, whose lanes are those of Gymnasium environments.
-        stretch: The memory.
+        burst: The memory.
         lanes: Which lanes of it are the share's.
 
     Attributes:
-        seconds: How long deciding and recording took in the last stretch, as ``act`` and ``record``.
+        seconds: How long deciding and recording took in the last burst, as ``act`` and ``record``.
     """
 
-    def __init__(self, share: SerialEnv, stretch: Stretch, lanes: range) -> None:
+    def __init__(self, share: SerialEnv, burst: Burst, lanes: range) -> None:
         self.seconds = {"act": 0.0, "record": 0.0}
-        self._share, self._stretch, self._mine = share, stretch, slice(lanes.start, lanes.stop)
-        self._decider = Decider(stretch.plan.recipe, stretch.numbers)
-        self._lines = [self._line(step) for step in range(stretch.plan.steps)]
-        self._flags = (stretch.terminated, stretch.truncated, stretch.ended, stretch.lost, stretch.final)
+        self._share, self._burst, self._mine = share, burst, slice(lanes.start, lanes.stop)
+        self._decider = Decider(burst.plan.recipe, burst.numbers)
+        self._lines = [self._line(step) for step in range(burst.plan.steps)]
+        self._flags = (burst.terminated, burst.truncated, burst.ended, burst.lost, burst.final)
 
     def _line(self, step: int) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, Callable[[], None]]:
         """Where a step's observations, actions and rewards go, and the call that decides."""
-        stretch, at = self._stretch, (step, self._mine)
-        obs, action = {path: leaf[at] for path, leaf in stretch.obs.items()}, stretch.action[at]
-        call = self._decider.prepare(obs, stretch.noise[at], action, stretch.logp[at])
-        return list(obs.values()), action, stretch.reward[at], call
+        burst, at = self._burst, (step, self._mine)
+        obs, action = {path: leaf[at] for path, leaf in burst.obs.items()}, burst.action[at]
+        call = self._decider.prepare(obs, burst.noise[at], action, burst.logp[at])
+        return list(obs.values()), action, burst.reward[at], call
 
     def play(self, steps: int, beat: Callable[[], None] | None = None) -> int:
         """Makes so many steps.
@@ -134,8 +134,8 @@ class StretchPlayer:
         Raises:
             EnvError: If an environment raised or broke the contract.
         """
-        share, to_env = self._share, self._stretch.plan.kind.action.to_env
-        rows, sums = share.slab.blocks[0].rows, self._stretch.before[:, self._mine].copy()
+        share, to_env = self._share, self._burst.plan.kind.action.to_env
+        rows, sums = share.slab.blocks[0].rows, self._burst.before[:, self._mine].copy()
         shown = list(rows.obs.values())
         for flag in self._flags:
             flag[:steps, self._mine] = False
@@ -161,22 +161,23 @@ class StretchPlayer:
                 beat()
             now = perf_counter()
             act, record = act + acted - began, record + now - stepped
-        self._stretch.after[:, self._mine] = sums
+        self._burst.after[:, self._mine] = sums
         self.seconds = {"act": act, "record": record}
         return steps
 
     def _note_ends(self, step: int, sums: np.ndarray) -> None:
         """Notes which episodes have ended in a step, what they came to, and what was seen last."""
-        stretch, slab, at = self._stretch, self._share.slab, (step, self._mine)
+        burst, slab, at = self._burst, self._share.slab, (step, self._mine)
         block = slab.blocks[0]
-        stretch.terminated[at], stretch.truncated[at] = block.rows.terminated, block.rows.truncated
-        stretch.ended[at], stretch.lost[at], stretch.earned[at] = slab.ended, slab.lost, sums[0]
+        burst.terminated[at], burst.truncated[at] = block.rows.terminated, block.rows.truncated
+        burst.ended[at], burst.lost[at], burst.earned[at] = slab.ended, slab.lost, sums[0]
         sums[:, slab.ended | slab.lost] = 0.0
-        stretch.final[at] = block.finals != 0
+        burst.final[at] = block.finals != 0
         for path, array in block.final_obs.items():
-            stretch.final_obs[path][at] = array
+            burst.final_obs[path][at] = array
 
 
 def _bytes(shape: tuple[int, ...], dtype: Any) -> int:
     """What an array takes, up to where the next one begins."""
-    return -(-math.prod(shape) * np.dtype(dtype).itemsize // ALIGNMENT) * ALIGNMENT
+    size: int = math.prod(shape) * np.dtype(dtype).itemsize
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,7 +1,7 @@
 """Many steps in one call, where helper processes step Gymnasium environments and a policy on kernels plays them.
 
-Each process decides for its own share of the lanes, step after step, and all wait for each other once a stretch
-(`envs/vector/stretch.py`). Decisions about it stay here: how many steps, which random numbers, whose weights.
+Each process decides for its own share of the lanes, step after step, and all wait for each other once a burst
+(`envs/vector/burst.py`). Decisions about it stay here: how many steps, which random numbers, whose weights.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from rookery.envs.base import Rows, VectorEnv
 from rookery.envs.c.env import CEnv
 from rookery.envs.c.playing import can_play
+from rookery.envs.vector.burst import Burst, BurstPlan
 from rookery.envs.vector.shares import SharesEnv
-from rookery.envs.vector.stretch import Stretch, StretchPlan
 from rookery.native.actor import NativeActor
 from rookery.native.recipe import recipe_of
 from rookery.rollout.fragments import EndedEpisodes, FragmentPlayer, ManySteps, episodes_of, steps_ahead
@@ -23,13 +23,13 @@ from rookery.rollout.slots import WorkerPolicy
 from rookery.rollout.storage import OF_ROWS
 
 LEAST = 4
-"""Steps from which on a stretch is worth it: handing over takes about as long as deciding for so many."""
+"""Steps from which on a burst is worth it: handing over takes about as long as deciding for so many."""
 
 SECONDS = 0.25
-"""About the longest stretch; a signal is answered after it."""
+"""About the longest burst; a signal is answered after it."""
 
 
-class StretchesPlayer:
+class BurstsPlayer:
     """Plays one policy in all copies of an environment that helper processes step: the `ManySteps` of these.
 
     Args:
@@ -41,38 +41,38 @@ class StretchesPlayer:
     def __init__(self, env: SharesEnv) -> None:
         self._env = env
         self._actor: NativeActor | None = None
-        self._stretch: Stretch | None = None
-        self._numbers: list[tuple[np.ndarray, np.ndarray]] = []  # of the policy: where they are to be, and where they are
+        self._burst: Burst | None = None
+        self._numbers: list[tuple[np.ndarray, np.ndarray]] = []  # of the policy: where they are to be, and are
         self._pace = SECONDS  # seconds that a step took last
 
     def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
         """Says how many steps a call can make now; see `ManySteps.steps`."""
         env = self._env
-        if not env.plays_stretches or mine.policy.obs_spec != env.kinds[0].obs or True in rows.resting.tobytes():
+        if not env.plays_bursts or mine.policy.obs_spec != env.kinds[0].obs or True in rows.resting.tobytes():
             return 0
         most = steps_ahead(mine, rows, vector_step)
-        if most < LEAST or self._stretch_of(mine) is None:
+        if most < LEAST or self._burst_for(mine) is None:
             return 0
         return max(1, min(most, int(SECONDS / self._pace)))
 
-    def _stretch_of(self, mine: WorkerPolicy) -> Stretch | None:
-        """The memory for stretches of a policy, which all shares have; None if others cannot act for it."""
+    def _burst_for(self, mine: WorkerPolicy) -> Burst | None:
+        """The memory for bursts of a policy, which all shares have; None if others cannot act for it."""
         actor, env = mine.actor, self._env
         assert actor is not None and mine.store is not None
-        if actor is self._actor and self._stretch is env.stretch:
-            return self._stretch
-        self._actor, self._stretch, self._numbers = actor, None, []
+        if actor is self._actor and self._burst is env.burst:
+            return self._burst
+        self._actor, self._burst, self._numbers = actor, None, []
         if (found := recipe_of(mine.policy, actor)) is not None:
             recipe, numbers = found
             steps, noise = min(mine.store.demand.fragment_length, BLOCK), max(mine.noise.uniform + mine.noise.normal, 1)
-            self._stretch = stretch = Stretch(StretchPlan(env.kinds[0], env.num_lanes, steps, noise, recipe))
+            self._burst = burst = Burst(BurstPlan(env.kinds[0], env.num_lanes, steps, noise, recipe))
             for start, tensor in numbers:
                 here = tensor.numpy()
-                there = stretch.numbers[start : start + here.nbytes].view(here.dtype).reshape(here.shape)
+                there = burst.numbers[start : start + here.nbytes].view(here.dtype).reshape(here.shape)
                 self._numbers.append((there, here))
             self._bring_numbers()
-            env.lend(stretch)
-        return self._stretch
+            env.lend(burst)
+        return self._burst
 
     def _bring_numbers(self) -> None:
         """Lets all shares have the policy's numbers as they are now."""
@@ -83,42 +83,42 @@ class StretchesPlayer:
         self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
     ) -> tuple[int, EndedEpisodes, dict[str, float]]:
         """Makes up to so many vector steps; see `ManySteps.play`."""
-        began, env, stretch, store = perf_counter(), self._env, self._stretch, mine.store
-        assert stretch is not None and store is not None
+        began, env, burst, store = perf_counter(), self._env, self._burst, mine.store
+        assert burst is not None and store is not None
         self._bring_numbers()
         noise = mine.noise.ahead(env.num_lanes, vector_step, steps).numpy()
-        stretch.noise[:steps, :, : noise.shape[2]] = noise
-        stretch.before[0] = returns
+        burst.noise[:steps, :, : noise.shape[2]] = noise
+        burst.before[0] = returns
         index, handed = env.episode.copy(), perf_counter()
-        made, seconds = env.play_stretch(steps)
+        made, seconds = env.play_burst(steps)
         played = perf_counter()
         self._pace = (played - handed) / steps
-        ended = self._take(mine, stretch, made, returns, lengths, index)
+        ended = self._take(mine, burst, made, returns, lengths, index)
         return made, ended, seconds | {"record": seconds["record"] + perf_counter() - played + handed - began}
 
     def _take(
         self,
         mine: WorkerPolicy,
-        stretch: Stretch,
+        burst: Burst,
         made: int,
         returns: np.ndarray,
         lengths: np.ndarray,
         index: np.ndarray,
     ) -> EndedEpisodes:
-        """Takes over what was played: rows into the storage, and what became of episodes, `index` of each lane first."""
+        """Takes over what was played: rows, and what became of episodes, of which each lane was in number `index`."""
         store = mine.store
         assert store is not None
-        lost = stretch.lost[:made]
-        step, lane = np.nonzero(stretch.ended[:made] | lost)
-        ended = episodes_of(step, lane, stretch.earned[step, lane], made, lengths, index)
+        lost = burst.lost[:made]
+        step, lane = np.nonzero(burst.ended[:made] | lost)
+        ended = episodes_of(step, lane, burst.earned[step, lane], made, lengths, index)
         if made:
-            finals = np.argwhere(stretch.final[:made])
+            finals = np.argwhere(burst.final[:made])
             at = finals[:, 0], finals[:, 1]
-            last = stretch.terminated[made - 1] | stretch.truncated[made - 1]
-            store.write_rows(made, {name: getattr(stretch, name) for name in OF_ROWS})
-            final_obs = {path: leaf[at] for path, leaf in stretch.final_obs.items()}
+            last = burst.terminated[made - 1] | burst.truncated[made - 1]
+            store.write_rows(made, {name: getattr(burst, name) for name in OF_ROWS})
+            final_obs = {path: leaf[at] for path, leaf in burst.final_obs.items()}
             store.rows_written(made, finals, final_obs, last if last.any() else None)
-            returns[:] = stretch.after[0]
+            returns[:] = burst.after[0]
             mine.acted += made * len(returns)
         return ended.but(lost[step, lane]) if lost.any() else ended
 
@@ -130,4 +130,4 @@ def fragment_player(env: VectorEnv) -> ManySteps | None:
     """
     if isinstance(env, CEnv) and can_play(env):
         return FragmentPlayer(env)
-    return StretchesPlayer(env) if isinstance(env, SharesEnv) and env.plays_stretches else None
+    return BurstsPlayer(env) if isinstance(env, SharesEnv) and env.plays_bursts else None
