@@ -243,10 +243,11 @@ class SharesEnv(VectorBase):
         self._stepping = self._bursting = True
         try:
             made, seconds = self._burst_of(steps)
-            if made < steps:  # some lanes have gone on where another rests
+            while made < steps:  # some lanes have gone on where another rests
                 self.plays_bursts = False
                 self._put_back()
-                seconds = self._burst_of(made)[1]
+                steps = made
+                made, seconds = self._burst_of(steps)
         finally:
             self._stepping = self._bursting = False
         if made:
