@@ -48,7 +48,7 @@ class BurstsPlayer:
     def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
         """Says how many steps a call can make now; see `ManySteps.steps`."""
         env = self._env
-        if not env.plays_bursts or mine.policy.obs_spec != env.kinds[0].obs or True in rows.resting.tobytes():
+        if not env.plays_bursts or True in rows.resting.tobytes():
             return 0
         most = steps_ahead(mine, rows, vector_step)
         if most < LEAST or self._burst_for(mine) is None:
@@ -59,10 +59,11 @@ class BurstsPlayer:
         """The memory for bursts of a policy, which all shares have; None if others cannot act for it."""
         actor, env = mine.actor, self._env
         assert actor is not None and mine.store is not None
-        if actor is self._actor and self._burst is env.burst:
+        if actor is self._actor and (self._burst is None or self._burst is env.burst):
             return self._burst
         self._actor, self._burst, self._numbers = actor, None, []
-        if (found := recipe_of(mine.policy, actor)) is not None:
+        found = recipe_of(mine.policy, actor) if mine.policy.obs_spec == env.kinds[0].obs else None
+        if found is not None:
             recipe, numbers = found
             steps, noise = min(mine.store.demand.fragment_length, BLOCK), max(mine.noise.uniform + mine.noise.normal, 1)
             self._burst = burst = Burst(BurstPlan(env.kinds[0], env.num_lanes, steps, noise, recipe))

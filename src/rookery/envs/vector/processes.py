@@ -174,7 +174,7 @@ class ProcessHelper:
         try:
             while not self._answers.wait(self._number, self._deadline):
                 if self._kind == channel.BURST and self._words[MADE] != made:  # the time is that of a step
-                    made, self._deadline = self._words[MADE], monotonic() + step_seconds
+                    what, made, self._deadline = "a step", self._words[MADE], monotonic() + step_seconds
                 elif self._kind != channel.TALK and self._words[RESETTING] and what != "a reset":
                     what, self._deadline = "a reset", self._deadline - step_seconds + seconds
                 else:
