@@ -28,7 +28,6 @@ class ActionHistory:
         self._single = single
         self._num_lanes = num_lanes
         self._clock = 0  # vector steps so far
-        self._tidied = 0  # of these, when some were last forgotten
         self._steps: deque[tuple[list[np.ndarray], Sequence[np.ndarray], tuple[int, ...]]] = deque()
         self._before: dict[int, tuple[int, int, list[Any]]] = {}  # lane: when taken up, when begun, log until then
 
@@ -47,10 +46,9 @@ class ActionHistory:
         while len(self._steps) > LOG_LIMIT:
             self._steps.popleft()
 
-    def tidy(self, began: Sequence[int] | np.ndarray) -> None:
-        """Now and then forgets the steps before `began`, in which the lanes' episodes began."""
-        if self._clock - self._tidied >= TIDY_EVERY:
-            self._tidied = self._clock
+    def tidy(self, began: Sequence[int] | np.ndarray, steps: int = 1) -> None:
+        """Now and then forgets the steps before `began`, in which the lanes' episodes began; is called every `steps`."""
+        if self._clock % TIDY_EVERY < steps:
             needed = self._clock - min(began)
             while len(self._steps) > needed:
                 self._steps.popleft()
@@ -97,7 +95,7 @@ class ActionHistory:
             began: ``[lanes]`` the step in which each episode began.
             logs: ``[lanes]`` their actions until now; None if they are not known.
         """
-        self._clock = self._tidied = clock
+        self._clock = clock
         self._steps.clear()
         self._before = {
             lane: (clock, start, log)

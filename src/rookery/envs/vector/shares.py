@@ -293,7 +293,7 @@ class SharesEnv(VectorBase):
             block.gather()
         if lost.any():
             self.counters |= count_lost(slab, self._clock, self.name)
-        history.tidy(self._began)
+        history.tidy(self._began, steps)
 
     def _split(
         self, given: list[np.ndarray], waiting: list[np.ndarray]
