@@ -47,7 +47,7 @@ class ActionHistory:
             self._steps.popleft()
 
     def tidy(self, began: Sequence[int] | np.ndarray, steps: int = 1) -> None:
-        """Now and then forgets the steps before `began`, in which the lanes' episodes began; is called every `steps`."""
+        """Now and then forgets the steps before `began`, in which lanes' episodes began; is called every `steps`."""
         if self._clock % TIDY_EVERY < steps:
             needed = self._clock - min(began)
             while len(self._steps) > needed:
