@@ -16,7 +16,7 @@ from rookery.core.device import device_of
 from rookery.core.interrupt import Interrupt
 from rookery.envs.base import Rows
 from rookery.rollout.device_store import DeviceStore, TensorRow
-from rookery.rollout.fragments import EndedEpisodes, times_before
+from rookery.rollout.fragments import EndedEpisodes, episodes_of
 from rookery.rollout.slots import WorkerPolicy
 from rookery.tensor_envs.rows import TensorRows
 
@@ -117,7 +117,7 @@ class DevicePlayer:
         earned = room.earned[:made][at[:, 0], at[:, 1]].cpu().numpy()
         returns[:] = room.returns.cpu().numpy()
         step, lane = at.cpu().numpy().T
-        found = _episodes(step, lane, earned, made, lengths, env.episode)
+        found = episodes_of(step, lane, earned, made, lengths, env.episode)
         env.passed(np.bincount(lane, minlength=env.num_lanes))
         if made:
             cut = (block["truncated"] & ~block["terminated"]).nonzero()
@@ -161,25 +161,3 @@ class _Room:
         self.returns.masked_fill_(ended, 0.0)
         for path, leaf in final_obs.items():
             finals[path].copy_(leaf)
-
-
-def _episodes(
-    step: np.ndarray, lane: np.ndarray, earned: np.ndarray, made: int, lengths: np.ndarray, episode: np.ndarray
-) -> EndedEpisodes:
-    """Puts together which episodes have ended in a call.
-
-    Args:
-        step: ``[E]`` step of the call, from 0, that each ended in, ascending.
-        lane: ``[E]`` its lane.
-        earned: ``[E]`` what it came to.
-        made: Steps of the call.
-        lengths: ``[lanes]`` steps of the running episodes; changes in place.
-        episode: ``[lanes]`` number of the episode that each was in before.
-    """
-    before, order = times_before(lane), np.argsort(lane, kind="stable")
-    since = np.empty_like(step)
-    since[order] = np.diff(step[order], prepend=0)
-    length = np.where(before == 0, step + 1 + lengths[lane], since)
-    lengths += made
-    lengths[lane] = made - 1 - step  # of several episodes of a lane the last one counts
-    return EndedEpisodes(lane, episode[lane] + before, step + 1, length, earned[:, None])

@@ -14,9 +14,9 @@ import numpy as np
 
 from rookery.core.native import ADDRESS
 from rookery.core.spaces import MASK
-from rookery.envs.base import Rows, VectorEnv
+from rookery.envs.base import Rows
 from rookery.envs.c.env import CEnv
-from rookery.envs.c.playing import Playing, can_play
+from rookery.envs.c.playing import Playing
 from rookery.native.actor import NativeActor
 from rookery.rollout.noise import BLOCK
 from rookery.rollout.slots import SlotStore, WorkerPolicy
@@ -42,6 +42,10 @@ class EndedEpisodes:
     step: np.ndarray
     length: np.ndarray
     earned: np.ndarray
+
+    def but(self, these: np.ndarray) -> EndedEpisodes:
+        """All but some of them; `these` is ``[E]`` bool."""
+        return EndedEpisodes(*(each[~these] for each in (self.lane, self.index, self.step, self.length, self.earned)))
 
 
 class ManySteps(Protocol):
@@ -95,6 +99,42 @@ def times_before(lanes: np.ndarray) -> np.ndarray:
     return before
 
 
+def episodes_of(
+    step: np.ndarray, lane: np.ndarray, earned: np.ndarray, made: int, lengths: np.ndarray, episode: np.ndarray
+) -> EndedEpisodes:
+    """Puts together which episodes have ended in a call.
+
+    Args:
+        step: ``[E]`` step of the call, from 0, that each ended in, ascending.
+        lane: ``[E]`` its lane.
+        earned: ``[E]`` what it came to.
+        made: Steps of the call.
+        lengths: ``[lanes]`` steps of the running episodes; changes in place.
+        episode: ``[lanes]`` number of the episode that each was in before.
+    """
+    before, order = times_before(lane), np.argsort(lane, kind="stable")
+    since = np.empty_like(step)
+    since[order] = np.diff(step[order], prepend=0)
+    length = np.where(before == 0, step + 1 + lengths[lane], since)
+    lengths += made
+    lengths[lane] = made - 1 - step  # of several episodes of a lane the last one counts
+    return EndedEpisodes(lane, episode[lane] + before, step + 1, length, earned[:, None])
+
+
+def steps_ahead(mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
+    """Says how many steps of a policy can be written as whole rows, by kernels and one block of random numbers; 0 where
+    none can. Arguments as of `ManySteps.steps`.
+    """
+    store, actor = mine.store, mine.actor
+    if type(mine) is not WorkerPolicy or mine.memory is not None or actor is None or store is None:
+        return 0
+    if actor.remembers or len(mine.taken) != len(rows.reward):
+        return 0
+    most = min(store.rows_ahead(rows.obs), BLOCK - vector_step % BLOCK)
+    missing = store.wanted - store.complete
+    return min(most, -(-missing // store.num_slots)) if store.wanted > 0 else most
+
+
 class FragmentPlayer:
     """Plays one policy in all copies of an environment in C: the `ManySteps` of these.
 
@@ -115,14 +155,7 @@ class FragmentPlayer:
 
     def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
         """Says how many steps a call can make now; see `ManySteps.steps`."""
-        store, actor = mine.store, mine.actor
-        if type(mine) is not WorkerPolicy or mine.memory is not None or actor is None or store is None:
-            return 0
-        if actor.remembers or not self._env.steps_at_once or len(mine.taken) != len(rows.reward):
-            return 0
-        most = min(store.rows_ahead(rows.obs), BLOCK - vector_step % BLOCK)
-        missing = store.wanted - store.complete
-        return min(most, -(-missing // store.num_slots)) if store.wanted > 0 else most
+        return steps_ahead(mine, rows, vector_step) if self._env.steps_at_once else 0
 
     def play(
         self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
@@ -172,8 +205,3 @@ class FragmentPlayer:
         entry.obs, entry.obs_step = (array.ctypes.data for array in self._obs)
         entry.action, entry.logp, entry.reward, entry.terminated, entry.truncated = first[leaves:].tolist()
         entry.action_step, entry.columns = int(step[leaves]), int(step[-1])  # the last one of a byte each
-
-
-def fragment_player(env: VectorEnv) -> FragmentPlayer | None:
-    """Makes what plays an environment for many steps in a call; None if it is not in C, or nothing was compiled."""
-    return FragmentPlayer(env) if isinstance(env, CEnv) and can_play(env) else None

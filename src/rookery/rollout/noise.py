@@ -63,6 +63,12 @@ class ActionNoise:
             return step[torch.from_numpy(slots)]
         return step if num_slots == self._slots else step[:num_slots]
 
+    def ahead(self, num_slots: int, vector_step: int, steps: int) -> Tensor:
+        """``[steps, N, uniform + normal]`` of the first `num_slots` in so many vector steps of one block."""
+        self.at(None, num_slots, vector_step)
+        offset = vector_step % BLOCK
+        return self._block[offset : offset + steps, :num_slots]
+
     @property
     def slots(self) -> int:
         """Slots that numbers are drawn for."""

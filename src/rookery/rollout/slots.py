@@ -13,6 +13,7 @@ same bytes. Where it is kept stands in `storage.py`, the way of writing with clo
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -174,6 +175,20 @@ class SlotStore(ColumnWriter):
             first, row, column = np.array(numbers, dtype=np.uintp).T.copy()
             self._places[at] = first + self._row * row + self._base * column, row
         return self._places[at]
+
+    def write_rows(self, steps: int, rows: Mapping[str, Any]) -> None:
+        """Writes the next rows of all slots, as so many times `place` and `record`; `rows_written` comes after.
+
+        Args:
+            steps: How many.
+            rows: ``[steps or more, slots, ...]`` by the names of `OF_ROWS`; of observations by leaf path.
+        """
+        at = slice(self._row, self._row + steps), slice(self._base, self._base + self.num_slots)
+        for path, array in self._store["obs"].items():
+            array[at] = rows["obs"][path][:steps]
+        for name in OF_ROWS:
+            if name != "obs":
+                self._store[name][at] = rows[name][:steps]
 
     def rows_written(self, steps: int, finals: np.ndarray, final_obs: Tree, starts: np.ndarray | None) -> None:
         """Counts rows that somebody else has written, as so many times `place`, `final` and `record`.

@@ -24,7 +24,8 @@ from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv,
 from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
 from rookery.policies.policy import Policy
-from rookery.rollout.fragments import EndedEpisodes, ManySteps, fragment_player
+from rookery.rollout.bursts import fragment_player
+from rookery.rollout.fragments import EndedEpisodes, ManySteps
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.ladder import LadderPolicy
 from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, OpponentMapping, PolicyMapping
@@ -508,8 +509,9 @@ class RolloutWorker(Stateful):
         """Makes as many vector steps in one call as nothing is to be done between; says whether it made any."""
         assert self.now is not None
         (table,), start = self.tables, self.vector_steps
-        listened = self.listeners is not None or self.deterministic or not self.mapping.is_static or self.groups
-        if listened or not table.all_acted or len(table.acted) != 1 or table.acted[0].slots is not None:
+        listened = self.listeners is not None or self.deterministic or not self.mapping.is_static
+        by_one = table.all_acted and len(table.acted) == 1 and table.acted[0].slots is None
+        if listened or self.groups or self.own_episodes or not by_one:
             return False
         mine, lanes = table.acted[0].policy, self.env.num_lanes
         steps = fragments.steps(mine, self.now.rows[0], start)

@@ -33,13 +33,14 @@ BACKSTOP_MS = 200
 """A sleeping waiter looks by itself this often."""
 
 WORDS = 8
-COMMAND, HELPER_SLEEPS, ANSWER, DRIVER_SLEEPS, KIND, STATUS, RESETTING = (WORDS * i for i in range(7))
+COMMAND, HELPER_SLEEPS, ANSWER, DRIVER_SLEEPS, KIND, STATUS, RESETTING, STEPS, MADE = (WORDS * i for i in range(9))
 """Words of the control page, each in a cache line of its own."""
 
 PAGE = 4096
 
-STEP, TALK = 0, 1
-"""Kinds of command: a step, whose actions are in the slab; a call, which follows as a frame."""
+STEP, TALK, BURST = 0, 1, 2
+"""Kinds of command: a step, whose actions are in the slab; a call, which follows as a frame; a burst of as many steps
+as `STEPS` says, of which `MADE` counts those that were made."""
 
 ENDS, GROWN, SPEAKS = 1, 2, 4
 """Bits of the status of a step: an episode ended, an agent appeared, a frame follows."""

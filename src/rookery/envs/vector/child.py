@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
@@ -22,7 +23,8 @@ from rookery.core.errors import EnvError
 from rookery.envs.base import SeedPlan
 from rookery.envs.parameters import Noted
 from rookery.envs.vector import channel
-from rookery.envs.vector.channel import PAGE, RESETTING, SPEAKS, STATUS, SharedMemory
+from rookery.envs.vector.burst import Burst, BurstPlan, BurstPlayer
+from rookery.envs.vector.channel import MADE, PAGE, RESETTING, SPEAKS, STATUS, STEPS, SharedMemory
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
@@ -38,6 +40,7 @@ class ShareServer:
         bell.setblocking(False)
         self._commands, self._answers = channel.signals(self._words, bell, bool(self._words[STATUS]))
         self._share: SerialEnv
+        self._player: BurstPlayer
         self._version = 0  # of the layout that all shares know
 
     def run(self) -> None:
@@ -46,8 +49,8 @@ class ShareServer:
         while True:
             number += 1
             self._commands.wait(number, math.inf)
-            if self._words[channel.KIND] == channel.STEP:
-                self._step(number)
+            if self._words[channel.KIND] != channel.TALK:
+                self._play(number, self._step if self._words[channel.KIND] == channel.STEP else self._burst)
             else:
                 (task, arguments), files = receive_frame(self._line)
                 reply = self._answer(task, arguments, files)
@@ -55,14 +58,12 @@ class ShareServer:
                 self._answers.send(number)
                 self._tell(reply)
 
-    def _step(self, number: int) -> None:
+    def _play(self, number: int, play: Callable[[], None]) -> None:
         share, status = self._share, 0
         reply: tuple[str, Any] | None = None
         self._words[RESETTING] = 0  # a call before this step may have left it set
         try:
-            waiting = share.waiting()
-            given = share.slab.actions(share.kinds, waiting)
-            share.play(given, waiting)
+            play()
             status = channel.ENDS * share.any_end + channel.GROWN * (share.layout != self._version)
             if share.infos:
                 reply = "infos", share.infos
@@ -72,6 +73,19 @@ class ShareServer:
         self._answers.send(number)
         if reply:
             self._tell(reply)
+
+    def _step(self) -> None:
+        waiting = self._share.waiting()
+        self._share.play(self._share.slab.actions(self._share.kinds, waiting), waiting)
+
+    def _burst(self) -> None:
+        words = self._words
+
+        def beat() -> None:
+            words[MADE] += 1
+            words[RESETTING] = 0
+
+        words[MADE] = self._player.play(words[STEPS], beat)
 
     def _tell(self, reply: tuple[str, Any]) -> None:
         """Sends what a step or a call has to say, or why it cannot be sent."""
@@ -106,6 +120,11 @@ class ShareServer:
         memory = SharedMemory(size, os.fdopen(file, "r+b", buffering=0))
         self._version = agents.version
         self._share.attach(Slab.over(memory, agents.kinds, num_lanes, bool(agents.groups)).part(lanes), agents)
+
+    def lend(self, plan: BurstPlan, lanes: range, file: int) -> None:
+        """Plays bursts in this memory from now on."""
+        burst = Burst(plan, os.fdopen(file, "r+b", buffering=0))
+        self._player = BurstPlayer(self._share, burst, lanes)
 
     def reset(self, seeds: SeedPlan) -> None:
         """Starts episode 0 in every lane."""

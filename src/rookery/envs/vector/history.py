@@ -39,9 +39,16 @@ class ActionHistory:
         if len(self._steps) > LOG_LIMIT:
             self._steps.popleft()
 
-    def tidy(self, began: Sequence[int] | np.ndarray) -> None:
-        """Now and then forgets the steps before `began`, in which the lanes' episodes began."""
-        if self._clock % TIDY_EVERY == 0:
+    def add_steps(self, actions: np.ndarray, waiting: Sequence[np.ndarray], sizes: tuple[int, ...]) -> None:
+        """Keeps the actions ``[T, lanes, ...]`` of many steps in which all rows of the one kind have acted."""
+        self._steps.extend(([each], waiting, sizes) for each in actions)
+        self._clock += len(actions)
+        while len(self._steps) > LOG_LIMIT:
+            self._steps.popleft()
+
+    def tidy(self, began: Sequence[int] | np.ndarray, steps: int = 1) -> None:
+        """Now and then forgets the steps before `began`, in which lanes' episodes began; is called every `steps`."""
+        if self._clock % TIDY_EVERY < steps:
             needed = self._clock - min(began)
             while len(self._steps) > needed:
                 self._steps.popleft()

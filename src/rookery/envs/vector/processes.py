@@ -25,7 +25,8 @@ from rookery.core.errors import EnvError, RemoteError
 from rookery.core.processor import usable_cores
 from rookery.envs.base import Kind
 from rookery.envs.vector import channel
-from rookery.envs.vector.channel import PAGE, RESETTING, STATUS, SharedMemory
+from rookery.envs.vector.burst import Burst
+from rookery.envs.vector.channel import MADE, PAGE, RESETTING, STATUS, SharedMemory
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
@@ -110,10 +111,13 @@ class ProcessHelper:
         self.begin("build", sys.path, self._pickled, self.lanes, self._name, self._tolerance)
 
     def begin(self, task: str, *arguments: Any) -> None:
-        """Starts to call a method of the share; the actions of a step go through the slab."""
+        """Starts to call a method of the share; the actions of a step go through the slab, a burst is lent memory."""
         if task == "play":
             self._slab.put_actions(self._kinds, arguments[0])
             self._command(channel.STEP, self._tolerance.step_timeout_seconds)
+        elif task == "play_burst":
+            (self._words[channel.STEPS],), self._words[MADE] = arguments, 0
+            self._command(channel.BURST, self._tolerance.step_timeout_seconds)
         else:
             self._talk((task, arguments))
 
@@ -140,7 +144,7 @@ class ProcessHelper:
         self.any_end, self.grown = bool(status & channel.ENDS), bool(status & channel.GROWN)
         self._busy = bool(status & channel.SPEAKS)
         self.infos = self._receive() if self._busy else {}
-        return None
+        return self._words[channel.MADE] if self._kind == channel.BURST else None
 
     def move(self, slab: Slab, agents: Layout) -> None:
         """Starts to write into its part of another slab."""
@@ -148,6 +152,10 @@ class ProcessHelper:
         self._slab, self._kinds = slab.part(self.lanes), agents.kinds
         message = ("move", (slab.memory.size, slab.num_lanes, self.lanes, agents))
         self._talk(message, (slab.memory.file.fileno(),))
+
+    def lend(self, burst: Burst) -> None:
+        """Starts to give it memory for bursts."""
+        self._talk(("lend", (burst.plan, self.lanes)), (burst.memory.file.fileno(),))
 
     def _receive(self) -> Any:
         try:
@@ -162,15 +170,18 @@ class ProcessHelper:
 
     def _wait(self) -> None:
         step_seconds, seconds = self._tolerance.step_timeout_seconds, self._tolerance.reset_timeout_seconds
-        what, setting = "a call", "sampling.reset_timeout_seconds"
+        what, setting, made = "a call", "sampling.reset_timeout_seconds", 0
         try:
-            if self._answers.wait(self._number, self._deadline):
+            while not self._answers.wait(self._number, self._deadline):
+                if self._kind == channel.BURST and self._words[MADE] != made:  # the time is that of a step
+                    what, made, self._deadline = "a step", self._words[MADE], monotonic() + step_seconds
+                elif self._kind != channel.TALK and self._words[RESETTING] and what != "a reset":
+                    what, self._deadline = "a reset", self._deadline - step_seconds + seconds
+                else:
+                    break
+            else:
                 return
-            if self._kind == channel.STEP and self._words[RESETTING]:
-                what = "a reset"
-                if self._answers.wait(self._number, self._deadline - step_seconds + seconds):
-                    return
-            elif self._kind == channel.STEP:
+            if self._kind != channel.TALK and what != "a reset":
                 what, setting, seconds = "a step", "sampling.step_timeout_seconds", step_seconds
         except Gone:
             raise self._lost() from None

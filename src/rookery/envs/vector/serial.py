@@ -355,6 +355,11 @@ class SerialEnv(VectorBase):
         """Whether an episode or an agent's ended in the last step."""
         return self._writer.any_end
 
+    @property
+    def any_rest(self) -> bool:
+        """Whether an agent rests."""
+        return self._writer.any_rest
+
     def shown(self) -> Step:
         """What the slab holds, with the last observations of truncated agents gathered."""
         step = self._step

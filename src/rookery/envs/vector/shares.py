@@ -12,12 +12,14 @@ import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
+from rookery.envs.vector.burst import Burst, BurstPlayer
 from rookery.envs.vector.faults import (
     GIVEN_UP_IN_A_ROW,
     LOSSES_IN_A_ROW,
@@ -74,6 +76,9 @@ class Helper(Protocol):
     def move(self, slab: Slab, agents: Layout) -> None:
         """Starts to write into its part of another slab; `end` waits for it."""
 
+    def lend(self, burst: Burst) -> None:
+        """Starts to give it memory for bursts, for ``begin("play_burst", steps)``; `end` waits for it."""
+
     def replace(self) -> None:
         """Puts a new helper in the place of one that is lost."""
 
@@ -117,7 +122,7 @@ class SharesEnv(VectorBase):
         self._first_lanes = range(first.num_lanes)
         self._plan: SeedPlan | None = None
         self._playing = False  # whether there are episodes that a new helper would have to take up
-        self._stepping = False
+        self._stepping = self._bursting = False
         self._clock = 0
         self._began = np.zeros(num_lanes, dtype=np.int64)
         self._number = np.zeros(num_lanes, dtype=np.int64)  # of each lane's episode before the step under way
@@ -127,6 +132,11 @@ class SharesEnv(VectorBase):
         self._losses_in_a_row = 0
         self._given_up_in_a_row = np.zeros(num_lanes, dtype=np.int64)
         self._remembers = any(helper.can_be_lost for helper in helpers)
+        self.plays_bursts = self._remembers and first.single
+        """Whether shares can make many steps by themselves, see `play_burst`."""
+        self.burst: Burst | None = None
+        """Memory that all shares were lent for bursts."""
+        self._player: BurstPlayer | None = None
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode, where a helper can be lost
         self._everyone = [np.arange(num_lanes)]
         single = self._single = first.single
@@ -142,6 +152,7 @@ class SharesEnv(VectorBase):
 
     def _lay_out(self) -> None:
         """Gives all shares memory for the present layout."""
+        self.burst = None
         slab = self._slab = self._make_slab(self.agents.kinds, self.num_lanes, bool(self.agents.groups))
         self._first.attach(slab.part(self._first_lanes), deepcopy(self.agents))
         for helper in self._helpers:
@@ -207,6 +218,82 @@ class SharesEnv(VectorBase):
         if self._any_end:
             self._given_up_in_a_row[self._slab.ended] = 0
         return self._settled()
+
+    def lend(self, burst: Burst) -> None:
+        """Gives all shares memory for bursts."""
+        self.burst, self._player = burst, BurstPlayer(self._first, burst, self._first_lanes)
+        self._everywhere(lambda helper: helper.lend(burst), lambda: None)
+
+    def play_burst(self, steps: int) -> tuple[int, dict[str, float]]:
+        """Steps every lane so many times; each share decides by itself, in the memory that was lent.
+
+        Args:
+            steps: How many at most.
+
+        Returns:
+            How many were made, and seconds by part. It is fewer, perhaps none, where an agent rests in the next one:
+            then there are no bursts any more.
+
+        Raises:
+            EnvError: As `step` does.
+        """
+        assert self.burst is not None
+        self._prepare_for_loss()
+        self.burst.before[1] = self._earned
+        self._stepping = self._bursting = True
+        try:
+            made, seconds = self._burst_of(steps)
+            while made < steps:  # some lanes have gone on where another rests
+                self.plays_bursts = False
+                self._put_back()
+                steps = made
+                made, seconds = self._burst_of(steps)
+        finally:
+            self._stepping = self._bursting = False
+        if made:
+            self._have_played(made)
+        return made, seconds
+
+    def _burst_of(self, steps: int) -> tuple[int, dict[str, float]]:
+        """Lets all shares make so many steps; gives how many stand in all of them, and what took how long here."""
+        player, began = self._player, perf_counter()
+        assert player is not None
+        made = self._everywhere(lambda helper: helper.begin("play_burst", steps), lambda: player.play(steps))
+        parts = dict(player.seconds)
+        return min(made), parts | {"env.step": perf_counter() - began - sum(parts.values())}
+
+    def _put_back(self) -> None:
+        """Puts all lanes where they were before the burst, as those of a helper that was lost."""
+        plan = self._plan
+        assert plan is not None
+        before = {lanes: self._state_before(lanes) for lanes in (self._first_lanes, *(h.lanes for h in self._helpers))}
+        all_lost = self._everywhere(
+            lambda helper: helper.begin("take_up", before[helper.lanes], plan, False),
+            lambda: self._first.take_up(before[self._first_lanes], plan, leave=False),
+        )
+        self.exact = self.exact and not np.concatenate(all_lost).any()
+
+    def _have_played(self, steps: int) -> None:
+        """Notes what `step` notes after each step."""
+        burst, slab, history = self.burst, self._slab, self._history
+        assert burst is not None and history is not None
+        actions = burst.action[:steps]
+        given = self.kinds[0].action.to_env(actions.reshape(-1, *actions.shape[2:]).copy())
+        history.add_steps(given.reshape(steps, self.num_lanes, *given.shape[1:]), self._everyone, self._sizes)
+        ended, lost = burst.ended[:steps], burst.lost[:steps]
+        over = ended | lost
+        last = steps - np.argmax(over[::-1], axis=0)  # of each lane, the steps until its last end
+        self._began[:] = np.where(over.any(axis=0), self._clock + last, self._began)
+        self._clock += steps
+        self._earned[:] = burst.after[1]
+        self._number[:] = slab.episode
+        self._losses_in_a_row = 0
+        self._given_up_in_a_row[ended.any(axis=0)] = 0
+        for block in slab.blocks:
+            block.gather()
+        if lost.any():
+            self.counters |= count_lost(slab, self._clock, self.name)
+        history.tidy(self._began, steps)
 
     def _split(
         self, given: list[np.ndarray], waiting: list[np.ndarray]
@@ -317,6 +404,9 @@ class SharesEnv(VectorBase):
                 if hasattr(self, "_slab"):
                     helper.move(self._slab, self.agents)
                     helper.end()
+                if self.burst is not None:
+                    helper.lend(self.burst)
+                    helper.end()
                 if self._keep_infos != "none":
                     helper.begin("ask_for_infos", self._keep_infos)
                     helper.end()
@@ -377,7 +467,7 @@ class SharesEnv(VectorBase):
         where: list[dict[str, Any]] = []
         for lane in lanes:
             began = int(self._began[lane])
-            log = self._history.log(lane, began, self._stepping)
+            log = self._history.log(lane, began, self._stepping and not self._bursting)
             taken_up, snapshot = self._snapshots.get(lane, (-1, None))
             base = {"snapshot": snapshot} if taken_up == began else {}
             where.append({} if log is None else base | {"actions": log})

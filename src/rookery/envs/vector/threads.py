@@ -11,6 +11,7 @@ from copy import deepcopy
 from queue import SimpleQueue
 from typing import Any
 
+from rookery.envs.vector.burst import Burst
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
@@ -89,6 +90,10 @@ class ThreadHelper:
         self._known = agents.version
         own = deepcopy(agents)
         self._tell(lambda: self._share.attach(slab.part(self.lanes), own))
+
+    def lend(self, burst: Burst) -> None:
+        """Never needed: threads take turns in Python, so that in a burst they would gain nothing."""
+        raise AssertionError("a thread plays no bursts")
 
     def replace(self) -> None:
         """Never needed: a thread is lost only together with its caller."""

@@ -1,0 +1,183 @@
+"""Bursts: many steps in a row that each share of the lanes decides by itself, where it steps.
+
+In a vector step all shares wait for the slowest, and then for the one process that decides and records. In a burst a
+share observes, decides by kernels, steps and writes its rows down, step after step, and nobody waits before its end.
+Which random numbers, whose weights and how many steps is said before; the rows are those of step after step.
+
+`Burst` is the memory, `BurstPlayer` plays a share's part of it, `SharesEnv.play_burst` all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+from typing import IO, Any
+
+import numpy as np
+
+from rookery.core.recipe import ALIGNMENT, Decider, Recipe
+from rookery.core.spaces import Tree
+from rookery.envs.base import Kind
+from rookery.envs.vector.channel import SharedMemory
+from rookery.envs.vector.serial import SerialEnv
+
+
+@dataclass(frozen=True)
+class BurstPlan:
+    """What there must be room for, and how is decided.
+
+    Attributes:
+        kind: The one kind of agents, one in each lane.
+        lanes: All lanes (L).
+        steps: Longest burst (T).
+        noise: Random numbers of a decision (W).
+        recipe: How to act.
+    """
+
+    kind: Kind
+    lanes: int
+    steps: int
+    noise: int
+    recipe: Recipe
+
+
+class Burst:
+    """Memory of a burst, which all shares map.
+
+    Attributes:
+        plan: What it was made for.
+        numbers: ``[recipe.size]`` uint8, those of the policy.
+        noise: ``[T, L, W]`` what actions are drawn with.
+        obs: ``[T, L, ...]`` what was seen before each step, by leaf path.
+        action: ``[T, L, ...]`` what was decided, as it is stored; `logp` ``[T, L]`` its log-probability.
+        reward: ``[T, L]`` float64; `terminated` and `truncated` ``[T, L]`` bool as of `Rows`.
+        ended: ``[T, L]`` bool, in which lane an episode ended; `lost` whose was given up.
+        final: ``[T, L]`` bool, where there is a final observation; `final_obs` ``[T, L, ...]`` these.
+        earned: ``[T, L]`` what an episode came to that ended there.
+        before: ``[2, L]`` sums that rewards are added to, and that begin anew with each episode: those of whoever
+            plays and those of the environment; `after` the same after the burst.
+    """
+
+    obs: Tree
+    final_obs: Tree
+
+    def __init__(self, plan: BurstPlan, file: IO[bytes] | None = None) -> None:
+        """Makes room, or takes up the room in a file."""
+        self.plan = plan
+        rows = plan.steps, plan.lanes
+        leaves = {leaf.path: ((*rows, *leaf.shape), leaf.dtype) for leaf in plan.kind.obs.leaves}
+        flags = ("terminated", "truncated", "ended", "lost", "final")
+        arrays: dict[str, tuple[tuple[int, ...], Any]] = {
+            "numbers": ((plan.recipe.size,), np.uint8),
+            "noise": ((*rows, plan.noise), np.float32),
+            "action": ((*rows, *plan.kind.action.shape), plan.kind.action.dtype),
+            "logp": (rows, np.float32),
+            **dict.fromkeys(("reward", "earned"), (rows, np.float64)),
+            **dict.fromkeys(flags, (rows, np.bool_)),
+            **dict.fromkeys(("before", "after"), ((2, plan.lanes), np.float64)),
+        }
+        trees = {"obs": leaves, "final_obs": leaves}
+        every = [*arrays.values(), *(each for tree in trees.values() for each in tree.values())]
+        self.memory = SharedMemory(sum(_bytes(shape, dtype) for shape, dtype in every), file)
+        used = 0
+
+        def take(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+            nonlocal used
+            start, used = used, used + _bytes(shape, dtype)
+            return np.frombuffer(self.memory.map, dtype, math.prod(shape), start).reshape(shape)
+
+        given = {name: take(*array) for name, array in arrays.items()}
+        self.numbers, self.noise, self.action, self.logp = (given[n] for n in ("numbers", "noise", "action", "logp"))
+        self.reward, self.earned, self.before, self.after = (given[n] for n in ("reward", "earned", "before", "after"))
+        self.terminated, self.truncated, self.ended, self.lost, self.final = (given[name] for name in flags)
+        self.obs, self.final_obs = ({path: take(*leaf) for path, leaf in tree.items()} for tree in trees.values())
+
+
+class BurstPlayer:
+    """Plays the part of a share in a burst.
+
+    Args:
+        share: The share, whose lanes are those of Gymnasium environments.
+        burst: The memory.
+        lanes: Which lanes of it are the share's.
+
+    Attributes:
+        seconds: How long deciding and recording took in the last burst, as ``act`` and ``record``.
+    """
+
+    def __init__(self, share: SerialEnv, burst: Burst, lanes: range) -> None:
+        self.seconds = {"act": 0.0, "record": 0.0}
+        self._share, self._burst, self._mine = share, burst, slice(lanes.start, lanes.stop)
+        self._decider = Decider(burst.plan.recipe, burst.numbers)
+        self._lines = [self._line(step) for step in range(burst.plan.steps)]
+        self._flags = (burst.terminated, burst.truncated, burst.ended, burst.lost, burst.final)
+
+    def _line(self, step: int) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, Callable[[], None]]:
+        """Where a step's observations, actions and rewards go, and the call that decides."""
+        burst, at = self._burst, (step, self._mine)
+        obs, action = {path: leaf[at] for path, leaf in burst.obs.items()}, burst.action[at]
+        call = self._decider.prepare(obs, burst.noise[at], action, burst.logp[at])
+        return list(obs.values()), action, burst.reward[at], call
+
+    def play(self, steps: int, beat: Callable[[], None] | None = None) -> int:
+        """Makes so many steps.
+
+        Args:
+            steps: How many.
+            beat: Is called after each.
+
+        Returns:
+            How many can stand: fewer where an agent rests in the next one, which has been made too.
+
+        Raises:
+            EnvError: If an environment raised or broke the contract.
+        """
+        share, to_env = self._share, self._burst.plan.kind.action.to_env
+        rows, sums = share.slab.blocks[0].rows, self._burst.before[:, self._mine].copy()
+        shown = list(rows.obs.values())
+        for flag in self._flags:
+            flag[:steps, self._mine] = False
+        self._decider.refresh()
+        act = record = 0.0
+        now = perf_counter()
+        for step, (obs, action, reward, decide) in enumerate(self._lines[:steps]):
+            began = now
+            for there, here in zip(obs, shown, strict=True):
+                there[...] = here
+            decide()
+            given = [np.array(to_env(action))]  # an environment may keep the action it is given
+            acted = perf_counter()
+            share.play(given, share.waiting())
+            stepped = perf_counter()
+            if share.any_rest:
+                return step
+            reward[...] = rows.reward
+            sums += rows.reward
+            if share.any_end:
+                self._note_ends(step, sums)
+            if beat is not None:
+                beat()
+            now = perf_counter()
+            act, record = act + acted - began, record + now - stepped
+        self._burst.after[:, self._mine] = sums
+        self.seconds = {"act": act, "record": record}
+        return steps
+
+    def _note_ends(self, step: int, sums: np.ndarray) -> None:
+        """Notes which episodes have ended in a step, what they came to, and what was seen last."""
+        burst, slab, at = self._burst, self._share.slab, (step, self._mine)
+        block = slab.blocks[0]
+        burst.terminated[at], burst.truncated[at] = block.rows.terminated, block.rows.truncated
+        burst.ended[at], burst.lost[at], burst.earned[at] = slab.ended, slab.lost, sums[0]
+        sums[:, slab.ended | slab.lost] = 0.0
+        burst.final[at] = block.finals != 0
+        for path, array in block.final_obs.items():
+            burst.final_obs[path][at] = array
+
+
+def _bytes(shape: tuple[int, ...], dtype: Any) -> int:
+    """What an array takes, up to where the next one begins."""
+    size: int = math.prod(shape) * np.dtype(dtype).itemsize
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,134 @@
+"""Many steps in one call, where helper processes step Gymnasium environments and a policy on kernels plays them.
+
+Each process decides for its own share of the lanes, step after step, and all wait for each other once a burst
+(`envs/vector/burst.py`). Decisions about it stay here: how many steps, which random numbers, whose weights.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import numpy as np
+
+from rookery.envs.base import Rows, VectorEnv
+from rookery.envs.c.env import CEnv
+from rookery.envs.c.playing import can_play
+from rookery.envs.vector.burst import Burst, BurstPlan
+from rookery.envs.vector.shares import SharesEnv
+from rookery.native.actor import NativeActor
+from rookery.native.recipe import recipe_of
+from rookery.rollout.fragments import EndedEpisodes, FragmentPlayer, ManySteps, episodes_of, steps_ahead
+from rookery.rollout.noise import BLOCK
+from rookery.rollout.slots import WorkerPolicy
+from rookery.rollout.storage import OF_ROWS
+
+LEAST = 4
+"""Steps from which on a burst is worth it: handing over takes about as long as deciding for so many."""
+
+SECONDS = 0.25
+"""About the longest burst; a signal is answered after it."""
+
+
+class BurstsPlayer:
+    """Plays one policy in all copies of an environment that helper processes step: the `ManySteps` of these.
+
+    Args:
+        env: The environment.
+    """
+
+    least = 1
+
+    def __init__(self, env: SharesEnv) -> None:
+        self._env = env
+        self._actor: NativeActor | None = None
+        self._burst: Burst | None = None
+        self._numbers: list[tuple[np.ndarray, np.ndarray]] = []  # of the policy: where they are to be, and are
+        self._pace = SECONDS  # seconds that a step took last
+
+    def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
+        """Says how many steps a call can make now; see `ManySteps.steps`."""
+        env = self._env
+        if not env.plays_bursts or True in rows.resting.tobytes():
+            return 0
+        most = steps_ahead(mine, rows, vector_step)
+        if most < LEAST or self._burst_for(mine) is None:
+            return 0
+        return max(1, min(most, int(SECONDS / self._pace)))
+
+    def _burst_for(self, mine: WorkerPolicy) -> Burst | None:
+        """The memory for bursts of a policy, which all shares have; None if others cannot act for it."""
+        actor, env = mine.actor, self._env
+        assert actor is not None and mine.store is not None
+        if actor is self._actor and (self._burst is None or self._burst is env.burst):
+            return self._burst
+        self._actor, self._burst, self._numbers = actor, None, []
+        found = recipe_of(mine.policy, actor) if mine.policy.obs_spec == env.kinds[0].obs else None
+        if found is not None:
+            recipe, numbers = found
+            steps, noise = min(mine.store.demand.fragment_length, BLOCK), max(mine.noise.uniform + mine.noise.normal, 1)
+            self._burst = burst = Burst(BurstPlan(env.kinds[0], env.num_lanes, steps, noise, recipe))
+            for start, tensor in numbers:
+                here = tensor.numpy()
+                there = burst.numbers[start : start + here.nbytes].view(here.dtype).reshape(here.shape)
+                self._numbers.append((there, here))
+            self._bring_numbers()
+            env.lend(burst)
+        return self._burst
+
+    def _bring_numbers(self) -> None:
+        """Lets all shares have the policy's numbers as they are now."""
+        for there, here in self._numbers:
+            np.copyto(there, here)
+
+    def play(
+        self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
+    ) -> tuple[int, EndedEpisodes, dict[str, float]]:
+        """Makes up to so many vector steps; see `ManySteps.play`."""
+        began, env, burst, store = perf_counter(), self._env, self._burst, mine.store
+        assert burst is not None and store is not None
+        self._bring_numbers()
+        noise = mine.noise.ahead(env.num_lanes, vector_step, steps).numpy()
+        burst.noise[:steps, :, : noise.shape[2]] = noise
+        burst.before[0] = returns
+        index, handed = env.episode.copy(), perf_counter()
+        made, seconds = env.play_burst(steps)
+        played = perf_counter()
+        self._pace = (played - handed) / steps
+        ended = self._take(mine, burst, made, returns, lengths, index)
+        return made, ended, seconds | {"record": seconds["record"] + perf_counter() - played + handed - began}
+
+    def _take(
+        self,
+        mine: WorkerPolicy,
+        burst: Burst,
+        made: int,
+        returns: np.ndarray,
+        lengths: np.ndarray,
+        index: np.ndarray,
+    ) -> EndedEpisodes:
+        """Takes over what was played: rows, and what became of episodes, of which each lane was in number `index`."""
+        store = mine.store
+        assert store is not None
+        lost = burst.lost[:made]
+        step, lane = np.nonzero(burst.ended[:made] | lost)
+        ended = episodes_of(step, lane, burst.earned[step, lane], made, lengths, index)
+        if made:
+            finals = np.argwhere(burst.final[:made])
+            at = finals[:, 0], finals[:, 1]
+            last = burst.terminated[made - 1] | burst.truncated[made - 1]
+            store.write_rows(made, {name: getattr(burst, name) for name in OF_ROWS})
+            final_obs = {path: leaf[at] for path, leaf in burst.final_obs.items()}
+            store.rows_written(made, finals, final_obs, last if last.any() else None)
+            returns[:] = burst.after[0]
+            mine.acted += made * len(returns)
+        return ended.but(lost[step, lane]) if lost.any() else ended
+
+
+def fragment_player(env: VectorEnv) -> ManySteps | None:
+    """Makes what plays an environment for many steps in a call; None if it can only be stepped.
+
+    Environments in C are, where something was compiled, and those that helper processes step.
+    """
+    if isinstance(env, CEnv) and can_play(env):
+        return FragmentPlayer(env)
+    return BurstsPlayer(env) if isinstance(env, SharesEnv) and env.plays_bursts else None
