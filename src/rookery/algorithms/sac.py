@@ -167,8 +167,8 @@ def actor_loss(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> tupl
     the mean of all (TQC, eq. 13).
     """
     value = outputs.q.amin(0) if outputs.q.dim() == 2 else outputs.q.mean((0, 2))
-    loss = (batch.alpha * outputs.logp - value).mean()
-    return loss, {"actor_loss": loss.detach(), "entropy": -outputs.logp.detach()}
+    each = batch.alpha * outputs.logp - value
+    return each.mean(), {"actor_loss": each.detach(), "entropy": -outputs.logp.detach()}
 
 
 def actor_gradient(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> OutputGradients | None:
@@ -177,10 +177,12 @@ def actor_gradient(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> 
     """
     if outputs.back is None or outputs.q.dim() != 2:
         return None
-    _, metrics = actor_loss(outputs, batch, cfg)
-    each = 1.0 / len(outputs.logp)
-    by_q = torch.zeros_like(outputs.q).scatter_(0, outputs.q.argmin(0, keepdim=True), -each)
-    return [outputs.back((batch.alpha * each).expand_as(outputs.logp), by_q)], metrics
+    logp, q = outputs.logp, outputs.q
+    share = 1.0 / logp.shape[0]
+    value, lowest = q.min(0, keepdim=True)
+    by_q = torch.zeros_like(q).scatter_(0, lowest, -share)
+    gradient = outputs.back(torch.full_like(logp, (batch.alpha * share).item()), by_q)
+    return [gradient], {"actor_loss": batch.alpha * logp - value, "entropy": -logp}
 
 
 ACTOR_GRADIENT = ClosedForm(actor_loss, actor_gradient)
@@ -436,8 +438,8 @@ class SAC(Algorithm[SACConfig]):
                 )
                 metrics |= named("temperature", learned)
             self.critics.track(cfg.tau)
-            whole = entropy if entropy.dim() == 1 else entropy.sum(1)
-            self.replay.record(metrics | {"entropy": whole.mean(), "alpha": alpha.mean() if alpha.dim() else alpha})
+            metrics["entropy"] = entropy if entropy.dim() == 1 else entropy.sum(1)
+            self.replay.record({**metrics, "alpha": alpha})
 
     def explore(self) -> None:
         """Lets actions be random while replay fills. A categorical starts out nearly even by itself."""
