@@ -422,7 +422,8 @@ class SAC(Algorithm[SACConfig]):
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps: of critics, actor and temperature one each; target critics follow."""
-        cfg = self.now()
+        cfg, temperature = self.now(), self.temperature
+        forward = temperature if temperature is None or self.actor.kernels is None else WithoutGraph(temperature)
         for _ in range(gradient_steps):
             rows, alpha = self.experience(cfg), self.alpha(cfg)
             learn = self.learn_discrete if cfg.discrete else self.learn_continuous
@@ -430,9 +431,8 @@ class SAC(Algorithm[SACConfig]):
             self.replay.update_priorities(rows.row, metrics.pop("priority"), rows.fragment)
             entropy = metrics["entropy"]
             assert isinstance(entropy, Tensor)
-            if self.temperature is not None and self.temperature_optimizer is not None:
+            if forward is not None and self.temperature_optimizer is not None:
                 batch = EntropyBatch(entropy, self.target_entropy(rows))
-                forward = self.temperature if self.actor.kernels is None else WithoutGraph(self.temperature)
                 learned = gradient_step(
                     forward, temperature_loss, batch, self.temperature_optimizer, cfg, TEMPERATURE_GRADIENT
                 )
@@ -476,7 +476,8 @@ class SAC(Algorithm[SACConfig]):
     def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
-        ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
+        noise = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
+        ahead, now = noise.unbind()
         next_action, next_logp, known = self.actor.net.ahead(self.actor.kernels, rows, ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
         batch = ActorBatch(rows.obs, now, alpha, rows.recurrent, known)

@@ -366,7 +366,7 @@ class Network:
             leaves: ``[N, ...]`` contiguous, of the types and widths that were told.
             keep: Hold what `write_gradients` needs.
         """
-        rows = len(leaves[0])
+        rows = leaves[0].shape[0]
         for number, leaf in enumerate(leaves):
             self._leaf_addresses[number] = leaf.data_ptr()
         outputs = [torch.empty(rows, width, dtype=torch.float32, device="cpu") for width in self.widths]
@@ -395,8 +395,8 @@ class Network:
         """
         for number, gradient in enumerate(gradients):
             self._part_addresses[number] = gradient.data_ptr()
-        shape = rows, _ = len(gradients[0]), self.numbers
-        wanted = torch.empty(shape, dtype=torch.float32, device="cpu") if inputs else None
+        rows = gradients[0].shape[0]
+        wanted = torch.empty(rows, self.numbers, dtype=torch.float32, device="cpu") if inputs else None
         if not self._call["network_backward"](self.handle, self._part_addresses, rows, weights, address(wanted)):
             raise RuntimeError(f"a backward pass of {rows:,} rows without a forward pass that kept what it needs")
         return wanted
@@ -427,7 +427,7 @@ class Networks:
         """Computes the outputs ``[K, N, width]`` of K networks, ``[K, N]`` of width 1; arguments as of
         `Network.forward`.
         """
-        count, rows = len(self._networks), len(leaves[0])
+        count, rows = len(self._networks), leaves[0].shape[0]
         addresses = (ADDRESS * len(leaves))(*[leaf.data_ptr() for leaf in leaves])
         shape = (count, rows) if self.width == 1 else (count, rows, self.width)
         outputs = torch.empty(shape, dtype=torch.float32, device="cpu")
@@ -455,9 +455,9 @@ class Networks:
         return wanted
 
     def _place(self, addresses: Any, parts: Tensor) -> None:
-        first, step = parts.data_ptr(), parts.stride(0) * parts.element_size()
+        first, size = parts.data_ptr(), parts.nbytes // len(self._networks)
         for number in range(len(self._networks)):
-            addresses[number] = first + number * step
+            addresses[number] = first + number * size
 
 
 class HeadLayout(NamedTuple):
@@ -535,6 +535,11 @@ def readable(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 def is_plain(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> bool:
     """Whether a tensor lies in memory as kernels read it: on the processor, of this type, number after number."""
     return tensor is None or (tensor.dtype == dtype and tensor.is_contiguous() and tensor.is_cpu)
+
+
+def plain(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Gives a tensor as kernels read it: itself if it is of this type and lies in a row, else a copy."""
+    return tensor if tensor.dtype == dtype and tensor.is_contiguous() else tensor.to(dtype).contiguous()
 
 
 def places(weight: Tensor) -> tuple[int | None, int | None]:

@@ -24,6 +24,7 @@ from rookery.core.native import (
     Norm,
     Table,
     is_plain,
+    plain,
 )
 from rookery.core.native_memory import Cell, Recurrence
 from rookery.models.build import Encoder
@@ -118,7 +119,7 @@ class NativeTrunk:
 
     def read(self, obs: TensorTree) -> list[Tensor]:
         """Gives observations as the network reads them, leaf by leaf."""
-        return [obs[path].to(dtype).contiguous() for path, dtype in zip(self.paths, self._types, strict=True)]
+        return [plain(obs[path], dtype) for path, dtype in zip(self.paths, self._types, strict=True)]
 
     def can_read(self, obs: TensorTree) -> bool:
         """Tells whether observations lie in memory as the network reads them."""
