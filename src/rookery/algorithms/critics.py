@@ -188,7 +188,7 @@ def critic_gradient(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> Outpu
     gradient = error / q.shape[1]
     if batch.weight is not None:
         gradient.mul_(batch.weight)
-    losses = (error * gradient).sum(1).mul_(0.5).tolist()
+    losses = [0.5 * squares for squares in (error * gradient).sum(1).tolist()]
     return [gradient], {"critic_loss": sum(losses), **_critic_metrics(losses, q, error.abs_())}
 
 

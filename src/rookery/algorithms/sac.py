@@ -314,12 +314,12 @@ class WithoutGraph:
     """
 
     def __init__(self, temperature: Temperature) -> None:
-        self.temperature = temperature
+        self.log_alpha = temperature.log_alpha
 
     @property
     def num_weights(self) -> int:
         """How many there are."""
-        return self.temperature.log_alpha.numel()
+        return self.log_alpha.numel()
 
     @property
     def kernels(self) -> WithoutGraph:
@@ -328,11 +328,11 @@ class WithoutGraph:
 
     def __call__(self, batch: EntropyBatch) -> Tensor:
         """Their logarithms, with a graph."""
-        return self.temperature.log_alpha
+        return self.log_alpha
 
     def forward(self, batch: EntropyBatch) -> list[Tensor]:
         """Their logarithms."""
-        return [self.temperature.log_alpha.detach()]
+        return [self.log_alpha.detach()]
 
     def outputs(self, parts: list[Tensor], batch: EntropyBatch) -> Tensor:
         """The same."""
@@ -340,7 +340,7 @@ class WithoutGraph:
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
         """Takes the gradient of the logarithms."""
-        write_gradient(self.temperature.log_alpha, gradients[0])
+        write_gradient(self.log_alpha, gradients[0])
 
 
 # --- the algorithm ----------------------------------------------------------------------------------------------------
@@ -359,13 +359,15 @@ class SAC(Algorithm[SACConfig]):
         "signals",
         "imitation",
     )
-    fixed = ("actor",)
+    fixed = ("actor", "has_branches")
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: SACConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
+        self.has_branches = has_branches(policy.action_spec)
+        """Whether an action has more than one choice, or choices and numbers."""
         self._check_actions()
         self.replay = Replay(policy, cfg, streams, name)
         self.signals = add_signals(self, cfg.signals)
@@ -382,11 +384,6 @@ class SAC(Algorithm[SACConfig]):
 
     def _adam(self, module: nn.Module) -> Adam:
         return Adam(flatten([module]), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
-
-    @property
-    def has_branches(self) -> bool:
-        """Whether an action has more than one choice, or choices and numbers."""
-        return has_branches(self.policy.action_spec)
 
     def _check_actions(self) -> None:
         cfg, action = self.cfg, self.policy.action_spec

@@ -389,7 +389,7 @@ class Transitions:
     row: Tensor
 
     def __len__(self) -> int:
-        return len(self.reward)
+        return self.reward.shape[0]
 
     def to(self, device: torch.device) -> Self:
         """The same transitions with all tensors on `device`."""

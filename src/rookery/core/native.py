@@ -418,6 +418,7 @@ class Networks:
         self._call, self._networks = build.call, tuple(networks)
         self._handles = (ADDRESS * len(networks))(*[network.handle for network in networks])
         self._outputs, self._inputs = (ADDRESS * len(networks))(), (ADDRESS * len(networks))()
+        self._leaves = (ADDRESS * MAX_LEAVES)()
         self.numbers = networks[0].numbers
         """Inputs of each one's first layer."""
         self.width = networks[0].widths[0]
@@ -428,11 +429,13 @@ class Networks:
         `Network.forward`.
         """
         count, rows = len(self._networks), leaves[0].shape[0]
-        addresses = (ADDRESS * len(leaves))(*[leaf.data_ptr() for leaf in leaves])
+        for number, leaf in enumerate(leaves):
+            self._leaves[number] = leaf.data_ptr()
         shape = (count, rows) if self.width == 1 else (count, rows, self.width)
         outputs = torch.empty(shape, dtype=torch.float32, device="cpu")
         self._place(self._outputs, outputs)
-        made = self._call["networks_forward"](self._handles, count, addresses, rows, keep, self._outputs, num_threads())
+        given = self._leaves, rows, keep, self._outputs
+        made = self._call["networks_forward"](self._handles, count, *given, num_threads())
         if not made:
             raise MemoryError(f"no memory for {rows:,} rows of {count} networks")
         return outputs

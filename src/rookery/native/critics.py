@@ -35,7 +35,7 @@ def action_values(kernels: NetworkKernels, pair: Any, keep: bool = False) -> Ten
 
 def action_gradient(kernels: NetworkKernels, gradient: Tensor, width: int) -> Tensor:
     """Gives the gradient of the actions ``[N, width]`` of the last pass that kept, from that of what came out of it."""
-    return kernels.input_gradient(gradient)[..., -width:].sum(0)  # of all numbers read, those of the action come last
+    return kernels.input_gradient(gradient).sum(0)[:, -width:]  # of all numbers read, those of the action come last
 
 
 class ActionValues(torch.autograd.Function):
