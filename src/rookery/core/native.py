@@ -540,11 +540,6 @@ def is_plain(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> bool:
     return tensor is None or (tensor.dtype == dtype and tensor.is_contiguous() and tensor.is_cpu)
 
 
-def plain(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Gives a tensor as kernels read it: itself if it is of this type and lies in a row, else a copy."""
-    return tensor if tensor.dtype == dtype and tensor.is_contiguous() else tensor.to(dtype).contiguous()
-
-
 def places(weight: Tensor) -> tuple[int | None, int | None]:
     """Gives the addresses of a weight and its gradient; no gradient for a weight that does not learn."""
     return address(weight), address(weight.grad) if weight.requires_grad else None
