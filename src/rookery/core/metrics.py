@@ -11,8 +11,8 @@ from torch import Tensor
 from rookery.core.state import Stateful
 
 Metrics = dict[str, Tensor | float]
-"""By name: detached tensors, scalars or values of rows ``[N]`` or ``[K, N]``, of which means are taken once an update, not
-once a step; or plain numbers.
+"""By name: detached tensors, scalars or values of rows ``[N]`` or ``[K, N]``, of which means are taken once an update,
+not once a step; or plain numbers.
 """
 
 KEPT = 256

@@ -540,9 +540,10 @@ def is_plain(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> bool:
     return tensor is None or (tensor.dtype == dtype and tensor.is_contiguous() and tensor.is_cpu)
 
 
-def places(weight: Tensor) -> tuple[int | None, int | None]:
+def places(weight: Tensor) -> tuple[int, int | None]:
     """Gives the addresses of a weight and its gradient; no gradient for a weight that does not learn."""
-    return address(weight), address(weight.grad) if weight.requires_grad else None
+    gradient = weight.grad if weight.requires_grad else None
+    return weight.data_ptr(), None if gradient is None else gradient.data_ptr()
 
 
 def write_gradient(weight: Tensor, gradient: Tensor) -> None:

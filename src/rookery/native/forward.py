@@ -64,17 +64,10 @@ class Forward(Generic[NetT]):
         shared = None if self._sharing is None else self._sharing.kernels
         if shared is not None or not self._weights:
             return shared
-        if self._place_of_last() != self._last_place:
+        weight = self._weights[-1]  # all of them move together
+        if (places(weight) if self._learns else weight.data_ptr()) != self._last_place:
             self.refresh()
         return self._kernels
-
-    def _place_of_last(self) -> object:
-        """Where the last weight lies, and its gradient if it is to learn; all of them move together."""
-        weight = self._weights[-1]
-        if not self._learns:
-            return weight.data_ptr()
-        gradient = weight.grad if weight.requires_grad else None
-        return weight.data_ptr(), None if gradient is None else gradient.data_ptr()
 
     def refresh(self) -> None:
         """Finds kernels anew if weights have moved, or what learns or listens has changed; call it once an update."""
@@ -83,7 +76,7 @@ class Forward(Generic[NetT]):
         weights = self._weights
         where = [type(self.net), is_hooked(self._modules), *[weight.requires_grad for weight in weights]]
         where += [weight.data_ptr() for weight in weights]
-        last = self._place_of_last()
+        last = places(weights[-1]) if self._learns else weights[-1].data_ptr()
         if where != self._where or last != self._last_place:
             self._where, self._last_place = where, last
             self._kernels = self._find_kernels()
