@@ -359,7 +359,7 @@ class SAC(Algorithm[SACConfig]):
         "signals",
         "imitation",
     )
-    fixed = ("actor", "has_branches")
+    fixed: ClassVar[tuple[str, ...]] = ("actor", "has_branches")
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
     replay: Replay
