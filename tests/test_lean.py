@@ -20,7 +20,7 @@ from gymnasium import spaces
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from rookery import A2CConfig, MultiAgentArena, PPOConfig, Trainer
+from rookery import A2CConfig, DQNConfig, MultiAgentArena, PPOConfig, SACConfig, Trainer
 from rookery.core.native import SWITCH, best_build
 from rookery.core.optim import gradient_step
 
@@ -190,13 +190,13 @@ def test_twice_the_copies_cost_no_more_operations_and_calls():
 MINIBATCHES = {
     "ppo": (
         PPOConfig(minibatch_size=256),
-        Cost(ops=8, tensors=4, bytes_written=39_693, calls=44),
-        Cost(ops=196, tensors=121, bytes_written=2_272_665, calls=168),
+        Cost(ops=8, tensors=4, bytes_written=39_693, calls=42),
+        Cost(ops=196, tensors=121, bytes_written=2_272_665, calls=166),
     ),
     "a2c": (
         A2CConfig(fragment_length=32),
-        Cost(ops=154, tensors=65, bytes_written=102_980, calls=560),
-        Cost(ops=316, tensors=153, bytes_written=3_073_542, calls=555),
+        Cost(ops=154, tensors=65, bytes_written=102_980, calls=465),
+        Cost(ops=316, tensors=153, bytes_written=3_073_542, calls=503),
     ),
 }
 """Of each the settings, and what learning from a minibatch may cost on kernels and by torch."""
@@ -216,6 +216,40 @@ def test_a_gradient_step_costs_no_more_than_it_did(name, computes):
             batch = next(learner.targets(rollout).shuffled(256, learner.rng))
             given = learner.forward, learner.loss, batch, learner.optimizer, learner.now(), learner.closed_form
             return cost_of(lambda: gradient_step(*given))
+
+    cost = least_cost(limit, measure)
+    assert cost.within(limit), f"{cost} is above {limit}"
+
+
+FROM_REPLAY = {
+    "sac": (
+        "Pendulum-v1",
+        SACConfig(learning_starts=64, batch_size=64),
+        Cost(ops=49, tensors=33, bytes_written=553_764, calls=472),
+        Cost(ops=363, tensors=181, bytes_written=6_402_323, calls=771),
+    ),
+    "dqn": (
+        "CartPole-v1",
+        DQNConfig(learning_starts=64, batch_size=64),
+        Cost(ops=8, tensors=1, bytes_written=18_696, calls=121),
+        Cost(ops=102, tensors=46, bytes_written=322_645, calls=294),
+    ),
+}
+"""Of each environment and settings, and what drawing a batch and learning from it may cost on kernels and by torch."""
+
+
+@pytest.mark.parametrize("name", FROM_REPLAY)
+def test_learning_from_replay_costs_no_more_than_it_did(name, computes):
+    env, cfg, on_kernels, by_torch = FROM_REPLAY[name]
+    limit = on_kernels if computes == "kernels" else by_torch
+
+    def measure() -> Cost:
+        with Trainer(env, cfg, num_envs=1, seed=0) as trainer:
+            learner = trainer.learners["main"]
+            while learner.replay.is_warming_up:
+                learner.replay.store(trainer.pool.sample(64).rollouts["main"])
+            learner.learn(1)
+            return cost_of(lambda: learner.learn(1))
 
     cost = least_cost(limit, measure)
     assert cost.within(limit), f"{cost} is above {limit}"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rookery.core.metrics import Means, explained_variance
+from rookery.core.metrics import KEPT, Means, explained_variance
 
 
 def test_means_are_taken_over_the_steps_that_had_the_metric():
@@ -22,6 +22,22 @@ def test_steps_that_were_not_finite_do_not_spoil_the_mean():
     for value in (1.0, float("nan"), 3.0, float("inf")):
         means.add({"a": torch.tensor(value), "never": torch.tensor(float("nan"))})
     assert means.result() == {"a": 2.0, "never": None}
+
+
+def test_what_is_summed_up_meanwhile_counts_as_much_as_the_rest():
+    means, steps = Means(), 2 * KEPT + 7
+    for number in range(steps):
+        rows = torch.full((2, 3), float(number))
+        rows[0, 0] = float("nan") if number == 5 else float(number)
+        means.add({"rows": rows, "number": float(number), "scalar": torch.tensor(float(number)), "inf": float("inf")})
+    mean = (steps - 1) / 2
+    assert means.result() == {
+        "rows": pytest.approx((mean * steps * 6 - 5) / (steps * 6 - 1), rel=1e-6),
+        "number": mean,
+        "scalar": mean,
+        "inf": None,
+    }
+    assert sum(isinstance(value, torch.Tensor) for value in means._seen["rows"]) <= KEPT
 
 
 def test_explained_variance_redone_by_hand():

@@ -8,7 +8,7 @@ networks superfluous (CrossQ, Bhatt et al. 2024, arXiv:1902.05605).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
@@ -164,36 +164,39 @@ def critic_loss(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> tuple[Ten
         cfg: Not looked at: q tells of which kind it is.
 
     Returns:
-        The loss, and metrics, of which ``priority`` is one for each row: the size of its error. Of two networks there
-        is the loss of each.
+        The loss, and metrics, of which ``priority`` is the size of each row's error, ``[K, N]``; of quantiles ``[N]``.
+        Of two networks there is the loss of each.
     """
     if q.dim() == 2:
         error = q - batch.target
         each = 0.5 * error.square()
-        td_error = error.detach().abs().mean(0)
+        size = error.detach().abs()
     else:
         number = len(q)
         each = quantile_huber(q.flatten(0, 1), batch.target.repeat(number, 1), kappa=1.0).view(number, -1)
-        td_error = (q.detach().mean((0, 2)) - batch.target.mean(1)).abs()
+        size = (q.detach().mean((0, 2)) - batch.target.mean(1)).abs()
     losses = (each if batch.weight is None else each * batch.weight).mean(1)
     loss = losses.sum()
-    own = losses.detach().unbind() if len(losses) == PAIR else ()
-    return loss, {
-        "critic_loss": loss.detach(),
-        **{f"critic_loss_{number}": one for number, one in enumerate(own, 1)},
-        "q_mean": q.detach().mean(),
-        "td_error": td_error.mean(),
-        "priority": td_error,
-    }
+    return loss, {"critic_loss": loss.detach(), **_critic_metrics(losses.detach().unbind(), q.detach(), size)}
 
 
 def critic_gradient(q: Tensor, batch: CriticBatch, cfg: CriticSettings) -> OutputGradients | None:
     """The gradient of `critic_loss` with respect to values ``[K, N]``, and its metrics; None of quantiles."""
     if q.dim() != 2:
         return None
-    _, metrics = critic_loss(q, batch, cfg)
-    gradient = (q - batch.target).div_(q.shape[1])
-    return [gradient if batch.weight is None else gradient.mul_(batch.weight)], metrics
+    error = q - batch.target
+    gradient = error / q.shape[1]
+    if batch.weight is not None:
+        gradient.mul_(batch.weight)
+    losses = [0.5 * squares for squares in (error * gradient).sum(1).tolist()]
+    return [gradient], {"critic_loss": sum(losses), **_critic_metrics(losses, q, error.abs_())}
+
+
+def _critic_metrics(losses: Sequence[Tensor | float], q: Tensor, size: Tensor) -> Metrics:
+    """Metrics beside the loss itself, given that of each network, their values and the sizes of their errors."""
+    own = losses if len(losses) == PAIR else ()
+    each: Metrics = {f"critic_loss_{number}": one for number, one in enumerate(own, 1)}
+    return {**each, "q_mean": q, "td_error": size, "priority": size}
 
 
 CRITIC_GRADIENT = ClosedForm(critic_loss, critic_gradient)

@@ -46,7 +46,7 @@ class Experience(Transitions):
     @classmethod
     def of(cls, rows: Transitions) -> Self:
         """Gives decisions that stand each for itself."""
-        return cls(**{name: getattr(rows, name) for name in Transitions.__dataclass_fields__})
+        return cls(rows.obs, rows.action, rows.reward, rows.next_obs, rows.discount, rows.weight, rows.row)
 
 
 def sequence_experience(

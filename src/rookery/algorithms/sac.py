@@ -167,8 +167,8 @@ def actor_loss(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> tupl
     the mean of all (TQC, eq. 13).
     """
     value = outputs.q.amin(0) if outputs.q.dim() == 2 else outputs.q.mean((0, 2))
-    loss = (batch.alpha * outputs.logp - value).mean()
-    return loss, {"actor_loss": loss.detach(), "entropy": -outputs.logp.detach()}
+    each = batch.alpha * outputs.logp - value
+    return each.mean(), {"actor_loss": each.detach(), "entropy": -outputs.logp.detach()}
 
 
 def actor_gradient(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> OutputGradients | None:
@@ -177,10 +177,12 @@ def actor_gradient(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> 
     """
     if outputs.back is None or outputs.q.dim() != 2:
         return None
-    _, metrics = actor_loss(outputs, batch, cfg)
-    each = 1.0 / len(outputs.logp)
-    by_q = torch.zeros_like(outputs.q).scatter_(0, outputs.q.argmin(0, keepdim=True), -each)
-    return [outputs.back((batch.alpha * each).expand_as(outputs.logp), by_q)], metrics
+    logp, q = outputs.logp, outputs.q
+    share = 1.0 / logp.shape[0]
+    value, lowest = q.min(0, keepdim=True)
+    by_q = torch.zeros_like(q).scatter_(0, lowest, -share)
+    gradient = outputs.back(torch.full_like(logp, (batch.alpha * share).item()), by_q)
+    return [gradient], {"actor_loss": batch.alpha * logp - value, "entropy": -logp}
 
 
 ACTOR_GRADIENT = ClosedForm(actor_loss, actor_gradient)
@@ -312,12 +314,12 @@ class WithoutGraph:
     """
 
     def __init__(self, temperature: Temperature) -> None:
-        self.temperature = temperature
+        self.log_alpha = temperature.log_alpha
 
     @property
     def num_weights(self) -> int:
         """How many there are."""
-        return self.temperature.log_alpha.numel()
+        return self.log_alpha.numel()
 
     @property
     def kernels(self) -> WithoutGraph:
@@ -326,11 +328,11 @@ class WithoutGraph:
 
     def __call__(self, batch: EntropyBatch) -> Tensor:
         """Their logarithms, with a graph."""
-        return self.temperature.log_alpha
+        return self.log_alpha
 
     def forward(self, batch: EntropyBatch) -> list[Tensor]:
         """Their logarithms."""
-        return [self.temperature.log_alpha.detach()]
+        return [self.log_alpha.detach()]
 
     def outputs(self, parts: list[Tensor], batch: EntropyBatch) -> Tensor:
         """The same."""
@@ -338,7 +340,7 @@ class WithoutGraph:
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
         """Takes the gradient of the logarithms."""
-        write_gradient(self.temperature.log_alpha, gradients[0])
+        write_gradient(self.log_alpha, gradients[0])
 
 
 # --- the algorithm ----------------------------------------------------------------------------------------------------
@@ -357,13 +359,15 @@ class SAC(Algorithm[SACConfig]):
         "signals",
         "imitation",
     )
-    fixed = ("actor",)
+    fixed: ClassVar[tuple[str, ...]] = ("actor", "has_branches")
     corrects_staleness = True  # whose play it is does not matter
     learns_memory = True
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: SACConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)
+        self.has_branches = has_branches(policy.action_spec)
+        """Whether an action has more than one choice, or choices and numbers."""
         self._check_actions()
         self.replay = Replay(policy, cfg, streams, name)
         self.signals = add_signals(self, cfg.signals)
@@ -380,11 +384,6 @@ class SAC(Algorithm[SACConfig]):
 
     def _adam(self, module: nn.Module) -> Adam:
         return Adam(flatten([module]), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
-
-    @property
-    def has_branches(self) -> bool:
-        """Whether an action has more than one choice, or choices and numbers."""
-        return has_branches(self.policy.action_spec)
 
     def _check_actions(self) -> None:
         cfg, action = self.cfg, self.policy.action_spec
@@ -420,7 +419,8 @@ class SAC(Algorithm[SACConfig]):
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps: of critics, actor and temperature one each; target critics follow."""
-        cfg = self.now()
+        cfg, temperature = self.now(), self.temperature
+        forward = temperature if temperature is None or self.actor.kernels is None else WithoutGraph(temperature)
         for _ in range(gradient_steps):
             rows, alpha = self.experience(cfg), self.alpha(cfg)
             learn = self.learn_discrete if cfg.discrete else self.learn_continuous
@@ -428,16 +428,15 @@ class SAC(Algorithm[SACConfig]):
             self.replay.update_priorities(rows.row, metrics.pop("priority"), rows.fragment)
             entropy = metrics["entropy"]
             assert isinstance(entropy, Tensor)
-            if self.temperature is not None and self.temperature_optimizer is not None:
+            if forward is not None and self.temperature_optimizer is not None:
                 batch = EntropyBatch(entropy, self.target_entropy(rows))
-                forward = self.temperature if self.actor.kernels is None else WithoutGraph(self.temperature)
                 learned = gradient_step(
                     forward, temperature_loss, batch, self.temperature_optimizer, cfg, TEMPERATURE_GRADIENT
                 )
                 metrics |= named("temperature", learned)
             self.critics.track(cfg.tau)
-            whole = entropy if entropy.dim() == 1 else entropy.sum(1)
-            self.replay.record(metrics | {"entropy": whole.mean(), "alpha": alpha.mean() if alpha.dim() else alpha})
+            metrics["entropy"] = entropy if entropy.dim() == 1 else entropy.sum(1)
+            self.replay.record({**metrics, "alpha": alpha})
 
     def explore(self) -> None:
         """Lets actions be random while replay fills. A categorical starts out nearly even by itself."""
@@ -474,7 +473,8 @@ class SAC(Algorithm[SACConfig]):
     def learn_continuous(self, rows: Experience, alpha: Tensor, cfg: SACConfig) -> Metrics:
         """Critics learn the soft value of one fresh action each (eq. 5), and the actor from critics."""
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
-        ahead, now = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
+        noise = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
+        ahead, now = noise.unbind()
         next_action, next_logp, known = self.actor.net.ahead(self.actor.kernels, rows, ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
         batch = ActorBatch(rows.obs, now, alpha, rows.recurrent, known)

@@ -183,7 +183,8 @@ class Rollout:
     @property
     def num_cut(self) -> int:
         """Fragments shorter than T, the longest."""
-        return len(self.length) - self.length.tolist().count(len(self.reward))
+        length = self.length.tolist()
+        return len(length) - length.count(self.reward.shape[0])
 
     def valid_rows(self) -> Tensor | None:
         """Indices of the valid rows in the flattened ``[T * F]`` arrays, or None if every row is valid."""
@@ -389,7 +390,7 @@ class Transitions:
     row: Tensor
 
     def __len__(self) -> int:
-        return len(self.reward)
+        return self.reward.shape[0]
 
     def to(self, device: torch.device) -> Self:
         """The same transitions with all tensors on `device`."""

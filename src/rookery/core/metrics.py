@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,60 +11,69 @@ from torch import Tensor
 from rookery.core.state import Stateful
 
 Metrics = dict[str, Tensor | float]
-"""By name: detached tensors, scalars or a value for each row, of which means are taken once an update, not once a step;
-or plain numbers, where a kernel has computed them.
+"""By name: detached tensors, scalars or values of rows ``[N]`` or ``[K, N]``, of which means are taken once an update,
+not once a step; or plain numbers.
 """
+
+KEPT = 256
+"""Steps whose values are kept as they are; those before them are summed up, so that rows take little memory."""
 
 
 class Means(Stateful):
     """Collects the metrics of many gradient steps.
 
-    None is read before `result`, so that nothing waits for the device.
+    They are read once in `KEPT` steps and in `result`, so that no step waits for the device.
     """
 
     saved = ("_seen",)
 
     def __init__(self) -> None:
-        self._seen: dict[str, list[Tensor | float]] = {}
+        self._seen: dict[str, list[Tensor | float | tuple[float, int]]] = {}
+        """Values as they came, behind what those before them summed up to, and how many these were."""
 
     def add(self, metrics: Metrics) -> None:
         """Notes one gradient step."""
+        seen = self._seen
         for name, value in metrics.items():
-            self._seen.setdefault(name, []).append(value)
+            if name not in seen:
+                seen[name] = [value]
+                continue
+            seen[name].append(value)
+            if len(seen[name]) > KEPT:
+                seen[name] = [_summed_up(seen[name])]
 
     def result(self) -> dict[str, float | None]:
         """The mean of each metric over the steps (or rows) where it was finite (others were skipped); None if it never
         was.
         """
-        seen = {name: list(values) for name, values in self._seen.items()}
-        places, scalars = [], []
-        for values in seen.values():
-            for at, value in enumerate(values):
-                if not isinstance(value, Tensor) or value.ndim:
-                    continue
-                if value.is_cpu:
-                    values[at] = value.item()
-                    continue
-                places.append((values, at))
-                scalars.append(value)
-        if scalars:  # a device is waited for once
-            for (values, at), number in zip(places, torch.stack(scalars).tolist(), strict=True):
-                values[at] = number
-        return {name: _mean(values) for name, values in seen.items()}
+        sums = {name: _summed_up(values) for name, values in self._seen.items()}
+        return {name: total / count if count else None for name, (total, count) in sums.items()}
 
 
-def _mean(values: list[Tensor | float]) -> float | None:
-    """Of all finite numbers among numbers and rows."""
-    total, count = 0.0, 0
-    rows = [value.flatten() for value in values if isinstance(value, Tensor)]
+def _summed_up(values: Sequence[Tensor | float | tuple[float, int]]) -> tuple[float, int]:
+    """The sum of all finite numbers among numbers and rows, and how many there are; a device is waited for once."""
+    rows: list[Tensor] = []
+    totals, count = [], 0
+    for value in values:
+        if isinstance(value, tuple):
+            totals.append(value[0])
+            count += value[1]
+            continue
+        if isinstance(value, Tensor):
+            if value.ndim or not value.is_cpu:
+                rows.append(value.flatten())
+                continue
+            value = value.item()
+        if math.isfinite(value):
+            totals.append(value)
+            count += 1
     if rows:
         every = torch.cat(rows).float()
         finite = torch.isfinite(every)
         total, found = torch.stack((torch.where(finite, every, 0.0).sum(), finite.sum())).tolist()
-        count = int(found)
-    numbers = [value for value in values if not isinstance(value, Tensor) and math.isfinite(value)]
-    count += len(numbers)
-    return (total + math.fsum(numbers)) / count if count else None
+        totals.append(total)
+        count += int(found)
+    return math.fsum(totals), count
 
 
 def explained_variance(predicted: Tensor, target: Tensor) -> float | None:

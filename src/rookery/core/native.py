@@ -370,7 +370,7 @@ class Network:
             leaves: ``[N, ...]`` contiguous, of the types and widths that were told.
             keep: Hold what `write_gradients` needs.
         """
-        rows = len(leaves[0])
+        rows = leaves[0].shape[0]
         for number, leaf in enumerate(leaves):
             self._leaf_addresses[number] = leaf.data_ptr()
         outputs = [torch.empty(rows, width, dtype=torch.float32, device="cpu") for width in self.widths]
@@ -399,8 +399,8 @@ class Network:
         """
         for number, gradient in enumerate(gradients):
             self._part_addresses[number] = gradient.data_ptr()
-        shape = rows, _ = len(gradients[0]), self.numbers
-        wanted = torch.empty(shape, dtype=torch.float32, device="cpu") if inputs else None
+        rows = gradients[0].shape[0]
+        wanted = torch.empty(rows, self.numbers, dtype=torch.float32, device="cpu") if inputs else None
         if not self._call["network_backward"](self.handle, self._part_addresses, rows, weights, address(wanted)):
             raise RuntimeError(f"a backward pass of {rows:,} rows without a forward pass that kept what it needs")
         return wanted
@@ -422,6 +422,7 @@ class Networks:
         self._call, self._networks = build.call, tuple(networks)
         self._handles = (ADDRESS * len(networks))(*[network.handle for network in networks])
         self._outputs, self._inputs = (ADDRESS * len(networks))(), (ADDRESS * len(networks))()
+        self._leaves = (ADDRESS * MAX_LEAVES)()
         self.numbers = networks[0].numbers
         """Inputs of each one's first layer."""
         self.width = networks[0].widths[0]
@@ -431,12 +432,14 @@ class Networks:
         """Computes the outputs ``[K, N, width]`` of K networks, ``[K, N]`` of width 1; arguments as of
         `Network.forward`.
         """
-        count, rows = len(self._networks), len(leaves[0])
-        addresses = (ADDRESS * len(leaves))(*[leaf.data_ptr() for leaf in leaves])
+        count, rows = len(self._networks), leaves[0].shape[0]
+        for number, leaf in enumerate(leaves):
+            self._leaves[number] = leaf.data_ptr()
         shape = (count, rows) if self.width == 1 else (count, rows, self.width)
         outputs = torch.empty(shape, dtype=torch.float32, device="cpu")
         self._place(self._outputs, outputs)
-        made = self._call["networks_forward"](self._handles, count, addresses, rows, keep, self._outputs, num_threads())
+        given = self._leaves, rows, keep, self._outputs
+        made = self._call["networks_forward"](self._handles, count, *given, num_threads())
         if not made:
             raise MemoryError(f"no memory for {rows:,} rows of {count} networks")
         return outputs
@@ -459,9 +462,9 @@ class Networks:
         return wanted
 
     def _place(self, addresses: Any, parts: Tensor) -> None:
-        first, step = parts.data_ptr(), parts.stride(0) * parts.element_size()
+        first, size = parts.data_ptr(), parts.nbytes // len(self._networks)
         for number in range(len(self._networks)):
-            addresses[number] = first + number * step
+            addresses[number] = first + number * size
 
 
 class HeadLayout(NamedTuple):
@@ -541,9 +544,10 @@ def is_plain(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> bool:
     return tensor is None or (tensor.dtype == dtype and tensor.is_contiguous() and tensor.is_cpu)
 
 
-def places(weight: Tensor) -> tuple[int | None, int | None]:
+def places(weight: Tensor) -> tuple[int, int | None]:
     """Gives the addresses of a weight and its gradient; no gradient for a weight that does not learn."""
-    return address(weight), address(weight.grad) if weight.requires_grad else None
+    gradient = weight.grad if weight.requires_grad else None
+    return weight.data_ptr(), None if gradient is None else gradient.data_ptr()
 
 
 def write_gradient(weight: Tensor, gradient: Tensor) -> None:

@@ -321,7 +321,7 @@ def _through_kernels(
 
 def _check_gradients(gradients: Sequence[Tensor], parts: Sequence[Tensor], loss: Callable[..., Any]) -> None:
     """A kernel would read past the end of what is too small."""
-    if [g.shape for g in gradients] == [p.shape for p in parts] and all(g.dtype == torch.float32 for g in gradients):
+    if [(g.shape, g.dtype) for g in gradients] == [(p.shape, torch.float32) for p in parts]:
         return
     found, wanted = ([f"{t.dtype} {tuple(t.shape)}" for t in tensors] for tensors in (gradients, parts))
     name = getattr(loss, "__name__", repr(loss))
@@ -351,7 +351,6 @@ def apply_gradients(optimizer: Optimizer, *, lr: float, max_grad_norm: float | N
     return norm
 
 
-@torch.no_grad()
 def track(target: Tensor, source: Tensor, tau: float) -> None:
     """Moves a target network towards the one that learns: ``target += tau * (source - target)``; 1 = a copy.
 

@@ -35,7 +35,7 @@ def action_values(kernels: NetworkKernels, pair: Any, keep: bool = False) -> Ten
 
 def action_gradient(kernels: NetworkKernels, gradient: Tensor, width: int) -> Tensor:
     """Gives the gradient of the actions ``[N, width]`` of the last pass that kept, from that of what came out of it."""
-    return kernels.input_gradient(gradient)[..., -width:].sum(0)  # of all numbers read, those of the action come last
+    return kernels.input_gradient(gradient).sum(0)[:, -width:]  # of all numbers read, those of the action come last
 
 
 class ActionValues(torch.autograd.Function):
@@ -83,7 +83,7 @@ class SquashedDrawing:
             output: ``[N, 2 * k]`` float32 on the processor, contiguous, what the head's layer puts out.
             noise: ``[N, k]`` likewise, standard normal numbers.
         """
-        rows = len(output)
+        rows = output.shape[0]
         action, logp = torch.empty(rows, self._numbers), torch.empty(rows)
         drawn = action.data_ptr(), logp.data_ptr()
         self._call["head_draw"](self._head.handle, output.data_ptr(), rows, noise.data_ptr(), *drawn)
@@ -102,5 +102,5 @@ class SquashedDrawing:
         gradient = torch.empty_like(output)
         given = noise, action, by_logp.contiguous(), by_action.contiguous(), gradient
         addresses = [tensor.data_ptr() for tensor in given]
-        self._call["squashed_gradients"](self._head.handle, output.data_ptr(), len(output), *addresses)
+        self._call["squashed_gradients"](self._head.handle, output.data_ptr(), output.shape[0], *addresses)
         return gradient

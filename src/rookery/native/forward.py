@@ -200,7 +200,7 @@ class NetworkKernels:
                 parts += head.parts(raw, at)
                 at += head.count
         if keep:
-            self._place, self._count = place, len(parts[0])
+            self._place, self._count = place, parts[0].shape[0]
         return parts if place is None else [part.index_select(0, place) for part in parts]
 
     def last(self, obs: TensorTree) -> Tensor:

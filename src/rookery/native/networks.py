@@ -117,8 +117,12 @@ class NativeTrunk:
         return self.network.forward(self.read(obs), keep)
 
     def read(self, obs: TensorTree) -> list[Tensor]:
-        """Gives observations as the network reads them, leaf by leaf."""
-        return [obs[path].to(dtype).contiguous() for path, dtype in zip(self.paths, self._types, strict=True)]
+        """Gives observations as the network reads them, leaf by leaf: as they are, or a copy."""
+        leaves = zip(map(obs.__getitem__, self.paths), self._types, strict=True)
+        return [
+            leaf if leaf.dtype == dtype and leaf.is_contiguous() else leaf.to(dtype).contiguous()
+            for leaf, dtype in leaves
+        ]
 
     def can_read(self, obs: TensorTree) -> bool:
         """Tells whether observations lie in memory as the network reads them."""

@@ -46,11 +46,10 @@ class TDRows:
 
     def can_be_read(self, kernels: NetworkKernels) -> bool:
         """Tells whether the rows lie in memory as kernels read them."""
-        if not all(
-            each.head is not None and isinstance(each.towers[0], NativeTrunk) for each in (kernels, self.target)
-        ):
-            return False
-        if self.places is not None and _call_for(kernels, self) is not None:
+        for each in (kernels, self.target):
+            if each.head is None or not isinstance(each.towers[0], NativeTrunk):
+                return False
+        if _call_for(kernels, self) is not None:
             return True
         drawn, rows = self.drawn, len(self.drawn)
         numbers = drawn.reward, drawn.discount, drawn.weight
@@ -117,10 +116,11 @@ class TDCall:
         batch.order, batch.next_order = array_address(places.row), array_address(places.after)
         batch.reward, batch.discount = drawn.reward.data_ptr(), drawn.discount.data_ptr()
         batch.weight, self._settings.is_double = address(drawn.weight), double
-        if len(self._error) != len(drawn):
-            self._error = torch.empty(len(drawn), dtype=torch.float32)
+        count = len(drawn)
+        if self._error.shape[0] != count:
+            self._error = torch.empty(count, dtype=torch.float32)
             batch.error = address(self._error)
-        return len(drawn)
+        return count
 
     def _metrics(self) -> Metrics:
         return {**dict(zip(STATISTICS, self._statistics, strict=True)), "priority": self._error}

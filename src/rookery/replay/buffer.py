@@ -263,7 +263,7 @@ class ReplayBuffer(Stateful):
         """Copies the valid rows of a rollout, in the order of time, and of fragments at the same time."""
         size, regular, first, total = rollout.reward.numel(), self._regular, self.first, self.total
         # the rows it goes on from are still there then, and it need not be split at the end of the ring
-        fits = size + len(rollout.slot) <= self.capacity and size <= self.capacity - total % self.capacity
+        fits = size + rollout.slot.shape[0] <= self.capacity and size <= self.capacity - total % self.capacity
         if regular is not None and fits and (piece := regular.following(rollout)) is not None:
             self._add_regular(regular, piece)
         else:

@@ -72,7 +72,7 @@ class Shelf:
 
     def look(self, rows: int) -> None:
         """Takes note that so many rows are about to be looked at, and gives pages back before they are too many."""
-        if not self._maps:
+        if self.limit is None or not self._maps:
             return
         size = min(rows * self._row, self.in_files)
         if self._seen + size > self.left:

@@ -195,12 +195,13 @@ class Replay(Stateful):
 
         Args:
             row: ``[F]`` serial numbers of rows or sequences, as they were drawn.
-            priority: ``[N]`` at least 0: the size of each row's error, say.
+            priority: ``[N]`` at least 0: the size of each row's error, say; of K networks ``[K, N]``: their mean counts.
             fragment: ``[N]`` which of F sequences each row is of; None where rows were drawn by themselves.
         """
         if self.cfg.replay.kind == "uniform":
             return
         assert isinstance(priority, Tensor)
+        priority = priority.mean(0) if priority.dim() == 2 else priority
         if fragment is not None:
             present, priority = sequence_priorities(priority, fragment, len(row))
             row = row[present.cpu()]
