@@ -134,7 +134,7 @@ class Undecided:
 def is_undecided(value: Any) -> bool:
     """Says whether a value is `Undecided`, or a list, mapping or settings object with such a value somewhere in it."""
     if isinstance(value, Settings):
-        value = {name: vars(value)[name] for name in value.given}
+        return bool(value.__dict__["_undecided"])
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     return isinstance(value, Undecided) or any(map(is_undecided, parts))
 
@@ -226,7 +226,8 @@ class Settings(metaclass=_Checked):
 def build(cls: type, values: Mapping[str, Any], given: frozenset[str]) -> Any:
     """Gives an instance of a config class from values that were checked."""
     made: Any
-    if any(map(is_undecided, values.values())):
+    undecided = any(map(is_undecided, values.values()))
+    if undecided:
         made = object.__new__(cls)
         vars(made).update({name: default_of(field) for name, field in fields_of(cls).items()} | dict(values))
     else:
@@ -237,6 +238,7 @@ def build(cls: type, values: Mapping[str, Any], given: frozenset[str]) -> Any:
     )
     object.__setattr__(made, "_moving", tuple(moving))
     object.__setattr__(made, "_given", given)
+    object.__setattr__(made, "_undecided", undecided)
     return made
 
 
