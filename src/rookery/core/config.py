@@ -184,7 +184,7 @@ class _Said:
     def at(self, key: Any, value: Any) -> _Said:
         """Gives what the layer says at a key of the mapping here."""
         path = f"{self.path}.{key}" if self.path else str(key)
-        return replace(self, path=path, value=hidden(key, value))
+        return _Said(self.layer, self.rank, path, hidden(key, value), self.inherited)
 
     def without(self, *keys: str) -> _Said:
         """Gives the mapping here without some keys."""
@@ -494,14 +494,19 @@ def _read(hint: Any, raw: Any) -> tuple[Any, str]:
     """Gives a value as the field keeps it, and what is wrong with it; ``module:Name`` is imported for an object."""
     if is_undecided(raw):
         return None, "only tune.run (rookery tune) tries values; a single training needs one of them"
-    kinds = [get_origin(bare(part)) or bare(part) for part in alternatives(hint)]
-    objects = type in kinds or Callable in kinds
-    if isinstance(raw, str) and objects and not {str, Any, Literal} & set(kinds):
+    if isinstance(raw, str) and _is_named(hint):
         try:
             raw = import_object(raw)
         except ConfigError as error:
             return None, str(error)
     return check(hint, raw)
+
+
+@cache
+def _is_named(hint: Any) -> bool:
+    """Says whether a field takes a class or function and no text, so that a text is the name of one."""
+    kinds = {get_origin(bare(part)) or bare(part) for part in alternatives(hint)}
+    return bool(kinds & {type, Callable}) and not kinds & {str, Any, Literal}
 
 
 @cache
