@@ -26,7 +26,7 @@ from numbers import Integral
 from operator import or_
 from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Lt
+from annotated_types import Ge, Gt, Interval, Le, Lt
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.hints import suggestion
