@@ -5,6 +5,7 @@ And none measures how many helpers would be worth it, unless it says so: what th
 all, with many.
 """
 
+import gc
 import os
 import signal
 
@@ -28,6 +29,16 @@ settings.load_profile("quick")
 
 BUILDS = [name for name in candidates() if (FOLDER / f"{name}.so").exists()]
 """Of the kernels, those that this processor can run, the best first."""
+
+
+def pytest_collection():
+    gc.disable()  # what is collected stays
+
+
+def pytest_collection_finish():
+    gc.freeze()  # and is not looked through again and again while tests run
+    gc.set_threshold(7_000, 10, 10)  # ten times as seldom as usual: much is made and dropped here, in little memory
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

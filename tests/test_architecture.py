@@ -212,12 +212,12 @@ def is_text(node: ast.stmt) -> bool:
 
 
 def files_with(pattern: str, ignoring: str | tuple[str, ...] = "-") -> list[str]:
-    """Files whose code matches `pattern`, each as often as it does; without any of its words a file cannot."""
-    words = re.findall(r"\w{4,}", re.sub(r"\\.", " ", pattern))
+    """Files whose code matches `pattern`, each as often as it does; without all its words outside groups none can."""
+    words = re.findall(r"\w{4,}", re.sub(r"\([^)]*\)", " ", re.sub(r"\\.", " ", pattern)))
     assert words
     found = []
     for path in files():
-        if not name_of(path).startswith(ignoring) and any(word in text_of(path) for word in words):
+        if not name_of(path).startswith(ignoring) and all(word in text_of(path) for word in words):
             found += [name_of(path)] * len(re.findall(pattern, code_of(path)))
     return found
 
@@ -235,7 +235,7 @@ def imports_of(path: Path) -> list[Import]:
                 deeper = f"{node.module}.{alias.name}"
                 module = deeper if deeper in modules() else str(node.module)
                 found.append(Import(module, node.lineno, typing_only, inside))
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in names_in(node.test):
             for child in node.body:
                 walk(child, True, inside)
             for child in node.orelse:
@@ -248,6 +248,10 @@ def imports_of(path: Path) -> list[Import]:
 
     walk(tree_of(path), False, False)
     return found
+
+
+def names_in(node: ast.expr) -> set[str]:
+    return {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node)}
 
 
 @cache

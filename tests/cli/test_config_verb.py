@@ -83,7 +83,15 @@ def is_a(value, kind):
     return isinstance(value, KINDS[kind])
 
 
-SCHEMA = config_schema()
+@pytest.fixture(scope="module")
+def schema():
+    return config_schema()
+
+
+@pytest.fixture(scope="module")
+def of_experiments():
+    return experiment_schema()
+
 
 GOOD = [
     "",
@@ -131,36 +139,36 @@ def read(text):
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_what_rookery_takes_fits_the_schema(text, tmp_path):
-    assert wrong(SCHEMA, read(text), SCHEMA) == []
+def test_what_rookery_takes_fits_the_schema(text, schema, tmp_path):
+    assert wrong(schema, read(text), schema) == []
     if "my.module" not in text:
         (tmp_path / "good.yaml").write_text(text)
         resolve(RunConfig, [yaml_layer(tmp_path / "good.yaml")], ALGORITHMS)
 
 
 @pytest.mark.parametrize(("text", "message"), BAD)
-def test_a_mistake_does_not_fit_the_schema(text, message):
-    assert any(message in problem for problem in wrong(SCHEMA, read(text), SCHEMA)), wrong(SCHEMA, read(text), SCHEMA)
+def test_a_mistake_does_not_fit_the_schema(text, message, schema):
+    assert any(message in problem for problem in wrong(schema, read(text), schema)), wrong(schema, read(text), schema)
 
 
-def test_what_a_run_writes_fits_the_schema(finished_runs):
+def test_what_a_run_writes_fits_the_schema(finished_runs, schema):
     for name in ("cart", "arena"):
-        assert wrong(SCHEMA, read((finished_runs / name / "config.yaml").read_text()), SCHEMA) == []
+        assert wrong(schema, read((finished_runs / name / "config.yaml").read_text()), schema) == []
 
 
-def test_the_schema_is_written_to_a_file_or_shown(rookery, tmp_path):
+def test_the_schema_is_written_to_a_file_or_shown(rookery, schema, tmp_path):
     code, out, err = rookery("config", "schema")
     assert (code, err) == (0, "")
-    assert json.loads(out) == SCHEMA
+    assert json.loads(out) == schema
     code, out, _ = rookery("config", "schema", "-o", "run.schema.json")
     assert code == 0
     assert out.startswith("written: run.schema.json; ")
-    assert json.loads((tmp_path / "run.schema.json").read_text()) == SCHEMA
+    assert json.loads((tmp_path / "run.schema.json").read_text()) == schema
     assert rookery("config", "schema", "-o", "nowhere/x.json")[2].startswith("error: -o nowhere/x.json: cannot be")
 
 
-def test_every_algorithm_and_every_setting_is_in_the_schema_with_its_meaning():
-    branches = {branch["title"]: branch for branch in SCHEMA["properties"]["algorithm"]["oneOf"]}
+def test_every_algorithm_and_every_setting_is_in_the_schema_with_its_meaning(schema):
+    branches = {branch["title"]: branch for branch in schema["properties"]["algorithm"]["oneOf"]}
     assert list(branches) == [*ALGORITHMS, "your own"]
     gamma = dict(branches["ppo"]["properties"]["gamma"])
     assert gamma.pop("description") == "Discount of the environment's reward."
@@ -172,13 +180,11 @@ def test_every_algorithm_and_every_setting_is_in_the_schema_with_its_meaning():
             silent.extend([] if "description" in part or "const" in part else [f"{at}.{name}"])
             look(part, f"{at}.{name}")
 
-    look(SCHEMA, "")
+    look(schema, "")
     for title, branch in branches.items():
         look(branch, title)
     assert not silent
 
-
-EXPERIMENT = experiment_schema()
 
 GOOD_EXPERIMENTS = [
     "algorithm: {lr: {loguniform: [1e-4, 1e-2]}, gamma: 0.9, model: {hidden: {grid_search: [[64], [32, 32]]}}}",
@@ -200,14 +206,14 @@ BAD_EXPERIMENTS = [
 
 
 @pytest.mark.parametrize("text", [text for text in GOOD if "\n" not in text] + GOOD_EXPERIMENTS)
-def test_what_tune_takes_fits_its_schema(text):
-    assert wrong(EXPERIMENT, read(text), EXPERIMENT) == []
+def test_what_tune_takes_fits_its_schema(text, of_experiments):
+    assert wrong(of_experiments, read(text), of_experiments) == []
 
 
 @pytest.mark.parametrize(("text", "message"), BAD_EXPERIMENTS)
-def test_a_mistake_does_not_fit_the_schema_of_experiments(text, message):
-    assert message in "; ".join(wrong(EXPERIMENT, read(text), EXPERIMENT))
+def test_a_mistake_does_not_fit_the_schema_of_experiments(text, message, of_experiments):
+    assert message in "; ".join(wrong(of_experiments, read(text), of_experiments))
 
 
-def test_a_domain_is_nothing_for_a_single_training():
-    assert wrong(SCHEMA, read(GOOD_EXPERIMENTS[0]), SCHEMA)
+def test_a_domain_is_nothing_for_a_single_training(schema):
+    assert wrong(schema, read(GOOD_EXPERIMENTS[0]), schema)

@@ -408,7 +408,7 @@ def test_networks_that_are_gone_leave_no_memory_behind(build):
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     before = build_and_drop(100)
-    assert build_and_drop(500) - before < 4  # MiB; each holds about a quarter of one
+    assert build_and_drop(200) - before < 4  # MiB; each holds about a quarter of one
 
 
 # --- which build -----------------------------------------------------------------------------------------------------

@@ -63,6 +63,7 @@ def schema():
 
 
 SCHEMA = schema()
+SORTED = sorted(SCHEMA.items(), key=lambda item: item[0])
 
 
 def test_the_schema_is_found_by_this_file():
@@ -112,7 +113,7 @@ def mistyped(word, rng):
 def typo(rng):
     """A name that is nearly one; names of at least four letters, since two slips leave nothing of a shorter one."""
     while True:
-        path, (hint, also) = rng.choice(sorted(SCHEMA.items(), key=lambda item: item[0]))
+        path, (hint, also) = rng.choice(SORTED)
         above, _, name = path.rpartition(".")
         wrong = mistyped(name, rng)
         siblings = {known.rpartition(".")[2] for known in SCHEMA if known.rpartition(".")[0] == above}
@@ -139,7 +140,7 @@ def example(hint):
 
 def wrong_type(rng):
     """A value of another type."""
-    path, (hint, also) = rng.choice(sorted(SCHEMA.items(), key=lambda item: item[0]))
+    path, (hint, also) = rng.choice(SORTED)
     kinds = {get_origin(bare(part)) or bare(part) for part in alternatives(hint)}
     candidates: list[Any] = [
         "sideways",
@@ -166,7 +167,7 @@ def wrong_type(rng):
 def out_of_range(rng):
     """A number beyond a limit."""
     while True:
-        path, (hint, also) = rng.choice(sorted(SCHEMA.items(), key=lambda item: item[0]))
+        path, (hint, also) = rng.choice(SORTED)
         bounds = [limit for part in alternatives(hint) for limit in limits_of(part)]
         if not bounds:
             continue
@@ -191,7 +192,7 @@ def wrong_word(rng):
     """A word that is none of those to choose from."""
     literals = [
         (path, hint, also)
-        for path, (hint, also) in sorted(SCHEMA.items(), key=lambda item: item[0])
+        for path, (hint, also) in SORTED
         if any(
             isinstance(word, str)
             for part in alternatives(hint)

@@ -532,9 +532,14 @@ def attributes(thing):
     return {**getattr(thing, "__dict__", {}), **{name: getattr(thing, name) for name in slots if hasattr(thing, name)}}
 
 
+LEAVES = {type(None), bool, int, float, str, np.ndarray, torch.Tensor}
+
+
 def walk(thing, path, seen, found):
     """Collects in `found` every object of the package that is reached from `thing`, with the path to it."""
-    if id(thing) in seen or isinstance(thing, type | types.FunctionType | types.ModuleType | enum.Enum):
+    if type(thing) in LEAVES or id(thing) in seen:
+        return
+    if isinstance(thing, type | types.FunctionType | types.ModuleType | enum.Enum):
         return
     seen[id(thing)] = thing
     if isinstance(thing, types.MethodType):

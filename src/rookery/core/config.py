@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, replace
+from functools import cache
 from itertools import accumulate
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin
 
@@ -183,7 +184,7 @@ class _Said:
     def at(self, key: Any, value: Any) -> _Said:
         """Gives what the layer says at a key of the mapping here."""
         path = f"{self.path}.{key}" if self.path else str(key)
-        return replace(self, path=path, value=hidden(key, value))
+        return _Said(self.layer, self.rank, path, hidden(key, value), self.inherited)
 
     def without(self, *keys: str) -> _Said:
         """Gives the mapping here without some keys."""
@@ -229,14 +230,13 @@ class _Merge:
 
     def section(self, cls: type, path: str, parts: list[_Said], start: Settings | None) -> Any:
         """Gives the settings of a known class; `start` is an instance to change, or None for a new one."""
-        fields, hints = fields_of(cls), hints_of(cls)
+        fields = fields_of(cls)
         own = [said for said in parts if not said.inherited]
         self.unknown += [said.at(key, said.value[key]) for said in own for key in said.value if key not in fields]
         parts = self.one_of_each(cls, parts, start) if alternatives_in(cls) else parts
         values: dict[str, Any] = {}
         given = set() if start is None else set(start.given)
-        late = {name for name in fields if (marker := polymorphic(hints[name])) and marker.inherits}
-        for name in sorted(fields, key=late.__contains__):  # last what starts from another section
+        for name in _in_order(cls):
             found = _inside(parts, name)
             default = default_of(fields[name]) if start is None else getattr(start, name)
             values[name] = self.field(cls, name, f"{path}.{name}" if path else name, found, default)
@@ -494,9 +494,7 @@ def _read(hint: Any, raw: Any) -> tuple[Any, str]:
     """Gives a value as the field keeps it, and what is wrong with it; ``module:Name`` is imported for an object."""
     if is_undecided(raw):
         return None, "only tune.run (rookery tune) tries values; a single training needs one of them"
-    kinds = [get_origin(bare(part)) or bare(part) for part in alternatives(hint)]
-    objects = type in kinds or Callable in kinds
-    if isinstance(raw, str) and objects and not {str, Any, Literal} & set(kinds):
+    if isinstance(raw, str) and _is_named(hint):
         try:
             raw = import_object(raw)
         except ConfigError as error:
@@ -504,12 +502,28 @@ def _read(hint: Any, raw: Any) -> tuple[Any, str]:
     return check(hint, raw)
 
 
+@cache
+def _is_named(hint: Any) -> bool:
+    """Says whether a field takes a class or function and no text, so that a text is the name of one."""
+    kinds = {get_origin(bare(part)) or bare(part) for part in alternatives(hint)}
+    return bool(kinds & {type, Callable}) and not kinds & {str, Any, Literal}
+
+
+@cache
+def _in_order(cls: type) -> list[str]:
+    """Gives the fields of a config class, last those that start from another section."""
+    markers = {name: polymorphic(hint) for name, hint in hints_of(cls).items()}
+    return sorted(fields_of(cls), key=lambda name: bool((marker := markers[name]) and marker.inherits))
+
+
+@cache
 def polymorphic(hint: Any) -> Polymorphic | None:
     """Gives the marker of a field whose class is chosen by name; None for other fields."""
     parts = [part for part in (hint, *alternatives(hint)) if get_origin(part) is Annotated]
     return next((item for part in parts for item in get_args(part)[1:] if isinstance(item, Polymorphic)), None)
 
 
+@cache
 def mapping_hint(hint: Any) -> tuple[Any, Any] | None:
     """Gives the key and value types of a dict field, or of a dict or None; None for other fields."""
     kinds = [bare(part) for part in alternatives(hint) if part is not types.NoneType]

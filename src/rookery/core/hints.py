@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from itertools import takewhile
 
@@ -20,14 +20,15 @@ def suggestion(path: str, known: Iterable[str]) -> str:
     paths = dict.fromkeys(".".join(p.split(".")[:n]) for p in known for n in range(1, p.count(".") + 2))
     here = [p.rpartition(".")[2] for p in paths if p.rpartition(".")[0] == section]
     everywhere = {p.rpartition(".")[2] for p in paths}
-    elsewhere = {other: found for other, ours in OTHER_NAMES.items() if (found := _ending(paths, ours))}
+    ending = _by_ending(paths)
+    elsewhere = {other: found for other, ours in OTHER_NAMES.items() if (found := _first(ending, ours))}
     meant: list[str] = []
     if name in everywhere:
-        meant = _ending(paths, (name,))
+        meant = ending[name]
     elif name in elsewhere or name not in OTHER_NAMES:  # else it is known, and there is no such thing here
         similar = get_close_matches(name, [*here, *elsewhere], n=1) or get_close_matches(name, everywhere, n=1)
         own = bool(similar) and similar[0] in everywhere
-        meant = _ending(paths, similar) if own else [p for other in similar for p in elsewhere[other]]
+        meant = ending[similar[0]] if own else [p for other in similar for p in elsewhere[other]]
 
     def distance(other: str) -> tuple[int, int, int]:
         shared = takewhile(lambda pair: pair[0] == pair[1], zip(section.split("."), other.split("."), strict=False))
@@ -37,7 +38,16 @@ def suggestion(path: str, known: Iterable[str]) -> str:
     return f"; did you mean {nearest_first[0]!r}?" if nearest_first else ""
 
 
-def _ending(paths: Iterable[str], ends: Iterable[str]) -> list[str]:
+def _by_ending(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Gives the paths by each of their ends, of one name or more."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        names = path.split(".")
+        for n in range(len(names)):
+            found.setdefault(".".join(names[n:]), []).append(path)
+    return found
+
+
+def _first(ending: Mapping[str, list[str]], ends: Iterable[str]) -> list[str]:
     """Gives the paths that end in the first of `ends` in which any does."""
-    found = ([path for path in paths if f".{path}".endswith(f".{end}")] for end in ends)
-    return next((some for some in found if some), [])
+    return next((ending[end] for end in ends if end in ending), [])

@@ -158,7 +158,8 @@ class SchemaWriter:
         origin, args = get_origin(kind), get_args(kind)
         if origin is Literal:
             return {"enum": list(args)}
-        known = next((PLAIN[key] for key in (kind, origin) if key in PLAIN), {"description": describe(hint)})
+        plain = [key for key in (kind, origin) if key in PLAIN]
+        known = PLAIN[plain[0]] if plain else {"description": describe(hint)}
         limits = {word: getattr(item, key) for item in limits_of(hint) for key, word in LIMITS.items()
                   if hasattr(item, key)}  # fmt: skip
         if mapping := mapping_hint(hint):

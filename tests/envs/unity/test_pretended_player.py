@@ -15,7 +15,7 @@ from pretended import Pretended, free_port
 from rookery.envs.clocked.arrival import Answer
 from rookery.envs.samplers import UniformSampler
 from rookery.envs.unity import side_channels
-from rookery.envs.unity.link import Closed, Greeting, Hello, Mailbox, Output, PlayerLink
+from rookery.envs.unity.link import PARTING, Closed, Greeting, Hello, Mailbox, Output, PlayerLink
 from rookery.envs.unity.messages import UnityMessageProto
 from rookery.envs.unity.testing import Recorder, read_session
 from rookery.envs.unity.testing.recorder import replay
@@ -93,7 +93,7 @@ def meet(tmp_path):
 
     yield begin
     for trainer in trainers:
-        trainer.link.close()
+        trainer.link.close(PARTING if trainer.player.status is None else 0)
     for player in players:
         player.join()
 
