@@ -68,18 +68,32 @@ static size_t tiles_room(int rows, int depth) {
   return (size_t)tiles_in(rows, TILE) * tiles_in(depth, 2 * TILE) * WHOLE;
 }
 
-// The nearest bfloat16 numbers of 32 floats in a row, as pairs of neighbours, or of 16 floats and those below them, as
-// pairs of these; they are taken off the floats.
-template <bool ALONG>
-INLINE Vector take_pairs(Vector& first, Vector& second) {
-  Vector halves;  // of the first one, then of the second one; by name: not every processor of this build has it
-  asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(halves) : "v"(first), "v"(second));
-  __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256((__m512i)halves));
-  __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64((__m512i)halves, 1));
-  UintVector shifted = (UintVector)high << 16;
-  first -= (Vector)((UintVector)low << 16);
-  second -= (Vector)shifted;
-  return ALONG ? halves : (Vector)((UintVector)low | shifted);
+// Two vectors of bfloat16 numbers, the upper halves of floats, as pairs: of neighbours in both, one after the other, or of
+// each number of the first and that of the second below it.
+template <bool NEIGHBOURS>
+INLINE Vector pairs_of_halves(Vector first, Vector second) {
+  if (!NEIGHBOURS) return (Vector)((UintVector)first >> 16 | ((UintVector)second & 0xffff0000));
+  const UintVector lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const UintVector upper = (4 * lane + 1) | (4 * lane + 3) << 16;  // the odd halves of both, of 32 each
+  return (Vector)_mm512_permutex2var_epi16((__m512i)first, (__m512i)upper, (__m512i)second);
+}
+
+// The nearest bfloat16 number of each lane, in its upper half, is taken off it. Of what is not a number nothing is left
+// here, but it stays in the rest.
+INLINE Vector take_nearest(Vector& rest) {
+  Vector nearest = (Vector)(((UintVector)rest + 0x8000) & 0xffff0000);
+  rest -= nearest;
+  return nearest;
+}
+
+// Part number `part` of so many, as pairs; the parts before it have been taken off. The last third is what is left, which
+// is a bfloat16 number.
+template <int PARTS, bool NEIGHBOURS>
+INLINE Vector take_pairs(int part, Vector& first, Vector& second) {
+  if (PARTS == 1) return pairs_of_halves<NEIGHBOURS>((Vector)rounded(first), (Vector)rounded(second));
+  if (part == PARTS - 1) return pairs_of_halves<NEIGHBOURS>(first, second);
+  Vector one = take_nearest(first), other = take_nearest(second);
+  return pairs_of_halves<NEIGHBOURS>(one, other);
 }
 
 INLINE Vector numbers_at(const float* row, int column, int width) {
@@ -92,21 +106,22 @@ static void make_tiles_in(Row row, int count, int width, float* to, size_t room)
   int places = tiles_in(ALONG ? count : width, TILE), depth = tiles_in(ALONG ? width : count, 2 * TILE);
   for (int i = 0; i < places; i++)
     for (int k = 0; k < depth; k++, to += WHOLE) {
-      Vector square[TURNED ? PARTS : 1][TILE];
-      for (int r = 0; r < TILE; r++) {
-        int down = ALONG ? i * TILE + r : 2 * (k * TILE + r), column = ALONG ? 2 * k * TILE : i * TILE;
-        Vector first = numbers_at(row(down), column, width);
-        Vector second = ALONG ? numbers_at(row(down), column + LANES, width) : numbers_at(row(down + 1), column, width);
-#pragma GCC unroll 3
-        for (int part = 0; part < PARTS; part++) {
-          Vector pairs = take_pairs<ALONG>(first, second);
-          if (TURNED) square[part][r] = pairs;
-          else store(to + part * room + (size_t)r * LANES, pairs);
+      Vector numbers[2 * TILE];
+      for (int r = 0; r < TILE; r++)
+        for (int half = 0; half < 2; half++) {
+          int down = ALONG ? i * TILE + r : (2 * k + half) * TILE + r, column = ALONG ? (2 * k + half) * TILE : i * TILE;
+          numbers[half * TILE + r] = numbers_at(row(down), column, width);
         }
+      if (TURNED) {
+        transpose(numbers);
+        transpose(numbers + TILE);
       }
-      for (int part = 0; part < PARTS && TURNED; part++) {
-        transpose(square[part]);
-        memcpy(to + part * room, square[part], sizeof square[part]);
+      for (int r = 0; r < TILE; r++) {
+        constexpr bool NEIGHBOURS = ALONG != TURNED;
+        Vector first = numbers[NEIGHBOURS ? r : 2 * r], second = numbers[NEIGHBOURS ? TILE + r : 2 * r + 1];
+#pragma GCC unroll 3
+        for (int part = 0; part < PARTS; part++)
+          store(to + part * room + (size_t)r * LANES, take_pairs<PARTS, NEIGHBOURS>(part, first, second));
       }
     }
 }
