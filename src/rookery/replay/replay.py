@@ -195,7 +195,7 @@ class Replay(Stateful):
 
         Args:
             row: ``[F]`` serial numbers of rows or sequences, as they were drawn.
-            priority: ``[N]`` at least 0: the size of each row's error, say; of K networks ``[K, N]``: their mean counts.
+            priority: ``[N]`` at least 0: the size of each row's error, say; ``[K, N]``: the mean of K networks.
             fragment: ``[N]`` which of F sequences each row is of; None where rows were drawn by themselves.
         """
         if self.cfg.replay.kind == "uniform":
