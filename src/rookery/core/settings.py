@@ -236,9 +236,7 @@ def build(cls: type, values: Mapping[str, Any], given: frozenset[str]) -> Any:
     moving = (
         n for n, v in parts.items() if isinstance(v, Schedule) or (isinstance(v, Settings) and v.__dict__["_moving"])
     )
-    object.__setattr__(made, "_moving", tuple(moving))
-    object.__setattr__(made, "_given", given)
-    object.__setattr__(made, "_undecided", undecided)
+    parts.update(_moving=tuple(moving), _given=given, _undecided=undecided)
     return made
 
 
