@@ -46,7 +46,7 @@ class ActionHistory:
         while len(self._steps) > LOG_LIMIT:
             self._steps.popleft()
 
-    def tidy(self, began: Sequence[int] | np.ndarray, steps: int = 1) -> None:
+    def tidy(self, began: Sequence[int] | np.ndarray, steps: int) -> None:
         """Now and then forgets the steps before `began`, in which lanes' episodes began; is called every `steps`."""
         if self._clock % TIDY_EVERY < steps:
             needed = self._clock - min(began)

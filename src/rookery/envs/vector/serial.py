@@ -170,7 +170,7 @@ class SerialEnv(VectorBase):
             self.history.add(given, waiting, self._sizes)
         self.play(given, waiting)
         if self.history is not None:
-            self.history.tidy(self._began)
+            self.history.tidy(self._began, 1)
         if self._writer.any_end:
             self.counters |= faults.count_lost(self.slab, self._clock, self.name)
         return self.shown()

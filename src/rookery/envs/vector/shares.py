@@ -333,7 +333,7 @@ class SharesEnv(VectorBase):
             for block in slab.blocks:
                 forget_finals(block.rows)
         if self._history is not None:
-            self._history.tidy(self._began)
+            self._history.tidy(self._began, 1)
         if self._keep_infos != "none":
             beside = {h.lanes.start + lane: info for h in self._helpers for lane, info in h.infos.items()}
             self.infos = {**self._first.infos, **beside}
