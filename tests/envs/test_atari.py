@@ -213,6 +213,25 @@ def test_steps_are_the_same_for_any_number_of_threads(monkeypatch):
     assert same(*runs)
 
 
+@pytest.mark.parametrize(
+    ("threads", "usable", "there", "stay"), [(0, 2, 2, True), (2, 2, 2, True), (1, 2, 2, False), (0, 2, 4, False)]
+)
+def test_threads_stay_on_their_cores_where_each_core_of_the_machine_has_one(monkeypatch, threads, usable, there, stay):
+    asked = {}
+
+    class Noted(AtariVectorEnv):
+        def __init__(self, **settings):
+            asked.update(settings)
+            super().__init__(**settings | {"thread_affinity_offset": -1})
+
+    monkeypatch.setattr(atari, "AtariVectorEnv", Noted)
+    monkeypatch.setattr(atari, "usable_cores", lambda: usable)
+    monkeypatch.setattr(atari.os, "cpu_count", lambda: there)
+    made(lanes=3, num_threads=threads, **SETTINGS).close()
+    assert asked["num_threads"] == (threads or usable)
+    assert asked["thread_affinity_offset"] == (0 if stay else -1)
+
+
 def test_truncated_games_show_their_last_picture_beside_the_next():
     env = made(game="pong", implementation="batched", max_num_frames_per_episode=40)
     env.reset(seeds)

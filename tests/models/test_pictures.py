@@ -11,7 +11,15 @@ from rookery.core.flat import flatten
 from rookery.core.optim import Adam, gradient_step
 from rookery.core.spaces import obs_spec
 from rookery.models.build import ModelConfig
-from rookery.models.pictures import NUM_CODES, ImageEncoder, image_layout, network_for, small_layers
+from rookery.models.pictures import (
+    NUM_CODES,
+    ImageEncoder,
+    image_layout,
+    joined_bytes,
+    joins,
+    network_for,
+    small_layers,
+)
 from selection import slow, slow_repeats
 
 
@@ -216,6 +224,44 @@ def test_bytes_are_divided_by_their_upper_bound_exactly_once():
     images = pictures(5, 40, 40, 3)
     floats = encoder(40, 40, 3, dtype=np.float32)
     assert torch.allclose(encoder(40, 40, 3)(images), floats(images.float() / 255.0), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(4, 84, 80), (84, 80, 4), (3, 40, 44), (40, 44, 3), (4, 42, 45), (42, 45, 4)])
+@pytest.mark.parametrize("cnn", ["nature", "simple"])
+def test_joined_columns_give_what_a_plain_convolution_does(shape, cnn):
+    module = encoder(*shape, cnn=cnn)
+    image, head = pictures(6, *shape), torch.randn(6, module.num_features, generator=torch.Generator().manual_seed(3))
+    features = module(image)
+    features.backward(head)
+    found = [weight.grad.clone() for weight in module.parameters()]
+    module.zero_grad()
+    x = (image.permute(0, 3, 1, 2) if shape[2] < shape[0] else image).double() / 255.0
+    for layer in module.convolutions:
+        x = functional.conv2d(x, layer.weight.double(), layer.bias.double(), layer.stride)
+        x = functional.leaky_relu(x, module.slope)
+    last = module.linear
+    plain = functional.leaky_relu(x.flatten(1) @ last.weight.double().T + last.bias.double(), module.slope)
+    plain.backward(head.double())
+    assert torch.allclose(features.double(), plain, atol=1e-4)
+    for mine, weight in zip(found, module.parameters(), strict=True):
+        assert torch.allclose(mine, weight.grad, atol=1e-4 * float(weight.grad.abs().max()))
+
+
+@pytest.mark.parametrize(("size", "width"), [(2, 10), (4, 12), (8, 16)])
+def test_bytes_of_neighbouring_columns_become_channels(size, width):
+    image = pictures(3, 2, 5, width)
+    joined = joined_bytes(image, size)
+    assert joined.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(joined, image.unflatten(3, (-1, size)).permute(0, 1, 4, 2, 3).flatten(1, 2))
+    assert torch.equal(joined_bytes(image[1:], size), joined[1:])  # of pictures that begin elsewhere in memory
+
+
+def test_columns_are_joined_where_that_comes_out_even():
+    nature = encoder(84, 84, 4).convolutions
+    assert joins(nature[0], 84) and joins(nature[1], 20)
+    assert not joins(nature[0], 86)  # the last pixels would be left over
+    assert not joins(nature[2], 9)  # moves by one
+    assert not joins(encoder(35, 35, 3, cnn="small").convolutions[0], 36)  # three columns, moves by two
 
 
 def bright(rows, generator):

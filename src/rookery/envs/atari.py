@@ -9,6 +9,7 @@ learning" (2015), with sticky actions from Machado et al., "Revisiting the Arcad
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -20,7 +21,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
-from rookery.core.processor import usable_cores
+from rookery.core.processor import end_busy_waits, usable_cores
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.batched import BatchedEnv
 
@@ -286,9 +287,13 @@ class BatchedAtari(BatchedEnv):
         """
         rules = AtariRules.given(settings)
         ALEInterface.setLoggerMode(LoggerMode.Error)
+        threads = num_threads or min(num_lanes, usable_cores())
+        # A thread for each core of the machine stays on that one: the system often wakes several on the same core.
+        stay = threads == usable_cores() == os.cpu_count()
         self._env = AtariVectorEnv(
             num_envs=num_lanes,
-            num_threads=num_threads or min(num_lanes, usable_cores()),
+            num_threads=threads,
+            thread_affinity_offset=0 if stay else -1,
             autoreset_mode="SameStep",
             life_loss_info=rules.episodic_life,  # ALE's own `episodic_life` would begin a new game
             **{field.name: getattr(rules, field.name) for field in fields(rules) if field.name != "episodic_life"},
@@ -323,6 +328,7 @@ class BatchedAtari(BatchedEnv):
         self._log[self._since[kept], self._lanes[kept]] = action[kept]
         self._since += 1
         rows = self._rows
+        end_busy_waits()  # of the threads that have chosen the actions: the games' own need the cores
         obs, rows.reward[:], terminated, truncated, infos = self._env.step(action)
         rows.obs["obs"] = obs  # made anew in each step, so nothing is copied
         if terminated.any() or truncated.any():
