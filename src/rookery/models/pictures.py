@@ -121,7 +121,7 @@ def joins(layer: nn.Conv2d, width: int) -> bool:
     return size > 1 and layer.kernel_size[1] % size == 0 and width % size == 0 and layer.padding == (0, 0)
 
 
-def convolved(layer: nn.Conv2d, x: Tensor, scale: float = 1.0) -> Tensor:
+def convolved(layer: nn.Conv2d, x: Tensor, scale: float) -> Tensor:
     """``layer(x / scale)``, with the division done on the weights, of which there are fewer.
 
     A layer that moves by s columns at a time reads these as one column of s times as many channels, where that comes
