@@ -151,8 +151,9 @@ def joined_bytes(image: Tensor, size: int) -> Tensor:
     """Pictures ``[N, channels, height, width]`` of bytes with every `size` columns as one: ``[N, channels * size,
     height, width / size]``, channels last in memory. So many bytes are moved at once.
     """
-    words = image.contiguous().view(WORDS[size]).permute(0, 2, 3, 1).contiguous()
-    return words.view(torch.uint8).permute(0, 3, 1, 2)
+    words = image.contiguous().view(WORDS[size]).permute(0, 2, 3, 1)
+    rows = words.flatten(2).view(torch.uint8)
+    return rows.unflatten(2, (words.shape[2], -1)).permute(0, 3, 1, 2)
 
 
 def rectified(x: Tensor, slope: float) -> Tensor:
