@@ -11,8 +11,8 @@
 //
 // Matrices lie tile by tile, so that a tile is 1 KB in a row; what fills up the last ones is zero. Instructions go by
 // name, because not every processor of this build has them, and the registers of the unit are named by number: 0 and 1
-// hold sums, 4 rows, 6 and 7 columns. With four sums it is as fast, but only half as fast in minutes in which something
-// else seems to use the core.
+// hold sums, 4 rows, 6 and 7 columns. Four sums gained nothing on a core that was alone, and lost much in minutes in which
+// something else seemed to use it.
 #pragma once
 #include "pairs.h"
 #if defined(__AVX512F__) && defined(__linux__)
