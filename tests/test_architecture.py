@@ -213,8 +213,9 @@ def is_text(node: ast.stmt) -> bool:
 
 def files_with(pattern: str, ignoring: str | tuple[str, ...] = "-") -> list[str]:
     """Files whose code matches `pattern`, each as often as it does; without all its words outside groups none can."""
-    words = re.findall(r"\w{4,}", re.sub(r"\([^)]*\)", " ", re.sub(r"\\.", " ", pattern)))
-    assert words
+    outside = re.sub(r"\([^)]*\)", " ", re.sub(r"\\.", " ", pattern))
+    words = re.findall(r"\w{4,}", outside)
+    assert words and not set("|?*") & set(outside)  # each of them has to be there
     found = []
     for path in files():
         if not name_of(path).startswith(ignoring) and all(word in text_of(path) for word in words):
