@@ -285,6 +285,7 @@ struct LentPanels {
 // A layer's weights, row by row through all torch layers.
 struct WeightRows {
   const Layer& y;
+  int stride = y.inputs;  // of those of one torch layer
   const float* operator()(int row) const {
     for (int p = 0; p < y.num_parts; row -= y.part[p++].outputs)
       if (row < y.part[p].outputs) return y.part[p].weight + (size_t)row * y.inputs;

@@ -6,6 +6,12 @@
 
 enum { SHORT = 1 << 14 };  // of so many numbers there are no halves
 
+// Averages of gradients that have become zero, as those of a unit that is dead, halve until they are subnormal numbers, with
+// which a processor needs a hundred times as long. Below these sizes they no longer move a weight, and become zero.
+static const float LEAST_MEAN = 1e-30f, LEAST_SQUARE = 1e-36f;
+
+INLINE float or_zero(float x, float least) { return __builtin_fabsf(x) < least ? 0.f : x; }
+
 // Steps that were skipped, in all and in a row, as tensors of one float.
 struct Counters {
   float *skipped, *skipped_in_a_row;
@@ -107,8 +113,8 @@ struct Adam {
           eps = (float)cfg->eps, by = factor, rate = size, wide = root;
     for (int64_t i = from; i < to; i++) {
       float g = gradient[i] * by;
-      mean[i] += new1 * (g - mean[i]);
-      square[i] = keep * square[i] + new2 * g * g;
+      mean[i] = or_zero(mean[i] + new1 * (g - mean[i]), LEAST_MEAN);
+      square[i] = or_zero(keep * square[i] + new2 * g * g, LEAST_SQUARE);
       data[i] -= rate * mean[i] / (__builtin_sqrtf(square[i]) * wide + eps);
     }
   }
@@ -136,7 +142,7 @@ static float rmsprop(float* data, const float* gradient, float* square, int64_t 
         eps = (float)cfg.eps;
   for (int64_t i = 0; i < count; i++) {
     float g = gradient[i] * factor;
-    square[i] += fresh * (g * g - square[i]);
+    square[i] = or_zero(square[i] + fresh * (g * g - square[i]), LEAST_SQUARE);
     data[i] -= lr * g / __builtin_sqrtf(square[i] + eps);
   }
   return norm;

@@ -68,77 +68,90 @@ static size_t tiles_room(int rows, int depth) {
   return (size_t)tiles_in(rows, TILE) * tiles_in(depth, 2 * TILE) * WHOLE;
 }
 
-// Two vectors of bfloat16 numbers, the upper halves of floats, as pairs: of neighbours in both, one after the other, or of
-// each number of the first and that of the second below it.
-template <bool NEIGHBOURS>
+// A pair of numbers, the upper halves of floats, in the place of each lane.
 INLINE Vector pairs_of_halves(Vector first, Vector second) {
-  if (!NEIGHBOURS) return (Vector)((UintVector)first >> 16 | ((UintVector)second & 0xffff0000));
-  const UintVector lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const UintVector upper = (4 * lane + 1) | (4 * lane + 3) << 16;  // the odd halves of both, of 32 each
-  return (Vector)_mm512_permutex2var_epi16((__m512i)first, (__m512i)upper, (__m512i)second);
+  return (Vector)((UintVector)first >> 16 | ((UintVector)second & 0xffff0000));
 }
 
 // The nearest bfloat16 numbers of both, as such pairs.
-template <bool NEIGHBOURS>
 INLINE Vector nearest_pairs(Vector first, Vector second) {
   Vector halves;  // of the first one, then of the second one; by name: not every processor of this build has it
   asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(halves) : "v"(first), "v"(second));
   const UintVector lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const UintVector below = lane | (lane + (uint32_t)LANES) << 16;
-  return NEIGHBOURS ? halves : (Vector)_mm512_permutexvar_epi16((__m512i)below, (__m512i)halves);
+  return (Vector)_mm512_permutexvar_epi16((__m512i)(lane | (lane + (uint32_t)LANES) << 16), (__m512i)halves);
 }
 
-// The nearest bfloat16 number of each lane, in its upper half, is taken off it. Of what is not a number nothing is left
-// here, but it stays in the rest.
-INLINE Vector take_nearest(Vector& rest) {
-  Vector nearest = (Vector)(((UintVector)rest + 0x8000) & 0xffff0000);
-  rest -= nearest;
-  return nearest;
+// A bfloat16 number of each lane, in its upper half, is taken off it: the nearest one, or the next one towards zero. Of
+// what is not a number nothing is left in the first of three, but it stays in the rest.
+INLINE Vector take_number(Vector& rest, bool nearest) {
+  Vector number = (Vector)(((UintVector)rest + (nearest ? 0x8000 : 0)) & 0xffff0000);
+  rest -= number;
+  return number;
 }
 
 // Part number `part` of so many, as pairs; the parts before it have been taken off. The last third is what is left, which
 // is a bfloat16 number.
-template <int PARTS, bool NEIGHBOURS>
+template <int PARTS>
 INLINE Vector take_pairs(int part, Vector& first, Vector& second) {
-  if (PARTS == 1) return nearest_pairs<NEIGHBOURS>(first, second);
-  if (part == PARTS - 1) return pairs_of_halves<NEIGHBOURS>(first, second);
-  Vector one = take_nearest(first), other = take_nearest(second);
-  return pairs_of_halves<NEIGHBOURS>(one, other);
+  if (PARTS == 1) return nearest_pairs(first, second);
+  if (part == PARTS - 1) return pairs_of_halves(first, second);
+  Vector one = take_number(first, part == 0), other = take_number(second, part == 0);
+  return pairs_of_halves(one, other);
 }
 
-INLINE Vector numbers_at(const float* row, int column, int width) {
-  if (!row || column >= width) return Vector{};
-  return column + LANES <= width ? load(row + column) : load_some(row + column, width - column);
+// A tile of a matrix whose rows are `stride` floats apart: two squares of it, side by side or one below the other, `turned`
+// or not. A pair has a number of both, in the same place.
+template <int PARTS, bool ALONG, bool TURNED>
+INLINE void make_tile(const float* from, size_t stride, float* to, size_t room) {
+  size_t other = ALONG ? TILE : TILE * stride;
+  Vector square[2 * TILE];
+  if (TURNED) {
+    for (int r = 0; r < TILE; r++) square[r] = load(from + r * stride);
+    transpose(square);
+    for (int r = 0; r < TILE; r++) square[TILE + r] = load(from + r * stride + other);
+    transpose(square + TILE);
+  }
+#pragma GCC unroll 2
+  for (int r = 0; r < TILE; r++) {
+    Vector first = TURNED ? square[r] : load(from + r * stride);
+    Vector second = TURNED ? square[TILE + r] : load(from + r * stride + other);
+#pragma GCC unroll 3
+    for (int part = 0; part < PARTS; part++)
+      store(to + part * room + (size_t)r * LANES, take_pairs<PARTS>(part, first, second));
+  }
+}
+
+// Copies the rows of a tile at the edge of a matrix; what lies beyond is zero.
+template <int ROWS, int COLUMNS, class Row>
+static void copy_edge(Row row, int down, int column, int width, float (&edge)[ROWS][COLUMNS]) {
+  size_t left = width - column < COLUMNS ? width - column : COLUMNS;
+  memset(edge, 0, sizeof edge);
+  for (int r = 0; r < ROWS; r++)
+    if (const float* from = row(down + r)) memcpy(edge[r], from + column, left * sizeof(float));
 }
 
 template <int PARTS, bool ALONG, bool TURNED, class Row>
 static void make_tiles_in(Row row, int count, int width, float* to, size_t room) {
+  constexpr int ROWS = ALONG ? TILE : 2 * TILE, COLUMNS = ALONG ? 2 * TILE : TILE;
+  float edge[ROWS][COLUMNS];
   int places = tiles_in(ALONG ? count : width, TILE), depth = tiles_in(ALONG ? width : count, 2 * TILE);
   for (int i = 0; i < places; i++)
     for (int k = 0; k < depth; k++, to += WHOLE) {
-      Vector numbers[2 * TILE];
-      for (int r = 0; r < TILE; r++)
-        for (int half = 0; half < 2; half++) {
-          int down = ALONG ? i * TILE + r : (2 * k + half) * TILE + r, column = ALONG ? (2 * k + half) * TILE : i * TILE;
-          numbers[half * TILE + r] = numbers_at(row(down), column, width);
-        }
-      if (TURNED) {
-        transpose(numbers);
-        transpose(numbers + TILE);
+      int down = (ALONG ? i : k) * ROWS, column = (ALONG ? k : i) * COLUMNS;
+      const float *first = row(down), *last = row(down + ROWS - 1);
+      if (column + COLUMNS <= width && last && last == first + (size_t)(ROWS - 1) * row.stride) {
+        make_tile<PARTS, ALONG, TURNED>(first + column, row.stride, to, room);
+        continue;
       }
-      for (int r = 0; r < TILE; r++) {
-        constexpr bool NEIGHBOURS = ALONG != TURNED;
-        Vector first = numbers[NEIGHBOURS ? r : 2 * r], second = numbers[NEIGHBOURS ? TILE + r : 2 * r + 1];
-#pragma GCC unroll 3
-        for (int part = 0; part < PARTS; part++)
-          store(to + part * room + (size_t)r * LANES, take_pairs<PARTS, NEIGHBOURS>(part, first, second));
-      }
+      copy_edge(row, down, column, width, edge);
+      make_tile<PARTS, ALONG, TURNED>(edge[0], COLUMNS, to, room);
     }
 }
 
-// Makes the tiles of a matrix [count, width] whose rows `row` gives, null beyond the last one; of numbers in several
-// parts, each part `room` floats behind the one before. What is added up runs along the rows, or across them; tiles that
-// follow each other do so in this direction. They are `turned` if rows of the matrix become columns of a product.
+// Makes the tiles of a matrix [count, width] whose rows `row` gives, null beyond the last one, most of them `row.stride`
+// apart; of numbers in several parts, each part `room` floats behind the one before. What is added up runs along the rows,
+// or across them; tiles that follow each other do so in this direction. They are `turned` if rows of the matrix become
+// columns of a product.
 template <bool ALONG, bool TURNED, class Row>
 static void make_tiles(int parts, Row row, int count, int width, float* to, size_t room) {
   if (parts == 1) make_tiles_in<1, ALONG, TURNED>(row, count, width, to, room);
