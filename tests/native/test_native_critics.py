@@ -211,13 +211,14 @@ def test_squashed_numbers_are_drawn_and_led_back_as_by_autograd(kernels, log_std
     for rows in (1, 8, 17, 70):
         output = torch.randn(rows, 2 * count, generator=generator) * 2
         output[0, count:] = 3.0  # beyond the range that is cut off
-        noise, by_action = torch.randn(2, rows, count, generator=generator)
-        by_logp = torch.randn(rows, generator=generator)
+        noise = torch.randn(rows, count, generator=generator)
+        by_read, by_logp = torch.randn(3, rows, 5 + count, generator=generator), torch.randn((), generator=generator)
+        by_action = by_read.sum(0)[:, 5:]  # three critics read five numbers and the action
         exact = output.double().requires_grad_()
         expected = head.behavior(exact).sample_logp(noise.double())
         (expected[0] * by_action).sum().add((expected[1] * by_logp).sum()).backward()
         found = drawing.sample_logp(output, noise)
         torch.testing.assert_close(found[0].double(), expected[0].detach(), rtol=0, atol=1e-5)
         torch.testing.assert_close(found[1].double(), expected[1].detach(), rtol=1e-5, atol=1e-4)
-        gradient = drawing.gradient(output, noise, found[0], by_logp, by_action)
+        gradient = drawing.gradient(output, noise, found[0], by_logp, by_read)
         torch.testing.assert_close(gradient.double(), exact.grad, rtol=1e-4, atol=1e-4)

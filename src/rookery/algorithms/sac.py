@@ -58,7 +58,7 @@ from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed
 from rookery.models.structure import Inputs, Structure
-from rookery.native.critics import action_gradient, action_values, squashed_drawing
+from rookery.native.critics import action_values, squashed_drawing
 from rookery.native.forward import Forward, NetworkKernels, attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
@@ -151,7 +151,8 @@ class ActorOutputs:
     Attributes:
         logp: ``[N]`` their log-probabilities.
         q: What critics say of them, ``[K, N]`` or ``[K, N, M]``.
-        back: On kernels: from gradients with respect to `logp` and `q` to that of what the policy's last layer put out.
+        back: On kernels: from gradients with respect to `logp`, one number for all, and `q` to that of what the policy's last
+            layer put out.
     """
 
     logp: Tensor
@@ -181,7 +182,7 @@ def actor_gradient(outputs: ActorOutputs, batch: ActorBatch, cfg: SACConfig) -> 
     share = 1.0 / logp.shape[0]
     value, lowest = q.min(0, keepdim=True)
     by_q = torch.zeros_like(q).scatter_(0, lowest, -share)
-    gradient = outputs.back(torch.full_like(logp, (batch.alpha * share).item()), by_q)
+    gradient = outputs.back(batch.alpha * share, by_q)
     return [gradient], {"actor_loss": batch.alpha * logp - value, "entropy": -logp}
 
 
@@ -262,8 +263,7 @@ class SACActor:
         action, logp = drawing.sample_logp(parts[0], batch.noise)
 
         def back(by_logp: Tensor, by_q: Tensor) -> Tensor:
-            by_action = action_gradient(kernels, by_q, action.shape[1])
-            return drawing.gradient(parts[0], batch.noise, action, by_logp, by_action)
+            return drawing.gradient(parts[0], batch.noise, action, by_logp, kernels.input_gradient(by_q))
 
         return ActorOutputs(logp, action_values(kernels, StateAction(batch.obs, action), keep=True), back)
 

@@ -40,7 +40,7 @@ ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """What actions are drawn from, in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 16
+INTERFACE_VERSION = 17
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -148,7 +148,7 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "head_new": (ADDRESS, (INTS, ADDRESS)),
     "head_free": (None, (ADDRESS,)),
     "head_draw": (None, (ADDRESS, ADDRESS, INT, ADDRESS, ADDRESS, ADDRESS)),
-    "squashed_gradients": (None, (ADDRESS, ADDRESS, INT, *(ADDRESS,) * 5)),
+    "squashed_gradients": (None, (ADDRESS, ADDRESS, INT, *(ADDRESS,) * 4, INT, INT, ADDRESS)),
     "policy_step": (None, (ADDRESS, ADDRESS, ADDRESS, INT, ADDRESS, ADDRESS, ADDRESS, ADDRESS, ADDRESS)),
     "policies_step": (None, (*(ADDRESS,) * 4, INT, *(ADDRESS,) * 6)),
     "memory_policy_step": (None, (ADDRESS, ADDRESS, INTS, INT, ADDRESS, ADDRESS, INT, ADDRESS, LONG, *(ADDRESS,) * 5)),

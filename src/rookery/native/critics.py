@@ -89,18 +89,19 @@ class SquashedDrawing:
         self._call["head_draw"](self._head.handle, output.data_ptr(), rows, noise.data_ptr(), *drawn)
         return action, logp
 
-    def gradient(self, output: Tensor, noise: Tensor, action: Tensor, by_logp: Tensor, by_action: Tensor) -> Tensor:
+    def gradient(self, output: Tensor, noise: Tensor, action: Tensor, by_logp: Tensor, by_read: Tensor) -> Tensor:
         """Computes the gradient with respect to `output`, ``[N, 2 * k]``; noise stays where it is.
 
         Args:
             output: As `sample_logp` took it.
             noise: Likewise.
             action: ``[N, k]`` what it gave.
-            by_logp: ``[N]`` the gradient with respect to the actions' log-probabilities.
-            by_action: ``[N, k]`` the gradient with respect to the actions.
+            by_logp: The gradient with respect to the log-probability of each action; one number, without dimensions.
+            by_read: ``[K, N, n]`` float32, contiguous, the gradients with respect to what each of K critics read, of
+                which the action comes last, as `NetworkKernels.input_gradient` gives them.
         """
-        gradient = torch.empty_like(output)
-        given = noise, action, by_logp.contiguous(), by_action.contiguous(), gradient
-        addresses = [tensor.data_ptr() for tensor in given]
-        self._call["squashed_gradients"](self._head.handle, output.data_ptr(), output.shape[0], *addresses)
+        gradient, (readers, rows, read) = torch.empty_like(output), by_read.shape
+        given = [tensor.data_ptr() for tensor in (noise, action, by_logp, by_read)]
+        written = readers, read, gradient.data_ptr()
+        self._call["squashed_gradients"](self._head.handle, output.data_ptr(), rows, *given, *written)
         return gradient

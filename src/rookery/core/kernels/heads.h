@@ -364,19 +364,30 @@ static void write_gradients_of(const Head* head, const Group& group, const float
   from_columns(head->columns, stride, width, group.count, gradients);
 }
 
+// Gradients with respect to what each of several readers of actions has read, [readers][rows, width]. In each row those of
+// the action come last; that of the action itself is their sum.
+struct ReadGradients {
+  const float* at;
+  int readers, rows, width;
+  Vector column(const Group& group, int k) const {
+    Vector sum = column_of(at, group, width, k);
+    for (int r = 1; r < readers; r++) sum += column_of(at + (size_t)r * rows * width, group, width, k);
+    return sum;
+  }
+};
+
 // Back through the drawing of squashed numbers: gradients with respect to the outputs of a group, given those with
 // respect to the log-probabilities of the numbers that were drawn, by this noise, and to the numbers themselves.
-// output, gradients: rows of the group, one after the other. by_number: like the actions.
+// output, gradients: rows of the group, one after the other. by_logp: one for all rows.
 static void write_squashed_gradients(const Head* head, const Group& group, const float* output, const float* noise,
-                                     const float* actions, const float* by_logp, const float* by_number,
+                                     const float* actions, float by_logp, const ReadGradients& by_number,
                                      float* gradients) {
   int width = output_width(head), numbers = head->numbers;
   float* x = head->columns;  // gradients take the place of the outputs
   to_columns(output, width, width, group.count, x);
-  Vector weight = column_of(by_logp, group), one = splat(1.f), low = splat(head->log_std_min),
-         high = splat(head->log_std_max);
+  Vector weight = splat(by_logp), one = splat(1.f), low = splat(head->log_std_min), high = splat(head->log_std_max);
   for (int k = 0; k < numbers; k++) {
-    Vector number = column_of(actions, group, numbers, k), given = column_of(by_number, group, numbers, k);
+    Vector number = column_of(actions, group, numbers, k), given = by_number.column(group, by_number.width - numbers + k);
     // of u, of which the number is the tanh: d log p / du = 2 tanh u, as noise stays where it is
     Vector before = given * (one - number * number) + splat(2.f) * number * weight;
     Vector spread = log_std_in_range(head, load(x + (numbers + k) * LANES));

@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 16; }
+EXPORT int interface_version() { return 17; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -297,14 +297,17 @@ EXPORT void head_draw(const Head* head, const float* output, int rows, const flo
 }
 
 // The way back of squashed numbers that `head_draw` drew: gradients with respect to the outputs, [rows, outputs].
-// by_logp: [rows] those with respect to log-probabilities. by_number: [rows, numbers] those with respect to actions.
+// by_logp: [1] that with respect to the log-probability of each row. by_read: [readers, rows, width] those with respect to
+// what others read, of which the action comes last.
 EXPORT void squashed_gradients(const Head* head, const float* output, int rows, const float* noise,
-                               const float* actions, const float* by_logp, const float* by_number, float* gradients) {
+                               const float* actions, const float* by_logp, const float* by_read, int readers, int read,
+                               float* gradients) {
   int width = output_width(head);
+  ReadGradients by_number{by_read, readers, rows, read};
   for (int from = 0; from < rows; from += LANES) {
     size_t at = (size_t)from * width;
     Group group = group_of(nullptr, (size_t)from, rows - from);
-    write_squashed_gradients(head, group, output + at, noise, actions, by_logp, by_number, gradients + at);
+    write_squashed_gradients(head, group, output + at, noise, actions, *by_logp, by_number, gradients + at);
   }
 }
 

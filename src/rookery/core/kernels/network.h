@@ -355,43 +355,51 @@ static void pack_for_backward(Network* net, bool input_gradient) {
 
 // --- activations -----------------------------------------------------------------------------------------------------
 
+// STATEMENT for the place of each vector of a part of a matrix.
+#define FOR_PLACES(PART, PLACE, STATEMENT)                               \
+  for (int row_ = 0; row_ < (PART).rows; row_++)                         \
+    for (int k_ = 0; k_ < (PART).columns; k_ += LANES) {                 \
+      size_t PLACE = (PART).at + (size_t)row_ * (PART).stride + k_;      \
+      STATEMENT                                                          \
+    }
+
 template <typename Function>
-INLINE void each_vector(const float* from, float* to, size_t count, Function function) {
-  for (size_t i = 0; i < count; i += LANES) store(to + i, function(load(from + i)));
+INLINE void each_vector(const float* from, float* to, Square part, Function function) {
+  FOR_PLACES(part, i, store(to + i, function(load(from + i)));)
 }
 
 INLINE Vector normal_cdf(Vector x) { return splat(0.5f) + splat(0.5f) * erf_of(x * splat(0.70710678118654752f)); }
 
-static void activate(int activation, const float* before, float* after, size_t count) {
+static void activate(int activation, const float* before, float* after, Square part) {
   switch (activation) {
-    case TANH: return each_vector(before, after, count, [](Vector x) { return tanh_of(x); });
-    case RELU: return each_vector(before, after, count, [](Vector x) { return x < Vector{} ? Vector{} : x; });
+    case TANH: return each_vector(before, after, part, [](Vector x) { return tanh_of(x); });
+    case RELU: return each_vector(before, after, part, [](Vector x) { return x < Vector{} ? Vector{} : x; });
     case ELU:
-      return each_vector(before, after, count, [](Vector x) { return x > Vector{} ? x : exp_of(x) - splat(1.f); });
-    case SILU: return each_vector(before, after, count, [](Vector x) { return x * sigmoid_of(x); });
-    case GELU: return each_vector(before, after, count, [](Vector x) { return x * normal_cdf(x); });
+      return each_vector(before, after, part, [](Vector x) { return x > Vector{} ? x : exp_of(x) - splat(1.f); });
+    case SILU: return each_vector(before, after, part, [](Vector x) { return x * sigmoid_of(x); });
+    case GELU: return each_vector(before, after, part, [](Vector x) { return x * normal_cdf(x); });
   }
 }
 
 template <typename Function>
-INLINE void each_slope(const float* at, float* gradient, size_t count, Function slope) {
-  for (size_t i = 0; i < count; i += LANES) store(gradient + i, load(gradient + i) * slope(load(at + i)));
+INLINE void each_slope(const float* at, float* gradient, Square part, Function slope) {
+  FOR_PLACES(part, i, store(gradient + i, load(gradient + i) * slope(load(at + i)));)
 }
 
 // Multiplies a gradient with respect to the outputs by the slope of the activation.
-static void times_slope(int activation, const float* before, const float* after, float* gradient, size_t count) {
+static void times_slope(int activation, const float* before, const float* after, float* gradient, Square part) {
   switch (activation) {
-    case TANH: return each_slope(after, gradient, count, [](Vector y) { return splat(1.f) - y * y; });
-    case RELU: return each_slope(after, gradient, count, [](Vector y) { return y > Vector{} ? splat(1.f) : Vector{}; });
+    case TANH: return each_slope(after, gradient, part, [](Vector y) { return splat(1.f) - y * y; });
+    case RELU: return each_slope(after, gradient, part, [](Vector y) { return y > Vector{} ? splat(1.f) : Vector{}; });
     case ELU:
-      return each_slope(after, gradient, count, [](Vector y) { return y > Vector{} ? splat(1.f) : y + splat(1.f); });
+      return each_slope(after, gradient, part, [](Vector y) { return y > Vector{} ? splat(1.f) : y + splat(1.f); });
     case SILU:
-      return each_slope(before, gradient, count, [](Vector x) {
+      return each_slope(before, gradient, part, [](Vector x) {
         Vector s = sigmoid_of(x);
         return s + x * s * (splat(1.f) - s);
       });
     case GELU:
-      return each_slope(before, gradient, count, [](Vector x) {
+      return each_slope(before, gradient, part, [](Vector x) {
         Vector density = splat(0.39894228040143268f) * exp_of(splat(-0.5f) * x * x);
         return normal_cdf(x) + x * density;
       });
@@ -542,12 +550,13 @@ struct Rows {
 };
 
 // `product` by the matrix unit of a block of rows, of `depth` numbers each, with a packed matrix of so many padded columns;
-// start: one row, or null.
+// start: one row, or null. finish: as `tiles_product` takes it.
+template <class Finish>
 static void product_in_tiles(Network* net, int parts, Rows x, int depth, const float* panels, const float* start,
-                             float* to, int columns) {
+                             float* to, int columns, Finish finish) {
   Tiled a{net->row_tiles, tiles_room(x.count, depth)}, b{panels, tiles_room(columns, depth)};
   make_tiles<true, false>(parts, x, x.count, depth, net->row_tiles, a.room);
-  tiles_product(parts, a, b, depth, start, 0, to, columns, x.count, columns, true);
+  tiles_product(parts, a, b, depth, start, 0, to, columns, x.count, columns, true, finish);
 }
 
 // All layers for `count` rows that stand in the network from row `at` on.
@@ -556,9 +565,12 @@ static void forward_block(Network* net, size_t at, int count) {
   for (int l = 0; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
     float *before = y.before + at * y.output_stride, *after = y.after + at * y.output_stride;
+    bool between = y.norm.weight || (l == 0 && net->table);  // more comes between the product and the activation
+    auto finish = [=, &y](Square part) { activate(y.activation, before, after, part); };
     if (y.narrow) dot_products(y, x, before, count);
     else if (y.parts) {
-      product_in_tiles(net, y.parts, Rows{x, y.input_stride, count}, y.inputs, y.panels, y.bias, before, y.output_stride);
+      product_in_tiles(net, y.parts, Rows{x, y.input_stride, count}, y.inputs, y.panels, y.bias, before, y.output_stride,
+                       [=](Square part) { if (!between) finish(part); });
     } else if (y.pairs) {
       pair_columns(x, y.input_stride, count, net->pair_columns);
       product<Pairs>(net->pair_columns, y.input_stride / 2, y.panels, (y.inputs + 1) / 2, y.bias, 0, before,
@@ -566,7 +578,7 @@ static void forward_block(Network* net, size_t at, int count) {
     } else product(x, y.input_stride, y.panels, y.inputs, y.bias, 0, before, y.output_stride, count, y.output_stride);
     if (l == 0 && net->table) add_table_rows(net, at, count, before, y.outputs, y.output_stride);
     if (y.norm.weight) normalize_rows(y, at, before, count);
-    activate(y.activation, before, after, (size_t)count * y.output_stride);
+    if (!y.parts || between) finish(whole(count, y.output_stride));
     x = after;
   }
 }
@@ -617,7 +629,7 @@ static void add_outer_in_tiles(Network* net, int parts, Rows p, Rows q, float* c
   Tiled a{net->row_tiles, tiles_room(rows, p.count)}, b{net->column_tiles, tiles_room(columns, p.count)};
   make_tiles<false, true>(parts, p, p.count, rows, net->row_tiles, a.room);
   make_tiles<false, false>(parts, q, q.count, columns, net->column_tiles, b.room);
-  tiles_product(parts, a, b, p.count, fresh ? nullptr : c, c_stride, c, c_stride, rows, columns, false);
+  tiles_product(parts, a, b, p.count, fresh ? nullptr : c, c_stride, c, c_stride, rows, columns, false, [](Square) {});
 }
 
 static void add_weight_gradient(Network* net, Layer& y, const float* x, int count) {
@@ -638,12 +650,15 @@ static void add_weight_gradient(Network* net, Layer& y, const float* x, int coun
   }
 }
 
-// The gradient with respect to what a layer reads, of rows `y.input_stride` apart.
-static void back_product(Network* net, const Layer& y, int count, float* to) {
+// The gradient with respect to what a layer reads, of rows `y.input_stride` apart. FINISH(square) for all of it, or for one
+// part after the other.
+template <class Finish>
+static void back_product(Network* net, const Layer& y, int count, float* to, Finish finish) {
   if (y.parts) {
     Rows gradient{y.gradient, y.output_stride, count};
-    product_in_tiles(net, y.parts, gradient, y.outputs, y.back_panels, nullptr, to, y.input_stride);
-  } else if (y.pairs) {
+    return product_in_tiles(net, y.parts, gradient, y.outputs, y.back_panels, nullptr, to, y.input_stride, finish);
+  }
+  if (y.pairs) {
     pair_columns(y.gradient, y.output_stride, count, net->pair_columns);
     product<Pairs>(net->pair_columns, y.output_stride / 2, y.back_panels, (y.outputs + 1) / 2, nullptr, 0, to,
                    y.input_stride, count, y.input_stride);
@@ -651,6 +666,11 @@ static void back_product(Network* net, const Layer& y, int count, float* to) {
     product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, 0, to, y.input_stride, count,
             y.input_stride);
   }
+  finish(whole(count, y.input_stride));
+}
+
+static void back_product(Network* net, const Layer& y, int count, float* to) {
+  back_product(net, y, count, to, [](Square) {});
 }
 
 static void add_table_gradient(Network* net, size_t at, int count) {
@@ -678,9 +698,9 @@ static void backward_block(Network* net, size_t at, int count, bool inputs) {
     if (l) {
       Layer& below = net->layer[l - 1];
       size_t start = at * below.output_stride;
-      back_product(net, y, count, below.gradient);
-      times_slope(below.activation, below.before + start, below.after + start, below.gradient,
-                  (size_t)count * below.output_stride);
+      back_product(net, y, count, below.gradient, [&, start](Square part) {
+        times_slope(below.activation, below.before + start, below.after + start, below.gradient, part);
+      });
     }
   }
   net->fresh = false;
@@ -697,7 +717,7 @@ static void backward_rows(Network* net, const int* rows, int count) {
     for (int i = 0; i < count; i++) {
       size_t at = (size_t)rows[i] * below.output_stride;
       times_slope(below.activation, below.before + at, below.after + at,
-                  below.gradient + (size_t)i * below.output_stride, below.output_stride);
+                  below.gradient + (size_t)i * below.output_stride, whole(1, below.output_stride));
       if (below.norm.weight) normalize_back(below, rows[i], below.gradient + (size_t)i * below.output_stride);
     }
   }

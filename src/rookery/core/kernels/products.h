@@ -8,6 +8,14 @@
 
 enum { DEPTH = 8192 / (TILE_VECTORS * LANES) };  // of a panel of 32 KB
 
+// A part of a row-major matrix: where it begins, its size in whole vectors, and how far its rows are apart.
+struct Square {
+  size_t at;
+  int rows, columns, stride;
+};
+
+INLINE Square whole(int rows, int stride) { return {0, rows, stride, stride}; }
+
 struct Floats {
   enum { EACH = 1 };  // numbers in an element
   INLINE Vector join(const Vector* rows) { return rows[0]; }

@@ -193,9 +193,9 @@ INLINE void add_tiles(Tiled a, Tiled b, size_t row, size_t column, int depth) {
 #undef COLUMNS
 }
 
-template <int PARTS>
+template <int PARTS, class Finish>
 static void tiles_product_in(Tiled a, Tiled b, int depth, const float* start, int start_stride, float* c, int c_stride,
-                             int rows, int columns, bool beyond) {
+                             int rows, int columns, bool beyond, Finish finish) {
   Tiles configured;
   depth = tiles_in(depth, 2 * TILE);
   for (int j = 0; j < columns; j += 2 * LANES)
@@ -221,16 +221,18 @@ static void tiles_product_in(Tiled a, Tiled b, int depth, const float* start, in
       } else add_tiles<PARTS, false>(a, b, row, column, depth);
       STORE_TILE(0, to, stride);
       for (int r = 0; part_of_it && r < left; r++) memcpy(c + (size_t)(i + r) * c_stride + j, edge[r], bytes);
+      finish(Square{(size_t)i * c_stride + j, left < TILE ? left : TILE, (two ? 2 : 1) * LANES, c_stride});
     }
 }
 
 // C[rows, columns] = start + A B, whose tiles `make_tiles` has made in so many parts, of numbers that are added up over
 // `depth`; `start` is as in `product`, and columns are padded. Rows of c that fill up the last tile are written only with
-// `beyond`; what comes of these does not count.
+// `beyond`; what comes of these does not count. FINISH(square) for each part of c, while it is in the nearest cache.
+template <class Finish>
 static void tiles_product(int parts, Tiled a, Tiled b, int depth, const float* start, int start_stride, float* c,
-                          int c_stride, int rows, int columns, bool beyond) {
-  if (parts == 1) tiles_product_in<1>(a, b, depth, start, start_stride, c, c_stride, rows, columns, beyond);
-  else tiles_product_in<THIRDS>(a, b, depth, start, start_stride, c, c_stride, rows, columns, beyond);
+                          int c_stride, int rows, int columns, bool beyond, Finish finish) {
+  if (parts == 1) tiles_product_in<1>(a, b, depth, start, start_stride, c, c_stride, rows, columns, beyond, finish);
+  else tiles_product_in<THIRDS>(a, b, depth, start, start_stride, c, c_stride, rows, columns, beyond, finish);
 }
 #else
 // There is none, so nothing of this is called.
@@ -243,5 +245,6 @@ static bool has_tiles() { return false; }
 static size_t tiles_room(int, int) { return 0; }
 template <bool ALONG, bool TURNED, class Row>
 static void make_tiles(int, Row, int, int, float*, size_t) {}
-static void tiles_product(int, Tiled, Tiled, int, const float*, int, float*, int, int, int, bool) {}
+template <class Finish>
+static void tiles_product(int, Tiled, Tiled, int, const float*, int, float*, int, int, int, bool, Finish) {}
 #endif
