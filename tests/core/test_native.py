@@ -555,3 +555,22 @@ def test_a_gradient_of_zero_moves_nothing_without_momentum(build, make):
     before = flat.data.clone()
     assert make(flat).move_on(build, 0.02, 0.5) == 0.0
     assert torch.equal(flat.data, before)
+
+
+@pytest.mark.parametrize("make", [adam, rmsprop])
+def test_averages_of_gradients_that_have_become_zero_do_so_too(build, make):
+    """Subnormal numbers would slow every step down from then on, and never move a weight."""
+    flat, tiny = vectors(40), torch.finfo(torch.float32).tiny
+    optimizer = make(flat)
+    flat.grad.copy_(gradients_of(40, 1)[0])
+    flat.grad[:8] = 1e-16  # as small as they are from the beginning on
+    kept = [getattr(optimizer, name) for name in ("mean", "square") if hasattr(optimizer, name)]
+    for average in kept:
+        average.zero_()
+    optimizer.move_on(build, 1e-3, NO_LIMIT)
+    flat.grad[20:] = 0.0
+    for _ in range(12_000 if make is rmsprop else 1_500):
+        optimizer.move_on(build, 1e-3, NO_LIMIT)
+        assert not any(((average != 0) & (average.abs() < tiny)).any() for average in kept)
+    assert not kept[0][20:].any()
+    assert kept[0][8:20].all()

@@ -407,7 +407,7 @@ class Bolder(Policy):
         (VECTOR, {"native": False}),
         (VECTOR, {"compile": True}),
         (OBSERVATIONS["categories"], {"hidden": ()}),
-        (VECTOR, {"hidden": (512, 513)}),
+        (VECTOR, {"hidden": (1024, 1025)}),
     ],
     ids=["picture", "vector and picture", "own module", "not native", "compiled", "one-hots", "wide"],
 )

@@ -435,7 +435,7 @@ class Doubtful(ActorCritic):
         {"module": Custom},
         {"native": False},
         {"obs": spaces.MultiDiscrete([3, 4]), "hidden": ()},
-        {"hidden": (512, 513)},
+        {"hidden": (1024, 1025)},
     ],
     ids=["picture", "picture and vector", "own module", "not native", "one-hots", "wide"],
 )

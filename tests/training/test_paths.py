@@ -15,7 +15,8 @@ from rookery.core.flat import flatten
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates, kernel_threads, path_name
 from rookery.core.seeding import Streams
 from rookery.native.forward import attach
-from rookery.training.compute import KERNELS_WORTH_THREADS, learning_threads
+from rookery.core.runtime import KERNELS_WORTH_THREADS
+from rookery.training.compute import learning_threads
 
 FAST = PPOConfig(fragment_length=16, minibatch_size=16, epochs=2)
 TWO = {"agent1": "a", "agent2": "b"}
@@ -163,19 +164,22 @@ def test_learning_on_pictures_leaves_half_of_the_cores_to_others(cores, threads,
         assert learning_threads(trainer.learners["main"], 4) == threads
 
 
-SIZES = [((64, 64), False, 1), ((256, 256), False, 2), ((256, 256), True, 1)]
+SIZES = [((64, 64), False, 1), ((256, 256), False, 2), ((256, 256), True, 2)]
 
 
 @needs_kernels
 @pytest.mark.parametrize(("hidden", "shared", "threads"), SIZES)
-def test_a_critic_has_a_thread_of_its_own_where_a_step_is_worth_it(hidden, shared, threads, monkeypatch):
+def test_kernels_have_as_many_threads_as_a_step_is_worth(hidden, shared, threads, monkeypatch):
     monkeypatch.setattr("rookery.core.runtime.usable_cores", lambda: 2)
     model = ModelConfig(hidden=hidden, shared_trunk=shared)
     with cart_pole(FAST.replace(model=model, minibatch_size=128)) as trainer:
         learner = trainer.learners["main"]
         assert learning_threads(learner, 4) == threads
         count = sum(weight.numel() for weight in learner.policy.parameters())
-        assert (6.0 * 128 * count * (1 if shared else 2) >= KERNELS_WORTH_THREADS) == (hidden == (256, 256))
+        flops = 6.0 * 128 * count * (1 if shared else 2)
+        assert (flops >= KERNELS_WORTH_THREADS) == (hidden == (256, 256))
+        monkeypatch.setattr("rookery.core.runtime.usable_cores", lambda: 100)
+        assert learning_threads(learner, 4) == max(1, int(2 * flops / KERNELS_WORTH_THREADS))
 
 
 class Elsewhere(Algorithm):

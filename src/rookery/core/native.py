@@ -40,7 +40,7 @@ ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """What actions are drawn from, in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 17
+INTERFACE_VERSION = 18
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -135,8 +135,8 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "network_finish": (INT, (ADDRESS,)),
     "network_free": (None, (ADDRESS,)),
     "network_pack": (None, (ADDRESS,)),
-    "network_forward": (INT, (ADDRESS, ADDRESS, INT, INT, ADDRESS)),
-    "network_backward": (INT, (ADDRESS, ADDRESS, INT, INT, ADDRESS)),
+    "network_forward": (INT, (ADDRESS, ADDRESS, INT, INT, ADDRESS, INT)),
+    "network_backward": (INT, (ADDRESS, ADDRESS, INT, INT, ADDRESS, INT)),
     "networks_forward": (INT, (ADDRESS, INT, ADDRESS, INT, INT, ADDRESS, INT)),
     "networks_backward": (INT, (ADDRESS, INT, ADDRESS, INT, INT, ADDRESS, INT)),
     "cell_new": (ADDRESS, (INT, INT, ADDRESS, ADDRESS)),
@@ -239,7 +239,7 @@ _threads = ContextVar("threads of kernels", default=1)
 
 @contextmanager
 def kernel_threads(number: int) -> Iterator[None]:
-    """Lets kernels use `number` threads inside: with two, a critic may have one of its own. It changes no bit."""
+    """Lets kernels use at most `number` threads inside, which share networks or rows. It changes no bit."""
     before = _threads.set(number)
     try:
         yield
@@ -376,7 +376,8 @@ class Network:
         outputs = [torch.empty(rows, width, dtype=torch.float32, device="cpu") for width in self.widths]
         for number, output in enumerate(outputs):
             self._part_addresses[number] = output.data_ptr()
-        if not self._call["network_forward"](self.handle, self._leaf_addresses, rows, keep, self._part_addresses):
+        given = self._leaf_addresses, rows, keep, self._part_addresses
+        if not self._call["network_forward"](self.handle, *given, num_threads()):
             raise MemoryError(f"no memory for {rows:,} rows of a network")
         return outputs
 
@@ -401,7 +402,8 @@ class Network:
             self._part_addresses[number] = gradient.data_ptr()
         rows = gradients[0].shape[0]
         wanted = torch.empty(rows, self.numbers, dtype=torch.float32, device="cpu") if inputs else None
-        if not self._call["network_backward"](self.handle, self._part_addresses, rows, weights, address(wanted)):
+        given = self._part_addresses, rows, weights, address(wanted)
+        if not self._call["network_backward"](self.handle, *given, num_threads()):
             raise RuntimeError(f"a backward pass of {rows:,} rows without a forward pass that kept what it needs")
         return wanted
 

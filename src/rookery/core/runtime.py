@@ -20,7 +20,8 @@ TORCH_WORTH_THREADS = 100e6
 """Floating-point operations of a gradient step from which on it is spread over the cores: about 1 ms on one core."""
 
 KERNELS_WORTH_THREADS = 15e6
-"""The same for kernels, which give the critic a thread of its own: enough that waking it is small beside that."""
+"""The same for two threads of kernels, of which the critic may have one: enough that waking it is small beside that. How
+many of those that there are share a pass, kernels decide by its rows (`core/kernels/network.h`)."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT_BYTES = 1 << 30
@@ -30,6 +31,11 @@ MOST_OF_OLD_GLIBC = 32 << 20  # HEAP_MAX_SIZE / 2: a larger threshold is refused
 def thread_rule(flops: float, worth: float) -> int:
     """Threads for gradient steps of so many floating-point operations: all cores, or one below what is worth more."""
     return usable_cores() if flops >= worth else 1
+
+
+def kernel_thread_rule(flops: float) -> int:
+    """The same of kernels, whose threads wait for each other often: no more than have enough to do."""
+    return min(thread_rule(flops, KERNELS_WORTH_THREADS), max(1, int(2 * flops / KERNELS_WORTH_THREADS)))
 
 
 def shared_cores() -> int:

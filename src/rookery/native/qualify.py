@@ -20,8 +20,9 @@ from rookery.models.memory import GRU, LSTM, Attention, Memory, Scan
 from rookery.models.q_head import QHead
 from rookery.models.squashed import DeterministicHead, SquashedHead
 
-MOST_WEIGHTS = 2**18
-"""Of a layer. Kernels take two cores at most: wider ones are left to torch, which takes all."""
+MOST_WEIGHTS, MOST_WEIGHTS_IN_TILES = 2**18, 2**20
+"""Of a layer, without and with a matrix unit: wider ones are left to torch, whose products of large matrices are faster
+(`python benchmarks/wide_layers.py`)."""
 
 RECURRENT: dict[type[Memory], str] = {LSTM: "lstm", GRU: "gru", Scan: "scan"}
 """Memories that there are kernels for, by their names there."""
@@ -61,9 +62,11 @@ def obstacle(
     weights = [weight for part in parts for weight in part.parameters()]
     if not all(map(is_plain, weights)):
         return "not float32 on the processor"
-    if max(weight.numel() for weight in weights) > MOST_WEIGHTS:
-        return f"a layer of more than {MOST_WEIGHTS:,} weights"
-    return "" if best_build() else why_none()
+    build = best_build()
+    most = MOST_WEIGHTS_IN_TILES if build is not None and build.has_matrix_unit else MOST_WEIGHTS
+    if max(weight.numel() for weight in weights) > most:
+        return f"a layer of more than {most:,} weights"
+    return "" if build else why_none()
 
 
 def overridden(network: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm
 from rookery.core.native import kernel_threads, path_name
-from rookery.core.runtime import KERNELS_WORTH_THREADS, TORCH_WORTH_THREADS, shared_cores, thread_rule, torch_threads
+from rookery.core.runtime import TORCH_WORTH_THREADS, kernel_thread_rule, shared_cores, thread_rule, torch_threads
 from rookery.models.pictures import SMALLEST_NATURE, image_layout
 from rookery.native.actor import native_actor
 from rookery.native.qualify import obstacle
@@ -27,7 +27,7 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
         rows //= policy.model.memory.sequence_length
     flops = 6.0 * rows * weights * critic  # forward and twice that backward, two operations a product
     if learner.on_kernels:
-        return min(critic, thread_rule(flops, KERNELS_WORTH_THREADS))
+        return kernel_thread_rule(flops)
     return min(thread_rule(flops, TORCH_WORTH_THREADS), shared_cores())
 
 

@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 17; }
+EXPORT int interface_version() { return 18; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -78,18 +78,21 @@ EXPORT void network_free(Network* net) { free_network(net); }
 // Takes over weights that changed; `network_step` does not look whether they have.
 EXPORT void network_pack(Network* net) { pack_network(net); }
 
-static bool run_forward(Network* net, const void* const* leaves, int rows, bool keep, float* const* outputs) {
-  if (!reserve_rows(net, BLOCK + (keep ? rows : 0))) return false;
+static bool run_forward(Network* net, const void* const* leaves, int rows, bool keep, float* const* outputs, int threads) {
+  int team = threads_for(net, threads, rows);
+  if (!keep && net->kept && team * BLOCK > net->kept_at) team = net->kept_at / BLOCK;  // what was kept stays
+  if (!reserve_rows(net, team * BLOCK + (keep ? rows : 0))) return false;
   LentPanels lent(net, false);
   pack_network(net);
-  for (int from = 0; from < rows; from += BLOCK) {
-    int count = rows - from < BLOCK ? rows - from : BLOCK;
-    size_t at = keep ? BLOCK + from : 0;
+  for_rows(team, rows, [=](int from, int count, int thread) {
+    size_t at = keep ? team * BLOCK + from : thread * BLOCK;
     read_rows(net, leaves, nullptr, from, count, at);
-    forward_block(net, at, count);
+    forward_block(net, at, count, thread);
     write_outputs(net, at, count, outputs, from);
-  }
-  if (keep) net->kept = rows;
+  });
+  if (!keep) return true;
+  net->kept = rows;
+  net->kept_at = team * BLOCK;
   return true;
 }
 
@@ -109,27 +112,29 @@ static void run_inputs_backward(Network* net, const float* const* gradients, int
   memset(input_gradient, 0, (size_t)given * width * 4);
   for (int row = 0; row < given; row++) {
     if (read_gradient(last, gradients, row, last.gradient + (size_t)count * last.output_stride))
-      rows[count++] = BLOCK + row;
+      rows[count++] = net->kept_at + row;
     if (count < BLOCK && row + 1 < given) continue;
     backward_rows(net, rows, count);
     for (int i = 0; i < count; i++)
-      memcpy(input_gradient + (size_t)(rows[i] - BLOCK) * width, net->input_gradient + (size_t)i * stride,
+      memcpy(input_gradient + (size_t)(rows[i] - net->kept_at) * width, net->input_gradient + (size_t)i * stride,
              (size_t)width * 4);
     count = 0;
   }
 }
 
-static void run_backward(Network* net, const float* const* gradients, int rows, bool weights, float* input_gradient) {
+static void run_backward(Network* net, const float* const* gradients, int rows, bool weights, float* input_gradient,
+                         int threads) {
   Layer& last = net->layer[net->num_layers - 1];
   LentPanels lent(net, true);
   pack_for_backward(net, input_gradient != nullptr);
   if (!weights) return run_inputs_backward(net, gradients, rows, input_gradient);
+  int team = team_for(net, threads, rows), at_once = rows_at_once(team);
   clear_gradients(net);
-  for (int from = 0; from < rows; from += BLOCK) {
-    int count = rows - from < BLOCK ? rows - from : BLOCK;
+  for (int from = 0; from < rows; from += at_once) {
+    int count = rows - from < at_once ? rows - from : at_once;
     for (int i = 0; i < count; i++)
       read_gradient(last, gradients, from + i, last.gradient + (size_t)i * last.output_stride);
-    backward_block(net, BLOCK + from, count, input_gradient != nullptr);
+    backward_team(net, net->kept_at + from, count, input_gradient != nullptr, team);
     for (int i = 0; input_gradient && i < count; i++)
       memcpy(input_gradient + (size_t)(from + i) * net->numbers,
              net->input_gradient + (size_t)i * net->layer[0].input_stride, (size_t)net->numbers * 4);
@@ -138,70 +143,41 @@ static void run_backward(Network* net, const float* const* gradients, int rows, 
 }
 
 // Outputs of each part of the last layer, [rows, part.outputs]. Returns 0 if there is not enough memory.
-// leaves: an address for each leaf, [rows, width] of its type. keep: hold what `network_backward` needs.
-EXPORT int network_forward(Network* net, const void* const* leaves, int rows, int keep, float* const* outputs) {
-  return run_forward(net, leaves, rows, keep, outputs);
+// leaves: an address for each leaf, [rows, width] of its type. keep: hold what `network_backward` needs. threads: how many
+// may share the work, here and below; no bit depends on it.
+EXPORT int network_forward(Network* net, const void* const* leaves, int rows, int keep, float* const* outputs, int threads) {
+  return run_forward(net, leaves, rows, keep, outputs, threads);
 }
 
 // Writes the gradients of all weights, or leaves them as they are, given those of the outputs of the first `rows` rows
 // of the last forward pass that kept; the others have none. input_gradient: [rows, numbers]; null only with `weights`,
 // if not wanted. Returns 0 if not so many rows were kept.
-EXPORT int network_backward(Network* net, const float* const* gradients, int rows, int weights, float* input_gradient) {
+EXPORT int network_backward(Network* net, const float* const* gradients, int rows, int weights, float* input_gradient,
+                            int threads) {
   if (!rows || net->kept < rows) return 0;
-  run_backward(net, gradients, rows, weights, input_gradient);
+  run_backward(net, gradients, rows, weights, input_gradient, threads);
   return 1;
 }
 
-// Several networks, each with one part, on the same rows.
-struct Several {
-  Network* const* nets;
-  int from, to;  // which of them
-  const void* const* leaves;
-  int rows, keep;
-  float* const* outputs;           // of each; null on the way back
-  const float* const* gradients;  // of each one's outputs
-  int weights;
-  float* const* input_gradients;  // of each; null if not wanted
-  bool enough;
-};
-
-static void run_several(void* address) {
-  Several& work = *(Several*)address;
-  work.enough = true;
-  for (int n = work.from; n < work.to; n++) {
-    if (work.outputs)
-      work.enough &= run_forward(work.nets[n], work.leaves, work.rows, work.keep, work.outputs + n);
-    else
-      run_backward(work.nets[n], work.gradients + n, work.rows, work.weights,
-                   work.input_gradients ? work.input_gradients[n] : nullptr);
-  }
-}
-
-// With two threads, the second half of the networks may have one of its own, which changes no bit.
-static bool share_out(Several work, int count, int threads) {
-  Several rest = work;
-  work.to = rest.from = threads > 1 ? (count + 1) / 2 : count;
-  rest.to = count;
-  Task task{run_several, &rest, false};
-  bool offered = rest.from < count && offer(&task);
-  run_several(&work);
-  if (offered) finish(&task);
-  else run_several(&rest);
-  return work.enough && rest.enough;
-}
-
-// `network_forward` of networks that read the same. outputs: of each, [rows, outputs].
+// `network_forward` of networks with one part each that read the same; each may have a thread. outputs: of each, [rows,
+// outputs].
 EXPORT int networks_forward(Network* const* nets, int count, const void* const* leaves, int rows, int keep,
                             float* const* outputs, int threads) {
-  return share_out(Several{nets, 0, 0, leaves, rows, keep, outputs, nullptr, 0, nullptr, true}, count, threads);
+  int made = 0;
+  for_parts(threads, count, [&](int n, int) {
+    if (run_forward(nets[n], leaves, rows, keep, outputs + n, 1)) __atomic_add_fetch(&made, 1, __ATOMIC_RELAXED);
+  });
+  return made == count;
 }
 
-// `network_backward` of each.
+// `network_backward` of each. input_gradients: of each; null if not wanted.
 EXPORT int networks_backward(Network* const* nets, int count, const float* const* gradients, int rows, int weights,
                              float* const* input_gradients, int threads) {
   for (int n = 0; n < count; n++)
     if (!rows || nets[n]->kept < rows) return 0;
-  share_out(Several{nets, 0, 0, nullptr, rows, 0, nullptr, gradients, weights, input_gradients, true}, count, threads);
+  for_parts(threads, count, [=](int n, int) {
+    run_backward(nets[n], gradients + n, rows, weights, input_gradients ? input_gradients[n] : nullptr, 1);
+  });
   return 1;
 }
 
@@ -355,7 +331,7 @@ EXPORT void memory_policy_step(Network* const* networks, Cell* const* cells, con
 
 // --- learning --------------------------------------------------------------------------------------------------------
 
-// One network's way forward and backward through a minibatch, block by block, with its part of the loss in between.
+// One network's way forward and backward through a minibatch, with its part of the loss in between.
 struct Pass {
   const PPO* ppo;
   Network* net;
@@ -364,46 +340,52 @@ struct Pass {
   Vector sums[NUM_STATISTICS];
 };
 
-static void run_pass(void* address) {
-  Pass& pass = *(Pass*)address;
+static void run_pass(Pass& pass, int threads) {
   Network* net = pass.net;
   const Layer& last = net->layer[net->num_layers - 1];
+  const PPO& ppo = *pass.ppo;
   int value_column = pass.policy ? last.part[0].outputs : 0, columns = last.outputs - value_column;
+  int team = team_for(net, threads, ppo.rows), at_once = rows_at_once(team);
+  if (!reserve_rows(net, at_once)) {
+    team = 1;
+    reserve_rows(net, at_once = BLOCK);
+  }
   LentPanels lent(net, false), lent_back(net, true);
   pack_network(net);
   pack_for_backward(net, false);
   clear_gradients(net);
-  for (int from = 0; from < pass.ppo->rows; from += BLOCK) {
-    int count = pass.ppo->rows - from < BLOCK ? pass.ppo->rows - from : BLOCK;
-    read_rows(net, pass.leaves, pass.ppo->batch->order, from, count, 0);
-    forward_block(net, 0, count);
-    if (pass.policy) policy_rows(*pass.ppo, from, count, last.after, last.gradient, last.output_stride, pass.sums);
+  for (int from = 0; from < ppo.rows; from += at_once) {
+    int all = ppo.rows - from < at_once ? ppo.rows - from : at_once;
+    for_rows(team, all, [&](int first, int count, int thread) {
+      read_rows(net, pass.leaves, ppo.batch->order, from + first, count, first);
+      forward_block(net, first, count, thread);
+    });
+    if (pass.policy) policy_rows(ppo, from, all, last.after, last.gradient, last.output_stride, pass.sums);
     if (pass.value)
-      value_rows(*pass.ppo, from, count, last.after + value_column, last.gradient + value_column, last.output_stride,
-                 columns, pass.sums);
-    backward_block(net, 0, count, false);
+      value_rows(ppo, from, all, last.after + value_column, last.gradient + value_column, last.output_stride, columns,
+                 pass.sums);
+    backward_team(net, 0, all, false, team);
   }
   write_gradients(net);
 }
 
+enum { WORTH_ONE_TEAM = 4 };  // threads for a network in turn; fewer are shared out among networks
+
 // Writes the gradients of PPO's loss with respect to all weights. See losses.h.
 // critic: null if the values are the actor's second part, which stands behind the head's outputs.
-// statistics: means over the rows, [5], with a penalty [6]. threads: with 2, the critic may have one of its own, which
-// changes no bit: both parts of the loss share nothing but the rows.
+// statistics: means over the rows, [5], with a penalty [6].
 EXPORT void ppo_gradients(Network* actor, Network* critic, const Head* head, const void* const* actor_leaves,
                           const void* const* critic_leaves, const PPOBatch* batch, const PPOSettings* settings,
                           int rows, const float* log_std, float* log_std_gradient, float* statistics, int threads) {
   PPO ppo{head, batch, settings, rows, 0, 1, log_std, log_std_gradient};
   standardization(batch->advantage, batch->order, settings->normalize_advantage ? rows : 1, ppo.mean, ppo.inverse);
   for (int k = 0; k < head->numbers; k++) log_std_gradient[k] = 0;
-  Pass policy{&ppo, actor, actor_leaves, true, !critic, {}}, value{&ppo, critic, critic_leaves, false, true, {}};
-  Task task{run_pass, &value, false};
-  bool offered = critic && threads > 1 && offer(&task);
-  run_pass(&policy);
-  if (offered) finish(&task);
-  else if (critic) run_pass(&value);
+  Pass passes[] = {{&ppo, actor, actor_leaves, true, !critic, {}}, {&ppo, critic, critic_leaves, false, true, {}}};
+  int count = critic ? 2 : 1;
+  bool apart = critic && worth_threads(actor, threads, rows) < WORTH_ONE_TEAM;  // they share nothing but the rows
+  for_parts(apart ? threads : 1, count, [&](int p, int) { run_pass(passes[p], apart ? 1 : threads); });
   for (int s = 0; s < (batch->old ? NUM_STATISTICS : FULL_KL); s++)
-    statistics[s] = (sum_of(policy.sums[s]) + sum_of(value.sums[s])) / rows;
+    statistics[s] = (sum_of(passes[0].sums[s]) + sum_of(passes[1].sums[s])) / rows;
 }
 
 // Several steps of Adam along these gradients in one call, each for a minibatch: the same bits as so many calls of
@@ -450,7 +432,7 @@ EXPORT void td_gradients(Network* net, Network* target, const Head* head, const 
     read_rows(net, leaves, batch->order, from, count, 0);
     forward_block(net, 0, count);
     td_rows(td, from, count, targets, last.after, last.gradient, last.output_stride, sums);
-    backward_block(net, 0, count, false);
+    backward_team(net, 0, count, false, 1);
   }
   write_gradients(net);
   for (int s = 0; s < NUM_TD_STATISTICS; s++) statistics[s] = (float)(sums[s] / rows);

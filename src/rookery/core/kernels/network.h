@@ -2,10 +2,14 @@
 //
 // Rows go through all layers in blocks small enough to stay in the cache. Weights are packed into panels at the start
 // of each call (`pack_network`), because between two calls of a learner they have changed.
+//
+// Several threads share a pass (`for_rows`, `backward_team`): rows on the way forward and back, since none knows of
+// another; then weights, whose gradients are sums over rows in the same order as ever. So no bit depends on their number.
 #pragma once
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "threads.h"
 #include "tiles.h"
 
 enum Activation { NONE, TANH, RELU, ELU, SILU, GELU };
@@ -39,6 +43,7 @@ struct Norm {
   float *scale, *shift;        // the same numbers, padded with zeros
   float *scale_sums, *shift_sums;
   float *standard, *inverse;   // [rows, output_stride] before the scale; [rows] inverse standard deviations
+  float* gradient;             // [gradient_rows, output_stride] with respect to what comes of it
 };
 
 // One or more linear layers on the same inputs, side by side (the heads of a shared trunk), and an activation.
@@ -51,10 +56,16 @@ struct Layer {
   float *panels, *bias;  // of the forward product; `panels` holds rows of weights if narrow
   float* back_panels;
   float *before, *after;  // [rows, output_stride] without and with the activation; the same if that suffices
-  float* gradient;        // [BLOCK, output_stride] with respect to `before`
+  float* gradient;        // [gradient_rows, output_stride] with respect to `before`
   float* weight_sums;     // [inputs, output_stride] transposed gradient, if rows of the weight are no whole vectors
   float* bias_sums;
   Norm norm;
+};
+
+// What a thread needs for a block of rows of any layer; null what no layer uses.
+struct Scratch {
+  float *pair_columns, *pair_inputs, *pair_gradients;  // [BLOCK, widest / 2], [BLOCK / 2, widest] twice
+  float *row_tiles, *column_tiles;
 };
 
 struct Network {
@@ -65,14 +76,16 @@ struct Network {
   float* table_gradient;
   const int64_t* offsets;  // [categories] first row of each in the table
   int table_rows;
-  // Rows there is room for, and that a backward pass may use; these stand behind one block of others.
-  int capacity, kept;
+  // Rows there is room for; those that a backward pass may use, and where they begin, behind a block of others for each
+  // thread; rows of gradients.
+  int capacity, kept, kept_at, gradient_rows;
   float *input, *input_gradient;
   int64_t* category;  // [rows, categories] rows of the table
   bool fresh;         // no block has added to the gradients of the weights yet
   int parts;          // bfloat16 numbers that one may become before it is multiplied: 1, THIRDS, or 0
-  float *pair_columns, *pair_inputs, *pair_gradients;  // [BLOCK, widest / 2], [BLOCK / 2, widest] twice; or null
-  float *row_tiles, *column_tiles;                     // of a block of rows of any layer; or null
+  int widest;         // stride of a layer
+  int num_scratch;
+  Scratch scratch[MOST_THREADS];
 };
 
 // Zeroed memory that begins with a cache line.
@@ -115,6 +128,50 @@ static bool reserve_rows(Network* net, int rows) {
   return enough;
 }
 
+// Sees that there is room for the gradients of so many rows.
+static bool reserve_gradients(Network* net, int rows) {
+  if (rows <= net->gradient_rows) return true;
+  bool enough = true;
+  net->gradient_rows = 0;
+  free(net->input_gradient);
+  net->input_gradient = new_floats((size_t)rows * net->layer[0].input_stride);
+  for (int l = 0; l < net->num_layers; l++) {
+    Layer& y = net->layer[l];
+    free(y.gradient);
+    y.gradient = new_floats((size_t)rows * y.output_stride);
+    enough = enough && y.gradient;
+    if (!y.norm.weight) continue;
+    free(y.norm.gradient);
+    y.norm.gradient = new_floats((size_t)rows * y.output_stride);
+    enough = enough && y.norm.gradient;
+  }
+  enough = enough && net->input_gradient;
+  if (enough) net->gradient_rows = rows;
+  return enough;
+}
+
+// Sees that so many threads have what they need; says how many have it.
+static int reserve_scratch(Network* net, int threads) {
+  bool pairs = false, tiles = false;
+  for (int l = 0; l < net->num_layers; l++) {
+    pairs |= net->layer[l].pairs;
+    tiles |= net->layer[l].parts > 0;
+  }
+  for (; net->num_scratch < threads && net->num_scratch < MOST_THREADS; net->num_scratch++) {
+    Scratch& mine = net->scratch[net->num_scratch];
+    size_t half = (size_t)BLOCK / 2 * net->widest;
+    size_t along = tiles_room(BLOCK, net->widest), across = tiles_room(net->widest, BLOCK);
+    if (pairs && !mine.pair_columns) mine.pair_columns = new_floats(half);
+    if (pairs && !mine.pair_inputs) mine.pair_inputs = new_floats(half);
+    if (pairs && !mine.pair_gradients) mine.pair_gradients = new_floats(half);
+    if (tiles && !mine.row_tiles) mine.row_tiles = new_floats(net->parts * (along > across ? along : across));
+    if (tiles && !mine.column_tiles) mine.column_tiles = new_floats(net->parts * across);
+    if (pairs && !(mine.pair_columns && mine.pair_inputs && mine.pair_gradients)) break;
+    if (tiles && !(mine.row_tiles && mine.column_tiles)) break;
+  }
+  return threads < net->num_scratch ? threads : net->num_scratch;
+}
+
 enum { WORTH_THIRDS = 128 };  // inputs and outputs of a layer that gains by them
 
 // In how many parts the matrix unit gets the numbers of a layer; 0: not at all.
@@ -130,8 +187,8 @@ static size_t panel_floats(const Layer& y, int columns, int depth) {
 
 // Allocates what does not depend on the number of rows, once all leaves and layers are described.
 static bool finish_network(Network* net) {
-  bool enough = true, pairs = false, tiles = false;
-  int inputs = net->numbers, widest = 0;
+  bool enough = true;
+  int inputs = net->numbers;
   for (int l = 0; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
     y.inputs = inputs;
@@ -141,16 +198,12 @@ static bool finish_network(Network* net) {
     y.narrow = y.outputs <= NARROW && y.activation == NONE && !y.norm.weight && !(l == 0 && net->table);
     y.parts = parts_of(net, y);
     y.pairs = net->parts == 1 && !y.parts && !y.narrow && can_multiply_pairs();
-    pairs |= y.pairs;
-    tiles |= y.parts > 0;
     y.panels = new_floats(y.narrow ? (size_t)y.outputs * y.input_stride : panel_floats(y, y.outputs, y.inputs));
     y.back_panels = new_floats(panel_floats(y, y.inputs, y.outputs));
     y.bias = new_floats(y.output_stride);
     y.bias_sums = new_floats(y.output_stride);
-    y.gradient = new_floats((size_t)BLOCK * y.output_stride);
     y.weight_sums = inputs % LANES ? new_floats((size_t)inputs * y.output_stride) : nullptr;
-    enough = enough && y.panels && y.back_panels && y.bias && y.bias_sums && y.gradient &&
-             (y.weight_sums || inputs % LANES == 0);
+    enough = enough && y.panels && y.back_panels && y.bias && y.bias_sums && (y.weight_sums || inputs % LANES == 0);
     if (Norm& norm = y.norm; norm.weight) {
       norm.scale = new_floats(y.output_stride);
       norm.shift = new_floats(y.output_stride);
@@ -159,23 +212,10 @@ static bool finish_network(Network* net) {
       enough = enough && norm.scale && norm.shift && norm.scale_sums && norm.shift_sums;
     }
     inputs = y.outputs;
-    if (y.input_stride > widest) widest = y.input_stride;
-    if (y.output_stride > widest) widest = y.output_stride;
+    if (y.input_stride > net->widest) net->widest = y.input_stride;
+    if (y.output_stride > net->widest) net->widest = y.output_stride;
   }
-  if (pairs) {
-    net->pair_columns = new_floats((size_t)BLOCK / 2 * widest);
-    net->pair_inputs = new_floats((size_t)BLOCK / 2 * widest);
-    net->pair_gradients = new_floats((size_t)BLOCK / 2 * widest);
-    enough = enough && net->pair_columns && net->pair_inputs && net->pair_gradients;
-  }
-  if (tiles) {
-    size_t along = tiles_room(BLOCK, widest), across = tiles_room(widest, BLOCK);
-    net->row_tiles = new_floats(net->parts * (along > across ? along : across));
-    net->column_tiles = new_floats(net->parts * across);
-    enough = enough && net->row_tiles && net->column_tiles;
-  }
-  net->input_gradient = new_floats((size_t)BLOCK * net->layer[0].input_stride);
-  return enough && net->input_gradient && reserve_rows(net, BLOCK);
+  return enough && reserve_rows(net, BLOCK) && reserve_gradients(net, BLOCK) && reserve_scratch(net, 1);
 }
 
 static void free_network(Network* net) {
@@ -195,15 +235,18 @@ static void free_network(Network* net) {
     free(y.norm.shift_sums);
     free(y.norm.standard);
     free(y.norm.inverse);
+    free(y.norm.gradient);
   }
   free(net->input);
   free(net->input_gradient);
   free(net->category);
-  free(net->pair_columns);
-  free(net->pair_inputs);
-  free(net->pair_gradients);
-  free(net->row_tiles);
-  free(net->column_tiles);
+  for (Scratch& one : net->scratch) {
+    free(one.pair_columns);
+    free(one.pair_inputs);
+    free(one.pair_gradients);
+    free(one.row_tiles);
+    free(one.column_tiles);
+  }
   free(net);
 }
 
@@ -445,15 +488,14 @@ static void normalize_rows(const Layer& y, size_t at, float* rows, int count) {
 }
 
 // Of the row `at`: makes the gradient with respect to what is normalized of that with respect to what comes of it, in
-// place, and adds up those of scale and shift.
-static void normalize_back(const Layer& y, size_t at, float* gradient) {
+// place, and keeps the latter.
+static void normalize_back(const Layer& y, size_t at, float* gradient, float* keep) {
   const Norm& norm = y.norm;
   const float* standard = norm.standard + at * y.output_stride;
   Vector sum{}, along{};
   for (int k = 0; k < y.output_stride; k += LANES) {
     Vector g = load(gradient + k), x = load(standard + k);
-    store(norm.scale_sums + k, load(norm.scale_sums + k) + g * x);
-    store(norm.shift_sums + k, load(norm.shift_sums + k) + g);
+    store(keep + k, g);
     g = g * load(norm.scale + k);
     sum += g;
     along += g * x;
@@ -465,6 +507,20 @@ static void normalize_back(const Layer& y, size_t at, float* gradient) {
     Vector rest = load(gradient + k) - mean - load(standard + k) * share;
     store(gradient + k, rest * inverse * is_number);
   })
+}
+
+// Adds the gradients of scale and shift of `count` rows, from those that were kept, for outputs `from` to `to`.
+static void add_norm_gradient(const Norm& norm, int stride, size_t at, const float* kept, int count, int from, int to) {
+  for (int k = from; k < to; k += LANES) {
+    Vector scale = load(norm.scale_sums + k), shift = load(norm.shift_sums + k);
+    for (int i = 0; i < count; i++) {
+      Vector g = load(kept + (size_t)i * stride + k);
+      scale += g * load(norm.standard + (at + i) * stride + k);
+      shift += g;
+    }
+    store(norm.scale_sums + k, scale);
+    store(norm.shift_sums + k, shift);
+  }
 }
 
 // --- forward ---------------------------------------------------------------------------------------------------------
@@ -552,15 +608,16 @@ struct Rows {
 // `product` by the matrix unit of a block of rows, of `depth` numbers each, with a packed matrix of so many padded columns;
 // start: one row, or null. finish: as `tiles_product` takes it.
 template <class Finish>
-static void product_in_tiles(Network* net, int parts, Rows x, int depth, const float* panels, const float* start,
+static void product_in_tiles(const Scratch& mine, int parts, Rows x, int depth, const float* panels, const float* start,
                              float* to, int columns, Finish finish) {
-  Tiled a{net->row_tiles, tiles_room(x.count, depth)}, b{panels, tiles_room(columns, depth)};
-  make_tiles<true, false>(parts, x, x.count, depth, net->row_tiles, a.room);
+  Tiled a{mine.row_tiles, tiles_room(x.count, depth)}, b{panels, tiles_room(columns, depth)};
+  make_tiles<true, false>(parts, x, x.count, depth, mine.row_tiles, a.room);
   tiles_product(parts, a, b, depth, start, 0, to, columns, x.count, columns, true, finish);
 }
 
-// All layers for `count` rows that stand in the network from row `at` on.
-static void forward_block(Network* net, size_t at, int count) {
+// All layers for `count` rows, at most BLOCK, that stand in the network from row `at` on.
+static void forward_block(Network* net, size_t at, int count, int thread = 0) {
+  const Scratch& mine = net->scratch[thread];
   const float* x = net->input + at * net->layer[0].input_stride;
   for (int l = 0; l < net->num_layers; l++) {
     Layer& y = net->layer[l];
@@ -569,11 +626,11 @@ static void forward_block(Network* net, size_t at, int count) {
     auto finish = [=, &y](Square part) { activate(y.activation, before, after, part); };
     if (y.narrow) dot_products(y, x, before, count);
     else if (y.parts) {
-      product_in_tiles(net, y.parts, Rows{x, y.input_stride, count}, y.inputs, y.panels, y.bias, before, y.output_stride,
+      product_in_tiles(mine, y.parts, Rows{x, y.input_stride, count}, y.inputs, y.panels, y.bias, before, y.output_stride,
                        [=](Square part) { if (!between) finish(part); });
     } else if (y.pairs) {
-      pair_columns(x, y.input_stride, count, net->pair_columns);
-      product<Pairs>(net->pair_columns, y.input_stride / 2, y.panels, (y.inputs + 1) / 2, y.bias, 0, before,
+      pair_columns(x, y.input_stride, count, mine.pair_columns);
+      product<Pairs>(mine.pair_columns, y.input_stride / 2, y.panels, (y.inputs + 1) / 2, y.bias, 0, before,
                      y.output_stride, count, y.output_stride);
     } else product(x, y.input_stride, y.panels, y.inputs, y.bias, 0, before, y.output_stride, count, y.output_stride);
     if (l == 0 && net->table) add_table_rows(net, at, count, before, y.outputs, y.output_stride);
@@ -609,119 +666,200 @@ static void clear_gradients(Network* net) {
   if (net->table) memset(net->table_gradient, 0, (size_t)net->table_rows * net->layer[0].outputs * 4);
 }
 
+// Outputs of a layer, or some of them: whole vectors, but for the end.
+struct Outputs {
+  int from, to;
+};
+
 // add: as `add_outer`.
 template <class Add>
-static void add_outers(Layer& y, const float* x, const float* gradient, int elements, bool fresh, Add add) {
+static void add_outers(Layer& y, Outputs some, const float* x, const float* gradient, int elements, bool fresh, Add add) {
   if (y.weight_sums) {
-    add(x, y.input_stride, gradient, y.output_stride, elements, y.weight_sums, y.output_stride, y.inputs,
-        y.output_stride, fresh);
+    add(x, y.input_stride, gradient + some.from, y.output_stride, elements, y.weight_sums + some.from, y.output_stride,
+        y.inputs, some.to - some.from, fresh);
     return;
   }
   int column = 0;
-  for (int p = 0; p < y.num_parts; column += y.part[p++].outputs)
-    add(gradient + column, y.output_stride, x, y.input_stride, elements, y.part[p].weight_gradient, y.inputs,
-        y.part[p].outputs, y.inputs, fresh);
+  for (int p = 0; p < y.num_parts; column += y.part[p++].outputs) {
+    int from = some.from > column ? some.from : column, end = column + y.part[p].outputs;
+    int to = some.to < end ? some.to : end;
+    if (from < to)
+      add(gradient + from, y.output_stride, x, y.input_stride, elements,
+          y.part[p].weight_gradient + (size_t)(from - column) * y.inputs, y.inputs, to - from, y.inputs, fresh);
+  }
 }
 
 // `add_outer` by the matrix unit of a block of rows.
-static void add_outer_in_tiles(Network* net, int parts, Rows p, Rows q, float* c, int c_stride, int rows, int columns,
-                               bool fresh) {
-  Tiled a{net->row_tiles, tiles_room(rows, p.count)}, b{net->column_tiles, tiles_room(columns, p.count)};
-  make_tiles<false, true>(parts, p, p.count, rows, net->row_tiles, a.room);
-  make_tiles<false, false>(parts, q, q.count, columns, net->column_tiles, b.room);
+static void add_outer_in_tiles(const Scratch& mine, int parts, Rows p, Rows q, float* c, int c_stride, int rows,
+                               int columns, bool fresh) {
+  Tiled a{mine.row_tiles, tiles_room(rows, p.count)}, b{mine.column_tiles, tiles_room(columns, p.count)};
+  make_tiles<false, true>(parts, p, p.count, rows, mine.row_tiles, a.room);
+  make_tiles<false, false>(parts, q, q.count, columns, mine.column_tiles, b.room);
   tiles_product(parts, a, b, p.count, fresh ? nullptr : c, c_stride, c, c_stride, rows, columns, false, [](Square) {});
 }
 
-static void add_weight_gradient(Network* net, Layer& y, const float* x, int count) {
-  if (y.parts) {
-    add_outers(y, x, y.gradient, count, net->fresh,
-               [&](const float* p, int p_stride, const float* q, int q_stride, int count, auto... sums) {
-                 add_outer_in_tiles(net, y.parts, Rows{p, p_stride, count}, Rows{q, q_stride, count}, sums...);
-               });
-  } else if (y.pairs) {
-    pair_rows(x, y.input_stride, count, net->pair_inputs);
-    pair_rows(y.gradient, y.output_stride, count, net->pair_gradients);
-    add_outers(y, net->pair_inputs, net->pair_gradients, (count + 1) / 2, net->fresh, add_outer<Pairs>);
-  } else add_outers(y, x, y.gradient, count, net->fresh, add_outer<Floats>);
-  for (int j = 0; j < y.output_stride; j += LANES) {
-    Vector sum = load(y.bias_sums + j);
-    for (int i = 0; i < count; i++) sum += load(y.gradient + (size_t)i * y.output_stride + j);
-    store(y.bias_sums + j, sum);
-  }
-}
-
-// The gradient with respect to what a layer reads, of rows `y.input_stride` apart. FINISH(square) for all of it, or for one
-// part after the other.
-template <class Finish>
-static void back_product(Network* net, const Layer& y, int count, float* to, Finish finish) {
-  if (y.parts) {
-    Rows gradient{y.gradient, y.output_stride, count};
-    return product_in_tiles(net, y.parts, gradient, y.outputs, y.back_panels, nullptr, to, y.input_stride, finish);
-  }
-  if (y.pairs) {
-    pair_columns(y.gradient, y.output_stride, count, net->pair_columns);
-    product<Pairs>(net->pair_columns, y.output_stride / 2, y.back_panels, (y.outputs + 1) / 2, nullptr, 0, to,
-                   y.input_stride, count, y.input_stride);
-  } else {
-    product(y.gradient, y.output_stride, y.back_panels, y.outputs, nullptr, 0, to, y.input_stride, count,
-            y.input_stride);
-  }
-  finish(whole(count, y.input_stride));
-}
-
-static void back_product(Network* net, const Layer& y, int count, float* to) {
-  back_product(net, y, count, to, [](Square) {});
-}
-
-static void add_table_gradient(Network* net, size_t at, int count) {
+static void add_table_gradient(const Network* net, Outputs some, size_t at, const float* gradient, int count) {
   const Layer& y = net->layer[0];
-  for (int i = 0; i < count; i++)
+  int to = some.to < y.outputs ? some.to : y.outputs;
+  for (int i = 0; i < count; i++, gradient += y.output_stride)
     for (int c = 0; c < net->categories; c++) {
       int64_t number = net->category[(at + i) * net->categories + c];
       if (number == NO_ROW) continue;
       float* row = net->table_gradient + (size_t)number * y.outputs;
-      const float* gradient = y.gradient + (size_t)i * y.output_stride;
-      int k = 0;
-      for (; k + LANES <= y.outputs; k += LANES) store(row + k, load(row + k) + load(gradient + k));
-      for (; k < y.outputs; k++) row[k] += gradient[k];
+      int k = some.from;
+      for (; k + LANES <= to; k += LANES) store(row + k, load(row + k) + load(gradient + k));
+      for (; k < to; k++) row[k] += gradient[k];
     }
 }
 
-// All layers backward for `count` rows from `at` on; the last layer's `gradient` holds those of the outputs.
-static void backward_block(Network* net, size_t at, int count, bool inputs) {
+// Adds to the gradients of some of layer l's outputs those of `count` rows, at most BLOCK, which stand in the network from
+// row `at` on, and their gradients from row `g` on.
+static void add_weight_gradient(Network* net, int l, Outputs some, size_t at, size_t g, int count, bool fresh, int thread) {
+  Layer& y = net->layer[l];
+  const Scratch& mine = net->scratch[thread];
+  const float *x = (l ? net->layer[l - 1].after : net->input) + at * y.input_stride;
+  const float* gradient = y.gradient + g * y.output_stride;
+  if (y.parts) {
+    add_outers(y, some, x, gradient, count, fresh,
+               [&](const float* p, int p_stride, const float* q, int q_stride, int count, auto... sums) {
+                 add_outer_in_tiles(mine, y.parts, Rows{p, p_stride, count}, Rows{q, q_stride, count}, sums...);
+               });
+  } else if (y.pairs) {
+    pair_rows(x, y.input_stride, count, mine.pair_inputs);
+    pair_rows(gradient, y.output_stride, count, mine.pair_gradients);
+    add_outers(y, some, mine.pair_inputs, mine.pair_gradients, (count + 1) / 2, fresh, add_outer<Pairs>);
+  } else add_outers(y, some, x, gradient, count, fresh, add_outer<Floats>);
+  for (int j = some.from; j < some.to; j += LANES) {
+    Vector sum = load(y.bias_sums + j);
+    for (int i = 0; i < count; i++) sum += load(gradient + (size_t)i * y.output_stride + j);
+    store(y.bias_sums + j, sum);
+  }
+  if (y.norm.weight)
+    add_norm_gradient(y.norm, y.output_stride, at, y.norm.gradient + g * y.output_stride, count, some.from, some.to);
+  if (l == 0 && net->table) add_table_gradient(net, some, at, gradient, count);
+}
+
+// The gradient with respect to what a layer reads, of rows `y.input_stride` apart; `gradient` is that of what it puts out.
+// FINISH(square) for all of it, or for one part after the other.
+template <class Finish>
+static void back_product(const Layer& y, const Scratch& mine, const float* gradient, int count, float* to, Finish finish) {
+  if (y.parts)
+    return product_in_tiles(mine, y.parts, Rows{gradient, y.output_stride, count}, y.outputs, y.back_panels, nullptr, to,
+                            y.input_stride, finish);
+  if (y.pairs) {
+    pair_columns(gradient, y.output_stride, count, mine.pair_columns);
+    product<Pairs>(mine.pair_columns, y.output_stride / 2, y.back_panels, (y.outputs + 1) / 2, nullptr, 0, to,
+                   y.input_stride, count, y.input_stride);
+  } else {
+    product(gradient, y.output_stride, y.back_panels, y.outputs, nullptr, 0, to, y.input_stride, count, y.input_stride);
+  }
+  finish(whole(count, y.input_stride));
+}
+
+// All layers backward for `count` rows, at most BLOCK, which stand in the network from row `at` on; their gradients stand
+// from row `g` on, those of the outputs already. WEIGHTS(l) after what layer l puts out has its gradient.
+template <class Weights>
+static void backward_block(Network* net, size_t at, size_t g, int count, bool inputs, int thread, Weights weights) {
+  const Scratch& mine = net->scratch[thread];
   for (int l = net->num_layers - 1; l >= 0; l--) {
     Layer& y = net->layer[l];
-    const float* x = l ? net->layer[l - 1].after : net->input;
+    float* gradient = y.gradient + g * y.output_stride;
     for (int i = 0; y.norm.weight && i < count; i++)
-      normalize_back(y, at + i, y.gradient + (size_t)i * y.output_stride);
-    add_weight_gradient(net, y, x + at * y.input_stride, count);
+      normalize_back(y, at + i, gradient + (size_t)i * y.output_stride, y.norm.gradient + (g + i) * y.output_stride);
+    weights(l);
     if (l) {
       Layer& below = net->layer[l - 1];
       size_t start = at * below.output_stride;
-      back_product(net, y, count, below.gradient, [&, start](Square part) {
-        times_slope(below.activation, below.before + start, below.after + start, below.gradient, part);
+      float* to = below.gradient + g * below.output_stride;
+      back_product(y, mine, gradient, count, to, [&, start, to](Square part) {
+        times_slope(below.activation, below.before + start, below.after + start, to, part);
       });
     }
   }
-  net->fresh = false;
-  if (net->table) add_table_gradient(net, at, count);
-  if (inputs) back_product(net, net->layer[0], count, net->input_gradient);
+  const Layer& first = net->layer[0];
+  if (inputs)
+    back_product(first, mine, first.gradient + g * first.output_stride, count,
+                 net->input_gradient + g * first.input_stride, [](Square) {});
 }
 
 // The gradient of the inputs alone, for rows that need not lie side by side; `rows` are their places in the network. The
 // first `count` rows of the last layer's `gradient` hold those of their outputs.
 static void backward_rows(Network* net, const int* rows, int count) {
+  const Scratch& mine = net->scratch[0];
   for (int l = net->num_layers - 1; l > 0; l--) {
     Layer &y = net->layer[l], &below = net->layer[l - 1];
-    back_product(net, y, count, below.gradient);
+    back_product(y, mine, y.gradient, count, below.gradient, [](Square) {});
     for (int i = 0; i < count; i++) {
       size_t at = (size_t)rows[i] * below.output_stride;
-      times_slope(below.activation, below.before + at, below.after + at,
-                  below.gradient + (size_t)i * below.output_stride, whole(1, below.output_stride));
-      if (below.norm.weight) normalize_back(below, rows[i], below.gradient + (size_t)i * below.output_stride);
+      float* gradient = below.gradient + (size_t)i * below.output_stride;
+      times_slope(below.activation, below.before + at, below.after + at, gradient, whole(1, below.output_stride));
+      if (below.norm.weight) normalize_back(below, rows[i], gradient, below.norm.gradient);
     }
   }
-  back_product(net, net->layer[0], count, net->input_gradient);
+  back_product(net->layer[0], mine, net->layer[0].gradient, count, net->input_gradient, [](Square) {});
+}
+
+// --- several threads -------------------------------------------------------------------------------------------------
+
+// What a thread gets at least, rows and products of a number with a weight; blocks of it before weights are added up.
+enum { LEAST_ROWS = 32, LEAST_PRODUCTS = 5000000, BLOCKS_EACH = 2 };
+
+// Threads that so many rows are worth, of those there are.
+static int worth_threads(const Network* net, int threads, int rows) {
+  int64_t products = 0;
+  for (int l = 0; l < net->num_layers; l++) products += (int64_t)rows * net->layer[l].inputs * net->layer[l].outputs;
+  int64_t worth = products / LEAST_PRODUCTS < rows / LEAST_ROWS ? products / LEAST_PRODUCTS : rows / LEAST_ROWS;
+  return worth < 2 ? 1 : threads < worth ? threads : (int)worth;
+}
+
+// The same, as far as there is memory for it.
+static int threads_for(Network* net, int threads, int rows) {
+  return reserve_scratch(net, worth_threads(net, threads, rows));
+}
+
+// The same of a backward pass, which needs room for gradients too.
+static int team_for(Network* net, int threads, int rows) {
+  int team = threads_for(net, threads, rows);
+  if (team > 1 && reserve_gradients(net, team * BLOCKS_EACH * BLOCK)) return team;
+  reserve_gradients(net, BLOCK);
+  return 1;
+}
+
+// Rows that are worked on before the gradients of weights are added up: blocks for each thread.
+INLINE int rows_at_once(int threads) { return threads > 1 ? threads * BLOCKS_EACH * BLOCK : BLOCK; }
+
+// RUN(first row, count, thread) for all of so many rows, at most BLOCK at a time, as evenly as threads allow.
+template <class Run>
+static void for_rows(int threads, int rows, Run run) {
+  int blocks = times_in(rows, BLOCK), each = BLOCK;
+  if (threads > 1) each = times_in(times_in(rows, times_in(blocks, threads) * threads), LANES) * LANES;
+  for_parts(threads, times_in(rows, each), [&](int part, int thread) {
+    int from = part * each;
+    run(from, rows - from < each ? rows - from : each, thread);
+  });
+}
+
+// Goes back through `rows` rows, from row `at` of the network on, whose outputs have their gradients from row 0 on.
+static void backward_team(Network* net, size_t at, int rows, bool inputs, int threads) {
+  if (threads == 1) {  // what is added up has just been made
+    backward_block(net, at, 0, rows, inputs, 0, [&](int l) {
+      add_weight_gradient(net, l, Outputs{0, net->layer[l].output_stride}, at, 0, rows, net->fresh, 0);
+    });
+    net->fresh = false;
+    return;
+  }
+  for_rows(threads, rows, [&](int from, int count, int thread) {
+    backward_block(net, at + from, from, count, inputs, thread, [](int) {});
+  });
+  for_parts(threads, net->num_layers * threads, [&](int part, int thread) {
+    int l = net->num_layers - 1 - part / threads, stride = net->layer[l].output_stride;
+    int each = times_in(times_in(stride, threads), 2 * LANES) * 2 * LANES, from = part % threads * each;
+    Outputs some{from, stride - from < each ? stride : from + each};
+    for (int row = 0; from < stride && row < rows; row += BLOCK)
+      add_weight_gradient(net, l, some, at + row, row, rows - row < BLOCK ? rows - row : BLOCK, net->fresh && row == 0,
+                          thread);
+  });
+  net->fresh = false;
 }
 
 // Brings the sums that were kept apart into the order that torch has.

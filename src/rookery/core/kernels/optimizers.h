@@ -1,10 +1,10 @@
 // Optimizers on flat vectors: norm, clipping and step in one call; nothing moves if the gradient is not finite.
 //
-// Long vectors are two halves, whose sums are added up apart, so that each may have a thread of its own.
+// Long vectors are taken in pieces, whose sums are added up apart, so that threads may share them.
 #pragma once
 #include "threads.h"
 
-enum { SHORT = 1 << 14 };  // of so many numbers there are no halves
+enum { SHORT = 1 << 14, PIECES = 8 };  // of so many numbers there are no pieces
 
 // Averages of gradients that have become zero, as those of a unit that is dead, halve until they are subnormal numbers, with
 // which a processor needs a hundred times as long. Below these sizes they no longer move a weight, and become zero.
@@ -31,21 +31,16 @@ struct RMSpropSettings {
   double lr, alpha, eps, max_norm;
 };
 
-// Where the second half begins; at the end of a short vector.
-static int64_t half_of(int64_t count) { return count < SHORT ? count : count / 2 / LANES * LANES; }
-
-// Does the same to both halves of a vector, of `count` numbers; with two threads at the same time.
-template <typename Part>
-static void for_halves(Part* part, int64_t count, int threads) {
-  Part rest = *part;
-  part->to = rest.from = half_of(count);
-  rest.to = count;
-  Task task{[](void* half) { ((Part*)half)->run(); }, &rest, false};
-  bool halved = rest.from < count, offered = halved && threads > 1 && offer(&task);
-  part->run();
-  if (offered) finish(&task);
-  else if (halved) rest.run();
-  part->result += rest.result;
+// PART(from, to, number of the piece) for all pieces of a vector of `count` numbers, by at most so many threads. Their
+// number depends on the vector alone.
+template <class Part>
+static void for_pieces(int threads, int64_t count, Part part) {
+  if (count < SHORT) return part((int64_t)0, count, 0);
+  int64_t each = (count / PIECES + LANES - 1) / LANES * LANES;
+  for_parts(threads, PIECES, [&](int piece, int) {
+    int64_t from = piece * each;
+    part(from, piece + 1 < PIECES ? from + each : count, piece);
+  });
 }
 
 static float sum_of_squares(const float* x, int64_t count) {
@@ -65,17 +60,11 @@ static float sum_of_squares(const float* x, int64_t count) {
   return total;
 }
 
-struct Squares {
-  const float* x;
-  int64_t from, to;
-  float result;
-  void run() { result = sum_of_squares(x + from, to - from); }
-};
-
 static float norm_of(const float* x, int64_t count, int threads) {
-  Squares squares{x, 0, 0, 0};
-  for_halves(&squares, count, threads);
-  return __builtin_sqrtf(squares.result);
+  float squares[PIECES] = {}, total = 0;
+  for_pieces(threads, count, [&](int64_t from, int64_t to, int piece) { squares[piece] = sum_of_squares(x + from, to - from); });
+  for (float part : squares) total += part;
+  return __builtin_sqrtf(total);
 }
 
 // Counts the step; true if it may be made.
@@ -104,9 +93,7 @@ static double power_of(double base, int64_t exponent) {
 struct Adam {
   const AdamStep* cfg;
   float factor, size, root;
-  int64_t from, to;
-  float result;
-  void run() {
+  void run(int64_t from, int64_t to) const {
     float *data = cfg->data, *mean = cfg->mean, *square = cfg->square;
     const float* gradient = cfg->gradient;
     float keep = (float)cfg->beta2, new1 = (float)(1 - cfg->beta1), new2 = (float)(1 - cfg->beta2),
@@ -120,15 +107,14 @@ struct Adam {
   }
 };
 
-// Makes a step; returns the norm before clipping. threads: with 2, each half may have one, which changes no bit.
+// Makes a step; returns the norm before clipping. Bits do not depend on the number of threads.
 static float adam(const AdamStep& cfg, Counters counters, int threads) {
   float norm = norm_of(cfg.gradient, cfg.count, threads);
   if (!count_step(norm, counters)) return norm;
   int64_t steps = (int64_t)(*cfg.steps += 1);
   double correction1 = 1 - power_of(cfg.beta1, steps), correction2 = 1 - power_of(cfg.beta2, steps);
-  Adam part{&cfg, clip_factor(norm, cfg.max_norm), (float)(cfg.lr / correction1), (float)(1 / __builtin_sqrt(correction2)),
-            0, 0, 0};
-  for_halves(&part, cfg.count, threads);
+  Adam step{&cfg, clip_factor(norm, cfg.max_norm), (float)(cfg.lr / correction1), (float)(1 / __builtin_sqrt(correction2))};
+  for_pieces(threads, cfg.count, [&](int64_t from, int64_t to, int) { step.run(from, to); });
   return norm;
 }
 

@@ -1,20 +1,23 @@
-// One more thread, to which a call can offer a part of its work. Both sides look for each other a few microseconds, as
-// long as the parts of a gradient step take to follow each other, before they sleep.
+// More threads, to which a call can offer parts of its work. All of them look for work a while, as long as the parts of a
+// gradient step take to follow each other, before they sleep, from which it takes long to wake them.
 //
-// Nobody relies on it: work that it has not begun when the caller gets there, because other programs keep the cores
-// busy, or because this process is a fork that the thread did not come along with, is done by the caller.
+// Nobody relies on them: parts that nobody has begun when the caller gets there, because other programs keep the cores
+// busy, or because this process is a fork that the threads did not come along with, are done by the caller.
 #pragma once
 #include <pthread.h>
+#include <time.h>
 
 #include "vector.h"
 
-struct Task {
-  void (*run)(void*);
-  void* with;
-  bool finished;
-};
+enum { MOST_THREADS = 32, LOOKS = 32, LONGEST_LOOK = 100000 };  // looks between glances at the clock; nanoseconds
 
-enum { LOOKS = 1000 };  // of a pause each: 20 to 50 microseconds
+// Work in so many parts; each thread that takes some has a number below MOST_THREADS, the caller 0. The caller begins with
+// the first part and helpers with the last one, so that each meets what its cache still holds from the job before.
+struct Job {
+  void (*run)(void* work, int part, int thread);
+  void* work;
+  int parts, helpers, taken, taken_last, joined, active;
+};
 
 INLINE void pause_shortly() {
 #if defined(__SSE2__)
@@ -24,63 +27,94 @@ INLINE void pause_shortly() {
 #endif
 }
 
-// True as soon as `*word` is neither null nor false; false if it still is after a while.
-template <typename Word>
-static bool looks_for(const Word* word) {
-  for (int i = 0; i < LOOKS; i++, pause_shortly())
-    if (__atomic_load_n(word, __ATOMIC_ACQUIRE)) return true;
+static pthread_mutex_t job_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t job_offered = PTHREAD_COND_INITIALIZER, job_finished = PTHREAD_COND_INITIALIZER;
+static Job* offered_job = nullptr;
+static int num_helpers = 0, num_sleeping = 0;
+static unsigned jobs_offered = 0;
+
+static void take_parts(Job* job, int thread) {
+  for (int mine = 0; __atomic_fetch_add(&job->taken, 1, __ATOMIC_RELAXED) < job->parts; mine++)
+    job->run(job->work, thread ? job->parts - __atomic_add_fetch(&job->taken_last, 1, __ATOMIC_RELAXED) : mine, thread);
+}
+
+static int64_t nanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
+}
+
+// Looks a while for what `ready` tells.
+template <class Ready>
+static bool looks_for(Ready ready) {
+  int64_t began = nanoseconds();
+  do
+    for (int i = 0; i < LOOKS; i++, pause_shortly())
+      if (ready()) return true;
+  while (nanoseconds() - began < LONGEST_LOOK);
   return false;
 }
 
-static pthread_mutex_t task_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t task_offered = PTHREAD_COND_INITIALIZER, task_finished = PTHREAD_COND_INITIALIZER;
-static Task* offered_task = nullptr;  // that nobody has begun
-static bool thread_started = false, thread_sleeps = false;
-
-static void* wait_for_tasks(void*) {
+static void* help(void*) {
+  unsigned seen = 0;
   for (;;) {
-    looks_for(&offered_task);
-    pthread_mutex_lock(&task_lock);
-    for (thread_sleeps = true; !offered_task;) pthread_cond_wait(&task_offered, &task_lock);
-    thread_sleeps = false;
-    Task* task = offered_task;
-    offered_task = nullptr;
-    pthread_mutex_unlock(&task_lock);
-    task->run(task->with);
-    pthread_mutex_lock(&task_lock);
-    __atomic_store_n(&task->finished, true, __ATOMIC_RELEASE);  // the caller may be gone with it from here on
-    pthread_cond_broadcast(&task_finished);
-    pthread_mutex_unlock(&task_lock);
+    looks_for([&] { return __atomic_load_n(&jobs_offered, __ATOMIC_ACQUIRE) != seen; });
+    pthread_mutex_lock(&job_lock);
+    for (; jobs_offered == seen; num_sleeping--) {
+      num_sleeping++;
+      pthread_cond_wait(&job_offered, &job_lock);
+    }
+    seen = jobs_offered;
+    Job* job = offered_job;
+    if (job && job->joined < job->helpers) {
+      int thread = ++job->joined;
+      job->active++;
+      pthread_mutex_unlock(&job_lock);
+      take_parts(job, thread);
+      pthread_mutex_lock(&job_lock);
+      // the caller may be gone with it from here on
+      if (__atomic_sub_fetch(&job->active, 1, __ATOMIC_RELEASE) == 0) pthread_cond_broadcast(&job_finished);
+    }
+    pthread_mutex_unlock(&job_lock);
   }
   return nullptr;
 }
 
-// Offers a task; false if another call's is waiting already.
-static bool offer(Task* task) {
-  pthread_mutex_lock(&task_lock);
-  bool taken = !offered_task;
+// Lets helpers join; false if they are asked for another call's work.
+static bool offer(Job* job) {
+  pthread_mutex_lock(&job_lock);
+  bool taken = !offered_job;
   if (taken) {
-    __atomic_store_n(&offered_task, task, __ATOMIC_RELEASE);
-    pthread_t thread;
-    if (!thread_started && pthread_create(&thread, nullptr, wait_for_tasks, nullptr) == 0) {
-      thread_started = true;
+    offered_job = job;
+    __atomic_store_n(&jobs_offered, jobs_offered + 1, __ATOMIC_RELEASE);
+    for (pthread_t thread; num_helpers < job->helpers; num_helpers++) {
+      if (pthread_create(&thread, nullptr, help, nullptr)) break;
       pthread_detach(thread);
     }
-    if (thread_sleeps) pthread_cond_signal(&task_offered);
+    if (num_sleeping) pthread_cond_broadcast(&job_offered);
   }
-  pthread_mutex_unlock(&task_lock);
+  pthread_mutex_unlock(&job_lock);
   return taken;
 }
 
-// Returns when an offered task is finished, and does it here if it has not been begun.
-static void finish(Task* task) {
-  pthread_mutex_lock(&task_lock);
-  bool mine = offered_task == task;
-  if (mine) offered_task = nullptr;
-  pthread_mutex_unlock(&task_lock);
-  if (mine) return task->run(task->with);
-  if (looks_for(&task->finished)) return;
-  pthread_mutex_lock(&task_lock);
-  while (!task->finished) pthread_cond_wait(&task_finished, &task_lock);
-  pthread_mutex_unlock(&task_lock);
+// Returns when nobody is at it any more, and nobody can join.
+static void finish(Job* job) {
+  pthread_mutex_lock(&job_lock);
+  offered_job = nullptr;
+  pthread_mutex_unlock(&job_lock);
+  if (looks_for([=] { return __atomic_load_n(&job->active, __ATOMIC_ACQUIRE) == 0; })) return;
+  pthread_mutex_lock(&job_lock);
+  while (job->active) pthread_cond_wait(&job_finished, &job_lock);
+  pthread_mutex_unlock(&job_lock);
+}
+
+// RUN(part, thread) for all parts, by at most so many threads, in any order.
+template <class Run>
+static void for_parts(int threads, int parts, Run run) {
+  int most = threads < MOST_THREADS ? threads : MOST_THREADS;
+  Job job{[](void* work, int part, int thread) { (*(Run*)work)(part, thread); }, &run, parts,
+          (most < parts ? most : parts) - 1, 0, 0, 0, 0};
+  bool offered = job.helpers > 0 && offer(&job);
+  take_parts(&job, 0);
+  if (offered) finish(&job);
 }

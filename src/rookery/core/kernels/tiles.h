@@ -60,12 +60,9 @@ struct Tiles {
 
 enum { THIRDS = 3, WHOLE = TILE * TILE };  // bfloat16 numbers that make a float; floats of a tile
 
-// How many tiles of `each` numbers a dimension has.
-INLINE int tiles_in(int count, int each) { return (count + each - 1) / each; }
-
 // Floats of one part of a matrix of so many rows, or columns of a product, with sums over `depth` numbers.
 static size_t tiles_room(int rows, int depth) {
-  return (size_t)tiles_in(rows, TILE) * tiles_in(depth, 2 * TILE) * WHOLE;
+  return (size_t)times_in(rows, TILE) * times_in(depth, 2 * TILE) * WHOLE;
 }
 
 // A pair of numbers, the upper halves of floats, in the place of each lane.
@@ -134,7 +131,7 @@ template <int PARTS, bool ALONG, bool TURNED, class Row>
 static void make_tiles_in(Row row, int count, int width, float* to, size_t room) {
   constexpr int ROWS = ALONG ? TILE : 2 * TILE, COLUMNS = ALONG ? 2 * TILE : TILE;
   float edge[ROWS][COLUMNS];
-  int places = tiles_in(ALONG ? count : width, TILE), depth = tiles_in(ALONG ? width : count, 2 * TILE);
+  int places = times_in(ALONG ? count : width, TILE), depth = times_in(ALONG ? width : count, 2 * TILE);
   for (int i = 0; i < places; i++)
     for (int k = 0; k < depth; k++, to += WHOLE) {
       int down = (ALONG ? i : k) * ROWS, column = (ALONG ? k : i) * COLUMNS;
@@ -197,7 +194,7 @@ template <int PARTS, class Finish>
 static void tiles_product_in(Tiled a, Tiled b, int depth, const float* start, int start_stride, float* c, int c_stride,
                              int rows, int columns, bool beyond, Finish finish) {
   Tiles configured;
-  depth = tiles_in(depth, 2 * TILE);
+  depth = times_in(depth, 2 * TILE);
   for (int j = 0; j < columns; j += 2 * LANES)
     for (int i = 0; i < rows; i += TILE) {
       float edge[TILE][2 * LANES], *to = c + (size_t)i * c_stride + j;

@@ -96,6 +96,9 @@ INLINE void transpose(Vector* rows) {
 #endif
 }
 
+// How many times `each` it takes for `count`.
+INLINE int times_in(int count, int each) { return (count + each - 1) / each; }
+
 // `count` rounded up to whole vectors.
 INLINE int padded(int count) { return (count + LANES - 1) / LANES * LANES; }
 
