@@ -84,7 +84,8 @@ def main() -> None:
             ways = [partial(by_kernels, network, x, gradient, count) for count in numbers]
             ways += [partial(by_torch, twin, x, gradient, count) for count in numbers]
             found = times(dict(zip(names, ways, strict=True)))
-            print(f"| {' x '.join(map(str, hidden))} | {rows} | {' | '.join(f'{each:.2f}' for each in found.values())} |")
+            columns = (" x ".join(map(str, hidden)), str(rows), *(f"{each:.2f}" for each in found.values()))
+            print(f"| {' | '.join(columns)} |")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from rookery.core.batch import Demand
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates, kernel_threads, path_name
+from rookery.core.runtime import KERNELS_WORTH_THREADS
 from rookery.core.seeding import Streams
 from rookery.native.forward import attach
-from rookery.core.runtime import KERNELS_WORTH_THREADS
 from rookery.training.compute import learning_threads
 
 FAST = PPOConfig(fragment_length=16, minibatch_size=16, epochs=2)

@@ -151,8 +151,8 @@ class ActorOutputs:
     Attributes:
         logp: ``[N]`` their log-probabilities.
         q: What critics say of them, ``[K, N]`` or ``[K, N, M]``.
-        back: On kernels: from gradients with respect to `logp`, one number for all, and `q` to that of what the policy's last
-            layer put out.
+        back: On kernels: from gradients with respect to `logp`, one number for all, and `q` to that of what the last
+            layer of the policy put out.
     """
 
     logp: Tensor

@@ -377,7 +377,7 @@ class Network:
         for number, output in enumerate(outputs):
             self._part_addresses[number] = output.data_ptr()
         given = self._leaf_addresses, rows, keep, self._part_addresses
-        if not self._call["network_forward"](self.handle, *given, num_threads()):
+        if not self._call["network_forward"](self.handle, *given, _threads.get()):
             raise MemoryError(f"no memory for {rows:,} rows of a network")
         return outputs
 
@@ -403,7 +403,7 @@ class Network:
         rows = gradients[0].shape[0]
         wanted = torch.empty(rows, self.numbers, dtype=torch.float32, device="cpu") if inputs else None
         given = self._part_addresses, rows, weights, address(wanted)
-        if not self._call["network_backward"](self.handle, *given, num_threads()):
+        if not self._call["network_backward"](self.handle, *given, _threads.get()):
             raise RuntimeError(f"a backward pass of {rows:,} rows without a forward pass that kept what it needs")
         return wanted
 
@@ -441,7 +441,7 @@ class Networks:
         outputs = torch.empty(shape, dtype=torch.float32, device="cpu")
         self._place(self._outputs, outputs)
         given = self._leaves, rows, keep, self._outputs
-        made = self._call["networks_forward"](self._handles, count, *given, num_threads())
+        made = self._call["networks_forward"](self._handles, count, *given, _threads.get())
         if not made:
             raise MemoryError(f"no memory for {rows:,} rows of {count} networks")
         return outputs
@@ -457,7 +457,7 @@ class Networks:
         if wanted is not None:
             self._place(self._inputs, wanted)
         made = self._call["networks_backward"](
-            self._handles, count, self._outputs, rows, weights, None if wanted is None else self._inputs, num_threads()
+            self._handles, count, self._outputs, rows, weights, None if wanted is None else self._inputs, _threads.get()
         )
         if not made:
             raise RuntimeError(f"a backward pass of {rows:,} rows without a forward pass that kept what it needs")

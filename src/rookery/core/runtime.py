@@ -20,8 +20,8 @@ TORCH_WORTH_THREADS = 100e6
 """Floating-point operations of a gradient step from which on it is spread over the cores: about 1 ms on one core."""
 
 KERNELS_WORTH_THREADS = 15e6
-"""The same for two threads of kernels, of which the critic may have one: enough that waking it is small beside that. How
-many of those that there are share a pass, kernels decide by its rows (`core/kernels/network.h`)."""
+"""The same for two threads of kernels, of which the critic may have one: enough that waking it is small beside that.
+How many of those that there are share a pass, kernels decide by its rows (`core/kernels/network.h`)."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 KEPT_BYTES = 1 << 30

@@ -153,7 +153,8 @@ def joined_bytes(image: Tensor, size: int) -> Tensor:
     """
     words = image.contiguous().view(WORDS[size]).permute(0, 2, 3, 1)
     rows = words.flatten(2).view(torch.uint8)
-    return rows.unflatten(2, (words.shape[2], -1)).permute(0, 3, 1, 2)
+    joined: Tensor = rows.unflatten(2, (words.shape[2], -1))
+    return joined.permute(0, 3, 1, 2)
 
 
 def rectified(x: Tensor, slope: float) -> Tensor:
