@@ -1,5 +1,5 @@
 """What a pass forward and back costs on kernels and in torch, by threads: ``python benchmarks/wide_layers.py`` prints a
-table of docs/kernels.md.
+table of docs/kernels.md; ``--floats`` leaves the matrix unit out.
 
 Networks have two hidden layers with tanh, observations of 64 numbers, and eight outputs. Milliseconds are medians of
 passes in turn. Torch computes in float32 as it does without settings; kernels as policies use them, so large layers by
@@ -8,6 +8,7 @@ three bfloat16 numbers each where the processor has a matrix unit.
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
 from collections.abc import Callable
@@ -67,6 +68,9 @@ def times(ways: dict[str, Callable[[], None]]) -> dict[str, float]:
 
 def main() -> None:
     """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--floats", action="store_true")
+    numbers_of_one = 0 if parser.parse_args().floats else 3
     keep_large_blocks()
     build, generator, cores = best_build(), torch.Generator().manual_seed(0), os.cpu_count() or 1
     assert build is not None
@@ -77,7 +81,7 @@ def main() -> None:
     for hidden in SHAPES:
         widths = (INPUTS, *hidden, OUTPUTS)
         made = layers(widths, generator)
-        network = Network(build, [InputLeaf(FLOATS, INPUTS)], [[one] for one in made], "tanh", parts=3)
+        network = Network(build, [InputLeaf(FLOATS, INPUTS)], [[one] for one in made], "tanh", parts=numbers_of_one)
         twin = torch_twin(made)
         for rows in ROWS:
             x, gradient = (torch.randn(rows, width, generator=generator) for width in (INPUTS, OUTPUTS))

@@ -195,7 +195,7 @@ MINIBATCHES = {
     ),
     "a2c": (
         A2CConfig(fragment_length=32),
-        Cost(ops=154, tensors=65, bytes_written=102_980, calls=465),
+        Cost(ops=153, tensors=65, bytes_written=102_980, calls=471),
         Cost(ops=316, tensors=153, bytes_written=3_073_542, calls=503),
     ),
 }

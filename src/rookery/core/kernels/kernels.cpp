@@ -346,6 +346,7 @@ static void run_pass(Pass& pass, int threads) {
   const PPO& ppo = *pass.ppo;
   int value_column = pass.policy ? last.part[0].outputs : 0, columns = last.outputs - value_column;
   int team = team_for(net, threads, ppo.rows), at_once = rows_at_once(team);
+  if (team > 1) net->kept = 0;  // these rows take its place
   if (!reserve_rows(net, at_once)) {
     team = 1;
     reserve_rows(net, at_once = BLOCK);
