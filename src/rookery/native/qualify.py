@@ -63,9 +63,11 @@ def obstacle(
     if not all(map(is_plain, weights)):
         return "not float32 on the processor"
     build = best_build()
-    most = MOST_WEIGHTS_IN_TILES if build is not None and build.has_matrix_unit else MOST_WEIGHTS
-    if max(weight.numel() for weight in weights) > most:
-        return f"a layer of more than {most:,} weights"
+    for part in parts:
+        tiles = build is not None and build.has_matrix_unit and part is not memory  # cells of a memory multiply floats
+        most = MOST_WEIGHTS_IN_TILES if tiles else MOST_WEIGHTS
+        if max((weight.numel() for weight in part.parameters()), default=0) > most:
+            return f"a layer of more than {most:,} weights"
     return "" if build else why_none()
 
 

@@ -238,8 +238,8 @@ class RunConfig(Settings):
     device: Structural[Literal["cpu", "cuda"]] = "cpu"
     """Where networks act and learn; environments step on the processor."""
     threads: PositiveInt | None = None
-    """Threads while learning; none = one, half of the cores where torch learns from pictures or with large layers, and up
-    to all of them where kernels have enough to do. Acting has one, or as many where it is on pictures.
+    """Threads while learning; none = one, half of the cores where torch learns from pictures or with large layers, and
+    up to all of them where kernels have enough to do. Acting has one, or as many where it is on pictures.
     """
 
 
