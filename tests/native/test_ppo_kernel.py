@@ -249,7 +249,7 @@ def test_several_steps_in_one_call_are_so_many_steps_bit_for_bit(settings, broke
 
 
 def test_two_threads_change_no_bit_of_large_networks():
-    """Adam takes their weights in halves."""
+    """Adam takes their weights in pieces, however many threads there are."""
     found = []
     for threads in (1, 2):
         with kernel_threads(threads):
