@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/reference/ from the code: settings, presets, the keys of RLlib and ML-Agents.
+"""Writes the generated pages of docs/reference/: settings, presets, the keys of RLlib and ML-Agents, regressions.
 
 ``python scripts/make_docs.py --check`` writes nothing and exits 1 if a page is out of date.
 """
@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from regressions import regressions_page
 
 from rookery.algorithms.a2c import A2CConfig
 from rookery.algorithms.action_noise import NoiseConfig
@@ -373,6 +375,7 @@ def main() -> int:
         "presets.md": presets_page(),
         "rllib-keys.md": rllib_keys_page(),
         "mlagents-keys.md": mlagents_keys_page(),
+        "regressions.md": regressions_page(),
     }
     stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
     if "--check" in sys.argv:

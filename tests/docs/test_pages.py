@@ -22,7 +22,13 @@ PAGES = [
 ]
 
 
-UNTRIED = ("reference/run-directory.md", "reference/rllib-keys.md", "reference/mlagents-keys.md", "trust.md")
+UNTRIED = (
+    "reference/regressions.md",
+    "reference/run-directory.md",
+    "reference/rllib-keys.md",
+    "reference/mlagents-keys.md",
+    "trust.md",
+)
 """Pages without code to run."""
 
 QUICK = [
