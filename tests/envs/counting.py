@@ -90,6 +90,58 @@ class CountingParallel(ParallelEnv):
         return self.observe(acted), rewards, terminations, truncations, {a: {} for a in acted}
 
 
+class Pair(ParallelEnv):
+    """Agents x and y see the step t; a step pays x t and y 10 t. x terminates in step 2, y is truncated in step 6.
+
+    Args:
+        after: What becomes of x after its end: ``removed`` from `agents` at once, as PettingZoo asks; ``one step``
+            later; it ``stays`` with an observation alone; it stays ``flagged``; or it ``respawns`` in step 4, after a
+            step in which it was flagged.
+        paid: What a flagged x gets in each step.
+    """
+
+    metadata = {"name": "pair"}
+
+    def __init__(self, after, paid=0.0):
+        self.after, self.paid, self.possible_agents = after, paid, ["x", "y"]
+
+    def observation_space(self, agent):
+        return NUMBER
+
+    def action_space(self, agent):
+        return TWO
+
+    def reset(self, seed=None, options=None):
+        self.t, self.agents, self.asked = 0, ["x", "y"], ["x", "y"]
+        return self.see(self.agents), {agent: {} for agent in self.agents}
+
+    def see(self, agents):
+        return {agent: np.array([self.t], np.float32) for agent in agents}
+
+    def step(self, actions):
+        assert list(actions) == self.asked, (self.t, list(actions))
+        self.t += 1
+        rewards = {agent: float(self.t * (1 if agent == "x" else 10)) for agent in actions}
+        terminations, truncations = dict.fromkeys(actions, False), dict.fromkeys(actions, False)
+        seen = list(actions)
+        terminations["x"] = self.t == 2
+        if "x" not in actions:
+            seen.append("x")
+            del terminations["x"]
+            if self.after == "flagged" or (self.after == "respawns" and self.t == 3):
+                terminations["x"], truncations["x"], rewards["x"] = True, False, self.paid
+            elif self.after == "respawns":
+                terminations["x"] = truncations["x"] = False
+        if self.t == 6:
+            truncations |= dict.fromkeys(actions, True)
+        until = {"removed": 2, "one step": 3}.get(self.after, 99)
+        self.agents = [agent for agent in ("x", "y") if agent == "y" or self.t < until]
+        self.asked = ["x", "y"] if self.t < 2 or (self.after == "respawns" and self.t >= 4) else ["y"]
+        if self.t == 6:
+            self.agents = ["x"] if self.after in ("stays", "flagged") else []
+        return self.see(seen), rewards, terminations, truncations, {agent: {} for agent in seen}
+
+
 class CountingAEC(AECEnv):
     """a, b, c take turns; turn n pays n to who acted and -0.5 to all others.
 

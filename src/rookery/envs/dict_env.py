@@ -35,27 +35,7 @@ class DictLane(Lane):
         Raises:
             Breach: If none of these names the agent's spaces.
         """
-        return self._space("observation", agent), self._space("action", agent)
-
-    def _space(self, what: str, agent: Agent) -> Space[Any]:
-        by_agent = _by_agent(getattr(self.env, f"{what}_spaces", None))
-        get = getattr(self.env, f"get_{what}_space", None)
-        common = getattr(self.env, f"{what}_space", None)
-        found: Any = None
-        if agent in by_agent:
-            found = by_agent[agent]
-        elif callable(get):
-            with contextlib.suppress(KeyError, ValueError, NotImplementedError):  # a base class may know no spaces
-                found = get(agent)
-        if found is None:
-            if agent in _by_agent(common):
-                found = _by_agent(common)[agent]
-            elif not _keyed_by_agent(self.env):
-                found = common
-        if isinstance(found, Space):
-            return found
-        known = ", ".join(map(str, by_agent or self.agents)) or "none"
-        raise Breach(f"no {what} space is known for this agent (known agents: {known})", agent)
+        return space_of(self.env, "observation", agent), space_of(self.env, "action", agent)
 
     def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode; raises a Breach if `reset` does not return two dicts."""
@@ -90,6 +70,32 @@ class DictLane(Lane):
         acting = {} if over or cut else {agent: obs[agent] for agent in going_on}
         self._alive = dict.fromkeys([*(agent for agent in self._alive if agent not in left), *acting])
         return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), over or cut, infos)
+
+
+def space_of(env: Any, what: str, agent: Agent) -> Space[Any]:
+    """Returns the ``observation`` or ``action`` space of an agent, as attributes or `get_*_space` of `env` give it.
+
+    Raises:
+        Breach: If none of these names the agent's space.
+    """
+    by_agent = _by_agent(getattr(env, f"{what}_spaces", None))
+    get = getattr(env, f"get_{what}_space", None)
+    common = getattr(env, f"{what}_space", None)
+    found: Any = None
+    if agent in by_agent:
+        found = by_agent[agent]
+    elif callable(get):
+        with contextlib.suppress(KeyError, ValueError, NotImplementedError):  # a base class may know no spaces
+            found = get(agent)
+    if found is None:
+        if agent in _by_agent(common):
+            found = _by_agent(common)[agent]
+        elif not _keyed_by_agent(env):
+            found = common
+    if isinstance(found, Space):
+        return found
+    known = ", ".join(map(str, by_agent or _announced(env))) or "none"
+    raise Breach(f"no {what} space is known for this agent (known agents: {known})", agent)
 
 
 def _by_agent(found: Any) -> Mapping[Any, Any]:

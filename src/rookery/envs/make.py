@@ -33,7 +33,7 @@ from rookery.envs.external.env import SCHEME, ExternalEnv
 from rookery.envs.gym_env import GymLane
 from rookery.envs.lane import Lane
 from rookery.envs.parameters import hook_of
-from rookery.envs.pettingzoo_env import AECLane, ParallelLane
+from rookery.envs.pettingzoo_env import AECLane, ParallelLane, is_parallel_style
 from rookery.envs.unity.program import file_of, find_player, looks_like_path, names_player, short_name
 from rookery.envs.unity.recognized import MadeBaseEnv, is_base_env, makes_base_envs
 from rookery.envs.vector.faults import STRICT, Tolerance
@@ -737,7 +737,7 @@ def _lane(env: Any, name: str, max_entities: int | None) -> Any:
     lane: Callable[[Any], Lane]
     if callable(getattr(env, "agent_iter", None)) and callable(getattr(env, "last", None)):
         lane = AECLane
-    elif callable(getattr(env, "observation_space", None)):
+    elif is_parallel_style(env):
         lane = ParallelLane
     elif is_dict_style(env) or _resets_to_agents(env):
         lane = DictLane

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rookery.envs.dict_env import space_of
 from rookery.envs.lane import (
     Agent,
     Breach,
@@ -28,8 +29,14 @@ class _PettingZooLane(Lane):
         self._alive: list[Agent] = []
 
     def spaces(self, agent: Agent) -> Spaces:
-        """Observation and action space of an agent; raises a Breach if the environment does not know them."""
+        """Observation and action space of an agent; raises a Breach if the environment does not know them.
+
+        They come from the methods ``observation_space`` and ``action_space``, or, where these are attributes instead,
+        from the same places as those of dict-style environments.
+        """
         try:
+            if not callable(getattr(self.env, "observation_space", None)):
+                return space_of(self.env, "observation", agent), space_of(self.env, "action", agent)
             return self.env.observation_space(agent), self.env.action_space(agent)
         except (KeyError, AttributeError, ValueError, AssertionError) as error:
             known = ", ".join(map(str, self.agents)) or "none"
@@ -43,12 +50,17 @@ class _PettingZooLane(Lane):
 
 
 class ParallelLane(_PettingZooLane):
-    """A PettingZoo parallel environment as a lane. Its episode is over when no agent is left."""
+    """A PettingZoo parallel environment as a lane. Its episode is over when no agent is left that must act.
+
+    PettingZoo removes an agent that has ended from `env.agents`. An environment that keeps it there has not brought it
+    back: such an agent is asked again only after a step that shows it with both flags false, which is a respawn.
+    """
 
     def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
         """Starts an episode; raises a Breach if `reset` does not return two dicts, or an agent has no observation."""
         obs, infos = obs_and_infos(self.begin(seed, parameters), self.report)
         self._alive = list(self.env.agents)
+        self._kept: set[Agent] = set()  # agents that have ended and never left env.agents since
         return LaneStep(self._observed(obs), masks=info_masks(infos), infos=infos)
 
     def read(self, given: Any) -> LaneStep:
@@ -62,10 +74,22 @@ class ParallelLane(_PettingZooLane):
         truncated = set_for(self._alive, truncations, "truncations")
         left = {*terminated, *truncated}
         self._nobody_vanished(left)
-        self._alive = [agent for agent in self.env.agents if agent not in left]
+        if self._kept or any(terminations.values()) or any(truncations.values()):
+            self._alive = self._still_playing(left, obs, terminations, truncations)
+        else:  # most steps end nothing
+            self._alive = list(self.env.agents)
         final = {agent: obs[agent] for agent in obs if agent in left}
         acting = self._observed(obs)
         return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), not self._alive, infos)
+
+    def _still_playing(self, left: set[Agent], obs: Mapping[Agent, Any], *flags: Mapping[Agent, Any]) -> list[Agent]:
+        """Returns the agents that must act after a step in which those of `left` ended."""
+        agents = self.env.agents
+        ended = {*set_for(agents, flags[0], "terminations"), *set_for(agents, flags[1], "truncations")}
+        self._kept = {agent for agent in agents if agent in self._kept or agent in left}
+        respawned = {a for a in self._kept if a not in ended and a in obs and all(a in part for part in flags)}
+        self._kept -= respawned
+        return [agent for agent in agents if agent not in ended and agent not in self._kept]
 
     def _observed(self, obs: dict[Agent, Any]) -> dict[Agent, Any]:
         for agent in self._alive:
@@ -137,3 +161,9 @@ class AECLane(_PettingZooLane):
             raise Breach(f"env.agent_selection is {agent!r}, expected one of env.agents: {self._alive}", agent)
         masks = masks | info_masks({agent: env.infos.get(agent)})
         return LaneStep({agent: env.observe(agent)}, masks=masks, infos=dict(env.infos))
+
+
+def is_parallel_style(env: Any) -> bool:
+    """Returns whether `env` is a parallel environment of PettingZoo: by its base class, or its method of spaces."""
+    by_class = any(base.__name__ == "ParallelEnv" for base in type(env).__mro__)
+    return by_class or callable(getattr(env, "observation_space", None))

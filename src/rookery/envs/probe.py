@@ -157,21 +157,27 @@ class Probe:
 
     def _look_at_turns(self, shown: LaneStep) -> None:
         """What is special where agents come, go and take turns."""
-        for agent in shown.obs:
-            if agent in self._ended and agent not in self._alive:
-                again = f"must act again although it {self._ended[agent]}: it is taken as coming back"
-                text = f"{again}; if that is not meant, give no observation of agents that have ended"
-                self._warn(text, agent, sort="acts after the end")
+        self._look_at_returns(shown, "give no observation of agents that have ended")
         for agent in shown.truncated:
             if agent not in shown.final and agent not in shown.terminated:
                 text = "was truncated without a last observation: its value is taken from what it saw before"
                 self._warn(text, agent)
 
+    def _look_at_returns(self, shown: LaneStep, way_out: str) -> None:
+        """Notes agents that act again after their end."""
+        for agent in shown.obs:
+            if agent in self._ended and agent not in self._alive:
+                again = f"must act again although it {self._ended[agent]}: it is taken as coming back"
+                self._warn(f"{again}; if that is not meant, {way_out}", agent, sort="acts after the end")
+
     def _look_at_acting(self, shown: LaneStep, given: tuple[Any, ...], actions: Mapping[Agent, Any]) -> None:
         """What is special where all agents act at once."""
+        self._look_at_returns(shown, "remove it from env.agents, or keep one of its flags true")
         for agent in {*shown.terminated, *shown.truncated}:
             if agent in self.env.agents:
-                self._warn("has ended but is still in env.agents after that step", agent)
+                kept = "has ended but is still in env.agents after that step"
+                text = f"{kept}; it acts again only after a step that shows it with both flags false, as a respawn"
+                self._warn(text, agent)
         for agent in actions:
             for name, part in zip(("reward", "termination", "truncation"), given[1:4], strict=True):
                 if not isinstance(part, Mapping) or agent not in part:

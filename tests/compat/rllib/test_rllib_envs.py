@@ -326,6 +326,36 @@ def test_environments_of_pettingzoo():
     assert both.observation_space == both.observation_spaces["player_0"]
 
 
+@pytest.mark.regression(
+    "no end", "A PettingZoo environment that keeps its agents in `env.agents` ends in RLlib's wrapper too"
+)
+def test_an_episode_is_over_when_all_listed_agents_have_their_flag_set():
+    from pettingzoo import ParallelEnv
+
+    class Kept(ParallelEnv):
+        possible_agents = agents = ["x", "y"]
+        observation_spaces = action_spaces = dict.fromkeys(agents, Discrete(2))
+
+        def observation_space(self, agent):
+            return Discrete(2)
+
+        action_space = observation_space
+
+        def reset(self, seed=None, options=None):
+            self.t = 0
+            return {"x": 0, "y": 0}, {"x": {}, "y": {}}
+
+        def step(self, actions):
+            self.t += 1
+            ended = {"x": True, "y": self.t == 2}
+            return {"x": 0, "y": 0}, {"x": 0.0, "y": 1.0}, ended, {"x": False, "y": False}, {"x": {}, "y": {}}
+
+    listed = ParallelPettingZooEnv(Kept())
+    listed.reset()
+    assert not listed.step({"x": 0, "y": 1})[2]["__all__"]
+    assert listed.step({"y": 1})[2]["__all__"]
+
+
 class Picture(gymnasium.Env):
     """A bright half that counts, in today's API."""
 

@@ -394,7 +394,8 @@ class ParallelPettingZooEnv(_FromPettingZoo):
     def step(self, action_dict: dict[Any, Any]) -> tuple[dict[Any, Any], ...]:
         """Steps all agents at once."""
         obs, rewards, ends, infos = old_api.step(self.env, action_dict)
-        return obs, rewards, {**ends, old_api.ALL: not self.env.agents}, infos
+        over = all(ends.get(agent) for agent in self.env.agents)  # some environments keep agents that have ended
+        return obs, rewards, {**ends, old_api.ALL: over}, infos
 
 
 # --- copies in one ----------------------------------------------------------------------------------------------------
