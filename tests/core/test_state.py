@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from rookery.core.state import Stateful
+from rookery.core.state import VERSIONS, StateError, Stateful
 
 
 class Base(Stateful):
@@ -101,5 +101,89 @@ def test_a_tensor_that_others_look_into_is_filled_not_replaced():
 def test_a_state_with_other_names_is_refused(change):
     state = Part().state_dict()
     state = state | change if change else {name: value for name, value in state.items() if name != "array"}
-    with pytest.raises(KeyError, match="Part: state has"):
+    with pytest.raises(StateError, match="Part: state has"):
         Part().load_state_dict(state)
+
+
+class Renamed(Base):
+    """Its `tries` was called `attempts` in version 1, and `unit` was missing before version 3."""
+
+    state_version = 3
+    saved = ("tries", "unit")
+
+    def __init__(self, unit="s"):
+        super().__init__()
+        self.tries, self.unit = 0, unit
+
+    def upgrade(self, state, version):
+        state = dict(state)
+        if version < 2:
+            state["tries"] = state.pop("attempts")
+        return {"unit": self.unit, **state}
+
+
+class Longer(Renamed):
+    """Counts from 0, where version 1 counted from 1."""
+
+    state_version = 2
+    saved = ("index",)
+
+    def __init__(self):
+        super().__init__()
+        self.index = 0
+
+    def upgrade(self, state, version):
+        return {**state, "index": state["index"] - 1}
+
+
+KEPT = pytest.mark.regression(
+    "data lost", "States of older versions are upgraded when they load, those of newer are refused"
+)
+
+
+@KEPT
+@pytest.mark.parametrize(
+    ("wrote", "state"),
+    [
+        ({}, {"attempts": 4, "index": 3}),
+        ({"Renamed": 2}, {"tries": 4, "index": 3}),
+        ({"Renamed": 2, "Longer": 2}, {"tries": 4, "index": 2}),
+        ({"Renamed": 3, "Longer": 2}, {"tries": 4, "unit": "s", "index": 2}),
+    ],
+)
+def test_a_state_of_an_older_version_is_upgraded_class_by_class(wrote, state):
+    given = {"count": 1, **state, **({VERSIONS: wrote} if wrote else {})}
+    before, one = copy.deepcopy(given), Longer()
+    one.load_state_dict(given)
+    assert (one.count, one.tries, one.unit, one.index) == (1, 4, "s", 2)
+    assert given == before
+    assert one.state_dict()[VERSIONS] == {"Renamed": 3, "Longer": 2}
+
+
+@KEPT
+def test_a_state_that_is_up_to_date_is_not_upgraded_again():
+    one = Longer()
+    state = one.upgraded({"count": 1, "attempts": 4, "index": 3})
+    assert one.upgraded(state) is state
+
+
+@KEPT
+def test_a_state_of_a_newer_version_is_refused_with_its_class_and_both_versions():
+    one = Longer()
+    for state in (one.state_dict() | {VERSIONS: {"Renamed": 4, "Longer": 2}}, {VERSIONS: {"Renamed": 4}}):
+        with pytest.raises(StateError, match=r"Longer: the state of Renamed has version 4, .* versions up to 3;"):
+            one.load_state_dict(state)
+    with pytest.raises(StateError, match=r"Base: the state of Base has version 2, .* versions up to 1;"):
+        Base().load_state_dict({"count": 1, VERSIONS: {"Base": 2}})
+
+
+def test_a_class_that_has_never_changed_writes_no_version():
+    assert VERSIONS not in Part().state_dict()
+    assert Part.state_versions() == {}
+
+
+def test_a_version_without_an_upgrade_is_refused_when_the_class_is_made():
+    with pytest.raises(TypeError, match="Forgotten: state_version is 2, so it must define upgrade"):
+        type("Forgotten", (Longer,), {"state_version": 2})
+    with pytest.raises(TypeError, match="two base classes with a state_version have the same name"):
+        type("Longer", (Longer,), {"state_version": 2, "upgrade": Longer.upgrade})

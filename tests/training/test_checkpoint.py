@@ -51,7 +51,7 @@ def test_a_checkpoint_says_what_it_is(tmp_path):
         result = trainer.train({"iterations": 3})
         place = trainer.save(tmp_path / "saved", pin=True)
     content, facts = read_directory(place)
-    assert facts["format"] == 1
+    assert facts["format"] == 2
     assert (facts["iteration"], facts["env_steps"], facts["exact"], facts["pinned"]) == (3, 216, True, True)
     assert facts["score"] == result.return_mean
     assert {"rookery", "torch", "numpy", "python"} <= facts["versions"].keys()
@@ -300,7 +300,7 @@ def test_whole_directories_that_are_no_checkpoints_are_refused(two):
 
     without = {name: value for name, value in content.items() if name != "state.json"}
     assert said(without) == f"{last}: is not a checkpoint of Rookery: it has no state.json"
-    assert "has format 99, which this version of Rookery cannot read (up to 1)" in said(
+    assert "has format 99, which this version of Rookery cannot read (up to 2)" in said(
         content, {**facts, "format": 99}
     )
     assert "has format None" in said(content, {})

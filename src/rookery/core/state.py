@@ -3,6 +3,10 @@
 A class with state derives from `Stateful` and sorts the names of its attributes into `saved` (what changes while
 training) and `fixed` (what a new object gets again from settings, or derives from what is saved). A test walks every
 object of a trainer and fails when an attribute is in neither.
+
+States of older versions of Rookery stay loadable: a class whose saved attributes change in name or meaning counts its
+`state_version` up and defines `upgrade`. Attributes of a class that has never changed have version 1, which is not
+written.
 """
 
 from __future__ import annotations
@@ -13,12 +17,37 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
+from rookery.core.errors import RookeryError
+
+VERSIONS = "@versions"
+"""Key in a state of the versions of its classes; never the name of an attribute."""
+
+
+class StateError(RookeryError):
+    """A state does not fit the object that loads it: another version of Rookery or another class wrote it."""
+
+    exit_code = 2
+
 
 class Stateful:
-    """Gives `state_dict` and `load_state_dict` from the declared names; both lists add up along the base classes."""
+    """Gives `state_dict` and `load_state_dict` from the declared names; both lists add up along the base classes.
+
+    Attributes:
+        state_version: Version of what this class itself declares in `saved`. It is not inherited: a subclass has its
+            own, and a state holds one for each class along the base classes that is past version 1.
+    """
 
     saved: ClassVar[tuple[str, ...]] = ()
     fixed: ClassVar[tuple[str, ...]] = ()
+    state_version: ClassVar[int] = 1
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if _own_version(cls) > 1 and "upgrade" not in vars(cls):
+            raise TypeError(f"{cls.__name__}: state_version is {cls.state_version}, so it must define upgrade")
+        names = [base.__name__ for base in cls.__mro__ if _own_version(base) > 1]
+        if len(names) > len(set(names)):
+            raise TypeError(f"{cls.__name__}: two base classes with a state_version have the same name; rename one")
 
     @classmethod
     def saved_names(cls) -> list[str]:
@@ -30,17 +59,71 @@ class Stateful:
         """All names in `fixed`, base classes first."""
         return [name for base in reversed(cls.__mro__) for name in base.__dict__.get("fixed", ())]
 
+    @classmethod
+    def state_versions(cls) -> dict[str, int]:
+        """Versions by class name, base classes first, of the classes that are past version 1."""
+        return {base.__name__: _own_version(base) for base in reversed(cls.__mro__) if _own_version(base) > 1}
+
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Returns a state of an older version as the present version of the defining class would have written it.
+
+        Each class past version 1 defines its own, without `super()`: base classes have upgraded their part before.
+        Values of attributes that the older version did not have may be taken from `self`, which is as it was made.
+
+        Args:
+            state: The state; must not be changed in place.
+            version: Version of the defining class that wrote it, from 1.
+        """
+        raise NotImplementedError(f"{type(self).__name__}: define upgrade beside state_version")
+
+    def upgraded(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Returns a state as the present version of Rookery writes it; one that is up to date is returned as it is.
+
+        `load_state_dict` calls it. A method that reads a state before that calls it first.
+
+        Raises:
+            StateError: If a newer version of Rookery wrote the state.
+        """
+        wrote, now = state.get(VERSIONS, {}), self.state_versions()
+        for name, version in wrote.items():
+            if version > now.get(name, 1):
+                raise StateError(
+                    f"{type(self).__name__}: the state of {name} has version {version}, and this version of Rookery "
+                    f"reads versions up to {now.get(name, 1)}; resume with the newer Rookery that wrote it (see "
+                    "versions.json of the run)"
+                )
+        if wrote == now:
+            return state
+        for base in reversed(type(self).__mro__):
+            version = wrote.get(base.__name__, 1)
+            if version < _own_version(base):
+                state = vars(base)["upgrade"](self, state, version)
+        return {**state, VERSIONS: now}
+
     def state_dict(self) -> dict[str, Any]:
         """A copy of the saved attributes; objects with a `state_dict` of their own give that."""
-        return {name: _pack(getattr(self, name)) for name in self.saved_names()}
+        versions = self.state_versions()
+        own = {name: _pack(getattr(self, name)) for name in self.saved_names()}
+        return {VERSIONS: versions, **own} if versions else own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave; raises a KeyError if `state` lacks a saved attribute, or has one more."""
+        """Takes over what `state_dict` gave, now or in an older version of Rookery.
+
+        Raises:
+            StateError: If `state` lacks a saved attribute or has one more, or a newer version of Rookery wrote it.
+        """
+        state = self.upgraded(state)
         names = self.saved_names()
-        if set(names) != set(state):
-            raise KeyError(f"{type(self).__name__}: state has {sorted(state)}, expected {sorted(names)}")
+        if set(names) != state.keys() - {VERSIONS}:
+            there = sorted(state.keys() - {VERSIONS})
+            raise StateError(f"{type(self).__name__}: state has {there}, expected {sorted(names)}")
         for name in names:
             setattr(self, name, _unpack(getattr(self, name, None), state[name]))
+
+
+def _own_version(cls: type) -> int:
+    version: int = vars(cls).get("state_version", 1)
+    return version
 
 
 def _pack(value: Any) -> Any:

@@ -130,6 +130,7 @@ class LocalPool(Stateful):
         threads: Threads of torch to act with.
     """
 
+    state_version = 2
     saved: ClassVar[tuple[str, ...]] = ("worker", "limit", "waiting", "ready", "lessons", "lineup")
     fixed: ClassVar[tuple[str, ...]] = ("staleness", "plays_ahead", "lane_group", "policies", "threads", "_ahead")
 
@@ -152,6 +153,10 @@ class LocalPool(Stateful):
         """Opponents that wait likewise; they change together with weights."""
         self._ahead: _PlayAhead | None = None
 
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds to states of version 1 what waits until playing ahead ends: pools had neither lessons nor opponents."""
+        return {"lessons": None, "lineup": None, **state}
+
     def state_dict(self) -> dict[str, Any]:
         """Everything, once what is played ahead is ready or was interrupted."""
         self.settle()
@@ -166,7 +171,7 @@ class LocalPool(Stateful):
         """Takes over what `state_dict` gave, after `load_env`."""
         absent = {"standing"} - {*self.saved_names()}  # of several learners, where one alone looks at what they learned
         own = {name: value for name, value in state.items() if name not in absent}
-        super().load_state_dict({"lessons": None, "lineup": None, **own, "ready": None})
+        super().load_state_dict({**own, "ready": None})
         self.ready = None if state["ready"] is None else _unpacked(state["ready"])
 
     def add_policy(self, name: str, policy: Policy, demand: Demand | None) -> None:

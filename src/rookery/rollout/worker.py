@@ -77,6 +77,7 @@ class RolloutWorker(Stateful):
         interrupt: Sampling ends early, between two vector steps, when a signal has come.
     """
 
+    state_version = 2
     saved = ("policies", "tables", "layout", "env_steps", "vector_steps", "standstills", "lengths", "finished", "asked",
              "version", "group_returns", "finals_stale", "rewards_unclaimed", "actions_not_learned")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
@@ -140,6 +141,10 @@ class RolloutWorker(Stateful):
 
     # --- state --------------------------------------------------------------------------------------------------------
 
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds to states of version 1 that there were neither environment parameters nor opponents to draw."""
+        return {"plan": None, "mapping": None, **state}
+
     def state_dict(self) -> dict[str, Any]:
         """Everything, the environments in the middle of their episodes included."""
         state = super().state_dict()
@@ -163,7 +168,8 @@ class RolloutWorker(Stateful):
         Raises:
             EnvError: If the state is of another environment.
         """
-        if isinstance(self.seeds, EpisodePlan) and state.get("plan") is not None:
+        state = self.upgraded(state)
+        if isinstance(self.seeds, EpisodePlan) and state["plan"] is not None:
             self.seeds.load_state_dict(state["plan"])
         if state["env"] is not None:
             self.now, self._lost = self.env.load_state_dict(state["env"], self.seeds)
@@ -179,9 +185,9 @@ class RolloutWorker(Stateful):
         Raises:
             KeyError: If there are policies that the state does not have, or what is saved of one differs.
         """
-        state = dict(state)
-        env_state, heard, _ = state.pop("env"), state.pop("listeners"), state.pop("plan", None)
-        drawn = state.pop("mapping", None)
+        state = dict(self.upgraded(state))
+        env_state, heard, drawn = state.pop("env"), state.pop("listeners"), state.pop("mapping")
+        del state["plan"]
         if isinstance(self.mapping, OpponentMapping):
             self.mapping.load_state_dict(drawn)
         self.unheard = heard if self.listeners is None else None

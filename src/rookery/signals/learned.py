@@ -52,6 +52,7 @@ class LearnedSignal(RewardSignal[LearnedT]):
     A subclass sets `optimizer` and defines `fit`.
     """
 
+    state_version = 2
     saved: ClassVar[tuple[str, ...]] = ("means", "optimizer", "due")
     optimizer: Adam
 
@@ -94,9 +95,9 @@ class LearnedSignal(RewardSignal[LearnedT]):
         for _ in range(self.cfg.epochs):
             yield from parts_of(number, self.cfg.minibatches, self.rng, self.cfg.share)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave; states of before `updates_per_step` say nothing of what is due."""
-        super().load_state_dict({"due": 0.0, **state})
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds to states of version 1, which precede `updates_per_step`, that no gradient step is to be made."""
+        return {"due": 0.0, **state}
 
     def summary(self) -> Report:
         """Returns the means of what gradient steps measured."""

@@ -44,8 +44,11 @@ from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
 from rookery.training.settings import RunConfig
 
-FORMAT = 1
-"""Grows when what is written changes; older ones stay readable."""
+FORMAT = 2
+"""Grows when the files of a checkpoint change; format 1, which has no versions in states, is read as well.
+
+What objects write into these files is not counted here: their classes have versions and upgrade older states
+(`core/state.py`)."""
 
 BEST = "best.json"
 

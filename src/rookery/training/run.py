@@ -177,6 +177,7 @@ class Run(Stateful):
     """
 
     # learners after policies: what settings say anew of how a policy acts holds
+    state_version = 2
     saved = ("pool", "policies", "learners", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
              "frozen", "threads", "horizon", "criteria", "progress", "score", "paused", "env_steps", "lane_steps",
              "resting", "running_length", "counters", "finished", "curriculum", "self_play")  # fmt: skip
@@ -374,6 +375,10 @@ class Run(Stateful):
             self.self_play.retired.append(name)
             self.pool.retire(name)
 
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds to states of version 1 the parts that the first runs did not have."""
+        return {"curriculum": self.curriculum.state_dict(), "self_play": self.self_play.state_dict(), **state}
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
         state = super().state_dict()
@@ -383,8 +388,7 @@ class Run(Stateful):
         """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
         self.introduce(self.pool.load_env(state["pool"]))
         self.progress = None if state["progress"] is None else self.begin_iteration()
-        absent = {"curriculum": self.curriculum.state_dict(), "self_play": self.self_play.state_dict()}
-        super().load_state_dict({**absent, **state, "finished": []})
+        super().load_state_dict({**state, "finished": []})
         for name, learner in self.learners.items():
             learner.decisions = self.decisions.get(name, 0)
             self._retire(name)

@@ -193,6 +193,7 @@ class SelfPlay(Stateful):
         ConfigError: If a setting does not fit the game.
     """
 
+    state_version = 2
     saved: ClassVar[tuple[str, ...]] = ("contenders", "snapshots", "ratings", "turn", "lineup", "games", "is_even",
                                         "told")  # fmt: skip
     fixed: ClassVar[tuple[str, ...]] = ("sides", "teams", "retired", "mapping", "base", "streams", "exploiters",
@@ -240,6 +241,10 @@ class SelfPlay(Stateful):
         self.mapping = OpponentMapping(rule, sides, streams, env.num_lanes, self.lineup, self.own_episodes)
 
     # --- state --------------------------------------------------------------------------------------------------------
+
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds to states of version 1 how often opponents were drawn again, which nothing depended on."""
+        return {**state, "lineup": {"round": 0, **state["lineup"]}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, once all policies are here."""
@@ -362,7 +367,7 @@ class SelfPlay(Stateful):
             self.contenders[name].deal += 1
         pools = {name: {policy: self._pool(name, policy) for policy in self.teams} for name in learn}
         stand_for = {name: self.exploiters.get(name, name) for name in self.contenders}
-        number = self.lineup.get("round", 0) + 1  # which older checkpoints do not have
+        number = self.lineup["round"] + 1
         self.lineup = {**self.lineup, "learn": learn, "stand_for": stand_for, "pools": pools, "round": number}
         return self.lineup
 

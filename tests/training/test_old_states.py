@@ -1,0 +1,72 @@
+"""States as the first versions of classes wrote them: runs resume from them."""
+
+import json
+
+import pytest
+
+from rookery import PPOConfig, Trainer
+from rookery.core.encoding import encode
+from rookery.core.state import VERSIONS, StateError
+
+LATER = {"Run": ("curriculum", "self_play"), "LocalPool": ("lessons", "lineup"), "RolloutWorker": ("plan", "mapping"),
+         "LearnedSignal": ("due",), "SelfPlay": ()}  # fmt: skip
+"""By class, what states of its first version did not have."""
+
+KEPT = pytest.mark.regression(
+    "data lost", "States of older versions are upgraded when they load, those of newer are refused"
+)
+
+
+def trainer():
+    ppo = PPOConfig(fragment_length=16, epochs=1, signals={"extrinsic": {}, "rnd": {}}, model={"hidden": (8,)})
+    return Trainer("CartPole-v1", ppo, num_envs=2, seed=4)
+
+
+def as_first_written(state, seen):
+    """Returns a state without versions and without what came later; adds the classes in it to `seen`."""
+    if isinstance(state, list):
+        return [as_first_written(item, seen) for item in state]
+    if not isinstance(state, dict):
+        return state
+    classes = state.get(VERSIONS, {})
+    seen.update(classes)
+    later = {VERSIONS, *(name for one in classes for name in LATER[one])}
+    return {key: as_first_written(item, seen) for key, item in state.items() if key not in later}
+
+
+@KEPT
+def test_a_run_resumes_from_states_of_the_first_versions():
+    with trainer() as before, trainer() as after:
+        before.train_iteration()
+        seen = set()
+        after.load_state_dict(as_first_written(before.state_dict(), seen))
+        assert seen == LATER.keys() - {"SelfPlay"}  # which is a part that the first states did not have
+        before.train_iteration()
+        after.train_iteration()
+        mine, other = (
+            {**one.state_dict(), "timers": None, "seconds": None, "criteria": None} for one in (before, after)
+        )
+        assert encode(mine["learners"]) == encode(other["learners"])
+        assert json.dumps(encode(mine["pool"])[0]) == json.dumps(encode(other["pool"])[0])
+
+
+@KEPT
+def test_opponents_of_the_first_version_have_been_drawn_no_second_time():
+    with trainer() as run:
+        state = run.self_play.state_dict()
+        run.self_play.load_state_dict({**as_first_written(state, set()), "lineup": {"kept": {"main": [1]}}})
+        assert run.self_play.lineup == {"kept": {"main": [1]}, "round": 0}
+
+
+@KEPT
+@pytest.mark.parametrize(
+    ("name", "path"), [("Run", ()), ("LocalPool", ("pool",)), ("RolloutWorker", ("pool", "worker"))]
+)
+def test_a_run_of_a_newer_version_is_refused(name, path):
+    with trainer() as run:
+        state = part = run.state_dict()
+        for key in path:
+            part = part[key]
+        part[VERSIONS] = {name: 99}
+        with pytest.raises(StateError, match=f"the state of {name} has version 99, .* up to 2"):
+            run.load_state_dict(state)
