@@ -10,12 +10,11 @@ import shutil
 
 import pytest
 
-from rookery.core import files
+from rookery.core import files, leftovers
 from rookery.core.errors import RookeryError
 from rookery.core.files import (
     FileError,
     Stream,
-    clean,
     find_checkpoint,
     last_good,
     list_checkpoints,
@@ -29,6 +28,7 @@ from rookery.core.files import (
     write_directory,
     write_file,
 )
+from rookery.core.leftovers import clean
 
 OLD = {"state.json": b'{"a": 1}', "arrays": bytes(range(256)) * 5, "empty": b""}
 NEW = {"state.json": b'{"a": 2}', "arrays": bytes(reversed(range(256))) * 5, "empty": b""}
@@ -85,6 +85,7 @@ def attempt(monkeypatch, write, at, kind):
     faulty = Faulty(at, kind)
     with monkeypatch.context() as patched:
         patched.setattr(files, "os", faulty)
+        patched.setattr(leftovers, "os", faulty)
         try:
             write()
         except FileError as error:
@@ -94,8 +95,8 @@ def attempt(monkeypatch, write, at, kind):
     return faulty, ""
 
 
-def leftovers(folder):
-    return [path.name for path in folder.rglob(".tmp-*")]
+def unfinished(folder):
+    return [path.name for pattern in (".tmp-*", ".replaced-*") for path in folder.rglob(pattern)]
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ def test_a_failure_at_any_operation_leaves_the_previous_checkpoint_or_the_new_on
             shutil.rmtree(second)
         _, outcome = attempt(monkeypatch, lambda: write_directory(second, NEW, {"iteration": 2}), at, kind)
         if kind != "crash":
-            assert leftovers(folder) == [], f"operation {at}: {whole.trace[at]}"
+            assert unfinished(folder) == [], f"operation {at}: {whole.trace[at]}"
         place, content, facts = read_checkpoint_files(tmp_path)
         assert (place, content, facts["iteration"]) in [(first, OLD, 1), (second, NEW, 2)], f"operation {at}"
         if outcome == "":
@@ -127,7 +128,7 @@ def test_a_failure_at_any_operation_leaves_the_previous_checkpoint_or_the_new_on
             assert ("is written, but the disk did not confirm it" in outcome) == (place == second)
         seen.add(place.name)
         clean(folder)
-        assert leftovers(folder) == []
+        assert unfinished(folder) == []
         assert last_good(folder) == place
     assert seen == ({"000002"} if kind == "short" else {"000001", "000002"})
 
@@ -144,7 +145,7 @@ def test_a_failure_at_any_operation_leaves_the_old_file_or_the_new_one(tmp_path,
         assert content in (b"old", b"new content")
         if outcome not in ("", "crash"):
             assert ("what was there before is unchanged" in outcome) == (content == b"old")
-            assert leftovers(tmp_path) == []
+            assert unfinished(tmp_path) == []
         seen.add(content)
         clean(tmp_path)
         assert list(tmp_path.iterdir()) == [path]
@@ -160,8 +161,8 @@ def test_everything_is_on_the_disk_before_the_rename_and_the_rename_before_the_e
     renamed = names.index("rename")
     assert names[:renamed].count("write") == 3  # two files with content, and the manifest
     assert names[:renamed].count("fsync") == 5  # four files and their directory
-    assert opened[-2].endswith(opened[0].split("/")[-2])  # the directory comes after its files
-    assert names[renamed:] == ["rename", "open", "fsync", "close"]
+    assert opened[-2] == opened[0]  # the directory, which was opened to be locked, comes after its files
+    assert names[renamed:] == ["rename", "open", "fsync", "close", "close"]
     assert opened[-1] == str(tmp_path)
 
 
@@ -198,7 +199,7 @@ def test_streams_and_links_fail_like_any_other_file(tmp_path, monkeypatch, kind)
         shutil.rmtree(second, ignore_errors=True)
         _, outcome = attempt(monkeypatch, write, at, kind)
         if kind != "crash":
-            assert leftovers(folder) == [], f"operation {at}: {whole.trace[at]}"
+            assert unfinished(folder) == [], f"operation {at}: {whole.trace[at]}"
         place = list_checkpoints(folder)[-1]
         assert content_of(place) == (old if place == first else new), f"operation {at}"
         assert content_of(first) == old

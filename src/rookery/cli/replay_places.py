@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 def sources(words: Sequence[str]) -> list[StoredReplay]:
     """Returns the stored replay buffers that are meant; a place without a policy stands for all in it."""
     from rookery.core.files import beside, split_name
+    from rookery.core.leftovers import restore
     from rookery.replay.segments import find_replay, stored_replays
 
     found: list[StoredReplay] = []
     for word in words:
         place, policy = split_name(word)
-        if not place.exists():
+        if not restore(place):
             try:
                 place = find_run(place)
             except ConfigError:
@@ -39,9 +40,10 @@ def check_free(out: Path, force: bool) -> None:
         ConfigError: If something is there that may not be replaced.
     """
     from rookery.core.files import FileError
+    from rookery.core.leftovers import restore
     from rookery.replay.segments import stored_replays
 
-    if not out.exists():
+    if not restore(out):
         return
     if not force:
         raise ConfigError(f"--out {out}: exists; add --force to replace it, or give another name")

@@ -1,7 +1,8 @@
 """Files that are whole or not there: every checkpoint and every small record of a run is written through here.
 
 A directory is written beside its final place, each file is flushed to the disk, a manifest with sizes and SHA-256
-hashes comes last, and one rename makes it visible. Whatever happens in between, what was there before stays complete.
+hashes comes last, and one rename makes it visible. A directory that it replaces is moved aside first and removed last.
+Whatever happens in between, what was there before stays complete (`core/leftovers.py`).
 
 Files that are too large to be held in memory beside what they are made of are written as a `Stream`, lie in later
 directories as a second name of the same file (`Linked`), and are read as a memory map (`map_file`).
@@ -16,7 +17,6 @@ import json
 import mmap
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,15 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import RookeryError
+from rookery.core.leftovers import aside_of, discard, locked, restore, restore_all, sweep, take_lock, temporary_in
 from rookery.core.signing import is_signed, signed
 
 MANIFEST = "manifest.json"
 DIGEST = "sha256"
 """Key of a manifest under which the hash of the rest of it stands."""
-TEMPORARY = ".tmp-"
-"""What the names of unfinished directories and files begin with; nothing else is ever cleaned away."""
-
-
 FOLDER = "checkpoints"
 """Where in the directory of a run its checkpoints are."""
 
@@ -104,7 +101,7 @@ def write_file(path: Path, content: bytes) -> None:
     Raises:
         FileError: If it cannot be written (disk full, no permission); says which file and why.
     """
-    temporary, placed = _temporary_in(path.parent), False
+    temporary, placed = temporary_in(path.parent), False
     try:
         _write(temporary, [content])
         os.replace(temporary, path)
@@ -142,31 +139,59 @@ def write_directory(
         path: Path of the directory.
         files: Content of each file by name.
         facts: Further entries of the manifest.
-        replace: Whether a directory that is there goes as soon as the new one is whole; else there must be none.
+        replace: Whether a directory that is there is replaced as soon as the new one is whole; else there must be none.
 
     Raises:
         FileError: If it cannot be written; nothing of it is left unless the message says so.
     """
-    temporary, placed = _temporary_in(path.parent), False
+    if replace:
+        restore(path)
+        sweep(path.parent)
+    temporary, placed = temporary_in(path.parent), False
     size = sum(
         len(one) if isinstance(one, bytes) else one.size for one in files.values() if not isinstance(one, Linked)
     )
     try:
         os.mkdir(temporary)
-        listed = {name: _put(temporary / name, content) for name, content in files.items()}
-        manifest = signed(MANIFEST, {**facts, "files": listed})
-        _write(temporary / MANIFEST, [_with_digest(manifest)])
-        _sync_directory(temporary)
-        if replace and path.exists():
-            remove_directory(path)
-        os.rename(temporary, path)
-        placed = True
-        _sync_directory(path.parent)
+        with locked(temporary):
+            listed = {name: _put(temporary / name, content) for name, content in files.items()}
+            manifest = signed(MANIFEST, {**facts, "files": listed})
+            _write(temporary / MANIFEST, [_with_digest(manifest)])
+            _sync_directory(temporary)
+            with _moved_aside(path) if replace else contextlib.nullcontext():
+                os.rename(temporary, path)
+            placed = True
+            _sync_directory(path.parent)
+        if replace:
+            _remove_replaced(path)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)  # first: the message says how much is free then
         raise _failed(path, error, size, placed) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _moved_aside(path: Path) -> Iterator[None]:
+    """Moves a directory out of the way for a new one, and back if that does not come."""
+    if not path.exists():
+        yield
+        return
+    _remove_replaced(path)
+    with locked(path):
+        os.rename(path, aside_of(path))
+        try:
+            yield
+        except BaseException:
+            os.rename(aside_of(path), path)
+            raise
+
+
+def _remove_replaced(path: Path) -> None:
+    """Removes the directory that another one has replaced; if that fails, the next writer of the place does it."""
+    if aside_of(path).exists():
+        with contextlib.suppress(OSError):
+            discard(aside_of(path))
 
 
 def _put(path: Path, content: Content) -> dict[str, Any]:
@@ -298,26 +323,10 @@ def remove_directory(path: Path) -> None:
     Raises:
         FileError: If it cannot be removed; it is whole then.
     """
-    doomed = _temporary_in(path.parent)
     try:
-        os.rename(path, doomed)
+        discard(path)
     except OSError as error:
         raise WriteError(f"{path}: cannot be removed: {error.strerror or error}") from error
-    shutil.rmtree(doomed, ignore_errors=True)
-
-
-def clean(parent: Path) -> None:
-    """Removes what interrupted writes have left in `parent`; only names of our own temporary pattern."""
-    for path in parent.glob(f"{TEMPORARY}*"):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                path.unlink()
-
-
-def _temporary_in(parent: Path) -> Path:
-    return parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> tuple[int, str]:
@@ -325,6 +334,7 @@ def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> tuple[int, str]:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     size, digest = 0, hashlib.sha256()
     try:
+        take_lock(descriptor, 0.0)  # so that `sweep` knows that a process is at work
         for piece in pieces:
             digest.update(piece)
             view = memoryview(piece)
@@ -354,7 +364,10 @@ def _failed(path: Path, error: OSError, size: int, placed: bool) -> WriteError:
         free = f" ({shutil.disk_usage(path.parent).free:,} are free there)"
     except OSError:
         free = ""
-    return WriteError(f"{path}: {size:,} bytes cannot be written: {reason}{free}; what was there before is unchanged")
+    before = "what was there before is unchanged"
+    if not os.path.lexists(path) and aside_of(path).exists():
+        before = f"what was there before is {aside_of(path)} now, and is put back when {path} is next read or written"
+    return WriteError(f"{path}: {size:,} bytes cannot be written: {reason}{free}; {before}")
 
 
 def beside(path: Path) -> str:
@@ -375,6 +388,7 @@ def find_checkpoint(path: Path) -> Path:
     Raises:
         FileError: If there is none.
     """
+    restore(path)
     if (path / MANIFEST).exists():
         return path
     if path.is_dir() and path.parent.name == FOLDER and checkpoint_number(path.name):
@@ -405,6 +419,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
     """The finished checkpoints in a folder, oldest first; they are ordered by name, never by time."""
     if not folder.is_dir():
         return []
+    restore_all(folder)
     numbered = {path: checkpoint_number(path.name) for path in folder.iterdir() if path.is_dir()}
     return [path for path, _ in sorted(((p, n) for p, n in numbered.items() if n), key=lambda pair: pair[1])]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.files import TEMPORARY, Content, Stream, WriteError
+from rookery.core.files import Content, Stream, WriteError
+from rookery.core.leftovers import sweep, take_lock, temporary_in
 from rookery.replay.frames import observations_of
 from rookery.replay.pieces import Piece, rows_in
 from rookery.replay.segments import FACTS, Segment, StoredReplay, check_spaces, segment_name, segment_stream
@@ -89,20 +90,26 @@ def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
     Raises:
         FileError: If a segment is broken, or the file cannot be written.
     """
-    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}")
+    sweep(path.parent)
+    temporary = temporary_in(path.parent)
     pieces = [piece.rows for piece in memory.pieces()]  # hashed once; what is mapped from the disk takes no room
     try:
-        with zipfile.ZipFile(temporary, "x", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            for name, column in columns(memory).items():
-                _write_column(archive, name, column, pieces, advance)
-            with archive.open(f"{ABOUT}.npy", "w") as file:
-                about = {"spaces": json.loads(memory.spaces.to_json()), "missing": list(memory.missing)}
-                np.lib.format.write_array(file, np.array(json.dumps(about)), allow_pickle=False)
+        with temporary.open("xb") as whole:
+            take_lock(whole.fileno(), 0.0)
+            with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+                for name, column in columns(memory).items():
+                    _write_column(archive, name, column, pieces, advance)
+                with archive.open(f"{ABOUT}.npy", "w") as file:
+                    about = {"spaces": json.loads(memory.spaces.to_json()), "missing": list(memory.missing)}
+                    np.lib.format.write_array(file, np.array(json.dumps(about)), allow_pickle=False)
+            whole.flush()
+            os.fsync(whole.fileno())
         os.replace(temporary, path)
     except OSError as error:
         raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # of a read-only disk
+            temporary.unlink(missing_ok=True)
 
 
 def _write_column(

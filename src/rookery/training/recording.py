@@ -16,6 +16,7 @@ from torch import Tensor
 from rookery.core.batch import Demand, Rollout, TensorTree
 from rookery.core.errors import ConfigError, EnvError, SpaceError
 from rookery.core.files import make_folder, write_directory
+from rookery.core.leftovers import restore
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec
 from rookery.core.timers import Timers
@@ -428,7 +429,7 @@ def record_replay(
         EnvError: If the environment cannot be made or used.
     """
     place = Path(out)
-    if place.exists() and not force:
+    if restore(place) and not force:
         raise ConfigError(f"{place}: exists; give force=True to replace it, or another name")
     with prepared(env, source, env_config or {}, trust_code) as (copy, policies, mapping, limit):
         limit = limit if max_episode_steps is None else max_episode_steps

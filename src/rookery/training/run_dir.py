@@ -29,8 +29,9 @@ from typing import Any
 
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError
-from rookery.core.files import FOLDER, FileError, WriteError, clean, write_file
+from rookery.core.files import FOLDER, FileError, WriteError, write_file
 from rookery.core.layers import flow
+from rookery.core.leftovers import clean
 from rookery.core.secrets import secrets_in, without_secrets
 from rookery.core.signing import signed_text
 from rookery.core.timers import Timers

@@ -24,8 +24,9 @@ from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions,
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
 from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
 from rookery.core.errors import ConfigError, EnvError, nearest
-from rookery.core.files import FOLDER, TEMPORARY, list_checkpoints, read_checkpoint_files
+from rookery.core.files import FOLDER, list_checkpoints, read_checkpoint_files
 from rookery.core.layers import Layer, override_layer, yaml_layer
+from rookery.core.leftovers import TEMPORARY, restore
 from rookery.core.trust import TrustCode
 from rookery.envs.base import VectorEnv, is_only_one
 from rookery.envs.groups import groups_of
@@ -369,8 +370,8 @@ def _sort(name: str, source: str, runs: dict[str, str], theirs: dict[str, Path],
     """Puts what a behaviour begins with where it belongs."""
     runs.pop(name, None)
     theirs.pop(name, None)
-    place = Path(source.partition(":")[0]) if not Path(source).exists() else Path(source)
-    if place.is_dir():
+    place = Path(source) if restore(Path(source)) else Path(source.partition(":")[0])
+    if restore(place) and place.is_dir():
         runs[name] = source
     else:
         check_kind(place, trust_pickle)

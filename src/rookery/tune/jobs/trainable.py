@@ -29,10 +29,8 @@ from urllib.parse import quote, unquote
 from rookery.core.errors import ConfigError, RookeryError, refuse
 from rookery.core.files import (
     FOLDER,
-    TEMPORARY,
     FileError,
     Stream,
-    clean,
     last_good,
     list_checkpoints,
     make_folder,
@@ -41,6 +39,7 @@ from rookery.core.files import (
     remove_directory,
     write_directory,
 )
+from rookery.core.leftovers import TEMPORARY, clean
 from rookery.core.settings import show
 from rookery.report.experiment import is_number
 from rookery.report.metrics_file import append_row, cut_rows, row_at

@@ -35,8 +35,6 @@ from rookery.compat.rllib.tuning.space import filled
 from rookery.compat.rllib.tuning.trial import TrialInfo
 from rookery.core.files import (
     FOLDER,
-    TEMPORARY,
-    clean,
     last_good,
     list_checkpoints,
     make_folder,
@@ -44,6 +42,7 @@ from rookery.core.files import (
     remove_directory,
     write_directory,
 )
+from rookery.core.leftovers import TEMPORARY, clean
 from rookery.tune.job import Job, Start, Work
 from rookery.tune.jobs.trainable import packed, unpacked
 from rookery.tune.trial import Row
