@@ -152,3 +152,30 @@ def test_a_seed_that_was_drawn_belongs_to_a_run_as_one_that_was_given(said, valu
     from rookery.cli.resume import stored
 
     assert stored({"seed": [("default", said)], "device": [("default", "cpu")]}).values == values
+
+
+@pytest.mark.regression("setting dropped", "A name with = is a whole name in settings, overrides, --stop and resume")
+def test_names_with_a_sign_of_equality_are_whole_names(rookery, tmp_path):
+    """Unity's behaviours are all called Name?team=0."""
+    words = ["rookery.tasks:Basic", "--run-id", "game", "--seed", "3", "--stop", "env_steps=32", "--evaluate", "0",
+             "policy_mapping={agent: 'B?team=0'}", 'policies."B?team=0".lr=2e-4']  # fmt: skip
+    assert rookery("train", *words, *TINY, "--quiet")[0] == 0
+    code, _, err = rookery("resume", "game", "logging.tensorboard=false", "--stop", "env_steps=64", "--evaluate", 0)
+    assert (code, err) == (0, "")
+    assert rookery("resume", "game", 'policies."B?team=0".lr=3e-4', "--stop", "env_steps=96", "--evaluate", 0)[0] == 0
+    shown = rookery("explain", "game", "policies.B?team=0.lr")[1]
+    assert shown.startswith("policies.B?team=0.lr = 0.0003  (command line)\n")
+    code, out, _ = rookery("resume", "game", "--stop", "policies/B?team=0/entropy=-5", "--evaluate", 0, "--plain")
+    assert code == 0 and "reached -5" in out
+
+
+@pytest.mark.regression("unclear error", "An override whose name has = outside quotes is refused with the right form")
+def test_a_name_with_a_sign_of_equality_outside_quotes_is_refused(rookery, cart):
+    code, _, err = resume(rookery, "policies.B?team=0.lr=1e-3")
+    assert code == 2 and err.count("\n") == 1 and """'policies."Name?team=0".lr=3e-4'""" in err
+
+
+def test_a_file_of_settings_may_have_a_sign_of_equality_in_its_name(rookery, cart, tmp_path):
+    (tmp_path / "lr=3.yaml").write_text("algorithm: {lr: 3.0e-3}\n")
+    assert resume(rookery, "lr=3.yaml", "--stop", "env_steps=96")[0] == 0
+    assert rookery("explain", "cart", "algorithm.lr")[1].startswith("algorithm.lr = 0.003  (lr=3.yaml:1)\n")

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,7 @@ from rookery.core.files import (
     read_directory,
     read_manifest,
     remove_directory,
+    split_name,
     write_directory,
     write_file,
 )
@@ -488,3 +490,13 @@ def test_checkpoints_are_ordered_by_their_numbers_and_others_are_no_checkpoints(
     ordered = ["000009", "000010", "000010-1", "000010-2", "000010-10", "999999", "1000000"]
     assert [path.name for path in list_checkpoints(tmp_path)] == ordered
     assert list_checkpoints(tmp_path / "nowhere") == []
+
+
+@pytest.mark.regression("unclear error", "A policy whose name has colons or slashes is found behind RUN:NAME")
+def test_a_policy_behind_a_path_may_have_colons_and_slashes_in_its_name(tmp_path):
+    (tmp_path / "run:1").mkdir()
+    for name in ("main", "a:b", "a/b", "Name?team=0"):
+        assert split_name(f"{tmp_path}/run:1:{name}") == (tmp_path / "run:1", name)
+    assert split_name(tmp_path / "run:1") == (tmp_path / "run:1", None)
+    assert split_name("absent:main") == (Path("absent"), "main")
+    assert split_name("absent:/x") == (Path("absent:/x"), None)

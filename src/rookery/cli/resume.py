@@ -23,7 +23,7 @@ from rookery.cli.train import (
 )
 from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, list_checkpoints
-from rookery.core.layers import Layer, override_layer
+from rookery.core.layers import Layer, read_value
 
 if TYPE_CHECKING:
     from rookery.core.config import Resolved
@@ -159,7 +159,10 @@ def stored(provenance: Provenance) -> Layer:
     own = {path: given[-1] for path, given in provenance.items()
            if (given[-1][0] != DEFAULT or (path == "seed" and given[-1][1] != "null"))
            and " as algorithm." not in given[-1][0]}  # fmt: skip
-    values = override_layer(f"{path}={value}" for path, (_, value) in own.items()).values
+    try:
+        values = {path: read_value(text) for path, (_, text) in own.items()}
+    except ValueError as error:
+        raise ConfigError(f"provenance.json of the run: {error}") from None
     return Layer("settings of the run", values, {path: source for path, (source, _) in own.items()})
 
 

@@ -190,8 +190,8 @@ def layers_of_arguments(what: Sequence[str], env: str | None, options: Mapping[s
     Raises:
         ConfigError: If two of them name an environment, or one cannot be read.
     """
-    files = [word for word in what if word.endswith((".yaml", ".yml")) and "=" not in word]
-    overrides = [word for word in what if "=" in word]
+    files = [w for w in what if w.endswith((".yaml", ".yml")) and ("=" not in w or Path(w).is_file())]
+    overrides = [word for word in what if "=" in word and word not in files]
     names = [word for word in [*what, *([env] if env else [])] if word not in files and word not in overrides]
     if len(names) > 1:
         raise ConfigError(
@@ -260,7 +260,7 @@ def stop_values(stop: Sequence[str]) -> dict[str, float]:
     values: dict[str, float] = {}
     problems = []
     for criterion in stop:
-        metric, _, number = criterion.partition("=")
+        metric, _, number = criterion.rpartition("=")  # names of behaviours such as Name?team=0 have one too
         try:
             # metrics have slashes where a path of settings has dots
             values[f"stop.{metric.strip().replace('.', '/')}"] = float(number)

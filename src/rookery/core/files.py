@@ -460,9 +460,17 @@ def last_good(folder: Path, besides: Path | None = None) -> Path | None:
 
 
 def split_name(path: str | Path) -> tuple[Path, str | None]:
-    """A path and the policy named behind its last colon, unless all of it is a path that exists."""
+    """Returns a path and the policy named behind a colon, unless all of it is a path that exists.
+
+    The name may have colons and slashes itself where what stands before it is a path that exists.
+    """
     text = str(path)
+    if Path(text).exists():
+        return Path(text), None
     before, colon, name = text.rpartition(":")
-    if colon and not Path(text).exists() and "/" not in name:
-        return Path(before), name
-    return Path(text), None
+    while colon and not Path(before).exists():
+        before, colon, _ = before.rpartition(":")
+    if colon:
+        return Path(before), text[len(before) + 1 :]
+    before, colon, name = text.rpartition(":")
+    return (Path(before), name) if colon and "/" not in name else (Path(text), None)

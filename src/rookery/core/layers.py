@@ -1,10 +1,13 @@
-"""Where values come from, and how they look in YAML: Layer, `yaml_layer`, `override_layer`, `import_object`, `flow`."""
+"""Where values come from, and how they look in YAML: Layer, `yaml_layer`, `override_layer`, `read_value`,
+`import_object`, `flow`.
+"""
 
 from __future__ import annotations
 
 import importlib
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,8 +91,17 @@ OVERRIDE = "path=value, for example algorithm.lr=3e-4"
 """What an override must be like, as it is said to who writes another."""
 
 
+QUOTED = """'policies."Name?team=0".lr=3e-4'"""
+"""An override of a setting whose path has a name with ``=``, as a shell takes it."""
+
+PATH_AND_VALUE = re.compile(r'((?:"[^"]*"|[^="])*)=(.*)', re.DOTALL)
+"""An override: its path, of which parts may stand in quotes, and its value."""
+
+
 def override_layer(overrides: Iterable[str], source: str = "command line", form: str = OVERRIDE) -> Layer:
     """Gives the layer of overrides such as ``algorithm.lr=3e-4``; the value is read as YAML.
+
+    A name with ``=`` stands in quotes: ``policies."Name?team=0".lr=3e-4``.
 
     Args:
         overrides: The words.
@@ -99,21 +111,20 @@ def override_layer(overrides: Iterable[str], source: str = "command line", form:
     Raises:
         ConfigError: If one is malformed; names all of them.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    reader = YAML(typ="safe", pure=True)
     values: dict[str, Any] = {}
     problems: list[str] = []
     for override in overrides:
-        path, equals, text = override.partition("=")
-        path = path.strip()
-        if not equals or not all(path.split(".")):
+        found = PATH_AND_VALUE.fullmatch(override)
+        path, text = (found[1].replace('"', "").strip(), found[2]) if found else ("", "")
+        if not all(path.split(".")):
             problems.append(f"{source}: {override!r} must be {form}")
             continue
+        if "?" in path and "=" in text and '"' not in override:
+            problems.append(f"{source}: {override!r}: a name with = stands in quotes: {QUOTED}")
+            continue
         try:
-            value = reader.load(text)
-        except (YAMLError, ValueError, RecursionError):
+            value = read_value(text)
+        except ValueError:
             problems.append(
                 f"{source}: {path} = {text}: the value is not YAML; a text may need quotes: {path}='\"...\"'"
             )
@@ -124,6 +135,21 @@ def override_layer(overrides: Iterable[str], source: str = "command line", form:
     if problems:
         raise ConfigError(*problems)
     return Layer(source, values)
+
+
+def read_value(text: str) -> Any:
+    """Returns a value that is written as YAML on one line, as `flow` writes it.
+
+    Raises:
+        ValueError: If the text is not YAML.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except (YAMLError, RecursionError) as error:
+        raise ValueError(f"not YAML: {error}") from error
 
 
 def import_object(text: str) -> Any:
