@@ -153,8 +153,8 @@ def test_a_behaviour_without_an_entry_is_refused(rookery, game, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "kind", "goals"),
     [
-        (["--goal", "picture"], "hyper", ["picture"]),
-        slow(["--goal", "picture"], "none", ["picture"]),
+        (["--goal", "picture"], "hyper", ["CameraSensor"]),
+        slow(["--goal", "picture"], "none", ["CameraSensor"]),
         ([], "hyper", None),
     ],
 )
@@ -171,3 +171,22 @@ def test_goals_are_the_sensors_that_a_player_calls_so(game, tmp_path, flags, kin
     assert found.get("policies.GoalGrid.model.goals") == (None if goals is None else tuple(goals))
     if goals is not None:
         assert found["policies.GoalGrid.model.goal_conditioning"] == kind
+
+
+@pytest.mark.slow
+@pytest.mark.regression("setting dropped", "A name with = is a whole name in settings, overrides, --stop and resume")
+def test_a_run_of_a_player_goes_on_with_changes(rookery, game, tmp_path):
+    """As every behaviour of Unity, that of this player is called Name?team=0."""
+    text = BASIC.replace("500000", "300")
+    (tmp_path / "basic.yaml").write_text(text)
+    words = ["mlagents", "learn", tmp_path / "basic.yaml", "--env", game(), "--run-id", "b", "--base-port", 25660]
+    assert rookery(*words)[0] == 0
+    assert "Basic#0?team=0" in Path("results/b/config.yaml").read_text()
+    (tmp_path / "basic.yaml").write_text(text.replace("max_steps: 300", "max_steps: 600").replace("0.005", "0.01"))
+    code, _, error = rookery(*words, "--resume")
+    assert code == 0, error
+    code, _, error = rookery(
+        "resume", "results/b", "policies.Basic.lr=1e-4", "--stop", "env_steps=900", "--evaluate", 0
+    )
+    assert code == 0, error
+    assert rows_of("results/b")[-1]["env_steps"] >= 900

@@ -74,7 +74,7 @@ def test_two_players_on_two_ports_play_episodes_of_agents(started):
     assert env.name == "Game"
     assert env.own_episodes
     assert not env.exact
-    assert [kind.agents for kind in env.kinds] == [("Basic#0",)]
+    assert [kind.agents for kind in env.kinds] == [("Basic#0?team=0",)]
     made, _ = play(env, 400)
     assert (made > 20).all()
     assert (env.episode > 0).all()
@@ -241,9 +241,9 @@ def test_players_end_with_a_trainer_that_is_killed(game, tmp_path):
 
 @pytest.mark.slow
 def test_a_number_that_is_none_is_told_with_its_sensor(started):
-    with pytest.raises(EnvError, match=r"behaviour Basic: obs: non-finite observation nan"):
+    with pytest.raises(EnvError, match=r"behaviour Basic\?team=0: obs: non-finite observation nan"):
         play(started("--nan-at", 5), 100)
-    with pytest.raises(EnvError, match=r"behaviour Basic: non-finite reward nan"):
+    with pytest.raises(EnvError, match=r"behaviour Basic\?team=0: non-finite reward nan"):
         play(started("--nan-at", 5, "--nan-sensor", "reward"), 100)
 
 
@@ -357,7 +357,7 @@ def test_a_lesson_reaches_players_with_the_next_answer(started):
     env.replan(seeds)
     env.step(random_answers(env, step, rng))
     assert logged(env, "parameter goal 4")
-    assert len(logged(env, "behaviour Basic has")) == 1
+    assert len(logged(env, "behaviour Basic?team=0 has")) == 1
 
 
 @pytest.mark.slow
@@ -370,7 +370,7 @@ def test_a_class_of_ones_own_is_an_environment(game, tmp_path):
 
     env = make_env(MyGame, {"base_port": 25150, "log_folder": tmp_path / "logs"}, (), 1, "auto")
     try:
-        assert env.kinds[0].agents == ("Basic#0",)
+        assert env.kinds[0].agents == ("Basic#0?team=0",)
     finally:
         env.close()
 

@@ -6,19 +6,22 @@ import threading
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 pytest.importorskip("grpc")
 pytest.importorskip("google.protobuf")
 
 from pretended import Pretended, free_port
 
+from rookery.core.spaces import obs_spec
 from rookery.envs.clocked.arrival import Answer
 from rookery.envs.samplers import UniformSampler
 from rookery.envs.unity import side_channels
 from rookery.envs.unity.link import PARTING, Closed, Greeting, Hello, Mailbox, Output, PlayerLink
 from rookery.envs.unity.messages import UnityMessageProto
-from rookery.envs.unity.testing import Recorder, read_session
+from rookery.envs.unity.testing import Recorder, read_session, write_player
 from rookery.envs.unity.testing.recorder import replay
+from rookery.envs.unity.testing.sensors import unity_names
 from rookery.envs.unity.wire import from_bytes
 
 
@@ -300,3 +303,35 @@ def test_a_session_that_was_recorded_is_repeated_message_by_message(tmp_path):
     assert len(now) == len(then) == 7
     for one, other in zip(now[:-1], then[:-1], strict=True):
         assert one.asking["AllSenses"].obs["obs"].tolist() == other.asking["AllSenses"].obs["obs"].tolist()
+
+
+UNITYS = ["BufferSensor", "CameraSensor", "VectorSensor_size2", "VectorSensor_size3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "behavior", "sensors"),
+    [
+        ([], "AllSenses", ["camera", "goal", "speed", "things"]),
+        (["--unity-names"], "AllSenses?team=0", UNITYS),
+        (["--unity-names", "--behavior", "*=Red?team=1"], "Red?team=1", UNITYS),
+    ],
+)
+def test_names_are_unitys_only_where_they_are_asked_for(meet, options, behavior, sensors):
+    trainer = meet("all_senses:AllSenses", *options)
+    assert list(trainer.next().asking) == [behavior]
+    assert [sensor.said for sensor in trainer.link.layouts[behavior].sensors] == sensors
+
+
+def test_written_players_ask_for_names_of_unity_unless_they_repeat_a_session(tmp_path):
+    assert "Basic --unity-names --stats" in write_player(tmp_path / "a", "Basic", ["--stats"]).read_text()
+    assert "unity-names" not in write_player(tmp_path / "b", "replay", ["session.bin"]).read_text()
+
+
+def test_equal_sensors_have_numbers_behind_their_names():
+    seen = {name: spaces.Box(-1, 1, (3,)) for name in "abc"} | {"rays": spaces.Box(0, 1, (4,))}
+    seen |= {"stack": spaces.Box(0, 1, (2, 5)), "view": spaces.Box(0, 255, (4, 4, 3), np.uint8)}
+    leaves = obs_spec(spaces.Dict(seen), spaces.Discrete(2)).leaves
+    assert unity_names(leaves) == [
+        "VectorSensor_size3", "VectorSensor_size3_1", "VectorSensor_size3_2", "RayPerceptionSensor",
+        "StackingSensor_size2_VectorSensor_size5", "CameraSensor",
+    ]  # fmt: skip

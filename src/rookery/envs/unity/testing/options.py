@@ -33,11 +33,13 @@ class PlayerOptions:
         log: File of the player's log; None for standard error, ``-`` for standard output.
         areas: Copies of the environment in the player's scene; the trainer may ask for several scenes.
         behaviors: Names of behaviours, by patterns of agents' names.
+        unity_names: Whether behaviours and sensors are announced as Unity's own are: ``Basic?team=0``,
+            ``VectorSensor_size8``. Else behaviours have no team, and sensors the names of their leaves.
         api: Version of the communicator's API.
         package: Version of the package that the player says; None for one that fits `api`.
         layout: Which axis of pictures is that of their channels.
         pictures: How pictures are sent: as numbers, as PNGs of three channels each, or as a PNG for each channel.
-        goals: Sensors that are goals.
+        goals: Leaves whose sensors are goals.
         ids: Whether an agent whose episode ends keeps its id for the next, as those of Unity do that are not disabled,
             or gets a new one.
         period: Environment steps from a decision to the next.
@@ -52,7 +54,7 @@ class PlayerOptions:
         garbage_at: Environment step at which the player sends bytes that are no message.
         garbage_channel_at: Environment step at which what it sends on side channels is none.
         nan_at: Environment step at which there is a number in an observation that is none.
-        nan_sensor: Sensor that gives it; empty for the first, ``reward`` for the reward.
+        nan_sensor: Leaf whose sensor gives it; empty for the first, ``reward`` for the reward.
         is_silent: Whether no agent ever asks for a decision.
         patience: Seconds to wait for a trainer that does not listen yet; players of Unity have none.
         sessions: How often the player plays: it connects again after it has said goodbye, as an Editor does whose Play
@@ -70,6 +72,7 @@ class PlayerOptions:
     log: str | None = None
     areas: int = 1
     behaviors: tuple[tuple[str, str], ...] = ()
+    unity_names: bool = False
     api: str = "1.5.0"
     package: str | None = None
     layout: Layout = "hwc"
@@ -118,11 +121,12 @@ def parser() -> argparse.ArgumentParser:
     add("--env-args", nargs="*", default=[], metavar="K=V", help="arguments of its constructor")
     add("--num-areas", type=_at_least_one, default=1, help="copies in the scene; trainers may ask for several scenes")
     add("--behavior", action="append", default=[], metavar="AGENT=NAME", help="behaviour of agents, by a pattern")
+    add("--unity-names", action="store_true", help="names as Unity's: Basic?team=0, VectorSensor_size8")
     add("--api", choices=API_VERSIONS, default="1.5.0", help="version of the communicator's API")
     add("--package", help="version of Unity's package that is said")
     add("--layout", choices=get_args(Layout), default="hwc", help="axes of pictures; chw is that of package 3")
     add("--pictures", choices=get_args(Pictures), default="float", help="how pictures are sent")
-    add("--goal", action="append", default=[], metavar="SENSOR", help="a sensor that is a goal")
+    add("--goal", action="append", default=[], metavar="PART", help="part of observations whose sensor is a goal")
     add("--ids", choices=get_args(Ids), default="kept", help="of agents whose next episode begins")
     add("--decision-period", type=_at_least_one, default=1, help="environment steps from decision to decision")
     add("--stagger", action="store_true", help="agents decide at different steps of a period")
@@ -139,7 +143,7 @@ def parser() -> argparse.ArgumentParser:
         ("nan", "a number is none"),
     ):
         add(f"--{fault}-at", type=int, default=0, metavar="STEP", help=told)
-    add("--nan-sensor", default="", metavar="SENSOR", help="where that is; `reward` for the reward")
+    add("--nan-sensor", default="", metavar="PART", help="where that is; `reward` for the reward")
     add("--silent", action="store_true", help="no agent asks for a decision")
     add("--sessions", type=_at_least_one, default=1, help="connect so often, as an Editor does")
     add("--pause", type=float, default=0.0, metavar="SECONDS", help="between two sessions")
@@ -182,6 +186,7 @@ def parse(arguments: Sequence[str]) -> PlayerOptions:
         log=given.logFile,
         areas=given.num_areas,
         behaviors=tuple(pairs[len(given.env_args) :]),
+        unity_names=given.unity_names,
         api=given.api,
         package=given.package,
         layout=given.layout,

@@ -387,9 +387,9 @@ class PlayerSession:
             moment.asking.reward[:1] = np.nan
             return
         for sensor in moment.behavior.sensors:
-            array = moment.asking.obs[sensor.name]
-            if wanted in ("", sensor.name) and len(array):
-                moment.asking.obs[sensor.name] = spoiled = array.astype(np.float32)
+            array = moment.asking.obs[sensor.path]
+            if wanted in ("", sensor.path) and len(array):
+                moment.asking.obs[sensor.path] = spoiled = array.astype(np.float32)
                 spoiled.reshape(len(array), -1)[0, -1] = np.nan
                 return
 

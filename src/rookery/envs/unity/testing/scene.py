@@ -16,6 +16,7 @@ import numpy as np
 from rookery.core.errors import EnvError, nearest
 from rookery.core.spaces import MASK, Tree
 from rookery.envs.base import Rows, Step, VectorBase, VectorEnv
+from rookery.envs.clocked.env import TEAM_MARK
 from rookery.envs.make import env_name, make_env
 from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.samplers import ConstantSampler, Sampler, Value
@@ -172,6 +173,8 @@ class Scene:
             elif len(self._states[kind].reward) != len(rows.reward):
                 raise EnvError(f"{env.name}: agents that nobody announced have come; a player cannot show that")
             names = [behavior_of(agent, options, self._alone()) for agent in spec.agents]
+            if options.unity_names:
+                names = [name if TEAM_MARK in name else f"{name}{TEAM_MARK}team=0" for name in names]
             for name in dict.fromkeys(names):
                 if any(name == known.name and kind == known.kind for known in self.behaviors):
                     continue
@@ -187,13 +190,13 @@ class Scene:
                         kind,
                         (lanes * len(spec.agents) + columns).reshape(-1),
                         of_lanes.reshape(-1),
-                        late.get(name, 0),
+                        late.get(name, late.get(name.partition(TEAM_MARK)[0], 0)),
                         sensor_writers(spec.obs, options),
                         ActionReader(spec.action, name, options),
                     )
                 )
-        if unknown := sorted(set(late) - {one.name for one in self.behaviors}):
-            names = [one.name for one in self.behaviors]
+        names = [one.name for one in self.behaviors]
+        if unknown := sorted(set(late) - {*names, *(name.partition(TEAM_MARK)[0] for name in names)}):
             raise EnvError(
                 f"--late: there is no behaviour {unknown[0]}{nearest(unknown[0], names)}, but {', '.join(names)}"
             )

@@ -13,9 +13,18 @@ import rookery
 
 MODULE = "rookery.envs.unity.testing"
 
+VERBS = ("record", "replay")
+"""Words in the place of an environment: what plays is a session of another player."""
+
+UNITY_NAMES = "--unity-names"
+"""The option with which a player announces names as Unity's players do; scripts of before do not have it."""
+
 
 def write_player(path: str | Path, env: str, options: Sequence[str] = ()) -> Path:
     """Writes a program that is a pretended player; trainers launch it with Unity's own flags.
+
+    It announces names as players of Unity do: behaviours with their team (``Basic?team=0``), sensors by what they are
+    (``VectorSensor_size8``).
 
     Args:
         path: Where; ends in ``.x86_64``, as players for Linux do. A file that is there is replaced.
@@ -29,7 +38,8 @@ def write_player(path: str | Path, env: str, options: Sequence[str] = ()) -> Pat
     path.parent.mkdir(parents=True, exist_ok=True)
     source = str(Path(rookery.__file__).parent.parent)
     search = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH", "")])])
-    words = [sys.executable, "-m", MODULE, env, *options]
+    names = () if env in VERBS else (UNITY_NAMES,)
+    words = [sys.executable, "-m", MODULE, env, *names, *options]
     lines = [
         "#!/bin/sh",
         f'PYTHONPATH={shlex.quote(search)} OMP_NUM_THREADS=1 exec {shlex.join(words)} "$@"',

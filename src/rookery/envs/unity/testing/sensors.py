@@ -51,15 +51,17 @@ class SensorWriter:
 
     Args:
         leaf: What it shows.
+        name: What messages call it.
         options: Of the player.
 
     Attributes:
-        name: Its name.
+        path: The leaf.
+        name: Name of the sensor in messages.
         shape: Its shape in messages.
     """
 
-    def __init__(self, leaf: Leaf, options: PlayerOptions) -> None:
-        self._leaf, self.name = leaf, leaf.path
+    def __init__(self, leaf: Leaf, name: str, options: PlayerOptions) -> None:
+        self._leaf, self.path, self.name = leaf, leaf.path, name
         self.is_picture = leaf.kind == "box" and len(leaf.shape) == 3
         properties: tuple[int, ...] = ()
         self._axes: tuple[int, ...] = ()
@@ -87,7 +89,7 @@ class SensorWriter:
             compressed_channel_mapping=self._mapping if options.api_number >= MAPPED else (),
             dimension_properties=properties if named else (),
             observation_type=GOAL_SIGNAL if named and leaf.path in options.goals else 0,
-            name=leaf.path if named else "",
+            name=name if named else "",
         )
         numbers = (MARK,) * int(np.prod(self.shape))
         whole = to_bytes(replace(self._like, float_data=FloatData(numbers)))
@@ -151,7 +153,27 @@ class SensorWriter:
 def sensor_writers(obs: ObsSpec, options: PlayerOptions) -> list[SensorWriter]:
     """The sensors of agents that see `obs`, in the order in which Unity sends them."""
     leaves = [leaf for leaf in obs.leaves if leaf.kind != "mask" and not leaf.is_central]
-    return sorted((SensorWriter(leaf, options) for leaf in leaves), key=lambda sensor: sensor.name)
+    names = unity_names(leaves) if options.unity_names else [leaf.path for leaf in leaves]
+    found = [SensorWriter(leaf, name, options) for leaf, name in zip(leaves, names, strict=True)]
+    return sorted(found, key=lambda sensor: sensor.name)
+
+
+def unity_names(leaves: Sequence[Leaf]) -> list[str]:
+    """Returns the names that Unity's own sensors have where a user gives none, a number behind equal ones."""
+    found: list[str] = []
+    for leaf in leaves:
+        size = sum(leaf.sizes) if leaf.kind in CATEGORIES else leaf.shape[-1] if leaf.shape else 1
+        name = f"VectorSensor_size{size}"
+        if leaf.entities is not None:
+            name = "BufferSensor"
+        elif leaf.kind == "box" and len(leaf.shape) == 3:
+            name = "CameraSensor"
+        elif "rays" in leaf.path:
+            name = "RayPerceptionSensor"
+        elif len(leaf.shape) == 2 and leaf.kind == "box":
+            name = f"StackingSensor_size{leaf.shape[0]}_{name}"
+        found.append(name if name not in found else f"{name}_{len(found)}")
+    return found
 
 
 def observations(sensors: Sequence[SensorWriter], tree: Tree) -> list[tuple[bytes, ...]]:
@@ -161,7 +183,7 @@ def observations(sensors: Sequence[SensorWriter], tree: Tree) -> list[tuple[byte
         sensors: The sensors.
         tree: ``[N, ...]`` what is seen.
     """
-    return list(zip(*(sensor.written(tree[sensor.name]) for sensor in sensors), strict=True))
+    return list(zip(*(sensor.written(tree[sensor.path]) for sensor in sensors), strict=True))
 
 
 class ActionReader:
