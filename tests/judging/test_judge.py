@@ -210,7 +210,7 @@ def test_numbers_on_their_bounds_have_no_density(swings, tmp_path):
     ]
     data = keep(tmp_path / "bounds", *box, episodes)
     found = judge(swings[0], data, deterministic=False, probabilities="cloned", **SMALL)
-    assert "100% of the data's numbers lie on a bound exactly" in found["is"].reason
+    assert "100.00% of the data's numbers lie at a bound or beyond" in found["is"].reason
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

@@ -161,3 +161,28 @@ def test_actions_without_bounds_and_other_sorts_are_refused_with_a_way_out(spec,
 @pytest.mark.parametrize("spec", [Squashed("gsde", 0.3, 8, "tanh"), Deterministic("ou", 0.2)])
 def test_a_spec_survives_a_file(spec):
     assert head_from_json(head_to_json(spec)) == spec
+
+
+@pytest.mark.regression(
+    "wrong result", "Importance weights of a squashed policy hold where its actions lie at their bounds"
+)
+@pytest.mark.parametrize("raw", [-14.0, -9.5, 0.3, 7.0, 9.2, 15.0, 40.0])
+def test_a_density_by_the_number_before_tanh_is_that_of_float64_at_any_distance_from_a_bound(raw):
+    mean, log_std = 8.0, 1.2
+    subject = SquashedGaussian(torch.tensor([mean]), torch.tensor([log_std]))
+    given = torch.tensor([raw])
+    found = subject.log_prob(torch.tanh(given), given)
+    normal = -0.5 * ((raw - mean) / math.exp(log_std)) ** 2 - log_std - 0.5 * math.log(2 * math.pi)
+    slope = 2.0 * (math.log(2.0) - raw - (-2.0 * raw if raw < -20 else math.log1p(math.exp(-2.0 * raw))))
+    assert float(found) == pytest.approx(normal - slope, rel=1e-5, abs=1e-5)
+    if abs(raw) > 9.1:
+        assert (
+            float(torch.tanh(given).abs()) == 1.0 and abs(float(subject.log_prob(torch.tanh(given))) - float(found)) > 1
+        )
+
+
+def test_a_number_before_tanh_that_is_not_known_is_taken_from_the_action():
+    subject = SquashedGaussian(torch.zeros(2), torch.zeros(2))
+    raw = torch.tensor([[0.4, -0.7]])
+    given = torch.tensor([[float("nan"), -0.7]])
+    torch.testing.assert_close(subject.log_prob(torch.tanh(raw), given), subject.log_prob(torch.tanh(raw)))

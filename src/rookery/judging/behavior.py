@@ -34,8 +34,8 @@ CERTAIN = 0.99
 NARROW = 0.01
 """Standard deviation below which numbers count as not drawn, in units of half their range."""
 
-AT_BOUNDS = 0.05
-"""Part of the numbers that may lie on a bound exactly, if a density is to say anything of them."""
+AT_BOUNDS = 0.001
+"""Share of the numbers that may lie at a bound without a record of what they were before tanh."""
 
 ENOUGH = 20.0
 """Unlikely choices that one would expect among drawn ones, of which not one was made."""
@@ -139,8 +139,28 @@ class ClonedBehavior:
 # --- behaviour of which probabilities say nothing ---------------------------------------------------------------------
 
 
-def recorded_obstacle(episodes: WholeEpisodes) -> str:
-    """Says why recorded probabilities cannot be used; empty if they can."""
+def bound_obstacle(episodes: WholeEpisodes, squashes: bool, *, cloned: bool) -> str:
+    """Returns why numbers at a bound have no density that importance weights could be made of; empty if they have one.
+
+    Args:
+        episodes: The data.
+        squashes: Whether the policy is squashed, so that numbers outside the bounds have none either.
+        cloned: Whether the behaviour is cloned, from actions alone.
+    """
+    share = episodes.at_bounds(beyond=squashes, known=cloned)
+    if share <= AT_BOUNDS:
+        return ""
+    text = f"{share:.2%} of the data's numbers lie at a bound or beyond, where an action has no density of its own"
+    if cloned:
+        return f"{text}; {USE_FITTED}"
+    return (
+        f"{text} (at most {AT_BOUNDS:.1%} may), and the data have no column action_raw, which says what tanh was taken "
+        f"of: record episodes of drawn actions anew (rookery replay record --stochastic), or {USE_FITTED}"
+    )
+
+
+def recorded_obstacle(episodes: WholeEpisodes, squashes: bool) -> str:
+    """Returns why recorded probabilities cannot be used; empty if they can; arguments as of `bound_obstacle`."""
     logp, action = episodes.logp, episodes.spaces.action
     assert logp is not None
     if not np.isfinite(logp).all():
@@ -151,7 +171,7 @@ def recorded_obstacle(episodes: WholeEpisodes) -> str:
                 "all recorded densities are equal, as those of likeliest actions are: the behaviour is deterministic, "
                 f"and has no density; {USE_FITTED}"
             )
-        return ""
+        return bound_obstacle(episodes, squashes, cloned=False)
     probability = np.exp(logp)
     if float(probability.mean()) > CERTAIN:
         return (
@@ -167,17 +187,12 @@ def recorded_obstacle(episodes: WholeEpisodes) -> str:
     return ""
 
 
-def cloned_obstacle(episodes: WholeEpisodes, cloned: ClonedBehavior) -> str:
-    """Says why probabilities of a clone cannot be used; empty if they can."""
+def cloned_obstacle(episodes: WholeEpisodes, cloned: ClonedBehavior, squashes: bool) -> str:
+    """Returns why probabilities of a clone cannot be used; empty if they can; `squashes` as of `bound_obstacle`."""
     action = episodes.spaces.action
+    if problem := bound_obstacle(episodes, squashes, cloned=True):
+        return problem
     if action.kind == "box":
-        numbers = episodes.buffer.action
-        at_bounds = float((np.abs(numbers) == 1.0).mean()) if action.is_bounded else 0.0
-        if at_bounds > AT_BOUNDS:
-            return (
-                f"{at_bounds:.0%} of the data's numbers lie on a bound exactly, where a density says nothing; "
-                f"{USE_FITTED}"
-            )
         spread = np.median(cloned.spread(episodes), axis=0)
         if float(spread.min()) < NARROW:
             return (

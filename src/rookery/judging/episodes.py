@@ -10,10 +10,11 @@ from torch import Tensor
 
 from rookery.core.batch import TensorTree
 from rookery.core.errors import ConfigError
+from rookery.models.squashed import INSIDE
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig, tensors
 from rookery.replay.demonstrations import check_finite
 from rookery.replay.recording import RecordedEpisode
-from rookery.replay.segments import Spaces, StoredReplay, copy_rows
+from rookery.replay.segments import Spaces, StoredReplay, copy_rows, raw_actions
 
 PART = 4096
 """Decisions that are looked at together."""
@@ -34,6 +35,7 @@ class WholeEpisodes:
         time: ``[N]`` how many decisions came before it in its episode.
         reward: ``[N]`` float64.
         logp: ``[N]`` float64, the log-probability that was recorded; None if none is known.
+        raw: ``[N, k]`` of squashed actions what tanh was taken of, NaN where it is not known; None where nothing is.
         terminated: ``[E]`` whether each has no future; the others were cut off.
         left_out: Episodes of which the replay holds a part alone.
 
@@ -56,6 +58,8 @@ class WholeEpisodes:
         self._sort(str(stored))
         logp = self.buffer.logp[self._rows].astype(np.float64)
         self.reward = self.buffer.reward[self._rows].astype(np.float64)
+        raw = raw_actions(stored)
+        self.raw = None if raw is None else raw[self._rows]
         self.logp = None if "logp" in stored.missing or np.isnan(logp).any() else logp
 
     def _sort(self, whose: str) -> None:
@@ -126,6 +130,27 @@ class WholeEpisodes:
     def actions(self, rows: np.ndarray) -> Tensor:
         """What was played, as it is stored, ``[n, ...]``."""
         return torch.from_numpy(self.buffer.action.take(self._rows[rows], axis=0))
+
+    def raw_actions(self, rows: np.ndarray) -> Tensor | None:
+        """What tanh was taken of, ``[n, k]``; see `raw`."""
+        return None if self.raw is None else torch.from_numpy(self.raw[rows])
+
+    def at_bounds(self, beyond: bool, known: bool) -> float:
+        """Returns the share of the actions' numbers that lie at a bound, so that float32 does not say what tanh was
+        taken of; 0 where numbers have no bounds.
+
+        Args:
+            beyond: Whether numbers outside the bounds count too.
+            known: Whether those count as well of which it was recorded.
+        """
+        action = self.spaces.action
+        if not action.num_numbers or (action.kind == "box" and not action.is_bounded):
+            return 0.0
+        size = np.abs(self.buffer.action[self._rows].reshape(len(self), -1)[:, -action.num_numbers :])
+        found = (size >= np.float32(INSIDE)) & (beyond | (size <= 1.0))
+        if self.raw is not None and not known:
+            found &= ~np.isfinite(self.raw)
+        return float(found.mean())
 
     def rows_of(self, episodes: np.ndarray) -> np.ndarray:
         """Gives the decisions of some episodes, given as ``[E]`` bool."""

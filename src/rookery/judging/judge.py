@@ -20,7 +20,14 @@ from rookery.core.files import FOLDER
 from rookery.core.runtime import torch_threads
 from rookery.core.settings import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Settings
 from rookery.core.trust import TrustCode
-from rookery.judging.behavior import USE_FITTED, ClonedBehavior, clone, cloned_obstacle, recorded_obstacle
+from rookery.judging.behavior import (
+    USE_FITTED,
+    ClonedBehavior,
+    bound_obstacle,
+    clone,
+    cloned_obstacle,
+    recorded_obstacle,
+)
 from rookery.judging.coverage import of_choices, of_numbers
 from rookery.judging.critic_error import critics_of, td_errors
 from rookery.judging.episodes import WholeEpisodes
@@ -328,9 +335,9 @@ class _Judging:
                 "estimated by cloning"
             )
         if episodes.logp is not None and asked != "cloned":
-            reason = recorded_obstacle(episodes)
+            reason = recorded_obstacle(episodes, self.judged.squashes)
             return ("none", None, reason) if reason else ("recorded", episodes.logp, "")
-        reason = cloned_obstacle(episodes, self.cloned)
+        reason = cloned_obstacle(episodes, self.cloned, self.judged.squashes)
         return ("none", None, reason) if reason else ("cloned", self.cloned.log_probs(episodes), "")
 
     def _steps(self, behaved: np.ndarray | None) -> EpisodeSteps:
@@ -384,6 +391,8 @@ class _Judging:
         """Mean log-probability of the data's actions under the policy, drawn; None where that means nothing."""
         drawn = JudgedPolicy(self.judged.policy, False)
         if drawn.obstacle(self.episodes):
+            return None
+        if drawn.squashes and bound_obstacle(self.episodes, drawn.squashes, cloned=False):
             return None
         mean = float(drawn.log_probs(self.episodes).mean())
         return mean if np.isfinite(mean) else None

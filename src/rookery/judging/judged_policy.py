@@ -10,7 +10,7 @@ from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.judging.episodes import WholeEpisodes
 from rookery.models.distributions import Behavior
-from rookery.models.squashed import Disturbed
+from rookery.models.squashed import Disturbed, Hybrid, HybridHead, SquashedGaussian, SquashedHead
 from rookery.policies.policy import Policy
 
 
@@ -24,6 +24,7 @@ class JudgedPolicy:
     Attributes:
         takes_choices: Whether an action is one of several choices.
         takes_numbers: Whether an action is a vector of numbers.
+        squashes: Whether its numbers are brought between bounds by tanh.
     """
 
     def __init__(self, policy: Policy, deterministic: bool) -> None:
@@ -31,6 +32,7 @@ class JudgedPolicy:
         self.deterministic = deterministic
         self.takes_choices = policy.action_spec.kind == "discrete"
         self.takes_numbers = policy.action_spec.kind == "box"
+        self.squashes = isinstance(policy.head, SquashedHead | HybridHead)
 
     @torch.no_grad()
     def behavior(self, obs: TensorTree) -> Behavior:
@@ -62,6 +64,10 @@ class JudgedPolicy:
             if self.deterministic:
                 same = (behavior.mode() == action).view(len(rows), -1).all(1)
                 found[rows] = np.where(same.cpu().numpy(), 0.0, -np.inf)
+            elif isinstance(behavior, SquashedGaussian | Hybrid):
+                raw = episodes.raw_actions(rows)
+                logp = behavior.log_prob(action, None if raw is None else raw.to(action.device))
+                found[rows] = logp.double().cpu().numpy()
             else:
                 found[rows] = behavior.log_prob(action).double().cpu().numpy()
         return found

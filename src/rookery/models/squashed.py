@@ -51,22 +51,35 @@ class SquashedGaussian(Behavior):
         """A normal number for each element."""
         return NoiseSpec(normal=self.mean.shape[-1])
 
+    def raw(self, noise: Tensor) -> Tensor:
+        """Returns the normal numbers that tanh is taken of: the mean plus standard deviation times `noise`."""
+        return torch.addcmul(self.mean, self.log_std.exp(), noise)
+
     def sample(self, noise: Tensor) -> Tensor:
         """Tanh of the mean plus standard deviation times `noise`; gradients pass through."""
-        return torch.tanh(torch.addcmul(self.mean, self.log_std.exp(), noise))
+        return torch.tanh(self.raw(noise))
 
     def mode(self) -> Tensor:
         """Tanh of the mean: the median, which is what acts best (the density may be highest at a bound)."""
         return torch.tanh(self.mean)
 
-    def log_prob(self, action: Tensor) -> Tensor:
-        """Log-density of `action`, ``[..., k]``, as if its elements were no larger than `INSIDE`."""
-        raw = torch.atanh(action.clamp(-INSIDE, INSIDE))
-        return self._log_density(raw, (raw - self.mean) * torch.exp(-self.log_std))
+    def log_prob(self, action: Tensor, raw: Tensor | None = None) -> Tensor:
+        """Returns the log-density of actions.
+
+        Args:
+            action: ``[..., k]``. Near a bound float32 does not say which number tanh was taken of: elements count as if
+                they were no larger than `INSIDE`.
+            raw: ``[..., k]`` the numbers that tanh was taken of, which makes the density exact; NaN where an element is
+                not known, None where none is.
+        """
+        inverse = torch.atanh(action.clamp(-INSIDE, INSIDE))
+        if raw is not None:
+            inverse = torch.where(raw.isnan(), inverse, raw)
+        return self._log_density(inverse, (inverse - self.mean) * torch.exp(-self.log_std))
 
     def sample_logp(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """`sample`, and its log-density straight from the noise: exact however close to a bound, and differentiable."""
-        raw = torch.addcmul(self.mean, self.log_std.exp(), noise)
+        raw = self.raw(noise)
         return torch.tanh(raw), self._log_density(raw, noise)
 
     def _log_density(self, raw: Tensor, standard: Tensor) -> Tensor:
@@ -243,6 +256,10 @@ class Hybrid(Behavior):
         """A uniform number for each choice and a normal one for each number."""
         return NoiseSpec(*self._widths)
 
+    def raw(self, noise: Tensor) -> Tensor:
+        """Returns the normal numbers ``[..., k]`` that tanh is taken of."""
+        return self.numbers.raw(noise[..., self._widths[0] :])
+
     def sample(self, noise: Tensor) -> Tensor:
         """Each part by its own noise."""
         return self.sample_logp(noise)[0]
@@ -257,10 +274,10 @@ class Hybrid(Behavior):
         """The most probable choices, and tanh of the means."""
         return torch.cat((self.choices.mode().float(), self.numbers.mode()), -1)
 
-    def log_prob(self, action: Tensor) -> Tensor:
-        """Sum of both parts' log-probabilities of `action`, ``[..., c + k]``."""
+    def log_prob(self, action: Tensor, raw: Tensor | None = None) -> Tensor:
+        """Sum of both parts' log-probabilities of `action` ``[..., c + k]``, by `raw` as in `SquashedGaussian`."""
         choice, number = action.split(self._widths, -1)
-        return self.choices.log_prob(choice.long()) + self.numbers.log_prob(number)
+        return self.choices.log_prob(choice.long()) + self.numbers.log_prob(number, raw)
 
 
 class HybridHead(Head):

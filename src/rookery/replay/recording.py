@@ -22,7 +22,17 @@ from rookery.core.spaces import Tree
 from rookery.replay import segments
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.pieces import Piece, rows_in
-from rookery.replay.segments import FACTS, Spaces, StoredReplay, copy_rows, segment_name, segment_stream
+from rookery.replay.segments import (
+    FACTS,
+    RAW,
+    Spaces,
+    StoredReplay,
+    copy_rows,
+    raw_actions,
+    segment_name,
+    segment_stream,
+    unknown_raw,
+)
 
 MISSING = {
     "reward": "rewards are not known and stand as 0: for imitation alone",
@@ -45,6 +55,8 @@ class RecordedEpisode:
         truncated: Whether it was cut off; where neither is true, the record of it ends.
         last_obs: What was seen after the last decision, ``[1, ...]`` by leaf path; None if it terminated, or nobody
             knows.
+        action_raw: ``[n, k]`` float32, of squashed actions the k numbers that tanh was taken of, NaN where one is not
+            known; None if none is.
     """
 
     obs: Tree
@@ -54,6 +66,7 @@ class RecordedEpisode:
     terminated: bool
     truncated: bool
     last_obs: Tree | None
+    action_raw: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.action)
@@ -227,11 +240,27 @@ def piece_of_episodes(episodes: Sequence[RecordedEpisode], serial: int) -> Piece
         "before": before,
         "next_row": last[[not one.terminated for one in episodes]],
     }
+    if (raw := raw_of_episodes(episodes)) is not None:
+        piece[RAW] = raw
     for path, array in episodes[0].obs.items():
         piece[f"obs/{path}"] = np.concatenate([one.obs[path] for one in episodes])
         seen = [one.obs[path][-1:] if one.last_obs is None else one.last_obs[path] for one in going_on]
         piece[f"next_obs/{path}"] = np.concatenate([array[:0], *seen])
     return piece
+
+
+def known_raw(raw: np.ndarray) -> np.ndarray | None:
+    """Returns the numbers ``[n, k]`` that tanh was taken of; None where not one of them is known."""
+    return None if np.isnan(raw).all() else raw
+
+
+def raw_of_episodes(episodes: Sequence[RecordedEpisode]) -> np.ndarray | None:
+    """Returns `RecordedEpisode.action_raw` of episodes, one after the other; None where none of them has it."""
+    width = next((one.action_raw.shape[1] for one in episodes if one.action_raw is not None), None)
+    if width is None:
+        return None
+    parts = [unknown_raw(len(one), width) if one.action_raw is None else one.action_raw for one in episodes]
+    return np.concatenate(parts)
 
 
 def joined_pieces(pieces: Sequence[Piece], serial: int) -> Piece:
@@ -332,7 +361,7 @@ def recording_of(stored: StoredReplay) -> Recording:
     buffer = ReplayBuffer(spaces.obs, spaces.action, ReplayConfig(capacity=number), rng, memory_size=0, memory_every=1)
     copy_rows(stored, buffer)
     rows = buffer.serial_of(np.arange(number)).argsort()  # oldest first
-    after, missing = buffer.after, set(stored.missing)
+    after, missing, raw = buffer.after, set(stored.missing), raw_actions(stored)
     goes_on = (after < number) & (after != np.arange(number))
     is_start = np.ones(number, bool)
     is_start[after[goes_on]] = False
@@ -357,6 +386,7 @@ def recording_of(stored: StoredReplay) -> Recording:
                 terminated,
                 bool(buffer.truncated[last]) and not terminated,
                 last_obs,
+                None if raw is None else known_raw(raw[at]),
             )
         )
     return Recording(spaces, tuple(episodes))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+import numpy as np
 from gymnasium import spaces
 
 from rookery.core.array_files import ArrayFileError, array_stream, read_arrays
@@ -45,6 +46,10 @@ FACTS = "memories"
 """Key of a manifest under which it says what memories the directory holds."""
 
 NAME = re.compile(r"memory-(.+)-(\d{12,})\.safetensors")
+
+RAW = "action_raw"
+"""Column of squashed actions ``[n, k]`` float32, which not every segment has: the k numbers that tanh was taken of, NaN
+where one is not known. Near a bound float32 does not tell them from the action."""
 
 ORIGIN = ("missing", "taken", "dropped", "notes", "imported")
 """What a manifest may say of where a memory comes from, each in several texts."""
@@ -402,3 +407,26 @@ def copy_rows(stored: StoredReplay, memory: ReplayBuffer) -> int:
         with memory.shelf.reading(piece.mapped):
             memory.append(piece.rows, continues=piece.continues and number > 0)
     return len(newest)
+
+
+def raw_actions(stored: StoredReplay) -> np.ndarray | None:
+    """Returns the column `RAW` of all rows ``[N, k]``, in the order of time; None where no segment has it.
+
+    Raises:
+        FileError: If a segment is missing, broken or foreign; names it.
+    """
+    width, parts, is_known = stored.spaces.action.num_numbers, [], False
+    for segment in stored.segments:
+        if segment.last > stored.first:
+            rows = stored.open(segment).rows
+            found = rows.get(RAW)
+            is_known |= found is not None
+            if found is not None and (found.shape != (rows_in(rows), width) or found.dtype != np.float32):
+                raise FileError(f"{segment.file.path}: its {RAW} are {found.dtype} of shape {found.shape}")
+            parts.append(unknown_raw(rows_in(rows), width) if found is None else np.array(found))
+    return np.concatenate(parts) if is_known else None
+
+
+def unknown_raw(rows: int, width: int) -> np.ndarray:
+    """Returns a column `RAW` of which nothing is known."""
+    return np.full((rows, width), np.nan, np.float32)

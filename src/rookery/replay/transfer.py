@@ -18,7 +18,16 @@ from rookery.core.files import Content, Stream, WriteError
 from rookery.core.leftovers import sweep, take_lock, temporary_in
 from rookery.replay.frames import observations_of
 from rookery.replay.pieces import Piece, rows_in
-from rookery.replay.segments import FACTS, Segment, StoredReplay, check_spaces, segment_name, segment_stream
+from rookery.replay.segments import (
+    FACTS,
+    RAW,
+    Segment,
+    StoredReplay,
+    check_spaces,
+    segment_name,
+    segment_stream,
+    unknown_raw,
+)
 
 ABOUT = "rookery"
 """Name of the text in an ``.npz`` file that says what the rows are made of."""
@@ -80,12 +89,13 @@ def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
 
     It has ``action``, ``reward``, ``logp``, ``terminated``, ``truncated``, ``begins``, ``slot`` and ``clock``, and for
     each leaf of the observations ``obs`` (or ``obs/PATH``) and ``next_obs``: what was seen after the decision, zeros
-    where the episode terminated. ``rookery`` is a text, JSON: the spaces, and what of all this is not known.
+    where the episode terminated. ``action_raw`` is there where a segment has it (`RAW`), NaN in rows of others.
+    ``rookery`` is a text, JSON: the spaces, and what of all this is not known.
 
     Args:
         memory: The memory.
         path: Where; a file that is there is replaced when all is written.
-        advance: Progress; each row counts once for every array.
+        advance: Progress; each row counts once for every array of `columns`.
 
     Raises:
         FileError: If a segment is broken, or the file cannot be written.
@@ -99,6 +109,9 @@ def write_arrays(memory: StoredReplay, path: Path, advance: Advance) -> None:
             with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
                 for name, column in columns(memory).items():
                     _write_column(archive, name, column, pieces, advance)
+                if any(RAW in piece for piece in pieces):
+                    width = memory.spaces.action.num_numbers
+                    _write_column(archive, RAW, partial(raw_of_piece, width=width), pieces, lambda rows: None)
                 with archive.open(f"{ABOUT}.npy", "w") as file:
                     about = {"spaces": json.loads(memory.spaces.to_json()), "missing": list(memory.missing)}
                     np.lib.format.write_array(file, np.array(json.dumps(about)), allow_pickle=False)
@@ -133,7 +146,7 @@ def _write_column(
 
 
 def columns(memory: StoredReplay) -> dict[str, Callable[[Piece], np.ndarray]]:
-    """What `write_arrays` writes, by name: how each array is had from a piece."""
+    """What `write_arrays` always writes, by name: how each array is had from a piece."""
     plain = ("action", "reward", "logp", "terminated", "truncated", "begins", "slot", "clock")
     found: dict[str, Callable[[Piece], np.ndarray]] = {name: itemgetter(name) for name in plain}
     for leaf in memory.spaces.obs.leaves:
@@ -141,6 +154,11 @@ def columns(memory: StoredReplay) -> dict[str, Callable[[Piece], np.ndarray]]:
         found[f"obs{own}"] = partial(observations_of, path=leaf.path)
         found[f"next_obs{own}"] = partial(next_observations, path=leaf.path)
     return found
+
+
+def raw_of_piece(piece: Piece, width: int) -> np.ndarray:
+    """Returns the column `RAW` of a piece ``[n, width]``, whether or not it has one."""
+    return piece[RAW] if RAW in piece else unknown_raw(rows_in(piece), width)
 
 
 def next_observations(piece: Piece, path: str) -> np.ndarray:

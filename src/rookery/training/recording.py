@@ -28,11 +28,12 @@ from rookery.policies.policy import Policy
 from rookery.replay import segments
 from rookery.replay.pieces import Piece, piece_of, rows_in
 from rookery.replay.recording import files_of, joined_pieces
-from rookery.replay.segments import Spaces
+from rookery.replay.segments import RAW, Spaces
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.prepare import make_copies
+from rookery.training.raw_actions import RawActions, raw_actions_of
 from rookery.training.settings import EvaluationConfig
 from rookery.training.trainer import Trainer
 
@@ -174,8 +175,9 @@ class EpisodeRecorder:
         self.worker = RolloutWorker(self.env, self.mapping, streams, seeds, Timers(), self.deterministic)
         for name, policy in self.policies.items():
             self.worker.add_policy(name, policy, Demand(FRAGMENT))
+        self._raw = {name: raw_actions_of(mine, self.deterministic) for name, mine in self.worker.policies.items()}
         self._fresh = False
-        self._parts = {name: PlayedPart() for name in self.policies}
+        self._parts = self._new_parts()
         self.worker.reset()
 
     def infos(self) -> Mapping[str, Any]:
@@ -238,19 +240,29 @@ class EpisodeRecorder:
                 rollout = policy.store.take(self.worker.now.rows[policy.kind].obs, policy.row_of_slot)
                 self._parts[name].append(rollout)
         found = {name: part.piece(cut) for name, part in self._parts.items() if part.total}
-        self._parts = {name: PlayedPart() for name in self.policies}
+        self._parts = self._new_parts()
         return found
+
+    def _new_parts(self) -> dict[str, PlayedPart]:
+        for raw in self._raw.values():
+            if raw is not None:
+                raw.clear()
+        return {name: PlayedPart(self._raw[name]) for name in self.policies}
 
 
 class PlayedPart:
     """What one policy has decided so far in an episode.
 
+    Args:
+        raw: Keeps what the policy drew before tanh; None for policies that are not squashed.
+
     Attributes:
         total: How many decisions these are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, raw: RawActions | None = None) -> None:
         self.total = 0
+        self._raw = raw
         self._pieces: list[Piece] = []
         self._newest: dict[int, int] = {}  # by slot: number of its newest decision
         self._due: dict[int, int] = {}  # by slot: clock of the decision that would follow
@@ -261,6 +273,8 @@ class PlayedPart:
         newest = np.array([self._newest.get(slot, -1) for slot in slots])
         due = np.array([self._due.get(slot, -1) for slot in slots])
         piece = piece_of(rollout, self.total, newest, due)
+        if self._raw is not None:
+            piece[RAW] = self._raw.column(piece)
         self._pieces.append({name: np.array(array) for name, array in piece.items()})
         for row, (slot, clock) in enumerate(zip(piece["slot"].tolist(), piece["clock"].tolist(), strict=True)):
             self._newest[slot], self._due[slot] = self.total + row, clock + 1

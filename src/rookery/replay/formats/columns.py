@@ -17,13 +17,14 @@ from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError, nearest
 from rookery.core.spaces import CATEGORIES, MASK, Leaf, ObsSpec, Tree, action_spec, obs_spec
-from rookery.replay.recording import RecordedEpisode, Recording
-from rookery.replay.segments import Spaces
+from rookery.replay.recording import RecordedEpisode, Recording, known_raw, raw_of_episodes
+from rookery.replay.segments import RAW, Spaces
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "obs": ("obs", "observation", "observations", "state", "states"),
     "next_obs": ("next_obs", "next_observation", "next_observations", "new_obs"),
     "action": ("action", "actions", "act", "acts"),
+    "action_raw": ("action_raw",),
     "reward": ("reward", "rewards", "rew", "rews"),
     "logp": ("logp", "action_logp", "log_prob", "log_probs"),
     "terminated": ("terminated", "terminateds", "terminal", "terminals", "terminations", "done", "dones"),
@@ -182,7 +183,13 @@ def with_reasons(found: Mapping[str, Sequence[str]], columns: dict[str, np.ndarr
     return columns | {"terminated": np.where(columns["truncated"] == 1, 0, columns["terminated"])}
 
 
-WORDS = {"obs": "observation", "next_obs": "next observation", "logp": "log-probability", "begins": "beginning"}
+WORDS = {
+    "action_raw": "action before tanh",
+    "obs": "observation",
+    "next_obs": "next observation",
+    "logp": "log-probability",
+    "begins": "beginning",
+}
 """Roles whose names are no words."""
 
 FEW = 4
@@ -234,6 +241,7 @@ class StoredRows:
         next_obs: What was seen next, by leaf path; None if nobody knows. Of no meaning where an episode terminated.
         terminated: Whether the episode ended.
         truncated: Whether it was cut off.
+        action_raw: See `RecordedEpisode`; None if there is no such column.
     """
 
     obs: Tree
@@ -243,6 +251,7 @@ class StoredRows:
     next_obs: Tree | None
     terminated: np.ndarray
     truncated: np.ndarray
+    action_raw: np.ndarray | None
 
 
 def recording_of_table(table: ColumnTable, wanted: Wanted, made_of: Spaces | None = None) -> Recording:
@@ -301,6 +310,7 @@ def episode_of(rows: StoredRows, mine: Any, terminated: bool, truncated: bool) -
         terminated,
         truncated and not terminated,
         None if following is None else {path: leaf[mine][-1:] for path, leaf in following.items()},
+        None if rows.action_raw is None else known_raw(rows.action_raw[mine]),
     )
 
 
@@ -313,14 +323,16 @@ def stored_rows(table: ColumnTable, made_of: Spaces, *, clip_actions: bool) -> S
     """
     tree = _tree(table, "obs", made_of.obs)
     check_rows(table, made_of.obs, tree)
+    action = _actions(table, made_of, clip_actions)
     return StoredRows(
         tree,
-        _actions(table, made_of, clip_actions),
+        action,
         _plain(table, "reward"),
         _plain(table, "logp"),
         _tree(table, "next_obs", made_of.obs) if _has(table, "next_obs") else None,
         _flags(table, "terminated"),
         _flags(table, "truncated"),
+        _raw_actions(table, action, made_of),
     )
 
 
@@ -623,6 +635,24 @@ def _actions(table: ColumnTable, made_of: Spaces, clip: bool) -> np.ndarray:
         raise
 
 
+FITS = 2e-6
+"""How far tanh of an action before tanh may lie from the action, in units of half its range: what rounding loses."""
+
+
+def _raw_actions(table: ColumnTable, action: np.ndarray, made_of: Spaces) -> np.ndarray | None:
+    """The column `action_raw` as it is stored, NaN where tanh of a number is not the action; None if there is none, or
+    actions have another number of elements.
+    """
+    spec, rows = made_of.action, len(table)
+    if RAW not in table.columns or spec.kind != "box" or not spec.is_bounded:
+        return None
+    raw = table.columns[RAW].reshape(rows, -1).astype(np.float32)
+    if raw.shape[1] != spec.num_numbers:
+        return None
+    fits = np.abs(np.tanh(raw) - action.reshape(rows, -1)) <= FITS
+    return np.where(fits, raw, np.float32(np.nan))
+
+
 def _plain(table: ColumnTable, name: str) -> np.ndarray | None:
     """A column of one number a row as float32 ``[N]``; None if there is none."""
     if name not in table.columns:
@@ -681,6 +711,8 @@ def columns_of(recording: Recording, role_of_next: str = "next_obs") -> dict[str
     for name in ("reward", "logp"):
         if name not in recording.missing:
             found[name] = np.concatenate([getattr(one, name) for one in episodes])
+    if (raw := raw_of_episodes(episodes)) is not None:
+        found[RAW] = raw
     for name in ("terminated", "truncated"):
         found[name] = np.zeros(len(recording), bool)
         found[name][np.cumsum([len(one) for one in episodes]) - 1] = [getattr(one, name) for one in episodes]

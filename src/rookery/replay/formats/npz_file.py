@@ -14,8 +14,8 @@ from rookery.replay.formats.blocks import BLOCK_BYTES, BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, find_columns
 from rookery.replay.formats.staged import Staged
 from rookery.replay.pieces import BY_ROW
-from rookery.replay.recording import EpisodeSource, RecordedEpisode, Recording
-from rookery.replay.segments import Spaces
+from rookery.replay.recording import EpisodeSource, RecordedEpisode, Recording, known_raw
+from rookery.replay.segments import RAW, Spaces
 from rookery.replay.transfer import ABOUT
 
 
@@ -93,6 +93,7 @@ def own_recording(path: Path, arrays: dict[str, np.ndarray], wanted: Spaces | No
         seen = {leaf: arrays[f"obs{own}"] for leaf, own in obs.items()}
         following = {leaf: arrays[f"next_obs{own}"] for leaf, own in obs.items()}
         rows = {name: arrays[name] for name in (*BY_ROW, "slot", "clock")}
+        raw = arrays.get(RAW)
     except (KeyError, ValueError, TypeError) as error:
         raise FileError(f"{path}: is no whole export of a replay buffer ({type(error).__name__}: {error})") from None
     if wanted is not None and (wanted.obs != spaces.obs or wanted.action != spaces.action):
@@ -119,6 +120,7 @@ def own_recording(path: Path, arrays: dict[str, np.ndarray], wanted: Spaces | No
                 terminated,
                 bool(rows["truncated"][last]) and not terminated,
                 last_obs,
+                None if raw is None else known_raw(raw[part]),
             )
         )
     return Recording(spaces, tuple(episodes))

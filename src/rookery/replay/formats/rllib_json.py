@@ -16,12 +16,13 @@ from rookery.replay.formats.columns import Wanted, columns_of, find_columns
 from rookery.replay.formats.packed import unpack, unpack_trusted
 from rookery.replay.formats.staged import Staged
 from rookery.replay.recording import EpisodeSource, Recording
+from rookery.replay.segments import RAW
 
 SINGLE = "default_policy"
 """What RLlib calls the policy of batches that name none."""
 
 ROLES = ("obs", "new_obs", "actions", "rewards", "dones", "terminateds", "truncateds", "eps_id", "agent_index",
-         "action_logp")  # fmt: skip
+         "action_logp", RAW)  # fmt: skip
 """Columns of a batch that say something to others."""
 
 
@@ -183,7 +184,7 @@ def write_rllib(recording: Recording, path: Path) -> None:
 def _batch(columns: Mapping[str, np.ndarray], number: int) -> dict[str, list[Any]]:
     """The columns of an episode by RLlib's names; numbers that are none (of what nobody saw) are 0."""
     names = {"obs": "obs", "new_obs": "new_obs", "action": "actions", "reward": "rewards", "logp": "action_logp",
-             "terminated": "terminateds", "truncated": "truncateds", "step": "t"}  # fmt: skip
+             RAW: RAW, "terminated": "terminateds", "truncated": "truncateds", "step": "t"}  # fmt: skip
     found = {theirs: np.nan_to_num(columns[ours]).tolist() for ours, theirs in names.items() if ours in columns}
     found["dones"] = (columns["terminated"] | columns["truncated"]).tolist()
     length = len(columns["terminated"])
