@@ -172,7 +172,8 @@ def settings_page() -> str:
         "Generated from the code by `make docs`. Each field is declared, with its default, in the file of the class it",
         "steers. A path is what you write in a YAML file (as nested keys), on the command line (`algorithm.lr=1e-3`)",
         "and in messages.",
-        "A *schedule* is written `{start: 1e-3, end: 0}`; it ends at its own `steps`, else at `stop.env_steps`.",
+        "A *schedule* is written `{start: 1e-3, end: 0}`; it ends at its own `steps`, else at `stop.env_steps`",
+        "([what moves that end](../how-to/stop-and-resume.md#where-schedules-end)).",
         "",
     ]
     for title, prefix, cls in SECTIONS:

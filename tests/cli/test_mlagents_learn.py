@@ -246,6 +246,58 @@ def test_resume_goes_on_where_it_stopped(cart, learn, tmp_path):
     assert "configuration.yaml:" not in error
 
 
+def ends(folder):
+    """Where the schedules of a run end, and its training."""
+    kept = yaml_layer(folder / "config.yaml").values["policies"]["Cart"]
+    return kept["lr"]["steps"], kept["clip"]["steps"], kept["max_decisions"]
+
+
+@pytest.mark.regression("wrong result", "A run resumed with a larger stop.env_steps learns on, and says at what rate")
+def test_only_a_larger_max_steps_moves_the_end_of_schedules(cart, learn, tmp_path):
+    (tmp_path / "cart.yaml").write_text(FILE.replace("max_steps: 500", "max_steps: 300"))
+    assert learn("--run-id", "cart", "--resume")[0] == 0
+    assert ends(cart) == (500, 500, 300)
+    (tmp_path / "cart.yaml").write_text(FILE.replace("max_steps: 500", "max_steps: 700"))
+    code, _, error = learn("--run-id", "cart", "--resume")
+    assert code == 0, error
+    assert "schedules end at 700 decisions instead of 500: policies.Cart.lr now 1e-10, becomes 0.0002686; " in error
+    assert ends(cart) == (700, 700, 700)
+
+
+def test_keep_schedules_leaves_their_end_where_it_is(cart, learn, tmp_path):
+    (tmp_path / "cart.yaml").write_text(FILE.replace("max_steps: 500", "max_steps: 700"))
+    code, _, error = learn("--run-id", "cart", "--resume", "--keep-schedules")
+    assert code == 0, error
+    assert "schedules" not in error and ends(cart) == (500, 500, 700)
+    assert learn("--run-id", "cart", "--resume")[0] == 0
+    assert ends(cart) == (500, 500, 700)
+
+
+@pytest.mark.regression(
+    "setting dropped", "A larger max_steps moves lessons by progress with it instead of being refused"
+)
+def test_lessons_by_progress_follow_a_larger_max_steps(learn, tmp_path):
+    lessons = """\
+environment_parameters:
+  mass:
+    curriculum:
+      - {name: a, value: 1.0, completion_criteria: {behavior: Ball, measure: progress, threshold: 0.9}}
+      - {name: b, value: 2.0}
+"""
+    file = FILE.replace("Cart:", "Ball:").replace("max_steps: 500", "max_steps: 200") + lessons
+    words = ("--run-id", "ball")
+    (tmp_path / "ball.yaml").write_text(file)
+    assert learn(*words, file="ball.yaml", env="rookery.tasks:BallPlate")[0] == 0
+    (tmp_path / "ball.yaml").write_text(file.replace("max_steps: 200", "max_steps: 400"))
+    code, _, error = learn(*words, "--resume", file="ball.yaml", env="rookery.tasks:BallPlate")
+    assert code == 0, error
+    kept = yaml_layer("results/ball/config.yaml").values["curriculum"]["mass"]["lessons"]
+    assert kept[0]["threshold"] == 360
+    (tmp_path / "ball.yaml").write_text(file.replace("threshold: 0.9", "threshold: 0.5"))
+    edited = refused(learn(*words, "--resume", file="ball.yaml", env="rookery.tasks:BallPlate"))
+    assert "keeps its value in the middle of a run" in edited
+
+
 def test_what_nobody_gives_any_more_keeps_its_value(learn, tmp_path):
     assert learn("--run-id", "a", "--num-envs", 2, "--seed", 3)[0] == 0
     shorter = FILE.replace("max_steps: 500", "max_steps: 600").replace(", num_epoch: 1, learning_rate: 0.001", "")

@@ -59,6 +59,32 @@ def test_a_run_goes_on_to_a_higher_setting_of_what_ended_it(rookery, cart):
     assert rookery("explain", "cart", "stop.env_steps")[1].startswith("stop.env_steps = 96.0  (command line)\n")
 
 
+@pytest.fixture
+def falling(cart, rookery, tmp_path):
+    """That run with a learning rate that falls until its end, trained once more."""
+    words = ["CartPole-v1", "--run-id", "cart", "--seed", "3", "--stop", "env_steps=64", "--evaluate", "0", *TINY]
+    assert rookery("train", *words, "algorithm.lr={start: 1e-3, end: 0}", "--force", "--quiet")[0] == 0
+    return cart
+
+
+@pytest.mark.regression("wrong result", "A run resumed with a larger stop.env_steps learns on, and says at what rate")
+def test_a_later_stop_moves_the_end_of_schedules(rookery, falling):
+    code, out, _ = resume(rookery, "--stop", "env_steps=128", "--plain")
+    assert code == 0
+    assert "schedules end at 128 environment steps instead of 64: policies.main.lr now 0, becomes 0.0005" in out
+    assert [row["policies/main/lr"] for row in rows(falling)[3:6]] == pytest.approx([0, 0.000375, 0.00025])
+
+
+def test_keep_schedules_leaves_the_end_of_schedules(rookery, falling):
+    code, out, _ = resume(rookery, "--stop", "env_steps=96", "--keep-schedules", "--plain")
+    assert code == 0
+    assert "schedules have ended at 64 environment steps: policies.main.lr stays 0" in out
+    assert rows(falling)[-1]["policies/main/lr"] == 0
+    shutil.rmtree(falling / "checkpoints")
+    assert resume(rookery, "--stop", "env_steps=192", "--keep-schedules", "--quiet")[0] == 0  # from its beginning
+    assert rows(falling)[0]["policies/main/lr"] == pytest.approx(1e-3 * (1 - 16 / 96))
+
+
 def test_settings_may_change_on_the_way(rookery, cart, tmp_path):
     (tmp_path / "later.yaml").write_text("algorithm: {gamma: 0.5}\nstop: {env_steps: 96}\n")
     assert resume(rookery, "later.yaml", "algorithm.lr=1e-3", "--quiet")[0] == 0
@@ -84,7 +110,8 @@ def test_what_keeps_its_value_is_refused_by_name(rookery, cart):
 
 def test_it_shows_what_it_is_asked_to_show(rookery, cart):
     _, out, err = resume(rookery, "--stop", "iterations=6", "--json")
-    assert [json.loads(line)["iteration"] for line in out.splitlines()] == [5, 6] and err == ""
+    assert [json.loads(line)["iteration"] for line in out.splitlines()] == [5, 6]
+    assert [line.partition(" at ")[0] for line in err.splitlines()] == ["note: schedules have ended"]
     _, out, _ = resume(rookery, "--stop", "iterations=7", "--quiet")
     assert [line.split()[0] for line in out.splitlines()] == ["return", "env", "seconds", "steps/s", "written"]
     assert "--quiet and --json exclude each other" in resume(rookery, "--quiet", "--json")[2]

@@ -142,7 +142,7 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
         self.name = name
         self.env_steps = 0
         """Environment steps of the whole run so far: what schedules go by. The trainer sets it."""
-        self.horizon: int | None = None
+        self.horizon: float | None = None
         """Environment steps at which schedules without a length of their own end. The trainer sets it."""
         self.decisions = 0
         """Decisions that the policy has learned from, those of the update under way included: what schedules with ``by:

@@ -17,12 +17,12 @@ from typer.core import TyperCommand
 
 from rookery.cli.mlagents_convert import convert
 from rookery.cli.mlagents_run import run_script
-from rookery.cli.resume import check
+from rookery.cli.resume import KeepSchedules, check
 from rookery.cli.runs import Provenance, TrustedCode, read_provenance
 from rookery.cli.train import exit_of_interrupts
 from rookery.compat.mlagents.old_flags import GONE, OLD_FLAGS
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import Layer, flow, yaml_layer
+from rookery.core.layers import Layer, flow
 
 if TYPE_CHECKING:
     from rookery.compat.mlagents.learn import Request, Session
@@ -31,6 +31,9 @@ app = typer.Typer(no_args_is_help=True)
 
 ENV_ARGS = "--env-args"
 """The flag that takes all words behind it."""
+
+RESUMED = "rookery mlagents learn --resume"
+"""The source of settings that change in a run that is resumed."""
 
 STYLES = ("mlagents", "auto", "live", "plain", "quiet", "json")
 """What ``--console`` can be."""
@@ -114,6 +117,7 @@ def learn(
         bool, typer.Option("--trust-pickle", help="Read weights from a checkpoint.pt of ML-Agents itself.")
     ] = False,
     trust_code: TrustedCode = False,
+    keep_schedules: KeepSchedules = False,
 ) -> None:
     """Train as mlagents-learn does, with its configuration file and its flags; flags beat the file.
 
@@ -147,7 +151,10 @@ def request_of(context: typer.Context) -> Request:
     from rookery.compat.mlagents.learn import Request
 
     values = dict(context.params)
-    own = {name: values.pop(name) for name in ("file", "console", "episodes", "trust_pickle", "trust_code")}
+    own = {
+        name: values.pop(name)
+        for name in ("file", "console", "episodes", "trust_pickle", "trust_code", "keep_schedules")
+    }
     dead = [name for name in ("torch", "tensorflow") if values.pop(name)]
     flags = {name: value for name, value in values.items() if value is not None and value is not False}
     if ENV_ARGS in context.meta:
@@ -210,6 +217,7 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
     """
     from rookery.algorithms.names import ALGORITHMS
     from rookery.compat.mlagents.learn import OUR_DEFAULT
+    from rookery.compat.mlagents.schedule_ends import StoredEnds
     from rookery.compat.mlagents.translate import AS_IS
     from rookery.compat.mlagents.translate import DEFAULT as THEIR_DEFAULT
     from rookery.core.config import DEFAULT, resolve
@@ -229,35 +237,17 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
             continue
         if flow(value) != was and not (path.startswith("policies.") and path.endswith(".init_from")):
             values[path], lines[path] = value, source
-    for path, schedule in schedules_with_new_ends(folder, kept, values).items():
-        values[path], lines[path] = schedule, lines[f"{path.rpartition('.')[0]}.max_decisions"]
-    changed = Layer("rookery mlagents learn --resume", values, lines)
+    ends = StoredEnds(folder)
+    for path, limit in ends.settle(values, kept, request.keep_schedules).items():
+        lines[path] = lines[limit]
+    changed = Layer(RESUMED, values, lines)
     if values:
         if other := other_kinds(folder, provenance, asked):
             raise ConfigError(*other)
-        check(folder, provenance, [changed], bool(request.trust_code))
+        free = ends.rescaled(values)
+        checked = {path: value for path, value in values.items() if path not in free}
+        check(folder, provenance, [Layer(RESUMED, checked, lines)], bool(request.trust_code))
     return changed
-
-
-def schedules_with_new_ends(folder: Path, kept: Sequence[str], values: Mapping[str, Any]) -> dict[str, object]:
-    """Gives the schedules that a run keeps and that ended with its ``max_steps``, ending with the new ones.
-
-    Args:
-        folder: The run.
-        kept: Paths of settings that keep their value.
-        values: Those that change.
-    """
-    had = yaml_layer(folder / "config.yaml").values.get("policies")
-    found: dict[str, object] = {}
-    for path in kept:
-        _, _, rest = path.partition("policies.")
-        name, _, setting = rest.partition(".")
-        last = values.get(f"policies.{name}.max_decisions")
-        own = had.get(name, {}) if isinstance(had, Mapping) else {}
-        schedule = own.get(setting)
-        if last is not None and isinstance(schedule, Mapping) and schedule.get("steps") == own.get("max_decisions"):
-            found[path] = {**schedule, "steps": last}
-    return found
 
 
 def other_kinds(folder: Path, before: Provenance, asked: Mapping[str, Sequence[tuple[str, Any]]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from rookery.training.settings import RunConfig
     from rookery.training.trainer import Trainer
 
+KeepSchedules = Annotated[
+    bool, typer.Option("--keep-schedules", help="Leave the end of schedules, which a later stop moves, where it is.")
+]
+
 NULL = "null"
 """A value that takes a criterion away, as text."""
 
@@ -50,6 +55,7 @@ def resume(
     gradient_steps: Annotated[
         int | None, typer.Option(min=1, help="So many more gradient steps, of a run that learns from data alone.")
     ] = None,
+    keep_schedules: KeepSchedules = False,
     evaluate: Annotated[int, typer.Option(min=0, help="Episodes to evaluate over at the end; 0 = none.")] = 20,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show the outcome only.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Show plain lines, also at a terminal.")] = False,
@@ -85,9 +91,9 @@ def resume(
         layers.append(Layer(f"{LINE}, --gradient-steps {gradient_steps}", planned))
     if changes or env or gradient_steps:
         check(folder, provenance, layers, trust_code)
-    if follows(lambda: follower(run, layers, trust_code)):
+    if follows(lambda: follower(run, layers, trust_code, keep_schedules)):
         return
-    with rows_apart(layers) as rows, go_on(run, folder, provenance, layers, trust_code) as trainer:
+    with rows_apart(layers) as rows, go_on(run, folder, provenance, layers, trust_code, keep_schedules) as trainer:
         report_rows(trainer, rows)
         finish(trainer, {}, evaluate)
 
@@ -116,7 +122,9 @@ def made(run: Path, folder: Path, provenance: Provenance, trust_code: bool) -> i
     return max(int(learner["replay"]["gradient_steps"]) for learner in saved.state["learners"].values())
 
 
-def go_on(run: Path, folder: Path, provenance: Provenance, layers: Sequence[Layer], trust_code: bool) -> Trainer:
+def go_on(
+    run: Path, folder: Path, provenance: Provenance, layers: Sequence[Layer], trust_code: bool, keep_schedules: bool
+) -> Trainer:
     """A trainer that goes on with a run, from its last checkpoint or, if it has none yet, from its beginning.
 
     Args:
@@ -125,25 +133,37 @@ def go_on(run: Path, folder: Path, provenance: Provenance, layers: Sequence[Laye
         provenance: Values that its settings were given; of a run with a checkpoint nobody looks at them.
         layers: Settings that change.
         trust_code: Whether code that the run names may be run, whoever wrote it.
+        keep_schedules: Leave the end of schedules where it is.
     """
     from rookery.compat.mlagents.learn import begin_anew, callbacks_of_run
     from rookery.training.trainer import Trainer
 
     beside = callbacks_of_run(folder)
     if list_checkpoints(folder / FOLDER):
-        saved = find_saved(run, "last")
-        return Trainer.load(saved, resume=True, trust_code=trust_code, config=list(layers), callbacks=beside)
-    own = [trusted(folder, provenance, trust_code), *layers]
+        return Trainer.load(
+            find_saved(run, "last"),
+            resume=True,
+            trust_code=trust_code,
+            config=list(layers),
+            callbacks=beside,
+            keep_schedules=keep_schedules,
+        )
+    before = trusted(folder, provenance, trust_code)
+    own = [before, *layers]
     trainer = begin_anew(folder, own, beside) if beside else Trainer(config=own, run_dir=folder, force=True)
     trainer.notes.append(f"{folder} holds no checkpoint yet: it begins anew, with the settings that are stored there")
+    if keep_schedules:
+        env_steps = before.values.get("stop.env_steps")
+        trainer.horizon = math.inf if env_steps is None else int(env_steps)
     return trainer
 
 
-def follower(run: Path, layers: Sequence[Layer], trust_code: bool) -> Trainer:
+def follower(run: Path, layers: Sequence[Layer], trust_code: bool, keep_schedules: bool) -> Trainer:
     """A trainer of another rank than the first, which takes up its share of the run's last checkpoint."""
     from rookery.training.trainer import Trainer
 
-    return Trainer.load(find_saved(run, "last"), trust_code=trust_code, config=[*layers, SILENT])
+    last, layers = find_saved(run, "last"), [*layers, SILENT]
+    return Trainer.load(last, trust_code=trust_code, config=layers, keep_schedules=keep_schedules)
 
 
 def criteria_in(provenance: Provenance) -> list[str]:

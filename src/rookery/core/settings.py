@@ -187,7 +187,7 @@ class Settings(metaclass=_Checked):
         read = _read(cls, changes, cls.__name__, problems)
         return _built(cls, rest | read, self.given | changes.keys(), problems)  # type: ignore[no-any-return]
 
-    def at(self, step: int, horizon: int | None, decisions: int = 0) -> Self:
+    def at(self, step: int, horizon: float | None, decisions: int = 0) -> Self:
         """Gives these settings with each schedule, in nested settings too, replaced by its value.
 
         Args:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rookery.core.config import DEFAULT, Resolved
@@ -52,6 +53,18 @@ def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> N
             )
     if problems:
         raise ConfigError(*problems)
+
+
+@contextmanager
+def explained_misfit(
+    resolved: Resolved[RunConfig], before: Mapping[str, str], env: VectorEnv, described: Any
+) -> Iterator[None]:
+    """Explains an error while a state is loaded by what `check_fit` refuses, where that is the reason; see there."""
+    try:
+        yield
+    except Exception:
+        check_fit(resolved, before, env, described)
+        raise
 
 
 def check_fit(resolved: Resolved[RunConfig], before: Mapping[str, str], env: VectorEnv, described: Any) -> None:

@@ -215,12 +215,12 @@ class Course(Stateful):
             self.episodes += len(earned)
             self.returns.extend(earned)
 
-    def judge(self, row: Mapping[str, Any], horizon: int | None) -> int:
+    def judge(self, row: Mapping[str, Any], horizon: float | None) -> int:
         """Compares the measure with what ends the lesson.
 
         Args:
             row: Columns of the iteration.
-            horizon: Env steps of the whole run; None where nobody knows.
+            horizon: Env steps of the whole run; None if not known.
 
         Returns:
             1 if the next lesson is to begin, -1 if the one before is, else 0.
@@ -242,7 +242,7 @@ class Course(Stateful):
             return -1
         return 0
 
-    def _measured(self, row: Mapping[str, Any], horizon: int | None) -> float | None:
+    def _measured(self, row: Mapping[str, Any], horizon: float | None) -> float | None:
         """The measure of the lesson now, not smoothed; None where there is none yet."""
         measure = (self.plan.measure or "").replace(".", "/")
         if measure == RETURN:
@@ -285,7 +285,7 @@ class Course(Stateful):
             f"{_short(high)}: if it can never be reached, lower the threshold or make the lesson easier"
         )
 
-    def standing(self, row: Mapping[str, Any], horizon: int | None) -> LessonResult:
+    def standing(self, row: Mapping[str, Any], horizon: float | None) -> LessonResult:
         """Where the course stands, for results."""
         value = self.smoothed if self.episodes >= self._min_episodes else None
         value = self._measured(row, horizon) if value is None else value
@@ -327,7 +327,7 @@ class Curriculum(Stateful):
     def judge(
         self,
         result: IterationResult,
-        horizon: int | None,
+        horizon: float | None,
         note: Callable[[str], None],
         hand_out: Callable[[dict[str, int], bool], None],
     ) -> dict[str, LessonResult]:
@@ -335,7 +335,7 @@ class Curriculum(Stateful):
 
         Args:
             result: The iteration.
-            horizon: Env steps of the whole run; None where nobody knows.
+            horizon: Env steps of the whole run; None if not known.
             note: Is given lines to be read.
             hand_out: Is given the lessons of all parameters where some have changed, and whether running episodes are
                 given up for them.

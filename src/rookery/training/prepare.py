@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -452,22 +451,6 @@ def check_learner(learner: Algorithm[Any], resolved: Resolved[RunConfig]) -> Non
             f"policies.{name}.model.memory: policy {name!r} is learned by {told}, which takes every decision for "
             f"itself and cannot learn to remember; {who}, or leave memory out"
         )
-
-
-def endless_schedules(learners: Mapping[str, Algorithm[Any]]) -> list[str]:
-    """A line for each policy with schedules that last until the run's end, for a run whose end is not known; those that
-    are defaults, which nobody has asked for, stay constant without a word.
-    """
-    open_ones: dict[str, list[str]] = {}
-    for name, learner in learners.items():
-        cfg, default = learner.cfg, type(learner.cfg)()
-        asked = [path for path in cfg.open_schedules() if attrgetter(path)(cfg) != attrgetter(path)(default)]
-        open_ones[name] = asked
-    return [
-        f"policies.{name}: {', '.join(endless)} would change until stop.env_steps, which is not set: constant"
-        for name, endless in open_ones.items()
-        if endless
-    ]
 
 
 def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env: VectorEnv) -> Policy:

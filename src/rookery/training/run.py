@@ -45,7 +45,7 @@ from rookery.training.rating_games import RatingGames
 from rookery.training.replays import load_sources
 from rookery.training.self_play import SelfPlay
 from rookery.training.settings import RunConfig
-from rookery.training.stopping import criteria_of
+from rookery.training.stopping import criteria_of, horizon_of
 from rookery.training.workers import WorkerRecipe, workers_elsewhere
 
 ALGORITHM = CodeKind("an algorithm (a class of rookery.extend.Algorithm)", lambda found: issubclass(found, Algorithm))
@@ -172,7 +172,8 @@ class Run(Stateful):
         curriculum: Lessons of environment parameters, and how far they have come.
         self_play: Who plays whom, where policies play against themselves.
         draws: What is drawn for environment parameters.
-        horizon: Environment steps over which schedules go that do not say it themselves; None while nobody knows.
+        horizon: Environment step at which schedules without a length of their own end (`training/horizon.py`); None =
+            not known yet, infinity = they stay constant.
         score: What the best checkpoint is chosen by: the last evaluation's mean return, or else that of training.
     """
 
@@ -239,7 +240,7 @@ class Run(Stateful):
         self.progress: Progress | None = None
         self.criteria: dict[str, float] = {}
         self.score: float | None = None
-        self.horizon: int | None = None
+        self.horizon: float | None = horizon_of(self.config.stop)
         self.draws = check_parameters(resolved, env)
         self.curriculum = Curriculum(self.config.curriculum)
         self.self_play = SelfPlay(resolved, env, mapping, self.streams)

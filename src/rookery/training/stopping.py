@@ -15,6 +15,9 @@ StopFunction = Callable[[IterationResult], bool]
 
 C = TypeVar("C")
 
+ENV_STEPS = "env_steps"
+"""The criterion that is the end of schedules too."""
+
 GIVEN = "train(stop)"
 """The source of a criterion that `Trainer.train` was given."""
 
@@ -138,6 +141,12 @@ def criteria_of(settings: Mapping[str, float | None]) -> dict[str, float]:
     return {name: threshold for name, threshold in settings.items() if threshold is not None}
 
 
+def horizon_of(settings: Mapping[str, float | None]) -> int | None:
+    """Returns the end of schedules that the section `stop` gives, in environment steps; None if it gives none."""
+    env_steps = settings.get(ENV_STEPS)
+    return None if env_steps is None else int(env_steps)
+
+
 def without(criteria: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
     """Gives those of some criteria that others say nothing of, whether their names have dots or slashes."""
     said = {in_settings(name) for name in others}
@@ -159,9 +168,14 @@ def carried_on(before: Mapping[str, float], resolved: Resolved[C], settings: Map
         settings: The section `stop` of these.
         source: What the source of settings is called that the run had before.
     """
-    anew = {name: threshold for name, threshold in settings.items()
-            if resolved.history[f"stop.{name}"][-1][0] not in (source, DEFAULT)}  # fmt: skip
+    anew = given_anew(resolved, settings, source)
     return {**without(before, dict.fromkeys(anew, 0.0)), **criteria_of(anew)} if before else {}
+
+
+def given_anew(resolved: Resolved[C], settings: Mapping[str, float | None], source: str) -> dict[str, float | None]:
+    """Returns the settings of the section `stop` that a loaded run did not have before; see `carried_on`."""
+    return {name: threshold for name, threshold in settings.items()
+            if resolved.history[f"stop.{name}"][-1][0] not in (source, DEFAULT)}  # fmt: skip
 
 
 def history_of(

@@ -32,16 +32,17 @@ from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import MappingFunction
 from rookery.training import checkpoint
 from rookery.training.apart import LearnAlone, PlayAlone, to_learn, to_play
-from rookery.training.changes import check_fit, texts
+from rookery.training.changes import explained_misfit, texts
 from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
 from rookery.training.endless import EndlessNote
 from rookery.training.evaluation import Measure, record
 from rookery.training.facts import nothing_to_do, run_facts
 from rookery.training.following import follow
+from rookery.training.horizon import HorizonNotes, move_horizon
 from rookery.training.learners import RankTask
 from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining
-from rookery.training.prepare import callbacks_of, code_values, endless_schedules, layers_of, prepare
+from rookery.training.prepare import callbacks_of, code_values, layers_of, prepare
 from rookery.training.replays import SavedReplays
 from rookery.training.results import mean_rows, result_of
 from rookery.training.room import explained_shortage
@@ -81,7 +82,7 @@ class Trainer(Run):
     """
 
     fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "stop_function", "callbacks", "silent",
-                                        "measure", "saved_replays", "pace", "endless")  # fmt: skip
+                                        "measure", "saved_replays", "pace", "endless", "horizon_notes")  # fmt: skip
 
     def __init__(
         self,
@@ -114,6 +115,7 @@ class Trainer(Run):
         self.stop_function: StopFunction | None = None
         self.measure = Measure(self)
         self.endless = EndlessNote()
+        self.horizon_notes = HorizonNotes()
         self.saved_replays = SavedReplays()
         self.pace = CheckpointPace(self.config.checkpoint)
         self.run_dir: RunDir | None = None
@@ -132,6 +134,7 @@ class Trainer(Run):
 
         While sampling is paused nothing is played, and learned as much from replay as belongs to so many env steps.
         """
+        self.horizon_notes.look(self)
         progress = self.progress = self.progress or self.begin_iteration()
         with self._timed():
             self.measure.begin()
@@ -253,11 +256,7 @@ class Trainer(Run):
         self.criteria, self.stop_function = dict(rule.criteria), rule.function
         if given and self.run_dir is not None:
             self.run_dir.write_criteria(history_of(self.resolved, self.config.stop, self.criteria))
-        if self.horizon is None and "env_steps" in rule.criteria:
-            self.horizon = int(rule.criteria["env_steps"])
-        if self.horizon is None:
-            for line in endless_schedules(self.learners):
-                self.note(line)
+        self.horizon_notes.begin(self, rule.criteria)
         with self._session(rule.criteria):
             self._tell("on_train_start")
             result = result_of(self, self.begin_iteration())
@@ -499,6 +498,7 @@ class Trainer(Run):
         callbacks: Sequence[EpisodeListener] = (),
         config: Any = (),
         trust_code: TrustCode = False,
+        keep_schedules: bool = False,
         **overrides: Any,
     ) -> Self:
         """A trainer as it was when a checkpoint was written.
@@ -514,6 +514,7 @@ class Trainer(Run):
             config: Other such settings by path, or settings to change.
             trust_code: Whether code of any package may be run where a checkpoint of somebody else names it; or the
                 names that may be, ``["my.module:MyEnv"]`` (docs/trust.md). One's own checkpoints always may.
+            keep_schedules: Leave the end of schedules where it is, which a larger `stop.env_steps` in `config` moves.
             overrides: Shorthands, as for the constructor.
 
         Raises:
@@ -533,13 +534,10 @@ class Trainer(Run):
             fresh, stop, mine = trainer.resolved, trainer.config.stop, own_share(trainer.ranks, saved)
             criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))
             trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))
-            try:
-                with torch_threads(1):
-                    trainer.load_state_dict(mine.state)
-            except Exception:  # of whoever meets a state that does not fit
-                check_fit(fresh, texts(saved.history), trainer.env, saved.facts.get("env"))
-                raise
+            with torch_threads(1), explained_misfit(fresh, texts(saved.history), trainer.env, saved.facts.get("env")):
+                trainer.load_state_dict(mine.state)
             trainer.criteria = criteria
+            move_horizon(trainer, fresh, str(saved.path), keep_schedules)
             trainer.saved_replays.restore(mine, trainer.replays, trainer.note)
             if run_dir is not None:
                 checkpoint.forget_later(saved.path)  # first: a kill in between leaves rows that the next start cuts

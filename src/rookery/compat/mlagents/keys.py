@@ -102,7 +102,8 @@ TRAINER_ROWS = [
         "are."),
     *by(m.last_decision, "max_steps", f"{P}max_decisions stop.finished_share",
         "Decisions of the behaviour, all its agents together, after which it learns no more; it plays on until all "
-        "behaviours have come as far, which ends the run. Linear schedules end there."),
+        "behaviours have come as far, which ends the run. Linear schedules end there; in a resumed run only a larger "
+        "`max_steps` moves that end, and not with `--keep-schedules`."),
     *by(m.horizon, "time_horizon", f"{P}fragment_length",
         "Decisions of an agent in a row before its advantage is cut off with a value: buffer_size at most, where an "
         "update cuts it anyway.", ON_POLICY),

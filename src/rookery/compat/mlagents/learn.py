@@ -20,6 +20,7 @@ from rookery.compat.mlagents.behaviors import (
 from rookery.compat.mlagents.demonstrations import import_demonstrations, with_absolute_paths
 from rookery.compat.mlagents.options import RunOptions, goes_on, read_options
 from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
+from rookery.compat.mlagents.schedule_ends import StoredEnds
 from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
 from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
@@ -80,6 +81,7 @@ class Request:
         episodes: With ``--inference``, episodes after which it ends; None = when it is interrupted.
         trust_pickle: Whether a ``checkpoint.pt`` of ML-Agents may be read.
         trust_code: Whether code that a run names may be run, whoever wrote it.
+        keep_schedules: Whether a larger ``max_steps`` leaves the end of schedules where it is.
     """
 
     file: str | None
@@ -88,6 +90,7 @@ class Request:
     episodes: int | None
     trust_pickle: bool
     trust_code: TrustCode
+    keep_schedules: bool = False
 
 
 Changes = Callable[[Path, Sequence[Layer], Request], Layer]
@@ -413,6 +416,7 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     folder = check_folder(options)
     is_resumed, is_continued = options.checkpoint_settings.resume, goes_on(options.checkpoint_settings)
     stays = DEMONSTRATIONS if is_resumed else None
+    moved: list[str] = []
     with ExitStack() as stack:
         stack.enter_context(put_aside(folder, is_replaced=not is_continued, stays=stays))
         stack.enter_context(logs_in(folder))
@@ -423,16 +427,18 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
         layers = plan.layers(request, folder / DEMONSTRATIONS)
         if is_continued:
             layer, trust_code = changes(folder, layers, request), request.trust_code
+            ends = StoredEnds(folder)
             trainer = Trainer.load(
                 folder, resume=True, play=play, callbacks=[files], config=[layer], trust_code=trust_code
             )
+            moved = ends.notes(trainer)
         else:
             trainer = Trainer(config=layers, callbacks=[files], run_dir=folder, stand_in=plan.copies)
             plan.begin(trainer, request.trust_pickle)
     with trainer:
         told = [*trainer.notes, *notes_of(options, plan.behaviors)]
         trainer.notes[:] = told if options.debug else filter(is_asked_for, told)
-        trainer.notes += finished_notes(trainer)
+        trainer.notes += [*moved, *finished_notes(trainer)]
         try:
             yield Session(trainer, files, options, folder)
         finally:
