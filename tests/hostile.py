@@ -45,3 +45,43 @@ def write_manifest(checkpoint, manifest):
     manifest.pop("sha256", None)
     manifest["sha256"] = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
     (checkpoint / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
+
+
+class Watch:
+    """Notes what this process does with a folder, or with the network, while it is watched.
+
+    Attributes:
+        folder: The folder that nothing may touch, start or import from.
+        seen: What happened: files that were opened or listed, programs that were started with the folder in their
+            words or their environment, addresses beyond loopback that were listened at.
+    """
+
+    def __init__(self):
+        self.folder, self.seen = None, []
+        sys.addaudithook(self._note)
+
+    def _note(self, event, args):
+        if self.folder is None:
+            return
+        if event == "socket.bind":
+            address = args[1]
+            if isinstance(address, tuple) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+                self.seen.append((event, address))
+        elif event in TOUCHES and self.folder in repr(args):
+            self.seen.append((event, repr(args)[:200]))
+
+    def __call__(self, folder):
+        """Watches a folder from now on; None ends it."""
+        self.folder = None if folder is None else str(folder)
+        self.seen.clear()
+        return self.seen
+
+
+TOUCHES = frozenset(
+    ("open", "os.listdir", "os.scandir", "os.mkdir", "os.exec", "os.posix_spawn", "os.system", "subprocess.Popen",
+     "import", "os.chdir", "os.putenv", "os.remove", "os.rename", "shutil.copyfile", "glob.glob", "ctypes.dlopen")
+)  # fmt: skip
+"""Events of the interpreter that tell of a file, a program or the environment of processes."""
+
+watch = Watch()
+"""The one watch of a process: a hook cannot be taken away again."""

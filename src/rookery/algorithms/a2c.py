@@ -27,8 +27,9 @@ from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import ClosedForm, Optimizer, OutputGradients, RMSprop, gradient_step
+from rookery.core.reach import Length, Rows
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
 from rookery.native.forward import attach
@@ -52,9 +53,9 @@ class A2CConfig(AlgorithmConfig):
     """Discount of the environment's reward."""
     gae_lambda: Fraction = 1.0
     """Decay of later errors in the advantage: 1 = the rewards of the fragment, then the value, as in the paper."""
-    fragment_length: Structural[PositiveInt] = 5
+    fragment_length: Structural[Length] = 5
     """Decisions in a row of one slot (t_max) before its advantage is cut off with a value."""
-    batch_size: PositiveInt | None = None
+    batch_size: Rows | None = None
     """Decisions an update; none = fragment_length x the slots that the policy plays."""
     value_coef: NonNegative = 0.5
     """Weight of the value loss."""

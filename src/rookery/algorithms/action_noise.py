@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rookery.core.settings import Fraction, NonNegative, PositiveInt, Scheduled, Settings, Structural
+from rookery.core.reach import Count
+from rookery.core.settings import Fraction, NonNegative, Scheduled, Settings, Structural
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class NoiseConfig(Settings):
     theta: Fraction = 0.15
     """Of ``ou``: share of the noise that is gone with each decision."""
 
-    every: PositiveInt | None = None
+    every: Count | None = None
     """Of ``gsde``: decisions with the same function; none = whole episodes."""
 
 

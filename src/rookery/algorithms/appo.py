@@ -22,9 +22,10 @@ from rookery.algorithms.ppo import PPO, PPOConfig
 from rookery.core.batch import Minibatch, Rollout, joined
 from rookery.core.flat import flatten
 from rookery.core.optim import track
+from rookery.core.reach import Count, Few, Length, Rows
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Streams
-from rookery.core.settings import PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.settings import PositiveFloat, Scheduled, Structural
 from rookery.core.state import Stateful
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
@@ -42,21 +43,21 @@ class APPOConfig(PPOConfig):
     """Learning rate of Adam; where no end in env steps is known it stays at its start."""
     clip: Scheduled[PositiveFloat] = 0.4
     """How far the ratio to the target network's probability may leave 1 before its gradient stops."""
-    epochs: PositiveInt = 1
+    epochs: Count = 1
     """Passes over the rows of an update."""
-    fragment_length: Structural[PositiveInt] = 50
+    fragment_length: Structural[Length] = 50
     """Decisions in a row of one slot before its targets are cut off with a value."""
-    batch_size: PositiveInt | None = 500
+    batch_size: Rows | None = 500
     """Decisions that an update waits for; none = fragment_length x the slots that the policy plays."""
     rho_bar: PositiveFloat = 2.0
     """Largest importance weight of a decision: how much likelier the target network may take it for than who played."""
     c_bar: PositiveFloat = 1.0
     """Largest factor by which a later error counts for an earlier decision."""
-    target_every: PositiveInt = 2
+    target_every: Count = 2
     """Updates from one copy of the weights to the target network to the next."""
-    buffered_batches: PositiveInt = 8
+    buffered_batches: Few = 8
     """Batches that are kept, to be learned from again."""
-    batch_uses: PositiveInt = 2
+    batch_uses: Count = 2
     """How often a batch is learned from, on average: an update takes the new one, and one less than this of those kept,
     drawn at random. 1 = nothing is kept.
     """

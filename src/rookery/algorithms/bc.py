@@ -23,13 +23,13 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step, track
+from rookery.core.reach import Count, Rows
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import (
     Fraction,
     InsteadOf,
     NonNegative,
     PositiveFloat,
-    PositiveInt,
     Scheduled,
     Structural,
 )
@@ -57,11 +57,11 @@ class BCConfig(AlgorithmConfig):
 
     lr: Scheduled[PositiveFloat] = 1e-3
     """Learning rate of Adam."""
-    batch_size: PositiveInt = 256
+    batch_size: Rows = 256
     """Decisions in a gradient step."""
-    gradient_steps: Annotated[PositiveInt | None, InsteadOf("epochs")] = 5000
+    gradient_steps: Annotated[Count | None, InsteadOf("epochs")] = 5000
     """Gradient steps of a training."""
-    epochs: Annotated[PositiveInt | None, InsteadOf("gradient_steps")] = None
+    epochs: Annotated[Count | None, InsteadOf("gradient_steps")] = None
     """Passes over the data in a training, instead of gradient steps."""
     updates_per_step: NonNegative = 1.0
     """Gradient steps for each decision that the policy makes while others play and learn; what it plays is not learned
@@ -71,7 +71,7 @@ class BCConfig(AlgorithmConfig):
     """Part of the episodes that is held out: never learned from, and the policy keeps the weights that fit these best;
     0 = none, and it has the last weights.
     """
-    validate_every: PositiveInt = 100
+    validate_every: Count = 100
     """Gradient steps from one look at what was held out to the next."""
     distribution: Structural[Literal["gaussian", "squashed"]] = "gaussian"
     """What numbers with bounds are taken to be drawn from: a Gaussian that the environment cuts off at the bounds, or

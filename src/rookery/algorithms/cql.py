@@ -46,8 +46,9 @@ from rookery.core.batch import Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
+from rookery.core.reach import CountFromZero, Few
 from rookery.core.seeding import Streams
-from rookery.core.settings import NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.settings import NonNegative, PositiveFloat, Scheduled, Structural
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior
@@ -75,7 +76,7 @@ class CQLConfig(DataSettings, SACConfig):
     """What it counts that actions of the data are valued higher than others, beside the squared error of the values
     (twice alpha of the paper, which halves that error); 0 = SAC. With `lagrange_gap` a multiplier is learned on top.
     """
-    num_actions: PositiveInt = 10
+    num_actions: Few = 10
     """Actions that are compared with that of the data, of each of three kinds: evenly random ones, those that the
     policy draws there, and those that it draws in what comes next.
     """
@@ -89,7 +90,7 @@ class CQLConfig(DataSettings, SACConfig):
     """Whether targets count the entropy of what comes next, as those of SAC do."""
     actor_lr: Scheduled[PositiveFloat] | None = 1e-4
     """Learning rate of the actor; none = `lr`."""
-    cloning_steps: NonNegativeInt = 0
+    cloning_steps: CountFromZero = 0
     """Gradient steps at the start in which the actor learns the actions of the data instead of the critics' best."""
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Policy:

@@ -23,7 +23,8 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.ops import quantile_huber
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, StepConfig, gradient_step, track
-from rookery.core.settings import Fraction, NonNegativeInt, PositiveInt, Settings, Structural
+from rookery.core.reach import CountFromZero, Few
+from rookery.core.settings import Fraction, Settings, Structural
 from rookery.core.spaces import MASK
 from rookery.core.state import Stateful
 from rookery.models.build import CRITIC_ACTION, ModelConfig, build_body, build_critic_trunk, build_trunk
@@ -50,16 +51,16 @@ PAIR = 2
 class CriticConfig(Settings):
     """How critics are built."""
 
-    number: PositiveInt = 2
+    number: Few = 2
     """Networks, each with first weights of its own. What counts is the lowest of their values."""
 
     norm: Literal["none", "layer", "batch"] = "none"
     """Normalization between layers. ``batch`` = CrossQ: batch renormalization, and no target critics."""
 
-    quantiles: PositiveInt | None = None
+    quantiles: Few | None = None
     """Quantiles of the return that each network learns instead of its mean (TQC: 25); none = the mean."""
 
-    drop: NonNegativeInt = 2
+    drop: CountFromZero = 2
     """With `quantiles`: so many for each network are left out of targets, the highest of all together."""
 
 

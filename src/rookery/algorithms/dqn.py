@@ -35,13 +35,13 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
+from rookery.core.reach import Count, Rows, Width
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import (
     Fraction,
     InsteadOf,
     NonNegative,
     PositiveFloat,
-    PositiveInt,
     Scheduled,
     Settings,
     Structural,
@@ -65,10 +65,10 @@ class TargetConfig(Settings):
     kind: Literal["hard", "soft"] = "hard"
     """``hard`` = a copy from time to time; ``soft`` = a small step in each gradient step."""
 
-    every: PositiveInt | None = 250
+    every: Count | None = 250
     """Gradient steps from one copy to the next."""
 
-    every_env_steps: Annotated[PositiveInt | None, InsteadOf("every")] = None
+    every_env_steps: Annotated[Count | None, InsteadOf("every")] = None
     """Env steps from one copy to the next, as published settings count them: `updates_per_step` times as many gradient
     steps. Give this or `every`.
     """
@@ -90,8 +90,8 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
     sees_central = False
 
     lr: Scheduled[PositiveFloat] = 5e-4
-    batch_size: PositiveInt = 64
-    train_every: Structural[PositiveInt] = 4
+    batch_size: Rows = 64
+    train_every: Structural[Count] = 4
     updates_per_step: NonNegative = 0.25
     max_grad_norm: PositiveFloat | None = 10.0
     replay: ReplayConfig = field(default_factory=ReplayConfig)
@@ -101,7 +101,7 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
     """
     dueling: Structural[bool] = False
     """Whether the value of a state and the advantages of actions are streams of their own."""
-    dueling_hidden: Structural[tuple[PositiveInt, ...]] = ()
+    dueling_hidden: Structural[tuple[Width, ...]] = ()
     """Widths of the layers that each of these streams has to itself."""
     values: Structural[ValuesConfig] = field(default_factory=ValuesConfig)
     """What is learned of an action's value."""

@@ -23,12 +23,11 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat, flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step
+from rookery.core.reach import CountFromZero, Few, Length, Rows, Width
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import (
     NonNegative,
-    NonNegativeInt,
     PositiveFloat,
-    PositiveInt,
     Scheduled,
     Structural,
 )
@@ -63,13 +62,13 @@ class DTConfig(AlgorithmConfig):
 
     lr: Scheduled[PositiveFloat] = 1e-4
     """Learning rate of AdamW, after its warm-up."""
-    warmup_steps: NonNegativeInt = 10_000
+    warmup_steps: CountFromZero = 10_000
     """Gradient steps in which the learning rate rises to `lr`, evenly."""
     weight_decay: NonNegative = 1e-4
     """How fast weights fall to 0 by themselves: times the learning rate, in each gradient step (AdamW)."""
-    batch_size: PositiveInt = 64
+    batch_size: Rows = 64
     """Windows in a gradient step, of `context` decisions at most."""
-    gradient_steps: NonNegativeInt = 100_000
+    gradient_steps: CountFromZero = 100_000
     """Gradient steps of a training."""
     updates_per_step: NonNegative = 1.0
     """Gradient steps for each decision that the policy makes while others play and learn; what it plays is not learned
@@ -82,15 +81,15 @@ class DTConfig(AlgorithmConfig):
     return_scale: Structural[PositiveFloat | None] = None
     """What returns are divided by before the network sees them; none = the largest size of a return-to-go in the data.
     """
-    context: Structural[PositiveInt] = 20
+    context: Structural[Length] = 20
     """Decisions that the policy looks at, the present one included."""
-    layers: Structural[PositiveInt] = 3
+    layers: Structural[Few] = 3
     """Layers of the transformer."""
-    heads: Structural[PositiveInt] = 1
+    heads: Structural[Few] = 1
     """Heads of attention; `width` is split among them."""
-    width: Structural[PositiveInt] = 128
+    width: Structural[Width] = 128
     """Width of a token."""
-    timesteps: Structural[PositiveInt] = 1000
+    timesteps: Structural[Rows] = 1000
     """Places of an episode that are told apart; later decisions count as the last of these, and 1 = none is."""
     dropout: Annotated[float, Interval(ge=0, lt=1)] = 0.1
     """Part of the numbers inside the network that is left out at random while it learns."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook, Row
 from rookery.algorithms.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
@@ -17,8 +17,9 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat
 from rookery.core.metrics import Means
 from rookery.core.optim import Adam, gradient_step
+from rookery.core.reach import Count, CountFromZero, Reaches, Rows
 from rookery.core.seeding import Role
-from rookery.core.settings import AtStart, NonNegative, NonNegativeInt, PositiveInt, Scheduled, Settings
+from rookery.core.settings import AtStart, NonNegative, Scheduled, Settings
 from rookery.models.build import ModelConfig
 from rookery.native.forward import attach
 from rookery.replay.demonstrations import StoredDemonstrations
@@ -29,25 +30,25 @@ from rookery.signals.demonstrated import Demonstrated
 class ImitationConfig(Settings):
     """What of demonstrations is imitated beside what is learned by rewards."""
 
-    replay: tuple[str, ...] = ()
+    replay: tuple[Annotated[str, Reaches("a path")], ...] = ()
     """The demonstrations: runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``); none = nothing is
     imitated.
     """
     strength: Scheduled[NonNegative] = 1.0
     """Learning rate of imitation, as a multiple of the algorithm's; 0 = only `pretrain_steps`."""
-    steps: NonNegativeInt = 0
+    steps: CountFromZero = 0
     """Environment steps in which `strength` falls to 0 in a straight line; 0 = it stays for the whole run."""
-    batch_size: PositiveInt | None = None
+    batch_size: Rows | None = None
     """Demonstrated decisions in a gradient step; none = the decisions in one of the algorithm's."""
-    epochs: PositiveInt = 1
+    epochs: Count = 1
     """Passes over the demonstrations in an update; of algorithms that learn from replay, gradient steps of imitation
     for each of theirs.
     """
-    samples_per_epoch: PositiveInt | None = None
+    samples_per_epoch: Count | None = None
     """Demonstrated decisions in a pass, at most, drawn anew for each; none = all. Algorithms that learn from replay
     make no passes.
     """
-    pretrain_steps: AtStart[NonNegativeInt] = 0
+    pretrain_steps: AtStart[CountFromZero] = 0
     """Gradient steps of imitation before anything is played, with the algorithm's learning rate."""
 
 

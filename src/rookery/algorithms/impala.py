@@ -13,7 +13,8 @@ from rookery.algorithms.a2c import A2C, A2CConfig
 from rookery.algorithms.actor_critic import Correction
 from rookery.core.flat import flatten
 from rookery.core.optim import Adam, Optimizer
-from rookery.core.settings import NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.reach import Length, Rows
+from rookery.core.settings import NonNegative, PositiveFloat, Scheduled, Structural
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class IMPALAConfig(A2CConfig):
 
     lr: Scheduled[PositiveFloat] = 5e-4
     """Learning rate."""
-    fragment_length: Structural[PositiveInt] = 20
+    fragment_length: Structural[Length] = 20
     """Decisions in a row of one slot (n of the paper) before its targets are cut off with a value."""
-    batch_size: PositiveInt | None = 500
+    batch_size: Rows | None = 500
     """Decisions an update; none = fragment_length x the slots that the policy plays."""
     entropy_coef: Scheduled[NonNegative] = 0.01
     """Weight of the entropy bonus."""

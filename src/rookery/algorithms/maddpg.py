@@ -34,8 +34,9 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
+from rookery.core.reach import Count
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
 from rookery.core.spaces import ActionSpec, action_spec
 from rookery.core.teams import ALIVE
 from rookery.models.build import ModelConfig, build_critic_trunk
@@ -56,7 +57,7 @@ class MADDPGConfig(AlgorithmConfig, CriticSettings):
 
     lr: Scheduled[PositiveFloat] = 1e-3
     gamma: Fraction = 0.95
-    train_every: Structural[PositiveInt] = 4
+    train_every: Structural[Count] = 4
     updates_per_step: NonNegative = 0.25
     max_grad_norm: PositiveFloat | None = 0.5
     model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=(64, 64), activation="relu"))

@@ -18,8 +18,9 @@ from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.optim import ClosedForm, OutputGradients
+from rookery.core.reach import Count
 from rookery.core.schedules import Linear
-from rookery.core.settings import PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.settings import PositiveFloat, Scheduled, Structural
 from rookery.core.spaces import CENTRAL, ObsSpec
 from rookery.envs.groups import ACTED, MOMENT, WHO, paths_of_groups
 from rookery.models.heads import Outputs
@@ -35,7 +36,7 @@ class MAPPOConfig(PPOConfig):
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(7e-4, 1e-4))
     """Learning rate of Adam; where no end in env steps is known it stays at its start."""
-    minibatch_size: PositiveInt = 2048
+    minibatch_size: Count = 2048
     """Decisions in a gradient step, at most. Few large minibatches: the paper has one or two an update."""
     normalize_advantage: bool | Literal["batch"] = "batch"
     """Advantages get mean 0 and standard deviation 1: true = those of each minibatch, batch = those of the whole update

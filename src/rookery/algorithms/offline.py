@@ -19,11 +19,10 @@ from rookery.core.batch import Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step
+from rookery.core.reach import Count, CountFromZero
 from rookery.core.settings import (
     Fraction,
-    NonNegativeInt,
     PositiveFloat,
-    PositiveInt,
     Scheduled,
     Settings,
     Structural,
@@ -42,11 +41,11 @@ from rookery.replay.mixture import Mixture
 class DataSettings(Settings):
     """What can be set of every algorithm that learns from data alone and can go on by playing."""
 
-    gradient_steps: NonNegativeInt = 50_000
+    gradient_steps: CountFromZero = 50_000
     """Gradient steps of a training on data alone; a run that goes on by playing makes `updates_per_step` for each
     decision.
     """
-    learning_starts: NonNegativeInt = 0
+    learning_starts: CountFromZero = 0
     """Decisions in replay, data included, before learning begins."""
 
 
@@ -56,7 +55,7 @@ class WeightedActorSettings(DataSettings):
 
     actor_lr: Scheduled[PositiveFloat] | None = None
     """Learning rate of the actor; none = `lr`."""
-    actor_cosine_steps: PositiveInt | None = None
+    actor_cosine_steps: Count | None = None
     """Gradient steps in which the actor's learning rate falls to 0, as half a cosine does; none = it does not fall."""
     max_weight: PositiveFloat = 100.0
     """Most that a decision may count."""

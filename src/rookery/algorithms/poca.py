@@ -24,8 +24,9 @@ from rookery.core.batch import Minibatch, Rollout, TensorTree, flat
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.ops import following, gae
+from rookery.core.reach import Count, Few, Width
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import NonNegative, PositiveInt, Structural
+from rookery.core.settings import NonNegative, Structural
 from rookery.core.spaces import CENTRAL
 from rookery.envs.groups import ACTED, ME, MEMBERS, MOMENT
 from rookery.models.heads import Outputs
@@ -42,11 +43,11 @@ class POCAConfig(PPOConfig):
     sees_group = True
     sees_moment = True
 
-    minibatch_size: PositiveInt = 512
+    minibatch_size: Count = 512
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
-    attention_size: Structural[PositiveInt] = 64
+    attention_size: Structural[Width] = 64
     """Width of the critic's attention over the members of a group."""
-    attention_heads: Structural[PositiveInt] = 4
+    attention_heads: Structural[Few] = 4
     """Heads of that attention; `attention_size` is split among them."""
     baseline_coef: NonNegative = 0.5
     """Weight of the baseline's loss beside that of the values, within `value_coef`."""

@@ -27,9 +27,10 @@ from rookery.core.batch import Demand, Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_steps
+from rookery.core.reach import Count, Length, Rows
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
 from rookery.native.forward import attach
@@ -57,13 +58,13 @@ class PPOConfig(AlgorithmConfig):
     """Decay of later errors in the advantage: 0 = one step, 1 = Monte Carlo."""
     clip: Scheduled[PositiveFloat] = 0.2
     """How far the probability ratio may leave 1 before its gradient stops (epsilon of eq. 7)."""
-    epochs: PositiveInt = 10
+    epochs: Count = 10
     """Passes over the batch in an update (K)."""
-    minibatch_size: PositiveInt = 128
+    minibatch_size: Count = 128
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
-    fragment_length: Structural[PositiveInt] = 128
+    fragment_length: Structural[Length] = 128
     """Decisions in a row of one slot (T) before its advantage is cut off with a value."""
-    batch_size: PositiveInt | None = None
+    batch_size: Rows | None = None
     """Decisions an update; none = fragment_length x the slots that the policy plays."""
     value_coef: NonNegative = 0.5
     """Weight of the value loss (c1 of eq. 9)."""

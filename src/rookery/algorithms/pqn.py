@@ -23,9 +23,10 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.ops import lambda_returns
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
+from rookery.core.reach import Count, Length, Rows
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.settings import Fraction, PositiveFloat, Scheduled, Structural
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
@@ -48,13 +49,13 @@ class PQNConfig(AlgorithmConfig):
     """Discount of the environment's reward."""
     trace_lambda: Fraction = 0.65
     """How much of later rewards counts in a target: 0 = the next one, then the value; 1 = all of the fragment."""
-    epochs: PositiveInt = 4
+    epochs: Count = 4
     """Passes over the batch in an update."""
-    minibatch_size: PositiveInt = 128
+    minibatch_size: Count = 128
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
-    fragment_length: Structural[PositiveInt] = 32
+    fragment_length: Structural[Length] = 32
     """Decisions in a row of one slot before its target is cut off with a value."""
-    batch_size: PositiveInt | None = None
+    batch_size: Rows | None = None
     """Decisions an update; none = fragment_length x the slots that the policy plays."""
     epsilon: Scheduled[Fraction] = field(default_factory=lambda: Linear(1.0, 0.05, 50_000))
     """Probability of a random action."""

@@ -15,8 +15,9 @@ from torch import Tensor
 from rookery.algorithms.algorithm import Row
 from rookery.core.batch import TensorTree
 from rookery.core.flat import flatten
+from rookery.core.reach import Count
 from rookery.core.schedules import Linear
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Settings, Structural
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled, Settings, Structural
 from rookery.core.spaces import MASK
 from rookery.core.state import Stateful
 from rookery.models.distributions import Categorical
@@ -55,7 +56,7 @@ class ExplorationConfig(Settings):
     noisy_std: PositiveFloat = 0.5
     """Of ``noisy``: first standard deviation of the noise, in units of one over the root of a layer's inputs."""
 
-    perturb_every: PositiveInt = 200
+    perturb_every: Count = 200
     """Of ``parameters``: decisions from one disturbance to the next."""
 
 

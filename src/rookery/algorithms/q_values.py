@@ -18,7 +18,8 @@ from rookery.core.batch import Sequences, TensorTree
 from rookery.core.metrics import Metrics
 from rookery.core.ops import project, quantile_errors, quantile_huber, rescale, unrescale
 from rookery.core.optim import ClosedForm, OutputGradients
-from rookery.core.settings import PositiveInt, Settings
+from rookery.core.reach import Width
+from rookery.core.settings import Settings
 from rookery.models.build import ModelConfig
 from rookery.models.memory import Memory
 from rookery.models.q_head import QHead
@@ -42,7 +43,7 @@ class ValuesConfig(Settings):
     al. 2018).
     """
 
-    atoms: PositiveInt = 51
+    atoms: Width = 51
     """Atoms of `categorical`."""
 
     low: float = -10.0
@@ -51,7 +52,7 @@ class ValuesConfig(Settings):
     high: float = 10.0
     """Highest atom: larger returns are taken for this."""
 
-    quantiles: PositiveInt = 50
+    quantiles: Width = 50
     """Quantiles of `quantile`."""
 
     rescale: bool = False

@@ -7,13 +7,14 @@ VDN (`vdn.py`) with another mixer. The details that decide are in docs/algorithm
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import nn
 
 from rookery.algorithms.vdn import VDN, VDNConfig
-from rookery.core.settings import NonNegativeInt, PositiveInt, Structural
+from rookery.core.reach import Width, Within
+from rookery.core.settings import NonNegativeInt, Structural
 from rookery.models.mixers import MonotonicMixer, state_spec
 from rookery.models.team_heads import TeamQHead
 
@@ -25,9 +26,9 @@ class QMIXConfig(VDNConfig):
     algorithm: ClassVar[str] = "rookery.algorithms.qmix:QMIX"
     sees_central: ClassVar[bool] = True
 
-    mixing_size: Structural[PositiveInt] = 32
+    mixing_size: Structural[Width] = 32
     """Units between the two layers of the mixer."""
-    mixing_hidden: Structural[NonNegativeInt] = 64
+    mixing_hidden: Structural[Annotated[NonNegativeInt, Within(8_192)]] = 64
     """Hidden units of the networks that make the mixer's weights of the state; 0 = they are linear."""
 
 

@@ -31,8 +31,9 @@ from rookery.core.errors import TrainingError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
+from rookery.core.reach import Rows
 from rookery.core.seeding import Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled
 from rookery.core.spaces import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Distribution
@@ -59,7 +60,7 @@ class ReinforceConfig(AlgorithmConfig):
     """Learning rate of Adam."""
     gamma: Fraction = 0.99
     """Discount of the environment's reward."""
-    batch_size: PositiveInt = 1000
+    batch_size: Rows = 1000
     """Decisions between updates; those of episodes that are not over yet wait for the next."""
     normalize_returns: bool = True
     """Returns of each batch get mean 0, which is a baseline, and standard deviation 1."""

@@ -52,8 +52,9 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.native import write_gradient
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
+from rookery.core.reach import Few
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, PositiveInt, Scheduled, Structural
+from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed
@@ -71,7 +72,7 @@ class SACConfig(AlgorithmConfig, CriticSettings):
     algorithm: ClassVar[str] = "rookery.algorithms.sac:SAC"
     learns_together = True
 
-    n_step: PositiveInt = 1
+    n_step: Few = 1
     """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played, and
     entropy counts only after them.
     """

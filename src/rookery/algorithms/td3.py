@@ -16,7 +16,8 @@ from torch import Tensor
 from rookery.algorithms.critics import CriticConfig, behavior_of
 from rookery.algorithms.ddpg import DDPG, DDPGConfig
 from rookery.core.batch import TensorTree
-from rookery.core.settings import NonNegative, PositiveInt
+from rookery.core.reach import Count
+from rookery.core.settings import NonNegative
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class TD3Config(DDPGConfig):
     learns_together = True
 
     critic: CriticConfig = field(default_factory=CriticConfig)
-    policy_delay: PositiveInt = 2
+    policy_delay: Count = 2
     """Gradient steps of the critics for one of the actor; targets follow with the actor."""
     target_noise: NonNegative = 0.2
     """Standard deviation of the noise on the actions in targets, where actions span [-1, 1]."""

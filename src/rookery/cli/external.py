@@ -53,10 +53,10 @@ def token_layers(layers: Sequence[Layer], folder: Path) -> list[Layer]:
     from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
     from rookery.envs.external.env import SCHEME, TOKEN
-    from rookery.training.run_dir import TOKEN_FILE
+    from rookery.training.client_tokens import PATH, RUN_DIRECTORY, token_path
     from rookery.training.settings import RunConfig
 
     env = resolve(RunConfig, layers, ALGORITHMS).config.env
     if not str(env.name).startswith(SCHEME) or os.environ.get(TOKEN) or {"token", "token_file"} & env.config.keys():
         return []
-    return [Layer("run directory", {"env.config.token_file": str((folder / TOKEN_FILE).absolute())})]
+    return [Layer(RUN_DIRECTORY, {PATH: token_path(folder)})]

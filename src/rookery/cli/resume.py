@@ -137,6 +137,7 @@ def go_on(
     """
     from rookery.compat.mlagents.learn import begin_anew, callbacks_of_run
     from rookery.training.trainer import Trainer
+    from rookery.training.trust import begun_anew
 
     beside = callbacks_of_run(folder)
     if list_checkpoints(folder / FOLDER):
@@ -148,9 +149,10 @@ def go_on(
             callbacks=beside,
             keep_schedules=keep_schedules,
         )
-    before = trusted(folder, provenance, trust_code)
+    before, notes = begun_anew(folder, trusted(folder, provenance, trust_code), layers, trust_code)
     own = [before, *layers]
     trainer = begin_anew(folder, own, beside) if beside else Trainer(config=own, run_dir=folder, force=True)
+    trainer.notes += notes
     trainer.notes.append(f"{folder} holds no checkpoint yet: it begins anew, with the settings that are stored there")
     if keep_schedules:
         env_steps = before.values.get("stop.env_steps")

@@ -17,6 +17,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, refuse
 from rookery.core.layers import import_object, mapping_of
+from rookery.core.reach import Objection
 from rookery.core.settings import Settings, object_name, show
 
 OBJECT = "~object"
@@ -49,6 +50,7 @@ class CodeKind:
         functions: Whether a function will do too, where the code is trusted: what it gives can only be seen afterwards.
         makers: Names of PettingZoo's functions that will do in anybody's files.
         compiled: Whether a compiled function will do, such as those of ``math`` and of ``os``.
+        ours: Whether classes of `PACKAGES` will do in anybody's files.
     """
 
     told: str
@@ -56,6 +58,7 @@ class CodeKind:
     functions: bool = False
     makers: tuple[str, ...] = ()
     compiled: bool = False
+    ours: bool = True
 
     def accepts(self, found: Any) -> bool:
         """Says whether a class or function may be called."""
@@ -124,7 +127,7 @@ class Trust:
         except (ConfigError, ImportError) as error:
             return f"cannot be found ({error})"
         if is_ours(str(getattr(found, "__module__", ""))) and isinstance(found, type):
-            return "" if named.kind.fits(found) else f"is {a_kind(found)}, not {named.kind.told}"
+            return "" if named.kind.ours and named.kind.fits(found) else f"is {a_kind(found)}, not {named.kind.told}"
         if any(is_maker(maker) for maker in _makers(named, found)):
             return ""
         return f"is {a_kind(found)}, not {named.kind.told} of Rookery, Gymnasium or PettingZoo"
@@ -148,6 +151,30 @@ class Trust:
             for named, why in objections
             if why
         )
+
+
+def refuse_reach(
+    file: Path, found: Iterable[Objection], way_out: str = WAY_OUT, again: Callable[[str], str] = lambda _: ""
+) -> None:
+    """Refuses values of others that reach something.
+
+    Args:
+        file: Where they stand.
+        found: What stands against them.
+        way_out: How they can be taken all the same.
+        again: Gives how a caller gives the value of a path again; empty if that cannot be.
+
+    Raises:
+        ConfigError: With a line for each value: where it stands, what it reaches, and the way out.
+    """
+    refuse(
+        dict.fromkeys(
+            f"{file}: {one.path} = {show(one.value)}: {one.why}, and the file was not written by you on this machine "
+            "(it does not have your signature); "
+            f"{f'give it again yourself, {again(one.path)}, or, ' if again(one.path) else ''}{way_out}"
+            for one in found
+        )
+    )
 
 
 def is_ours(name: str) -> bool:

@@ -22,6 +22,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
 from rookery.core.processor import end_busy_waits, usable_cores
+from rookery.core.reach import Count, CountFromZero, Few, Label
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.batched import BatchedEnv
 
@@ -53,16 +54,16 @@ class AtariRules:
         max_num_frames_per_episode: Frames after which a game is truncated.
     """
 
-    game: str
-    frameskip: int = 4
-    stack_num: int = 4
-    noop_max: int = 30
+    game: Label
+    frameskip: Count = 4
+    stack_num: Few = 4
+    noop_max: CountFromZero = 30
     use_fire_reset: bool = True
     episodic_life: bool = False
     reward_clipping: bool = True
     full_action_space: bool = False
     repeat_action_probability: float = 0.0
-    max_num_frames_per_episode: int = 108_000
+    max_num_frames_per_episode: Count = 108_000
 
     def __post_init__(self) -> None:
         for name, least in (("frameskip", 1), ("stack_num", 1), ("noop_max", 0), ("max_num_frames_per_episode", 1)):
@@ -108,6 +109,7 @@ class Atari(gymnasium.Env[np.ndarray, np.int64]):
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}
+    argument_types = AtariRules
     vector_entry_point: ClassVar[type[BatchedAtari]]  # what plays many copies, where that is asked for
 
     def __init__(self, *, render_mode: str | None = None, **settings: Any) -> None:

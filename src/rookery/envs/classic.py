@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import Count
 from rookery.core.seeding import generator_of, seed_words
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
@@ -59,7 +60,7 @@ class BatchedCartPole(BatchedEnv):
         *,
         sutton_barto_reward: bool = False,
         render_mode: str | None = None,
-        max_episode_steps: int = 500,
+        max_episode_steps: Count = 500,
     ) -> None:
         """Makes `num_lanes` cart-poles.
 

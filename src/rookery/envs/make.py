@@ -425,6 +425,15 @@ def run_arguments(env: Any) -> Collection[str]:
     return getattr(getattr(found, "func", found), "run_arguments", ())  # func: of a class with some arguments given
 
 
+def found_maker(env: Any) -> Any:
+    """Returns what makes an environment: a class, a callable, or a Gymnasium spec for an id.
+
+    Raises:
+        EnvError: If there is no such environment.
+    """
+    return _find(env)
+
+
 def _find(env: Any) -> Any:
     """Returns what makes one copy: a class, a callable, or a Gymnasium spec for an id."""
     if isinstance(env, str):

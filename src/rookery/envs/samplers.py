@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from rookery.core.settings import NonNegative, NonNegativeInt, PositiveFloat, Settings
+from rookery.core.reach import ARGUMENTS, CountFromZero
+from rookery.core.settings import NonNegative, PositiveFloat, Settings
 
 Value = Any
 """Value of a parameter: a number, or with ``constant``, ``choice`` and own functions anything an environment takes."""
@@ -29,7 +30,7 @@ class Sampler(Settings):
 
     clips: ClassVar[bool] = False
 
-    seed: NonNegativeInt | None = field(default=None, kw_only=True)
+    seed: CountFromZero | None = field(default=None, kw_only=True)
     """Names the stream that values are drawn from, so that runs of other seeds draw the same; none = that of the run.
     """
 
@@ -50,7 +51,7 @@ class Sampler(Settings):
 class ConstantSampler(Sampler):
     """A sampler that always gives the same value."""
 
-    value: Any
+    value: Annotated[Any, ARGUMENTS]
     """The value."""
 
     def draw(self, rng: np.random.Generator) -> Value:
@@ -161,7 +162,7 @@ class IntervalsSampler(Sampler):
 class ChoiceSampler(Sampler):
     """A sampler of values from a list."""
 
-    values: tuple[Any, ...]
+    values: tuple[Annotated[Any, ARGUMENTS], ...]
     """The values."""
     chances: tuple[NonNegative, ...] | None = None
     """How likely each is, in any unit; none = all alike."""

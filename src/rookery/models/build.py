@@ -29,7 +29,8 @@ from torch.nn import functional
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
-from rookery.core.settings import PositiveFloat, PositiveInt, Settings
+from rookery.core.reach import ARGUMENTS, CODE, Few, Label, Width
+from rookery.core.settings import PositiveFloat, Settings
 from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
 from rookery.core.trust import CodeKind
 from rookery.models.entities import EntityEncoder
@@ -76,7 +77,7 @@ Normalizer = tuple[tuple[int, ...], Tensor, Tensor] | None
 class ModelConfig(Settings):
     """How a network is built. Action and value heads come on top of what is described here."""
 
-    hidden: tuple[PositiveInt, ...] = (64, 64)
+    hidden: tuple[Width, ...] = (64, 64)
     """Widths of the layers; without any, the features are the inputs (of pictures: their network's output)."""
 
     activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = "tanh"
@@ -105,19 +106,19 @@ class ModelConfig(Settings):
     on, small below.
     """
 
-    cnn_width: PositiveInt = 1
+    cnn_width: Few = 1
     """Multiplies the filters of that network."""
 
-    cnn_features: PositiveInt | None = None
+    cnn_features: Width | None = None
     """Features that it makes of a picture; none = 512 (nature), 256 (impala) or 128 (the others)."""
 
-    codes: tuple[str, ...] | None = None
+    codes: tuple[Label, ...] | None = None
     """Paths of pictures of bytes whose numbers are codes from 0 to 31 (of things, colours, states) and no brightness: a
     vector is learned for each code. Null = decided by `sampling.warmup_steps` random decisions: where no larger number
     is seen; ``[]`` = none.
     """
 
-    entities: tuple[str, ...] = ()
+    entities: tuple[Label, ...] = ()
     """Paths of boxes ``[max, k]`` in the observation that are sets as well, in which rows of zeros are absent members.
     They are not normalized.
     """
@@ -125,13 +126,13 @@ class ModelConfig(Settings):
     entities_as: Literal["set", "flat"] = "set"
     """Sets of entities: ``set`` = attention, whatever their order; ``flat`` = numbers, one row after the other."""
 
-    entity_size: PositiveInt = 64
+    entity_size: Width = 64
     """Width of the attention over entities."""
 
-    entity_heads: PositiveInt = 4
+    entity_heads: Few = 4
     """Heads of that attention; `entity_size` is split among them."""
 
-    goals: tuple[str, ...] = ()
+    goals: tuple[Label, ...] = ()
     """Parts of the observation that are goals, by their paths."""
 
     goal_conditioning: Literal["hyper", "none"] = "hyper"
@@ -157,10 +158,10 @@ class ModelConfig(Settings):
     processor; else, and where there are no kernels, torch runs them. `compile` turns it off.
     """
 
-    module: type[nn.Module] | Callable[..., nn.Module] | str | None = None
+    module: Annotated[type[nn.Module] | Callable[..., nn.Module] | str | None, CODE] = None
     """Your own model instead of `hidden` and `activation`: a class, function or import path "package.module:Name"."""
 
-    module_config: dict[str, Any] = field(default_factory=dict)
+    module_config: Annotated[dict[str, Any], ARGUMENTS] = field(default_factory=dict)
     """Keyword arguments of `module`."""
 
     gives: Literal["features", "outputs"] = "features"

@@ -21,7 +21,8 @@ from torch.nn import functional
 
 from rookery.core.batch import Sequences
 from rookery.core.errors import ConfigError
-from rookery.core.settings import PositiveInt, Settings
+from rookery.core.reach import Few, Length, Width
+from rookery.core.settings import Settings
 from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
 from rookery.models.pieces import Pieces
 
@@ -35,21 +36,21 @@ class MemoryConfig(Settings):
     or gated attention over the last decisions.
     """
 
-    size: PositiveInt = 64
+    size: Width = 64
     """Width of the cell, and of what it gives."""
 
-    layers: PositiveInt = 1
+    layers: Few = 1
     """Cells on top of each other."""
 
-    sequence_length: PositiveInt = 32
+    sequence_length: Length = 32
     """Decisions in a row through which gradients flow, at most; each such sequence starts from what was remembered
     when it was played. The units of GRU and scan start with memories of up to so many decisions.
     """
 
-    context: PositiveInt = 32
+    context: Length = 32
     """Decisions that a layer of attention looks at, the present one included."""
 
-    heads: PositiveInt = 4
+    heads: Few = 4
     """Heads of attention; `size` is split among them."""
 
     previous_action: bool = False
@@ -58,7 +59,7 @@ class MemoryConfig(Settings):
     previous_reward: bool = False
     """Whether the policy sees what its last action earned."""
 
-    frames: PositiveInt = 1
+    frames: Few = 1
     """Observations that the policy sees at once, the present one included; those before an episode's first are copies
     of that one. Each is stored once.
     """

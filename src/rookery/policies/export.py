@@ -15,10 +15,13 @@ from gymnasium import spaces
 from rookery.core.encoding import decode, encode
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FileError, is_own, read_checkpoint_files, split_name
+from rookery.core.layers import import_object
+from rookery.core.reach import Objection, largest_number, of_settings
 from rookery.core.settings import object_name
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, action_spec, obs_spec
-from rookery.core.trust import WAY_OUT, Named, Trust, TrustCode
+from rookery.core.trust import WAY_OUT, Named, Trust, TrustCode, refuse_reach
+from rookery.envs.suites import objections_to_arguments
 from rookery.models.build import NETWORK, ModelConfig
 from rookery.models.heads import HEAD, head_from_json, head_to_json
 from rookery.policies.policy import Policy
@@ -28,6 +31,9 @@ MEMORY_SETTINGS = ("kind", "layers", "context", "heads", "previous_action", "pre
 
 FILE = "policies.json"
 ARRAYS = "policies.safetensors"
+
+LARGEST_OF_HEAD = 100_000
+"""The largest number of what stands on a network that others may set."""
 
 
 def policy_files(policies: Mapping[str, Policy], models: Mapping[str, ModelConfig]) -> dict[str, bytes]:
@@ -124,7 +130,10 @@ def _chosen(
             hint = nearest(name, list(described)) if name else f"; say which, as in {place}:{next(iter(described))}"
             raise ConfigError(f"{checkpoint}: policy {name!r} is not one of {', '.join(described)}{hint}")
         code = _named_code(name, described[name])
-        Trust.of(is_own(manifest), trust_code).check(checkpoint / FILE, code, way_out)
+        trust = Trust.of(is_own(manifest), trust_code)
+        trust.check(checkpoint / FILE, code, way_out)
+        if not trust.everything:
+            refuse_reach(checkpoint / FILE, _reached(name, described[name]), way_out)
         other = like.get(name)
         chosen[name] = _build(name, described[name]) if other is None else _build_like(other, name, described[name])
     return chosen
@@ -150,6 +159,18 @@ def _named_code(name: str, described: dict[str, Any]) -> Iterator[Named]:
     for path, (code, kind) in places.items():
         if code is not None:
             yield Named(f"{name}.{path}", str(code), kind)
+
+
+def _reached(name: str, described: dict[str, Any]) -> Iterator[Objection]:
+    """Yields what stands against a policy that others have written."""
+    model = described["model"]
+    yield from of_settings(ModelConfig, model, f"{name}.model")
+    module = model.get("module")
+    if isinstance(model.get("module_config"), dict):
+        made = import_object(module) if isinstance(module, str) else module
+        yield from objections_to_arguments(made, model["module_config"], f"{name}.model.module_config")
+    if (largest := largest_number(described.get("head", {}))) > LARGEST_OF_HEAD:
+        yield Objection(f"{name}.head", largest, f"is above {LARGEST_OF_HEAD:,} and could fill the memory")
 
 
 def start_from(policy: Policy, other: Policy, source: str) -> None:

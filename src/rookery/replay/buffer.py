@@ -24,6 +24,7 @@ from torch import Tensor
 
 from rookery.core.batch import Places, Rollout, Stored, TensorTree, Transitions, TransitionsInPlace, WindowSteps
 from rookery.core.errors import RookeryError
+from rookery.core.reach import Reaches, Within
 from rookery.core.settings import (
     AtStart,
     Fraction,
@@ -60,7 +61,7 @@ class ReplayConfig(Settings):
     kind: Structural[Literal["uniform", "prioritized"]] = "uniform"
     """Whether all decisions are drawn alike, or in proportion to what there was to learn from them (Schaul 2016)."""
 
-    capacity: Structural[PositiveInt] = 100_000
+    capacity: Structural[Annotated[PositiveInt, Within(100_000_000)]] = 100_000
     """Decisions kept; when there are more, the oldest go."""
 
     alpha: Annotated[float, Interval(ge=0, le=1)] = 0.6
@@ -75,16 +76,16 @@ class ReplayConfig(Settings):
     frame_stacks: Structural[bool] = True
     """Whether pictures ``[K, H, W]`` that are the last K frames are stored frame by frame, each once."""
 
-    burn_in: Structural[NonNegativeInt] = 0
+    burn_in: Structural[Annotated[NonNegativeInt, Within(65_536)]] = 0
     """Of policies that remember: decisions at the start of a sequence that only bring the buffer up to date."""
 
     save: Structural[bool] = True
     """Whether checkpoints hold the buffer."""
 
-    memory_mb: Structural[PositiveInt | None] = None
+    memory_mb: Structural[Annotated[PositiveInt, Within(1_048_576)] | None] = None
     """Megabytes of RAM that the rows may take; if they are more, most lie in a file. None = any."""
 
-    start_from: AtStart[tuple[str, ...]] = ()
+    start_from: AtStart[tuple[Annotated[str, Reaches("a path")], ...]] = ()
     """Runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``) whose decisions the buffer starts with."""
 
     select: SelectionConfig = field(default_factory=SelectionConfig)
@@ -93,7 +94,7 @@ class ReplayConfig(Settings):
     relabel: RelabelConfig = field(default_factory=RelabelConfig)
     """How their rewards are made anew."""
 
-    mix: dict[str, PositiveFloat] = field(default_factory=dict)
+    mix: dict[Annotated[str, Reaches("a path")], PositiveFloat] = field(default_factory=dict)
     """Such memories, only read, and the part of every batch that is drawn from each; the rest is the policy's own."""
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from rookery.core.errors import ConfigError
 from rookery.core.layers import import_object
+from rookery.core.reach import CODE
 from rookery.core.settings import Settings, Structural
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 
@@ -18,7 +19,7 @@ from rookery.core.spaces import ActionSpec, ObsSpec, Tree
 class RelabelConfig(Settings):
     """How rewards of data are made anew: what the function says, times `scale`, plus `shift`, cut off at `bounds`."""
 
-    function: Structural[str | None] = None
+    function: Structural[Annotated[str, CODE] | None] = None
     """``module:function`` of arrays (obs, action, reward, next_obs, terminated) that gives the rewards; None = those
     that were recorded.
     """

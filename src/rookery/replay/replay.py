@@ -17,13 +17,12 @@ from rookery.core.batch import Demand, Rollout, Transitions, WindowSteps
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, TrainingError
 from rookery.core.metrics import Means, Metrics
+from rookery.core.reach import Count, CountFromZero, Few, Rows
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import (
     Fraction,
     NonNegative,
-    NonNegativeInt,
     PositiveFloat,
-    PositiveInt,
     Scheduled,
     Settings,
     Structural,
@@ -43,13 +42,13 @@ class ReplaySettings(Settings):
     """Learning rate of Adam, for everything that learns."""
     gamma: Fraction = 0.99
     """Discount of the environment's reward."""
-    n_step: PositiveInt = 1
+    n_step: Few = 1
     """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played."""
-    batch_size: PositiveInt = 256
+    batch_size: Rows = 256
     """Decisions in a gradient step; sequences, if the policy remembers."""
-    learning_starts: NonNegativeInt = 1000
+    learning_starts: CountFromZero = 1000
     """Decisions in the memory before learning begins; until then actions are random."""
-    train_every: Structural[PositiveInt] = 1
+    train_every: Structural[Count] = 1
     """Decisions, of all slots together, from one round of gradient steps to the next; a vector step is the least."""
     updates_per_step: NonNegative = 1.0
     """Gradient steps for each decision: 0.25 = one for four."""

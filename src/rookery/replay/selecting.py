@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.settings import Part, PositiveInt, Settings, Structural
+from rookery.core.reach import Count
+from rookery.core.settings import Part, Settings, Structural
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,10 @@ class SelectionConfig(Settings):
     min_return: Structural[float | None] = None
     """Only episodes that returned at least this; None = whatever they returned."""
 
-    last_episodes: Structural[PositiveInt | None] = None
+    last_episodes: Structural[Count | None] = None
     """Only so many of the newest episodes; None = all."""
 
-    last_decisions: Structural[PositiveInt | None] = None
+    last_decisions: Structural[Count | None] = None
     """Only the newest episodes that have so many decisions together, the oldest of them whole; None = all."""
 
     best: Structural[Part] = 1.0

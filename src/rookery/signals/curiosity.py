@@ -18,8 +18,9 @@ from rookery.core.device import device_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam
+from rookery.core.reach import Count, Width
 from rookery.core.seeding import Streams
-from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Structural
+from rookery.core.settings import Fraction, PositiveFloat, Structural
 from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.distributions import Distribution
@@ -37,16 +38,16 @@ class CuriosityConfig(LearnedConfig):
     signal: ClassVar[str] = "rookery.signals.curiosity:Curiosity"
 
     lr: PositiveFloat = 1e-3
-    epochs: PositiveInt = 4
+    epochs: Count = 4
     forward_share: Fraction = 0.2
     """Weight of the forward model's loss beside that of the inverse model (beta of eq. 7)."""
     scale: bool = True
     """Whether rewards are divided by the running standard deviation of their returns."""
     largest: PositiveFloat | None = None
     """Largest reward before that; none = any. ML-Agents has 1 / strength."""
-    num_features: Structural[PositiveInt] = 64
+    num_features: Structural[Width] = 64
     """Features of an observation."""
-    hidden: Structural[PositiveInt] = 64
+    hidden: Structural[Width] = 64
     """Width of the hidden layer of both models."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(activation="relu"))
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +28,9 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam
+from rookery.core.reach import Reaches, Width
 from rookery.core.seeding import Streams
-from rookery.core.settings import NonNegative, PositiveFloat, PositiveInt, Structural
+from rookery.core.settings import NonNegative, PositiveFloat, Structural
 from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear
@@ -53,7 +54,7 @@ class GAILConfig(LearnedConfig):
 
     signal: ClassVar[str] = "rookery.signals.gail:GAIL"
 
-    replay: tuple[str, ...] = ()
+    replay: tuple[Annotated[str, Reaches("a path")], ...] = ()
     """The demonstrations: runs, checkpoints or replay directories (``PATH`` or ``PATH:policy``)."""
     reward: Literal["gail", "airl"] = "gail"
     """``gail`` = -log(1 - D), never below 0; ``airl`` = log D - log(1 - D)."""
@@ -61,7 +62,7 @@ class GAILConfig(LearnedConfig):
     """Whether the discriminator sees actions, and not only what was decided on."""
     penalty: NonNegative = 10.0
     """Weight of the gradient penalty."""
-    bottleneck: Structural[PositiveInt | None] = None
+    bottleneck: Structural[Width | None] = None
     """Width of a bottleneck before the verdict, through which noise lets little pass (VAIL; in ML-Agents 128); none =
     no bottleneck.
     """

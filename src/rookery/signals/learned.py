@@ -13,8 +13,9 @@ from torch import Tensor
 from rookery.core.batch import Decisions
 from rookery.core.metrics import Means, Metrics
 from rookery.core.optim import Adam, ClosedForm, gradient_step
+from rookery.core.reach import Count
 from rookery.core.seeding import Streams
-from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Structural
+from rookery.core.settings import Fraction, PositiveFloat, Structural
 from rookery.core.spaces import ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
@@ -29,9 +30,9 @@ class LearnedConfig(SignalConfig):
     """Learning rate of its Adam."""
     max_grad_norm: PositiveFloat | None = None
     """Longest gradient; longer ones are scaled down. None = any."""
-    epochs: PositiveInt = 1
+    epochs: Count = 1
     """Passes over what was played, in an update that learns from it."""
-    minibatches: PositiveInt = 4
+    minibatches: Count = 4
     """Gradient steps in a pass, each on an equal part of the decisions."""
     share: Fraction = 1.0
     """Part of the decisions that it learns from, drawn anew in each pass."""

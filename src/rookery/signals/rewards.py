@@ -11,6 +11,7 @@ from torch import Tensor
 from rookery.core.batch import Decisions, Rollout
 from rookery.core.config import Polymorphic
 from rookery.core.metrics import Means
+from rookery.core.reach import CODE
 from rookery.core.seeding import Streams
 from rookery.core.settings import NonNegative, Settings, Structural
 from rookery.core.state import Stateful
@@ -50,7 +51,7 @@ class SignalsConfig(Settings):
     """Rarity of what is seen; none = no such signal."""
     gail: Structural[GAILConfig | None] = None
     """Likeness to demonstrations; none = no such signal."""
-    own: Structural[Annotated[dict[str, Any], Polymorphic()]] = field(default_factory=dict)
+    own: Structural[Annotated[dict[str, Any], Polymorphic(), CODE]] = field(default_factory=dict)
     """Signals of your own by name: settings that derive from `SignalConfig`, or ``{name: my.module:MyConfig, ...}``."""
     combine: Literal["sum", "mean"] = "sum"
     """How advantages (or, without values of their own, rewards) of several signals make one: ``mean`` divides their sum

@@ -19,8 +19,9 @@ from rookery.core.device import device_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients
+from rookery.core.reach import Count, Width
 from rookery.core.seeding import Streams
-from rookery.core.settings import Fraction, PositiveFloat, PositiveInt, Structural
+from rookery.core.settings import Fraction, PositiveFloat, Structural
 from rookery.core.spaces import ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.layers import HIDDEN_GAIN, linear
@@ -40,11 +41,11 @@ class RNDConfig(LearnedConfig):
     signal: ClassVar[str] = "rookery.signals.rnd:RND"
 
     lr: PositiveFloat = 1e-3
-    epochs: PositiveInt = 4
+    epochs: Count = 4
     share: Fraction = 0.25
     scale: bool = True
     """Whether rewards are divided by the running standard deviation of their returns."""
-    num_features: Structural[PositiveInt] = 64
+    num_features: Structural[Width] = 64
     """Numbers that are predicted."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(activation="relu"))
 

@@ -27,6 +27,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
+from rookery.core.reach import Count, FewFromZero, Label
 from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.c.twins import BatchedTwin
@@ -116,12 +117,12 @@ class MultiAgentArena:
 
     def __init__(
         self,
-        width: int | Mapping[str, Any] = ArenaSettings.width,
-        height: int = ArenaSettings.height,
-        max_timesteps: int = ArenaSettings.max_timesteps,
+        width: FewFromZero | Mapping[Label, FewFromZero] = ArenaSettings.width,
+        height: FewFromZero = ArenaSettings.height,
+        max_timesteps: Count = ArenaSettings.max_timesteps,
         render_mode: str | None = ArenaSettings.render_mode,
         *,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[Label, FewFromZero] | None = None,
     ) -> None:
         """Makes an arena, ready to be stepped, with the settings of `ArenaSettings`.
 
@@ -232,12 +233,12 @@ class BatchedArena(BatchedEnv):
     def __init__(
         self,
         num_lanes: int,
-        width: int = ArenaSettings.width,
-        height: int = ArenaSettings.height,
-        max_timesteps: int = ArenaSettings.max_timesteps,
+        width: FewFromZero = ArenaSettings.width,
+        height: FewFromZero = ArenaSettings.height,
+        max_timesteps: Count = ArenaSettings.max_timesteps,
         render_mode: str | None = ArenaSettings.render_mode,
         *,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[Label, FewFromZero] | None = None,
     ) -> None:
         """Makes `num_lanes` arenas; the other arguments are those of `MultiAgentArena`."""
         self.settings = ArenaSettings(width, height, max_timesteps, render_mode).updated(config)
@@ -338,7 +339,9 @@ class ArenaInC(BatchedTwin):
     symbol = "arena"
     __signature__ = inspect.signature(BatchedArena)
 
-    def __init__(self, num_lanes: int, *given: Any, config: Mapping[str, Any] | None = None, **by_name: Any) -> None:
+    def __init__(
+        self, num_lanes: int, *given: Any, config: Mapping[Label, FewFromZero] | None = None, **by_name: Any
+    ) -> None:
         """Makes `num_lanes` arenas; the other arguments are those of `MultiAgentArena`."""
         self.settings = settings = ArenaSettings(*given, **by_name).updated(config)
         width, height = settings.width, settings.height

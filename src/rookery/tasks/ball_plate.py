@@ -20,6 +20,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import Count
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 from rookery.envs.gym_env import AGENT
@@ -76,7 +77,7 @@ class BallPlate(BatchedAgents):
     parameters = PARAMETERS
     saved = (*BatchedAgents.saved, "_turned", "_place", "_speed", "_spin", "_mass", "_gravity", "_scale")
 
-    def __init__(self, num_lanes: int, hard: bool = False, max_steps: int = 1000) -> None:
+    def __init__(self, num_lanes: int, hard: bool = False, max_steps: Count = 1000) -> None:
         """Makes balls.
 
         Args:

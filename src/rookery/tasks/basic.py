@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import Count
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 from rookery.envs.gym_env import AGENT
@@ -36,7 +37,7 @@ class Basic(BatchedAgents):
     render_fps = 6
     saved = (*BatchedAgents.saved, "_place")
 
-    def __init__(self, num_lanes: int, max_steps: int = 100) -> None:
+    def __init__(self, num_lanes: int, max_steps: Count = 100) -> None:
         """Makes lines.
 
         Args:

@@ -15,6 +15,7 @@ from abc import abstractmethod
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import FewFromZero
 from rookery.core.spaces import MASK
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
@@ -175,7 +176,7 @@ class BoardGame(BatchedAgents):
 class TicTacToe(BoardGame):
     """Tic-tac-toe: nine places, x begins, three of one's own in a line win. A move is the number of a place."""
 
-    def __init__(self, num_lanes: int, random_opening: int = 0) -> None:
+    def __init__(self, num_lanes: int, random_opening: FewFromZero = 0) -> None:
         """Makes boards.
 
         Args:
@@ -208,7 +209,7 @@ class ConnectFour(BoardGame):
     A move is the number of a column. The board that is observed has its uppermost row first.
     """
 
-    def __init__(self, num_lanes: int, random_opening: int = 0) -> None:
+    def __init__(self, num_lanes: int, random_opening: FewFromZero = 0) -> None:
         """Makes boards.
 
         Args:

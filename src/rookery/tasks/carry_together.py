@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import Count
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 
@@ -44,7 +45,7 @@ class CarryTogether(BatchedAgents):
     render_fps = 6
     saved = (*BatchedAgents.saved, "_place", "_load", "_there", "_far")
 
-    def __init__(self, num_lanes: int, max_steps: int = 50) -> None:
+    def __init__(self, num_lanes: int, max_steps: Count = 50) -> None:
         """Makes grids.
 
         Args:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import CountFromZero, FewFromZero
 from rookery.envs.batched import check_least
 from rookery.tasks.tabular import BatchedTabular, Rules, TabularTask
 
@@ -64,9 +65,9 @@ class DeepSea(TabularTask):
 
     def __init__(
         self,
-        size: int = 15,
+        size: FewFromZero = 15,
         randomize_actions: bool = True,
-        mapping_seed: int = 0,
+        mapping_seed: CountFromZero = 0,
         render_mode: str | None = None,
     ) -> None:
         """Makes a sea.
@@ -102,7 +103,9 @@ class DeepSea(TabularTask):
 class BatchedDeepSea(BatchedTabular):
     """Many `DeepSea` in one: a `VectorEnv` of one agent, one row a lane."""
 
-    def __init__(self, num_lanes: int, size: int = 15, randomize_actions: bool = True, mapping_seed: int = 0) -> None:
+    def __init__(
+        self, num_lanes: int, size: FewFromZero = 15, randomize_actions: bool = True, mapping_seed: CountFromZero = 0
+    ) -> None:
         """Makes `num_lanes` seas; the other arguments are those of `DeepSea`."""
         super().__init__(num_lanes, DeepSea(size, randomize_actions, mapping_seed))
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import Count, FewFromZero
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 from rookery.envs.parameters import Parameter
@@ -67,7 +68,14 @@ class FoodCollector(BatchedAgents):
         "_beam", "_scale",
     )  # fmt: skip
 
-    def __init__(self, num_lanes: int, food: int = 25, poison: int = 25, view: int = 20, max_steps: int = 1000) -> None:
+    def __init__(
+        self,
+        num_lanes: int,
+        food: FewFromZero = 25,
+        poison: FewFromZero = 25,
+        view: FewFromZero = 20,
+        max_steps: Count = 1000,
+    ) -> None:
         """Makes arenas.
 
         Args:

@@ -20,6 +20,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import nearest
+from rookery.core.reach import Count, FewFromZero
 from rookery.core.spaces import MASK
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
@@ -55,7 +56,7 @@ class GoalGrid(BatchedAgents):
     saved = (*BatchedAgents.saved, "_place", "_things", "_goal")
 
     def __init__(
-        self, num_lanes: int, size: int = 5, observation: Observation = "picture", max_steps: int = 100
+        self, num_lanes: int, size: FewFromZero = 5, observation: Observation = "picture", max_steps: Count = 100
     ) -> None:
         """Makes grids.
 

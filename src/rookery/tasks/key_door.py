@@ -22,6 +22,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import Count, FewFromZero
 from rookery.envs.batched import check_least
 from rookery.tasks.tabular import BatchedTabular, Rules, TabularTask
 
@@ -57,7 +58,7 @@ class KeyDoor(TabularTask):
         size: Number of rows and of columns.
     """
 
-    def __init__(self, size: int = 9, max_steps: int = 100, render_mode: str | None = None) -> None:
+    def __init__(self, size: FewFromZero = 9, max_steps: Count = 100, render_mode: str | None = None) -> None:
         """Makes a house.
 
         Args:
@@ -98,7 +99,7 @@ class KeyDoor(TabularTask):
 class BatchedKeyDoor(BatchedTabular):
     """Many `KeyDoor` in one: a `VectorEnv` of one agent, one row a lane."""
 
-    def __init__(self, num_lanes: int, size: int = 9, max_steps: int = 100) -> None:
+    def __init__(self, num_lanes: int, size: FewFromZero = 9, max_steps: Count = 100) -> None:
         """Makes `num_lanes` houses; the other arguments are those of `KeyDoor`."""
         super().__init__(num_lanes, KeyDoor(size, max_steps))
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import Count, FewFromZero
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 
@@ -51,10 +52,10 @@ class LineSoccer(BatchedAgents):
     def __init__(
         self,
         num_lanes: int,
-        players: int = 2,
-        strikers: int = 0,
-        goalies: int = 0,
-        max_steps: int = 200,
+        players: FewFromZero = 2,
+        strikers: FewFromZero = 0,
+        goalies: FewFromZero = 0,
+        max_steps: Count = 200,
         time_cost: float = 0.0,
         progress: float = 0.0,
     ) -> None:

@@ -22,6 +22,7 @@ from typing import Literal, get_args
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import Count, FewFromZero
 from rookery.core.spaces import MASK
 from rookery.envs.base import Step
 from rookery.envs.batched import check_least
@@ -72,13 +73,13 @@ class Match3(BatchedAgents):
     def __init__(
         self,
         num_lanes: int,
-        rows: int = 9,
-        columns: int = 8,
-        types: int = 6,
+        rows: FewFromZero = 9,
+        columns: FewFromZero = 8,
+        types: FewFromZero = 6,
         observation: Observation = "vector",
-        max_moves: int = 500,
-        min_rows: int = 0,
-        min_columns: int = 0,
+        max_moves: Count = 500,
+        min_rows: FewFromZero = 0,
+        min_columns: FewFromZero = 0,
     ) -> None:
         """Makes boards.
 

@@ -33,6 +33,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rookery.core.errors import EnvError
+from rookery.core.reach import Count, FewFromZero
 from rookery.envs.batched import check_least, check_render_mode
 from rookery.envs.c.twins import StatelessCartPoleInC
 from rookery.envs.classic import BatchedCartPole
@@ -63,7 +64,7 @@ class StatelessCartPole(CartPoleEnv):
     batched: ClassVar[type[BatchedCartPole] | None] = BatchedStatelessCartPole
 
     def __init__(
-        self, sutton_barto_reward: bool = False, render_mode: str | None = None, max_episode_steps: int = 500
+        self, sutton_barto_reward: bool = False, render_mode: str | None = None, max_episode_steps: Count = 500
     ) -> None:
         """Makes a cart-pole; the arguments are those of `BatchedCartPole`."""
         check_render_mode(type(self).__name__, render_mode)
@@ -121,7 +122,7 @@ class RepeatAfterMe(ScriptedTask):
 
     truncates = True
 
-    def __init__(self, delay: int = 1, max_episode_steps: int = 100, render_mode: str | None = None) -> None:
+    def __init__(self, delay: FewFromZero = 1, max_episode_steps: Count = 100, render_mode: str | None = None) -> None:
         """Makes a task whose observations are to be repeated after `delay` steps; 0 = at once."""
         self.delay = _at_least(self, 0, delay=delay)
         steps = _at_least(self, 1, max_episode_steps=max_episode_steps)
@@ -147,7 +148,7 @@ class RepeatPrevious(ScriptedTask):
 
     truncates = True
 
-    def __init__(self, num_decks: int = 1, k: int = 4, render_mode: str | None = None) -> None:
+    def __init__(self, num_decks: FewFromZero = 1, k: FewFromZero = 4, render_mode: str | None = None) -> None:
         """Makes a task with `num_decks` decks; the card that is asked for is the `k`-th, the present one the first."""
         self.num_cards = CARDS * _at_least(self, 1, num_decks=num_decks)
         self.k = _at_least(self, 1, k=k)
@@ -174,7 +175,7 @@ class Autoencode(ScriptedTask):
     than 0 if wrong. An episode is terminated when all cards are recited.
     """
 
-    def __init__(self, num_decks: int = 1, render_mode: str | None = None) -> None:
+    def __init__(self, num_decks: FewFromZero = 1, render_mode: str | None = None) -> None:
         """Makes a task with cards of `num_decks` decks."""
         self.num_cards = num = CARDS * _at_least(self, 1, num_decks=num_decks)
         super().__init__(spaces.MultiDiscrete([2, len(SUITS)]), len(SUITS), 1 / num, 2 * num - 1, render_mode)
@@ -200,7 +201,7 @@ class CountRecall(ScriptedTask):
     terminated with the last card.
     """
 
-    def __init__(self, num_decks: int = 1, render_mode: str | None = None) -> None:
+    def __init__(self, num_decks: FewFromZero = 1, render_mode: str | None = None) -> None:
         """Makes a task with cards of `num_decks` decks."""
         self.num_cards = num = CARDS * _at_least(self, 1, num_decks=num_decks)
         super().__init__(spaces.MultiDiscrete([2, 2]), num // 2 + 1, 1 / (num - 1), num - 1, render_mode)
@@ -225,7 +226,9 @@ class CueCorridor(ScriptedTask):
     cue "left", 2 for "right" and 3 at the junction.
     """
 
-    def __init__(self, length: int = 20, min_length: int | None = None, render_mode: str | None = None) -> None:
+    def __init__(
+        self, length: FewFromZero = 20, min_length: FewFromZero | None = None, render_mode: str | None = None
+    ) -> None:
         """Makes a corridor.
 
         Args:
@@ -268,7 +271,9 @@ class TwoCues:
 
     metadata: ClassVar[dict[str, Any]] = {"name": "two_cues", "render_modes": ["rgb_array"], "render_fps": 4}
 
-    def __init__(self, length: int = 10, min_length: int | None = None, render_mode: str | None = None) -> None:
+    def __init__(
+        self, length: FewFromZero = 10, min_length: FewFromZero | None = None, render_mode: str | None = None
+    ) -> None:
         """Makes two corridors; the arguments are those of `CueCorridor`."""
         self._corridor = CueCorridor(length, min_length, render_mode)
         self.render_mode = render_mode

@@ -21,6 +21,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
+from rookery.core.reach import Count, Few, FewFromZero
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 
@@ -53,16 +54,16 @@ class OneDimension(BatchedAgents):
     def __init__(
         self,
         num_lanes: int,
-        numbers: int = 1,
-        choices: int = 0,
+        numbers: FewFromZero = 1,
+        choices: FewFromZero = 0,
         step_size: float = 0.2,
-        pictures: int = 0,
-        picture_shape: Sequence[int] = (20, 20, 3),
+        pictures: FewFromZero = 0,
+        picture_shape: Sequence[Few] = (20, 20, 3),
         vector: bool = True,
         remember: bool = False,
-        agents: int = 1,
+        agents: FewFromZero = 1,
         play: Literal["alone", "group", "sides"] = "alone",
-        max_steps: int = 1000,
+        max_steps: Count = 1000,
     ) -> None:
         """Makes lines.
 

@@ -19,6 +19,7 @@ from typing import Literal, get_args
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import Count, FewFromZero
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 from rookery.envs.gym_env import AGENT
@@ -62,7 +63,9 @@ class PushBlock(BatchedAgents):
     render_fps = 8
     saved = (*BatchedAgents.saved, "_place", "_block", "_side", "_looks")
 
-    def __init__(self, num_lanes: int, size: int = 9, observation: Observation = "rays", max_steps: int = 200) -> None:
+    def __init__(
+        self, num_lanes: int, size: FewFromZero = 9, observation: Observation = "rays", max_steps: Count = 200
+    ) -> None:
         """Makes rooms.
 
         Args:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
+from rookery.core.reach import Count
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 
@@ -38,7 +39,7 @@ class Sacrifice(BatchedAgents):
     render_fps = 6
     saved = (*BatchedAgents.saved, "_cell", "_open")
 
-    def __init__(self, num_lanes: int, max_steps: int = 30, cost: float = 0.1) -> None:
+    def __init__(self, num_lanes: int, max_steps: Count = 30, cost: float = 0.1) -> None:
         """Makes corridors.
 
         Args:

@@ -21,6 +21,7 @@ from gymnasium import spaces
 
 from rookery.core.entity_set import EntitySet
 from rookery.core.errors import EnvError
+from rookery.core.reach import Count, FewFromZero
 from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 
@@ -81,10 +82,10 @@ class Sorter(gymnasium.Env[Any, Any]):
 
     def __init__(
         self,
-        max_tiles: int = SorterSettings.max_tiles,
-        side: int = SorterSettings.side,
-        numbers: int = SorterSettings.numbers,
-        max_steps: int = SorterSettings.max_steps,
+        max_tiles: FewFromZero = SorterSettings.max_tiles,
+        side: FewFromZero = SorterSettings.side,
+        numbers: FewFromZero = SorterSettings.numbers,
+        max_steps: Count = SorterSettings.max_steps,
         render_mode: str | None = None,
     ) -> None:
         """Makes a sorter; a render mode is ``"rgb_array"`` or None. Raises a ValueError for a setting out of range."""
@@ -174,10 +175,10 @@ class BatchedSorter(BatchedEnv):
     def __init__(
         self,
         num_lanes: int,
-        max_tiles: int = SorterSettings.max_tiles,
-        side: int = SorterSettings.side,
-        numbers: int = SorterSettings.numbers,
-        max_steps: int = SorterSettings.max_steps,
+        max_tiles: FewFromZero = SorterSettings.max_tiles,
+        side: FewFromZero = SorterSettings.side,
+        numbers: FewFromZero = SorterSettings.numbers,
+        max_steps: Count = SorterSettings.max_steps,
     ) -> None:
         """Makes `num_lanes` sorters; the other arguments are those of `Sorter`."""
         self.settings = SorterSettings(max_tiles, side, numbers, max_steps)

@@ -24,6 +24,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
+from rookery.core.reach import Count
 from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.parameters import OPTION, Parameter
@@ -83,7 +84,7 @@ class WallCurriculum(gymnasium.Env[np.ndarray, Any]):
     parameters: ClassVar[Mapping[str, Parameter]] = PARAMETERS
     batched: ClassVar[type[BatchedWallCurriculum] | None] = None
 
-    def __init__(self, max_steps: int = MAX_STEPS, render_mode: str | None = None) -> None:
+    def __init__(self, max_steps: Count = MAX_STEPS, render_mode: str | None = None) -> None:
         """Makes a wall; a render mode is ``"rgb_array"`` or None. Raises a ValueError for a setting out of range."""
         check_least("WallCurriculum", 1, max_steps=max_steps)
         check_render_mode("WallCurriculum", render_mode)
@@ -179,7 +180,7 @@ class BatchedWallCurriculum(BatchedEnv):
     parameters = PARAMETERS
     saved = ("_column", "_block", "_carries", "_height", "_steps")
 
-    def __init__(self, num_lanes: int, max_steps: int = MAX_STEPS) -> None:
+    def __init__(self, num_lanes: int, max_steps: Count = MAX_STEPS) -> None:
         """Makes `num_lanes` walls; an episode is truncated after `max_steps`."""
         check_least("WallCurriculum", 1, max_steps=max_steps)
         super().__init__(num_lanes, OBSERVATION, 4, "WallCurriculum, batched")

@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from rookery.core.reach import Count, Label
 from rookery.envs.batched import check_least
 from rookery.envs.classic import (
     ANGLE_LIMIT,
@@ -44,7 +45,7 @@ class TensorCartPole(TensorEnv):
     saved: ClassVar[tuple[str, ...]] = ("state", "steps")
     render_fps = 50
 
-    def __init__(self, num_envs: int, device: str | None = None, max_episode_steps: int = 500) -> None:
+    def __init__(self, num_envs: int, device: Label | None = None, max_episode_steps: Count = 500) -> None:
         """Makes `num_envs` cart-poles.
 
         Args:
@@ -111,7 +112,7 @@ class TensorPendulum(TensorEnv):
     saved: ClassVar[tuple[str, ...]] = ("angle", "turning", "steps")
     render_fps = 30
 
-    def __init__(self, num_envs: int, device: str | None = None, max_episode_steps: int = 200) -> None:
+    def __init__(self, num_envs: int, device: Label | None = None, max_episode_steps: Count = 200) -> None:
         """Makes `num_envs` pendulums.
 
         Args:

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from traceback import walk_stack
 from types import CodeType, FrameType
@@ -113,7 +113,6 @@ def twin(run: Path, trust_code: TrustCode = False) -> Iterator[Trainer]:
         ConfigError: If they name code that is not trusted.
     """
     written = yaml_layer(run / "config.yaml")
-    check_settings(run / "config.yaml", written.values, trust_code)
     small: dict[str, Any] = {"sampling.num_envs": 1, "sampling.warmup_steps": 0, "logging.console": "quiet"}
     policies = written.values.get("policies")
     for name, entry in policies.items() if isinstance(policies, Mapping) else ():
@@ -124,7 +123,9 @@ def twin(run: Path, trust_code: TrustCode = False) -> Iterator[Trainer]:
             if "replay" in entry:  # nor are others' memories needed
                 small |= {f"policies.{name}.replay.capacity": CAPACITY, f"policies.{name}.replay.start_from": ()}
                 entry["replay"].pop("mix", None)
-    with Trainer(config=[written, Layer("twin", small)]) as trainer:
+    twin = Layer("twin", small)
+    values = check_settings(run / "config.yaml", written.values, trust_code, [twin])
+    with Trainer(config=[replace(written, values=values), twin]) as trainer:
         yield trainer
 
 

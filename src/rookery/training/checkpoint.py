@@ -67,6 +67,7 @@ class Saved:
         history: Every value each setting was given, with its source; objects as their names.
         facts: The manifest.
         memories: Files of replay by name, which nobody has read yet.
+        notes: What a user is told when it is loaded.
     """
 
     path: Path
@@ -76,6 +77,7 @@ class Saved:
     history: dict[str, list[tuple[str, Any]]]
     facts: dict[str, Any]
     memories: dict[str, Linked]
+    notes: tuple[str, ...] = ()
 
 
 def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:

@@ -10,10 +10,11 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings import NonNegativeInt, PositiveInt, Settings, show
+from rookery.core.reach import ARGUMENTS, CountFromZero, Few, Label
+from rookery.core.settings import Settings, show
 from rookery.core.state import Stateful
 from rookery.report.results import WINDOW, IterationResult, LessonResult
 from rookery.rollout.hooks import EpisodeResult
@@ -39,7 +40,7 @@ class WidenConfig(Settings):
     """Lowest and highest value in the first lesson."""
     end: tuple[float, float]
     """Lowest and highest value in the last lesson."""
-    stages: PositiveInt = 5
+    stages: Few = 5
     """Lessons, the first and the last included."""
 
     def __post_init__(self) -> None:
@@ -64,17 +65,17 @@ class WidenConfig(Settings):
 class LessonConfig(Settings):
     """One lesson; what is not given here holds for all lessons of the course."""
 
-    value: Any
+    value: Annotated[Any, ARGUMENTS]
     """A value, or a sampler, ``{sampler: uniform, low: 0, high: 1}``."""
-    measure: str | None = None
+    measure: Label | None = None
     """What ends the lesson."""
-    of_policy: str | None = None
+    of_policy: Label | None = None
     """Whose episodes count."""
     threshold: float | None = None
     """The value of the measure that ends it."""
     back: float | None = None
     """The value of the measure that leads back to the lesson before."""
-    min_episodes: NonNegativeInt | None = None
+    min_episodes: CountFromZero | None = None
     """Episodes of the lesson that must have ended before it is judged."""
     smoothing: bool | None = None
     """Whether the measure is smoothed."""
@@ -86,15 +87,15 @@ class LessonConfig(Settings):
 class CourseConfig(Settings):
     """The lessons of a parameter."""
 
-    lessons: tuple[Any, ...] = ()
+    lessons: tuple[Annotated[Any, ARGUMENTS], ...] = ()
     """The lessons, each a mapping with ``value`` and, where it differs, what ends it; or a value alone."""
     widen: WidenConfig | None = None
     """A range that grows, in place of `lessons`."""
-    measure: str = RETURN
+    measure: Label = RETURN
     """What lessons are judged by: ``return`` (mean over the latest `min_episodes` episodes that began in the lesson),
     ``progress`` (share of `stop.env_steps`), or any column of `metrics.jsonl`, as ``evaluation/return_mean``.
     """
-    of_policy: str | None = None
+    of_policy: Label | None = None
     """Whose episodes count: those of the agents that this policy plays, each by itself; none = whole episodes, with the
     sum over all agents.
     """
@@ -104,7 +105,7 @@ class CourseConfig(Settings):
     """The value of the measure at which the lesson before comes back; none = never."""
     better: Literal["above", "below"] = "above"
     """Which side of the threshold ends a lesson; `back` is on the other."""
-    min_episodes: NonNegativeInt = 100
+    min_episodes: CountFromZero = 100
     """Episodes of a lesson that must have ended before it is judged."""
     smoothing: bool = True
     """Whether a measure is a quarter of its value before and three quarters of its new one; never of progress."""

@@ -13,14 +13,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from rookery.algorithms.algorithm import Algorithm
 from rookery.core.config import DEFAULT, Resolved
 from rookery.core.errors import ConfigError, SpaceError, nearest, refuse
 from rookery.core.layers import Layer
+from rookery.core.reach import Count, CountFromZero, Few, Label, Reaches
 from rookery.core.seeding import Streams
-from rookery.core.settings import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Settings
+from rookery.core.settings import Fraction, PositiveFloat, Settings
 from rookery.core.state import Stateful
 from rookery.envs.base import Kind, VectorEnv, has_own_episodes
 from rookery.envs.clocked.env import team_of
@@ -64,19 +65,19 @@ EVEN_AFTER = 200
 class SelfPlayConfig(Settings):
     """How a policy plays against itself, or against another policy in turn."""
 
-    snapshot_every: PositiveInt = 20_000
+    snapshot_every: Count = 20_000
     """Decisions that the policy learns from between two snapshots; the first is taken before it has learned."""
-    window: PositiveInt | None = 10
+    window: Few | None = 10
     """Latest snapshots that stay; none = all."""
     latest_ratio: Fraction = 0.5
     """Share of opponents that are the policy as it is now; the others are snapshots. A policy that meets itself learns
     from both sides.
     """
-    swap_every: NonNegativeInt = 2000
+    swap_every: CountFromZero = 2000
     """Decisions that the policy learns from between two draws of opponents, which a lane has from its next episode on;
     0 = drawn for every episode. A snapshot is followed by a draw in any case.
     """
-    team_change_every: PositiveInt | None = None
+    team_change_every: Count | None = None
     """Where two policies meet: decisions after which the other one learns; none = 5 times `snapshot_every`."""
     opponents: Literal["uniform", "prioritized", "league"] = "uniform"
     """How snapshots are drawn: ``uniform``; ``prioritized``: by how often the policy loses to them; ``league``: so, and
@@ -90,11 +91,11 @@ class SelfPlayConfig(Settings):
     """Rating of the policy before it has played, and of the first anchor for ever."""
     k_factor: PositiveFloat = 16.0
     """Rating points that a game moves at most."""
-    anchors: dict[str, str] = field(default_factory=dict)
+    anchors: dict[Label, Annotated[str, Reaches("code", but=("random",))]] = field(default_factory=dict)
     """Opponents that never change, for ratings only: by name a player, ``random`` or ``my.module:function``. The rating
     of the first is fixed.
     """
-    rating_games: NonNegativeInt = 20
+    rating_games: CountFromZero = 20
     """Games against each anchor and the snapshot before that are played for the rating with each snapshot; 0 = none. In
     copies that keep their own clock none are: ratings come from the games of training.
     """

@@ -9,12 +9,25 @@ from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.ppo import PPOConfig
 from rookery.core.config import Polymorphic
+from rookery.core.reach import (
+    ARGUMENTS,
+    CODE,
+    NAME,
+    Count,
+    CountFromZero,
+    Few,
+    FewFromZero,
+    Label,
+    Length,
+    Reaches,
+    Rows,
+    Within,
+)
 from rookery.core.settings import (
     AtStart,
     NonNegative,
     NonNegativeInt,
     PositiveFloat,
-    PositiveInt,
     Settings,
     Structural,
     fields_of,
@@ -28,22 +41,22 @@ from rookery.training.self_play import SelfPlayConfig
 class EnvConfig(Settings):
     """Which environment, and how it is built."""
 
-    name: Any = None
+    name: Annotated[Any, CODE] = None
     """A Gymnasium id, an import path ``my.module:MyEnv``, or (in code) a class or function."""
-    config: dict[str, Any] = field(default_factory=dict)
+    config: Annotated[dict[str, Any], ARGUMENTS] = field(default_factory=dict)
     """Arguments of its constructor."""
-    parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: Annotated[dict[str, Any], ARGUMENTS] = field(default_factory=dict)
     """Parameters of its episodes by name: a value, or a sampler, ``{sampler: uniform, low: 0.5, high: 2}``, from which
     each episode draws (docs/how-to/randomize.md).
     """
-    wrappers: tuple[Any, ...] = ()
+    wrappers: tuple[Annotated[Any, CODE], ...] = ()
     """Wrappers, the innermost first: functions or classes, or their import paths."""
     implementation: Literal["auto", "c", "batched", "serial", "processes", "threads"] = "auto"
     """``c``: all copies step in one call of a twin in C; ``batched``: in one of a twin in Python, or the environment's
     own vector form; ``serial``: a loop over copies; ``processes``, ``threads``: helpers step shares of them at the same
     time; ``auto``: the first of both twins that there is, else what is measured to be fastest.
     """
-    max_entities: PositiveInt = 32
+    max_entities: Length = 32
     """Room for the elements of a ``Sequence`` in an observation (docs/how-to/entities.md)."""
     on_error: Literal["stop", "restart"] = "stop"
     """An environment that raises: ``stop`` ends the run and shows where; ``restart`` gives up the episode of that copy,
@@ -55,37 +68,37 @@ class EnvConfig(Settings):
 class SamplingConfig(Settings):
     """How experience is made."""
 
-    num_envs: Structural[PositiveInt] = 8
+    num_envs: Structural[Length] = 8
     """Copies of the environment."""
-    helpers: NonNegativeInt | None = None
+    helpers: FewFromZero | None = None
     """Processes or threads that step copies beside the one that trains, where these are stepped one by one; 0 = none,
     none = as many as a short measurement finds worth it. Changes nothing but speed.
     """
-    max_restarts: NonNegativeInt = 100
+    max_restarts: CountFromZero = 100
     """How many helper processes that died or hung may be replaced before the run stops."""
     step_timeout_seconds: PositiveFloat = 60.0
     """How long helper processes may take for a step of all copies before they count as hung."""
     reset_timeout_seconds: PositiveFloat = 300.0
     """How long they may take to build the copies, or for a step in which copies are reset."""
-    iteration_steps: PositiveInt | None = None
+    iteration_steps: Count | None = None
     """Environment steps of an iteration; none = until every learning policy has been updated once."""
-    warmup_steps: Structural[NonNegativeInt] = 512
+    warmup_steps: Structural[Annotated[NonNegativeInt, Within(16_777_216)]] = 512
     """Random decisions on throwaway copies that observation normalizers start from, and by which pictures of codes are
     told from those of pixels (`model.codes`).
     """
-    workers: Structural[NonNegativeInt] = 0
+    workers: Structural[FewFromZero] = 0
     """Workers on Ray that each play a share of the copies, with their own processes and perhaps machines; 0 = this
     process plays all of them (docs/how-to/workers.md).
     """
     asynchronous: bool = False
     """Whether workers play on while their rollouts are learned from, with the weights they have."""
-    in_flight: PositiveInt = 2
+    in_flight: Few = 2
     """Fragments that each worker is asked for ahead, where playing is asynchronous."""
-    max_lag: NonNegativeInt | None = None
+    max_lag: CountFromZero | None = None
     """Updates that a fragment may be behind when it comes, where playing is asynchronous; older ones are left out and
     counted. None = any.
     """
-    lane_group: Structural[PositiveInt | None] = None
+    lane_group: Structural[Count | None] = None
     """Copies whose agents decide in one pass where torch computes a policy; none = all of a process. With it, runs have
     the same weights however many workers play; kernels need it not.
     """
@@ -102,11 +115,11 @@ class SamplingConfig(Settings):
 class ClusterConfig(Settings):
     """How many learn together; where workers are, and what they get (how many there are says `sampling.workers`)."""
 
-    learners: Structural[PositiveInt] = 1
+    learners: Structural[Few] = 1
     """Learners, each with an equal share of the copies and with minibatches of its own, which agree on every gradient
     step (docs/how-to/several-learners.md).
     """
-    ray: str = "auto"
+    ray: Annotated[str, Reaches("an address", default_will_do=True, but=("auto", "local", "here"))] = "auto"
     """Cluster of Ray: an address, as ``10.0.0.1:6379``; ``local`` begins one on this machine, for this run; ``auto`` is
     the one that ``RAY_ADDRESS`` names or that runs on this machine, else ``local``; ``here`` plays all workers in this
     process, one after the other, for debuggers. Learners are on it where it is named or ``local``, else on this
@@ -116,15 +129,17 @@ class ClusterConfig(Settings):
     """Cores that a worker gets, or each learner on Ray but the first."""
     worker_gpus: NonNegative = 0.0
     """GPUs that a worker gets, or each learner on Ray but the first."""
-    workers_per_process: PositiveInt = 1
+    workers_per_process: Few = 1
     """Workers that share a process, each in a thread of its own: for environments that wait more than they compute, and
     of which several can be stepped at once in one process.
     """
     placement: Literal["pack", "spread"] = "pack"
     """``pack``: few machines have many workers; ``spread``: each machine has as many as the others."""
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: Annotated[dict[str, str], Reaches("environment variables of processes", default_will_do=True)] = field(
+        default_factory=dict
+    )
     """Environment variables of the workers' processes."""
-    working_directory: str | None = None
+    working_directory: Annotated[str, Reaches("a path", default_will_do=True)] | None = None
     """Folder that is sent to all machines, in which workers find modules and files; none = what is there already."""
 
 
@@ -132,17 +147,17 @@ class ClusterConfig(Settings):
 class EvaluationConfig(Settings):
     """Measuring while training."""
 
-    every: NonNegativeInt = 0
+    every: CountFromZero = 0
     """Iterations between evaluations; 0 = none."""
-    episodes: PositiveInt = 20
+    episodes: Rows = 20
     """Episodes an evaluation."""
-    num_envs: PositiveInt = 10
+    num_envs: Length = 10
     """Copies of the environment to evaluate in, at most."""
-    workers: NonNegativeInt = 0
+    workers: FewFromZero = 0
     """Workers on Ray (`cluster.ray`) that evaluate beside training, what an iteration begins with while it is made,
     each in a share of these copies; 0 = this process, at the end of an iteration.
     """
-    max_episode_steps: PositiveInt = 27_000
+    max_episode_steps: Count = 27_000
     """Environment steps after which an episode that is evaluated or recorded counts as truncated, so that one that
     never ends cannot hold everything up.
     """
@@ -156,7 +171,7 @@ class EvaluationConfig(Settings):
 class CheckpointConfig(Settings):
     """When the state of the run is kept; there is always a checkpoint at the end, if there is a run directory."""
 
-    every: NonNegativeInt | None = None
+    every: CountFromZero | None = None
     """Iterations between checkpoints; 0 = only at the end; none = as time goes by: every 5 seconds at most, and so
     seldom that writing them takes at most a twentieth of the time, unless `every_seconds` says otherwise.
     """
@@ -164,7 +179,7 @@ class CheckpointConfig(Settings):
     """Seconds between checkpoints, beside those that `every` asks for; none = only those. One is written when the
     iteration under way is over.
     """
-    keep_last: PositiveInt = 3
+    keep_last: Count = 3
     """How many of the latest stay; the best and pinned ones stay besides."""
 
 
@@ -186,11 +201,11 @@ class PolicyEntry(Settings):
     """Settings of its algorithm; in a file its keys stand beside `frozen`."""
     frozen: Structural[bool] = False
     """Plays and does not learn; nothing it does is kept."""
-    max_decisions: PositiveInt | None = None
+    max_decisions: Count | None = None
     """Decisions that the policy learns from; then it plays on as it is, and nothing of it is kept. None = it learns
     until the run ends; a run that is to end when all of them have learned has `stop.finished_share=1`.
     """
-    init_from: AtStart[str | None] = None
+    init_from: AtStart[Annotated[str, Reaches("a path")] | None] = None
     """A run or checkpoint whose weights and normalizer it starts with, ``runs/x`` or ``runs/x:policy``."""
 
 
@@ -211,20 +226,20 @@ class RunConfig(Settings):
     algorithm: Annotated[AlgorithmConfig, Polymorphic("ppo")] = field(default_factory=PPOConfig)
     """Settings of the algorithm that every policy starts from; its key ``name`` chooses which."""
     policies: Annotated[
-        dict[str, PolicyEntry], Polymorphic(inherits="algorithm", entry=PolicyEntry, advice=WHO_PLAYS)
+        dict[Label, PolicyEntry], Polymorphic(inherits="algorithm", entry=PolicyEntry, advice=WHO_PLAYS)
     ] = field(default_factory=dict)
     """Policies by name: settings of their own algorithm, and ``frozen``."""
-    curriculum: Structural[dict[str, CourseConfig]] = field(default_factory=dict)
+    curriculum: Structural[dict[Label, CourseConfig]] = field(default_factory=dict)
     """Lessons of environment parameters, by name (docs/how-to/curriculum.md)."""
-    self_play: Structural[dict[str, SelfPlayConfig]] = field(default_factory=dict)
+    self_play: Structural[dict[Label, SelfPlayConfig]] = field(default_factory=dict)
     """Policies that play against themselves or each other, by name (docs/how-to/self-play.md)."""
-    teams: Structural[dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    teams: Structural[dict[Label, tuple[Label, ...]]] = field(default_factory=dict)
     """Agents that see, act and earn as one, by the name of their team, ``{blue: [a, b]}`` (docs/how-to/teams.md)."""
-    policy_mapping: Structural[Any] = None
+    policy_mapping: Structural[Annotated[Any, NAME]] = None
     """Agent to policy: a dict, or (in code) a function ``(agent, episode) -> policy``."""
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     """Measuring while training."""
-    stop: dict[str, float | None] = field(default_factory=dict)
+    stop: dict[Label, float | None] = field(default_factory=dict)
     """Criteria, any of which ends training: env_steps, iterations, seconds, minutes, episodes, or a metric that must
     reach a value; none takes one away. Criteria are checked between iterations: a long iteration overshoots any of
     them, seconds too.
@@ -233,11 +248,11 @@ class RunConfig(Settings):
     """When the state of the run is kept."""
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     """What is shown and kept."""
-    seed: Structural[NonNegativeInt | None] = None
+    seed: Structural[CountFromZero | None] = None
     """Names all random streams; none = drawn once and noted."""
     device: Structural[Literal["cpu", "cuda"]] = "cpu"
     """Where networks act and learn; environments step on the processor."""
-    threads: PositiveInt | None = None
+    threads: Few | None = None
     """Threads while learning; none = one, half of the cores where torch learns from pictures or with large layers, and
     up to all of them where kernels have enough to do. Acting has one, or as many where it is on pictures.
     """

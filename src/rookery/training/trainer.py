@@ -526,7 +526,7 @@ class Trainer(Run):
         trainer = None
         try:
             layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
-            saved = without_foreign_code(checkpoint.read_checkpoint(Path(path)), layers, trust_code)
+            saved = without_foreign_code(checkpoint.read_checkpoint(Path(path)), layers, trust_code, run_dir)
             values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values}, play)
             stand_in = checkpoint.stand_in_of(saved, play, layers)
             with logs_in(run_dir.path if run_dir else None):
@@ -552,7 +552,8 @@ class Trainer(Run):
         trainer.run_dir = run_dir
         if saved.facts["exact"] and not trainer.env.exact:
             trainer.reporter.note("unfinished episodes could not be taken up again: this run is no longer exact")
-        for line in changed_paths(saved.facts.get("paths", {}), trainer.paths) if resume else ():
+        changed = changed_paths(saved.facts.get("paths", {}), trainer.paths) if resume else ()
+        for line in (*saved.notes, *changed):
             trainer.reporter.note(line)
         return trainer
 

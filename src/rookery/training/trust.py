@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.files import is_own
-from rookery.core.layers import CLASS, Layer, mapping_of, nested
-from rookery.core.settings import Settings
+from rookery.core.layers import Layer, nested, yaml_layer
+from rookery.core.settings import show
 from rookery.core.signing import is_signed_text, why_unsigned
-from rookery.core.trust import CodeKind, Named, Trust, TrustCode, is_ours, leaves_in, name_in
+from rookery.core.trust import CodeKind, Named, Trust, TrustCode, is_ours, leaves_in, name_in, refuse_reach
 from rookery.envs.make import ENVIRONMENT, WRAPPER, code_of
 from rookery.models.build import NETWORK
+from rookery.signals.signal import SignalConfig
 from rookery.training.checkpoint import Saved
+from rookery.training.client_tokens import with_new_token, with_own_token
 from rookery.training.parameters import SAMPLER
+from rookery.training.reached import objections_in, says
+from rookery.training.run_dir import RunDir
+
+V = TypeVar("V")
 
 SETTINGS = CodeKind("settings of an algorithm", lambda found: issubclass(found, AlgorithmConfig))
+
+SIGNAL = CodeKind("settings of a reward signal", lambda found: issubclass(found, SignalConfig))
 
 REWARDS = CodeKind("a function that gives rewards", lambda _: False, functions=True)
 
@@ -60,6 +68,9 @@ def kind_at(path: str) -> CodeKind | None:
     if path.startswith(("env.parameters.", "curriculum.")) and path.endswith(".sampler"):
         return SAMPLER
     first, *rest = path.split(".")
+    *_, above, _, last = ["", "", "", *rest]
+    if last == "name" and above == "own" and "signals" in rest:
+        return SIGNAL
     if (first == "algorithm" and rest == ["name"]) or (first == "policies" and rest[1:] == ["name"]):
         return SETTINGS
     return None
@@ -71,40 +82,55 @@ def again_at(path: str) -> str:
     return f"as in Trainer.load(..., {known.get(path) or f'config={{{path!r}: ...}}'})"
 
 
-def without_foreign_code(saved: Saved, layers: Iterable[Layer], trust_code: TrustCode) -> Saved:
-    """Refuses a checkpoint of others that names code of others, unless the caller gives it again, or trusts it.
+def without_foreign_code(
+    saved: Saved, layers: Iterable[Layer], trust_code: TrustCode, run_dir: RunDir | None = None
+) -> Saved:
+    """Refuses what a checkpoint of others may not say, unless the caller gives it again, or trusts it.
 
     Args:
         saved: The checkpoint.
         layers: What the caller says.
         trust_code: What of the code that it names may be run.
+        run_dir: Directory of the run, if the run goes on there.
 
     Returns:
-        The checkpoint without the names that the caller's own words take the place of, which are not even imported.
+        The checkpoint without the names that the caller's own words take the place of, which are not even imported, and
+        without the values in whose place defaults will do, of which its notes tell.
 
     Raises:
-        ConfigError: With a line for each name.
+        ConfigError: With a line for each name and each value.
     """
     trust = Trust.of(is_own(saved.facts), trust_code)
+    if trust.everything:
+        return with_own_token(saved)
+    file = saved.path / "config.json"
     trees = [nested(layer.values) for layer in layers]
     values = {}
     for path, value in saved.values.items():
         is_foreign = any(map(trust.objection, named_code({path: value})))
         if not (is_foreign and any(says(tree, path) for tree in trees)):
             values[path] = value
-    trust.check(saved.path / "config.json", named_code(values))
-    return replace(saved, values=values)
+    trust.check(file, named_code(values))
+    kept, notes = _without_reach(file, values, trees)
+    # What is written next takes its values from the history, which has to say no more than what was looked at.
+    history = {
+        path: [*given[:-1], (given[-1][0], kept[path])]
+        for path, given in saved.history.items()
+        if path in kept and given
+    }
+    saved = replace(saved, values=kept, history=history, notes=tuple(notes))
+    return saved if run_dir is None else with_new_token(saved, run_dir.path)
 
 
-def says(tree: Any, path: str) -> bool:
-    """Says whether settings given as a tree decide a setting by themselves, whatever a lower layer says of it."""
-    key, _, rest = path.partition(".")
-    if not isinstance(tree, Mapping | Settings):
-        return False
-    inside = mapping_of(tree)
-    if not rest:
-        return key in inside or (key == "name" and CLASS in inside)
-    return key in inside and says(inside[key], rest)
+def without(values: Mapping[str, V], paths: Collection[str]) -> dict[str, V]:
+    """Gives settings by path, or as a tree, without those at some paths."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if any(key == path or key.startswith(f"{path}.") for path in paths):
+            continue
+        inside = [path.removeprefix(f"{key}.") for path in paths if path.startswith(f"{key}.")]
+        found[key] = without(value, inside) if inside and isinstance(value, Mapping) else value
+    return found
 
 
 def unsigned_notes() -> list[str]:
@@ -114,19 +140,79 @@ def unsigned_notes() -> list[str]:
     return [f"{why}: {told} (docs/trust.md)"] if why else []
 
 
-def check_settings(file: Path, values: Mapping[str, Any], trust_code: TrustCode) -> None:
-    """Refuses a settings file of a run of others that names code of others, unless it is trusted.
+def check_settings(
+    file: Path, values: Mapping[str, Any], trust_code: TrustCode, over: Sequence[Layer] = ()
+) -> dict[str, Any]:
+    """Refuses what a settings file of a run of others may not say, unless it is trusted.
 
     Args:
         file: The file, ``config.yaml``.
         values: What was read from it.
         trust_code: What of the code that it names may be run.
+        over: What stands over it.
+
+    Returns:
+        The values without those in whose place defaults will do.
 
     Raises:
-        ConfigError: With a line for each name.
+        ConfigError: With a line for each name and each value.
     """
-    own = is_signed_text("config.yaml", file.read_text(encoding="utf-8"))
-    Trust.of(own, trust_code).check(file, (replace(named, again="") for named in named_code(values)))
+    trust = Trust.of(is_signed_text("config.yaml", file.read_text(encoding="utf-8")), trust_code)
+    trust.check(file, (replace(named, again="") for named in named_code(values)))
+    if trust.everything:
+        return dict(values)
+    return _without_reach(file, values, [nested(layer.values) for layer in over])[0]
+
+
+def begun_anew(folder: Path, stored: Layer, layers: Sequence[Layer], trust_code: TrustCode) -> tuple[Layer, list[str]]:
+    """Refuses what ``provenance.json`` of a run without a checkpoint may not say, with which the run begins anew.
+
+    Args:
+        folder: Directory of the run.
+        stored: The settings that it tells, of which `check_stored` has seen the code.
+        layers: What stands over them.
+        trust_code: What of the code that they name may be run.
+
+    Returns:
+        The settings without those in whose place defaults will do, and lines that tell of these.
+
+    Raises:
+        ConfigError: With a line for each value.
+    """
+    if trust_code is True:
+        return stored, []
+    file = folder / "config.yaml"
+    own: set[tuple[str, str]] = set()
+    if is_signed_text("config.yaml", file.read_text(encoding="utf-8")):  # which says what the user wanted at the start
+        own = {(one.path, show(one.value)) for one in objections_in(yaml_layer(file).values)}
+    trees = [nested(layer.values) for layer in layers]
+    values, notes = _without_reach(folder / "provenance.json", stored.values, trees, own)
+    return replace(stored, values=values), notes
+
+
+def _without_reach(
+    file: Path, values: Mapping[str, Any], trees: Sequence[Any], mine: Collection[tuple[str, str]] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """Gives settings of others without those in whose place defaults will do, and lines that tell of these.
+
+    Args:
+        file: Where they stand.
+        values: The settings.
+        trees: What stands over them, as trees.
+        mine: Paths and values that are the user's own.
+
+    Raises:
+        ConfigError: With a line for each value that reaches something, where no default will do.
+    """
+    found = [
+        one
+        for one in objections_in(values, trees)
+        if (one.path, show(one.value)) not in mine and not any(says(tree, one.path) for tree in trees)
+    ]
+    refuse_reach(file, (one for one in found if not one.default_will_do), again=again_at)
+    told = dict.fromkeys(f"{one.path} = {show(one.value)} ({one.why})" for one in found)
+    line = f"{file} was not written by you on this machine; left out, so that defaults hold: {', '.join(told)}"
+    return without(values, [one.path for one in found]), [f"{line} (docs/trust.md)"] if told else []
 
 
 def check_stored(folder: Path, values: Mapping[str, Any], trust_code: TrustCode) -> None:

@@ -85,6 +85,7 @@ class CEnv(BatchedEnv):
     symbol: ClassVar[str] = SYMBOL
     arguments: ClassVar[Mapping[str, Any]] = {"threads": 1}
     run_arguments: ClassVar[tuple[str, ...]] = ("threads",)
+    takes_any_argument = True  # the settings of its library, which are numbers (envs/suites.py)
     plans = 0
     parameters: Mapping[str, Parameter] = _Said(  # type: ignore[assignment]
         lambda owner: owner.loaded().parameters if hasattr(owner, "library") else {}

@@ -12,11 +12,12 @@ import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from rookery.core.errors import EnvError
+from rookery.core.reach import Harmless, Reaches, Within
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.clocked.arrival import Answer, Arrival
 from rookery.envs.clocked.env import ClockedEnv
@@ -92,15 +93,15 @@ class ExternalEnv(ClockedEnv):
     def __init__(
         self,
         num_lanes: int,
-        port: int,
-        spaces: Mapping[str, Any] | None = None,
-        token: str | None = None,
-        token_file: str | None = None,
-        host: str = "127.0.0.1",
+        port: Annotated[int, Within(65_535)],
+        spaces: Annotated[Mapping[str, Any], Harmless("spaces as data"), Within(16_777_216)] | None = None,
+        token: Annotated[str, Reaches("a token that others know", default_will_do=True)] | None = None,
+        token_file: Annotated[str, Reaches("a path", default_will_do=True)] | None = None,
+        host: Annotated[str, Reaches("an address of this machine", default_will_do=True, but=LOOPBACK)] = "127.0.0.1",
         patience: float = ConnectionLimits.patience,
         silence: float = ConnectionLimits.silence,
-        max_message_bytes: int = ConnectionLimits.max_message_bytes,
-        max_connections: int = ConnectionLimits.max_connections,
+        max_message_bytes: Annotated[int, Within(1_073_741_824)] = ConnectionLimits.max_message_bytes,
+        max_connections: Annotated[int, Within(65_536)] = ConnectionLimits.max_connections,
     ) -> None:
         """Listens for clients.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+from rookery.core.reach import CountFromZero, Few, FewFromZero, Label, Reaches, Width, Within
 from rookery.envs.clocked.env import ClockedEnv
 from rookery.envs.unity.channels import PlayerChannel
 from rookery.envs.unity.players import UnityPlayers, settings_from
@@ -64,28 +66,28 @@ class UnityEnv(ClockedEnv):
     def __init__(
         self,
         num_lanes: int,
-        file_name: str | Path | None = None,
+        file_name: Annotated[str | Path, Reaches("a program")] | None = None,
         *,
-        args: Sequence[str] = (),
+        args: Annotated[Sequence[str], Reaches("a program")] = (),
         no_graphics: bool = False,
         no_graphics_monitor: bool = False,
-        seed: int | None = None,
-        base_port: int | None = None,
+        seed: CountFromZero | None = None,
+        base_port: Annotated[int, Within(65_535)] | None = None,
         timeout_wait: float = 60.0,
-        log_folder: str | Path | None = None,
-        width: int = 84,
-        height: int = 84,
-        quality_level: int = 5,
+        log_folder: Annotated[str | Path, Reaches("a path", default_will_do=True)] | None = None,
+        width: Width = 84,
+        height: Width = 84,
+        quality_level: FewFromZero = 5,
         time_scale: float = 20.0,
-        target_frame_rate: int = -1,
-        capture_frame_rate: int = 60,
-        max_lifetime_restarts: int = 10,
-        restarts_rate_limit_n: int = 1,
+        target_frame_rate: CountFromZero = -1,
+        capture_frame_rate: CountFromZero = 60,
+        max_lifetime_restarts: CountFromZero = 10,
+        restarts_rate_limit_n: CountFromZero = 1,
         restarts_rate_limit_period_s: float = 60.0,
-        num_areas: int = 1,
-        package_version: str = "",
-        communication_version: str = "1.5.0",
-        channels: Sequence[PlayerChannel] = (),
+        num_areas: Few = 1,
+        package_version: Label = "",
+        communication_version: Label = "1.5.0",
+        channels: Annotated[Sequence[PlayerChannel], Reaches("code")] = (),
     ) -> None:
         settings = settings_from(
             {

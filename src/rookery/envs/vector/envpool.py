@@ -19,6 +19,8 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
     """A task of EnvPool; each full reset builds the pool anew, because its seeds are given when it is built."""
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}
+    takes_any_argument = True
+    """Its arguments are those of EnvPool's tasks, of which nothing says what they reach (envs/suites.py)."""
 
     def __init__(self, task: str, num_envs: int, **config: Any) -> None:
         """Builds a pool.

@@ -1,0 +1,378 @@
+"""What a setting or an argument can reach, said at its type, and the judgement of values that others have written.
+
+A file with another signature, or none, may set flags, words of a list, numbers within bounds, and texts that are only
+compared, printed or looked up among known names. These are harmless. A value that names a path, a program, an
+environment variable, an address or code, or a number that takes any amount of memory, needs the user's trust:
+
+    host: Annotated[str, Reaches("an address of this machine", default_will_do=True)] = "127.0.0.1"
+    num_envs: Annotated[PositiveInt, Within(65_536)] = 8
+    measure: Label = "return"
+
+Most of it follows from the type. `silent_parts` finds the parts of a type that say nothing; a value of such a part is
+never taken from others.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import types
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from annotated_types import Le, Lt
+
+from rookery.core.settings import (
+    InPercent,
+    NonNegativeInt,
+    PositiveInt,
+    alternatives,
+    bare,
+    fields_of,
+    hints_of,
+    is_scheduled,
+    limits_of,
+)
+
+LONGEST = 10_000
+"""Entries of a list or mapping that others may write where nothing else is said."""
+
+
+@dataclass(frozen=True)
+class Reaches:
+    """Marks what leads beyond the training itself, so that others may not set it.
+
+    Attributes:
+        what: What a value reaches, for messages: "a path", "a program", "an environment variable".
+        default_will_do: Whether the value of others is left out, with a note, instead of being refused.
+        but: Words that reach nothing.
+    """
+
+    what: str
+    default_will_do: bool = False
+    but: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Within:
+    """Marks a number that sizes memory.
+
+    Attributes:
+        limit: The largest number that others may set. On a mapping or list it holds for all numbers in it.
+    """
+
+    limit: float
+
+
+@dataclass(frozen=True)
+class Items:
+    """Marks a list that sizes memory.
+
+    Attributes:
+        limit: The most entries that others may write.
+    """
+
+    limit: int
+
+
+@dataclass(frozen=True)
+class Harmless:
+    """Marks a value that reaches nothing, whatever it is.
+
+    Attributes:
+        use: What it is used for.
+    """
+
+    use: str
+
+
+NAME = Harmless("a name that is compared and printed")
+COUNT = Harmless("a moment, a period or an amount of work, which sizes no memory")
+CODE = Harmless("code, which is judged by its name (core/trust.py)")
+ARGUMENTS = Harmless("arguments, which are judged by the signature of what they are given to (training/trust.py)")
+
+Label = Annotated[str, NAME]
+"""A text that is compared, printed or looked up among known names."""
+
+Count = Annotated[PositiveInt, COUNT]
+"""A whole number from 1 of steps, updates or moments, which sizes no memory."""
+
+CountFromZero = Annotated[NonNegativeInt, COUNT]
+"""The same, from 0."""
+
+Width = Annotated[PositiveInt, Within(8_192)]
+"""Numbers of a layer, a memory or a value's distribution."""
+
+Few = Annotated[PositiveInt, Within(1_000)]
+"""Layers, heads, processes, or other parts of which each takes memory."""
+
+FewFromZero = Annotated[NonNegativeInt, Within(1_000)]
+"""The same, from 0."""
+
+Length = Annotated[PositiveInt, Within(65_536)]
+"""Steps that are kept in a row, or copies that are kept side by side."""
+
+Rows = Annotated[PositiveInt, Within(16_777_216)]
+"""Decisions that are held in memory at once."""
+
+RENDER_MODES = ("rgb_array", "human", "ansi", "rgb_array_list", "ansi_list", "depth_array", "rgbd_tuple", "text")
+"""Values of ``render_mode``, the one argument that every environment has."""
+
+
+@dataclass(frozen=True)
+class Objection:
+    """Why a value that others have written is not taken.
+
+    Attributes:
+        path: Where it stands.
+        value: The value.
+        why: What it reaches, following on "which": "reaches a path".
+        default_will_do: Whether it can be left out instead.
+    """
+
+    path: str
+    value: Any
+    why: str
+    default_will_do: bool = False
+
+
+def silent_parts(hint: Any, path: str) -> Iterator[str]:
+    """Yields where a type does not say what its values can reach.
+
+    Args:
+        hint: The type, of a setting or an argument.
+        path: What to call it.
+
+    Yields:
+        The path of each part that says nothing: of a field of settings, or the argument itself.
+    """
+    if _mark(hint, Reaches | Harmless):
+        return
+    parts = alternatives(hint)
+    if len(parts) > 1:
+        scheduled = is_scheduled(hint)
+        for part in parts:
+            if not (part is Any and scheduled):
+                yield from silent_parts(part, path)
+        return
+    inner = bare(hint)
+    origin, args = get_origin(inner), get_args(inner)
+    if isinstance(inner, type) and is_dataclass(inner):
+        for name, one in hints_of(inner).items() if "__dataclass_fields__" in vars(inner) else ():
+            if name in fields_of(inner):
+                yield from silent_parts(one, f"{path}.{name}")
+    elif inner is int:
+        if not _is_bounded(hint):
+            yield path
+    elif origin in (tuple, list, dict) or (isinstance(origin, type) and issubclass(origin, Mapping | Collection)):
+        for part in args:
+            if part is not ...:
+                yield from silent_parts(part, path)
+    elif not (inner in (bool, float, types.NoneType) or origin is Literal):
+        yield path
+
+
+def objections(hint: Any, value: Any, path: str, *, foreign: bool = False) -> Iterator[Objection]:
+    """Yields what stands against a value that others have written.
+
+    Args:
+        hint: Type of the setting or argument; ``inspect.Parameter.empty`` where there is none.
+        value: The value, as JSON or YAML has it.
+        path: Where it stands.
+        foreign: Whether the type is of code that is not Rookery's, which cannot say what it reaches: numbers and flags
+            are taken then, as of arguments of Gymnasium's environments.
+    """
+    if value is None:
+        return
+    if (mark := _mark(hint, Reaches)) is not None:
+        yield from _reached(mark, value, path)
+        return
+    if isinstance(value, Mapping) and is_scheduled(hint):
+        return  # a schedule is read strictly, and made of numbers
+    fitting = [part for part in alternatives(hint) if _takes(part, value)]
+    if not fitting:
+        if not (isinstance(value, str) and any(isinstance(item, InPercent) for item in limits_of(hint))):
+            yield Objection(path, value, "is nothing that can stand here")
+    elif _mark(hint, Harmless):
+        yield from _beyond(hint, value, path)
+    else:
+        yield from min((list(_of_part(part, value, path, foreign=foreign)) for part in fitting), key=len)
+
+
+def _of_part(hint: Any, value: Any, path: str, *, foreign: bool) -> Iterator[Objection]:
+    """Yields what stands against a value that a type, which is no union, can hold."""
+    if (mark := _mark(hint, Reaches)) is not None:
+        yield from _reached(mark, value, path)
+        return
+    if _mark(hint, Harmless):
+        yield from _beyond(hint, value, path)
+        return
+    inner = bare(hint)
+    origin, args = get_origin(inner), get_args(inner)
+    if isinstance(inner, type) and is_dataclass(inner):
+        yield from of_settings(inner, value, path, foreign=foreign)
+    elif isinstance(value, Mapping) and origin is not None and len(args) == 2:
+        yield from _too_long(hint, value, path)
+        for key, part in value.items():
+            yield from objections(args[0], key, f"{path}.{key}", foreign=foreign)
+            yield from objections(args[1], part, f"{path}.{key}", foreign=foreign)
+    elif isinstance(value, list | tuple) and origin is not None:
+        yield from _too_long(hint, value, path)
+        kinds = args if origin is tuple and args[-1:] != (...,) else (args[0],) * len(value)
+        for kind, part in zip(kinds, value, strict=False):
+            yield from objections(kind, part, path, foreign=foreign)
+    elif inner is int and _mark(hint, Within):
+        yield from _beyond(hint, value, path)
+    elif next(silent_parts(hint, path), None) is not None and not (foreign and is_number(value)):
+        yield Objection(path, value, "says nothing of what it can reach")
+
+
+def of_settings(cls: type, values: Any, path: str, *, foreign: bool = False) -> Iterator[Objection]:
+    """Yields what stands against values of a config class.
+
+    Args:
+        cls: The class.
+        values: Its fields as a mapping; names of no field are left to whoever reads the settings.
+        path: Where they stand; empty for a whole run.
+        foreign: As of `objections`.
+    """
+    hints = hints_of(cls)
+    for name, value in values.items():
+        if name in fields_of(cls):
+            yield from objections(hints[name], value, f"{path}.{name}" if path else name, foreign=foreign)
+
+
+def of_arguments(maker: Any, values: Mapping[str, Any], path: str) -> Iterator[Objection]:
+    """Yields what stands against arguments of a class or function of Rookery.
+
+    Args:
+        maker: The class or function, whose signature says what its arguments reach.
+        values: Arguments by name.
+        path: Where they stand.
+    """
+    hints = argument_hints(maker)
+    for name, value in values.items():
+        where = f"{path}.{name}"
+        if name == "render_mode" and value in RENDER_MODES:
+            continue
+        if name in hints:
+            yield from objections(hints[name], value, where)
+        elif value is not None:
+            yield Objection(where, value, "says nothing of what it can reach")
+
+
+def of_numbers(hint: Any, value: Any, path: str) -> Iterator[Objection]:
+    """Yields what stands against the numbers in a value that is given to an argument or drawn for it.
+
+    Args:
+        hint: Type of the argument.
+        value: A number, or lists and mappings of numbers.
+        path: Where it stands.
+    """
+    if any(_takes(part, 2) for part in alternatives(hint)):
+        largest = largest_number(value)
+        yield from objections(hint, int(largest) if largest % 1 == 0 else largest, path)
+
+
+@cache
+def argument_hints(maker: Any) -> dict[str, Any]:
+    """Gives the types of the arguments of a class or function by name.
+
+    Parents of a class count where its constructor takes more arguments, and so does a dataclass that the class names
+    under ``argument_types``.
+    """
+    found: dict[str, Any] = get_type_hints(getattr(maker, "argument_types", object), include_extras=True)
+    makers = (
+        [vars(cls)["__init__"] for cls in maker.__mro__ if "__init__" in vars(cls)]
+        if inspect.isclass(maker)
+        else [maker]
+    )
+    for one in makers:
+        if not callable(one):
+            break
+        hints: dict[str, Any] = {}
+        with suppress(NameError, TypeError):  # of a type that is imported for type checkers alone: it says nothing
+            hints = get_type_hints(one, include_extras=True)
+        try:
+            parameters = inspect.signature(one).parameters
+        except (TypeError, ValueError):
+            break
+        named = (p for p in parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        found = {p.name: hints.get(p.name, inspect.Parameter.empty) for p in named if p.name != "self"} | found
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            break
+    return found
+
+
+def is_number(value: Any) -> bool:
+    """Says whether a value is a flag or a finite number, of at most a million where it is whole."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, bool) or (isinstance(value, int) and abs(value) <= 1_000_000)
+
+
+def largest_number(value: Any) -> float:
+    """Gives the largest number, by its size, among the values of lists and mappings; 0 where there is none."""
+    if isinstance(value, Mapping):
+        return max(map(largest_number, value.values()), default=0)
+    if isinstance(value, list | tuple):
+        return max(map(largest_number, value), default=0)
+    return abs(value) if isinstance(value, int | float) else 0
+
+
+def _reached(mark: Reaches, value: Any, path: str) -> Iterator[Objection]:
+    is_empty = isinstance(value, Mapping | list | tuple) and not value
+    if not is_empty and value not in mark.but:
+        yield Objection(path, value, f"reaches {mark.what}", mark.default_will_do)
+
+
+def _beyond(hint: Any, value: Any, path: str) -> Iterator[Objection]:
+    """Yields that the largest number in a value is above what its type has as the largest, if it has one."""
+    mark = _mark(hint, Within)
+    if mark is not None and (largest := largest_number(value)) > mark.limit:
+        yield Objection(path, largest, f"is above {mark.limit:,.0f} and could fill the memory")
+
+
+def _too_long(hint: Any, value: Collection[Any], path: str) -> Iterator[Objection]:
+    mark = _mark(hint, Items)
+    limit = LONGEST if mark is None else mark.limit
+    if len(value) > limit:
+        yield Objection(path, value, f"has {len(value):,} entries, more than {limit:,}, and could fill the memory")
+
+
+def _is_bounded(hint: Any) -> bool:
+    return any(isinstance(item, Le | Lt | Within) for item in limits_of(hint))
+
+
+def _mark(hint: Any, kind: Any) -> Any:
+    """Gives the mark of a kind that stands at a type, or at one of the types that it is made of by ``Annotated``."""
+    marks = (item for item in get_args(hint)[1:] if isinstance(item, kind)) if get_origin(hint) is Annotated else ()
+    return next(iter(marks), None)
+
+
+def _takes(hint: Any, value: Any) -> bool:
+    """Says whether a type that is no union can hold a value, as JSON or YAML has it."""
+    inner = bare(hint)
+    origin, args = get_origin(inner), get_args(inner)
+    if origin is Literal:
+        return any(value == arg and type(value) is type(arg) for arg in args)
+    if inner is bool:
+        return isinstance(value, bool)
+    if inner is int:
+        return (isinstance(value, int) and not isinstance(value, bool)) or (
+            isinstance(value, float) and value.is_integer()
+        )
+    if inner is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if inner is str:
+        return isinstance(value, str)
+    if isinstance(inner, type) and is_dataclass(inner):
+        return isinstance(value, Mapping)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return isinstance(value, Mapping)
+    if origin is not None and isinstance(origin, type) and origin is not type and issubclass(origin, Collection):
+        return isinstance(value, list | tuple)
+    return inner is not types.NoneType

@@ -1,0 +1,47 @@
+"""Where a run keeps the token that its clients from outside have to know (`envs/external/env.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from rookery.core.files import FOLDER
+from rookery.core.layers import nested
+from rookery.envs.external.env import SCHEME
+from rookery.training.checkpoint import Saved
+from rookery.training.run_dir import TOKEN_FILE
+
+RUN_DIRECTORY = "run directory"
+"""Source of the path of a token file that lies in the folder of its run."""
+
+PATH = "env.config.token_file"
+
+
+def token_path(folder: Path) -> str:
+    """Gives the path of the token file of a run."""
+    return str((folder / TOKEN_FILE).absolute())
+
+
+def with_own_token(saved: Saved) -> Saved:
+    """Gives a run whose token file lies in its folder the path that this file has now: a run may have been copied."""
+    source = saved.history.get(PATH, [("", None)])[-1][0]
+    if source != RUN_DIRECTORY or saved.path.parent.name != FOLDER:
+        return saved
+    return _with(saved, saved.path.parent.parent)
+
+
+def with_new_token(saved: Saved, folder: Path) -> Saved:
+    """Gives a run of others that goes on in a folder a token file there; one that lies there already is removed."""
+    env = nested(saved.values).get("env")
+    if not (isinstance(env, Mapping) and str(env.get("name")).startswith(SCHEME)):
+        return saved
+    with suppress(FileNotFoundError):
+        (folder / TOKEN_FILE).unlink()
+    return _with(saved, folder)
+
+
+def _with(saved: Saved, folder: Path) -> Saved:
+    values = {**saved.values, PATH: token_path(folder)}
+    return replace(saved, values=values, history={**saved.history, PATH: [(RUN_DIRECTORY, values[PATH])]})

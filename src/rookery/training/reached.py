@@ -1,0 +1,147 @@
+"""What the settings of a run reach that others have written: see `core/reach.py` and docs/trust.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rookery.algorithms.names import ALGORITHMS
+from rookery.core.class_names import ClassNames
+from rookery.core.layers import CLASS, import_object, mapping_of, nested
+from rookery.core.reach import Label, Objection, objections, of_settings
+from rookery.core.settings import Settings
+from rookery.core.trust import OBJECT, is_ours
+from rookery.envs.suites import objections_to, objections_to_arguments, objections_to_parameters
+from rookery.training.settings import EnvConfig, PolicyEntry, RunConfig
+
+MOST_ROWS = 67_108_864
+"""Copies times steps of a fragment that others may ask for."""
+
+
+def objections_in(values: Mapping[str, Any], trees: Sequence[Any] = ()) -> Iterator[Objection]:
+    """Yields what stands against settings that others have written.
+
+    Args:
+        values: Settings by path, or as a tree, whose names of code may all be imported.
+        trees: What the caller says beside them, as trees, lowest first.
+    """
+    tree = nested(values)
+    env = tree.get("env")
+    if isinstance(env, Mapping):
+        yield from _in_env(env, _said("env.name", trees, env.get("name")))
+        yield from of_settings(EnvConfig, env, "env")
+    algorithm = _opened(tree.get("algorithm"))
+    common = _class_of(_said("algorithm.name", trees, algorithm.get("name")), "ppo")
+    yield from _in_algorithm(common, algorithm, "algorithm", trees)
+    for name, entry in _opened(tree.get("policies")).items():
+        entry = _opened(entry)
+        chosen = _class_of(_said(f"policies.{name}.name", trees, entry.get("name")), common)
+        yield from _in_algorithm(chosen, entry, f"policies.{name}", trees)
+        yield from of_settings(PolicyEntry, entry, f"policies.{name}")
+        yield from objections(Label, name, f"policies.{name}")
+    courses = _opened(tree.get("curriculum"))
+    lessons = {name: _lesson_values(course) for name, course in courses.items()}
+    named = _said("env.name", trees, env.get("name") if isinstance(env, Mapping) else None)
+    yield from objections_to_parameters(named, lessons, "curriculum")
+    rest = {name: part for name, part in tree.items() if name not in ("env", "algorithm", "policies")}
+    yield from of_settings(RunConfig, rest, "")
+    yield from _too_many_rows(tree, algorithm)
+
+
+def _in_env(env: Mapping[str, Any], named: Any) -> Iterator[Objection]:
+    """Yields what stands against the arguments and parameters of an environment."""
+    config, parameters = env.get("config"), env.get("parameters")
+    if isinstance(config, Mapping):
+        yield from objections_to(named, config)
+    if isinstance(parameters, Mapping):
+        yield from objections_to_parameters(named, parameters)
+
+
+def _in_algorithm(cls: Any, values: Mapping[str, Any], path: str, trees: Sequence[Any]) -> Iterator[Objection]:
+    """Yields what stands against the settings of an algorithm: of its class, its own signals and its modules."""
+    if isinstance(cls, type) and issubclass(cls, Settings) and "__dataclass_fields__" in vars(cls):
+        ours = is_ours(cls.__module__)
+        yield from of_settings(cls, values, path, foreign=not ours)
+    signals = values.get("signals")
+    own = signals.get("own") if isinstance(signals, Mapping) else None
+    for name, signal in own.items() if isinstance(own, Mapping) else ():
+        where = f"{path}.signals.own.{name}"
+        chosen = _class_of(_said(f"{where}.name", trees, _opened(signal).get("name")), None)
+        yield from _in_algorithm(chosen, _opened(signal), where, trees)
+    yield from _in_modules({name: part for name, part in values.items() if name != "signals"}, path, trees)
+
+
+def _in_modules(values: Any, path: str, trees: Sequence[Any]) -> Iterator[Objection]:
+    """Yields what stands against arguments of modules, wherever a model stands."""
+    if not isinstance(values, Mapping):
+        return
+    config = values.get("module_config")
+    if isinstance(config, Mapping):
+        module = _said(f"{path}.module", trees, values.get("module"))
+        made = import_object(module) if isinstance(module, str) else module
+        yield from objections_to_arguments(made, config, f"{path}.module_config")
+    for name, inner in values.items():
+        if name != "module_config":
+            yield from _in_modules(inner, f"{path}.{name}", trees)
+
+
+def _lesson_values(course: Any) -> list[Any]:
+    """Gives the values of the lessons of a course, and the ends of a range that grows."""
+    found = _opened(course).get("lessons")
+    entries = found if isinstance(found, list | tuple) else []
+    return [entry["value"] if isinstance(entry, Mapping) and "value" in entry else entry for entry in entries]
+
+
+def _too_many_rows(tree: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Iterator[Objection]:
+    """Yields that copies and fragments are within bounds each, and too large together."""
+    sampling = _opened(tree.get("sampling"))
+    lanes = sampling.get("num_envs", 1)
+    for path, part in (("algorithm", algorithm), *_opened(tree.get("policies")).items()):
+        where = path if path == "algorithm" else f"policies.{path}"
+        length = _opened(part).get("fragment_length", 1)
+        if isinstance(lanes, int) and isinstance(length, int) and lanes * length > MOST_ROWS:
+            why = f"makes {lanes * length:,} rows of {lanes:,} copies, above {MOST_ROWS:,}, which could fill the memory"
+            yield Objection(f"{where}.fragment_length", length, why)
+
+
+def _opened(value: Any) -> Mapping[str, Any]:
+    """Gives a section as a mapping: a name or class alone is one that says no more."""
+    if isinstance(value, Mapping):
+        return {"name": value} if OBJECT in value else value
+    return {"name": value} if isinstance(value, str) else {}
+
+
+def _said(path: str, trees: Sequence[Any], otherwise: Any) -> Any:
+    """Gives what the last of some trees says of a setting, or what a file says."""
+    for tree in reversed(trees):
+        if says(tree, path):
+            *above, last = path.split(".")
+            for key in above:
+                tree = mapping_of(tree)[key]
+            found = mapping_of(tree)
+            return found.get(last, found.get(CLASS))
+    if isinstance(otherwise, Mapping) and OBJECT in otherwise:
+        return otherwise[OBJECT]
+    return otherwise
+
+
+def _class_of(name: Any, otherwise: Any) -> Any:
+    """Gives the config class that a name or class means, or `otherwise`, a class or its name, where none is named."""
+    names = ClassNames(ALGORITHMS)
+    if isinstance(name, Mapping) and OBJECT in name:
+        name = name[OBJECT]
+    found, wrong = names.find(names.spelled(name)) if name is not None else (None, "")
+    if found is None and not wrong and isinstance(otherwise, str):
+        found, _ = names.find(otherwise)
+    return found if found is not None or isinstance(otherwise, str) else otherwise
+
+
+def says(tree: Any, path: str) -> bool:
+    """Says whether settings given as a tree decide a setting by themselves, whatever a lower layer says of it."""
+    key, _, rest = path.partition(".")
+    if not isinstance(tree, Mapping | Settings):
+        return False
+    inside = mapping_of(tree)
+    if not rest:
+        return key in inside or (key == "name" and CLASS in inside)
+    return key in inside and says(inside[key], rest)
