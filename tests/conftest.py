@@ -19,8 +19,19 @@ from rookery.envs.c import twins
 from selection import slow_except
 
 torch.set_num_threads(1)
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell without job control starts what runs behind it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What a shell, nohup, a service or a CI system leaves to its programs decides nothing either. SIGHUP alone stays
+# ignored where it is, so that tests under nohup outlive their terminal; the tests of it set it themselves.
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+os.umask(0o022)
+for name in (
+    "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "LINES", "MASTER_ADDR", "MASTER_PORT",
+    "NO_COLOR", "PY_COLORS", "RANK", "RAY_ADDRESS", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "WORLD_SIZE",
+):  # fmt: skip
+    os.environ.pop(name, None)
 
 UNHURRIED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("thorough", max_examples=300, **UNHURRIED)

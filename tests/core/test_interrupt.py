@@ -12,6 +12,13 @@ from rookery.core.interrupt import Interrupt, Interrupted
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@pytest.fixture(autouse=True)
+def _not_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", HANDLED)
 def test_the_first_signal_is_noted_and_acted_on_when_asked(number):
     interrupt = Interrupt()

@@ -111,7 +111,7 @@ def test_what_is_not_there_is_named(written, name, message):
 
 def test_every_timer_label_has_a_place_and_every_place_exists():
     code = Path(source.__file__).parents[1]
-    texts = [path.read_text() for path in code.rglob("*.py")]
+    texts = [path.read_text(encoding="utf-8") for path in code.rglob("*.py")]
     labels = {label for text in texts for label in re.findall(r'timers\["([^"]+)"\]', text)}
     labels |= {label for text in texts for label in re.findall(r'timers?(?:\["[^"]+"\])?\.add\("([^"]+)"', text)}
     assert labels == PLACES.keys()

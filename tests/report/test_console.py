@@ -171,7 +171,7 @@ def test_what_is_unhealthy_has_a_mark(timers):
 
 
 def test_the_ranges_are_those_of_the_algorithms_page():
-    page = (Path(__file__).parents[2] / "docs" / "algorithms" / "ppo.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "algorithms" / "ppo.md").read_text(encoding="utf-8")
     for metric in ("kl", "clip_fraction"):
         low, high = HEALTHY[metric]
         assert re.search(rf"\| `{metric}` \| .* \| {low:g} to {high:g} \|", page)
