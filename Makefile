@@ -4,7 +4,7 @@ BIN = $(VENV)/bin
 KERNELS = $(wildcard src/rookery/core/kernels/*.cpp src/rookery/core/kernels/*.h src/rookery/envs/c/*.h \
 	src/rookery/envs/c/sources/*.c)
 
-.PHONY: demo test test-all test-learning test-faults check lock docs bench peers help
+.PHONY: demo test test-all test-learning test-faults check lock docs bench golden peers help
 
 help:                         ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -42,6 +42,9 @@ docs: $(VENV)/.stamp          ## rewrites the generated pages of docs/
 bench: $(VENV)/.stamp         ## speed, beside Stable-Baselines3 and RLlib (40 minutes); writes benchmarks/results/
 	-$(MAKE) peers  # one that cannot be installed gets a row that says so
 	$(BIN)/python benchmarks/run.py
+
+golden: $(VENV)/.stamp        ## make golden OLD=COMMIT: about 200 short runs there and here; exit 1 if a bit differs
+	$(BIN)/python benchmarks/golden.py $(OLD)
 
 peers:                        ## environments of their own for the libraries that make bench compares with
 	PY=$(PY) sh benchmarks/peers/install.sh
