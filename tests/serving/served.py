@@ -10,10 +10,12 @@ import torch
 from gymnasium import spaces
 
 from rookery.core.files import FOLDER, write_directory
+from rookery.core.incidents import Incidents
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.policies.export import policy_files
 from rookery.policies.policy import Policy
+from rookery.serving.batcher import Batcher
 from rookery.serving.server import PolicyServer, ServingOptions
 
 TOKEN = "open-sesame"
@@ -67,6 +69,16 @@ def serving(path, said=None, **options):
     given = ServingOptions(**{"token": TOKEN, "seconds": 0.02, **options})
     with PolicyServer(path, given, run, name, say=told.append).running() as server:
         yield server
+
+
+def batcher_of(version, said=None, **limits):
+    """A batcher by itself; what goes wrong in it is appended to `said`."""
+    told = [] if said is None else said
+    given = {"max_rows": 8, "max_waiting": 99, "max_remembered": 99, **limits}
+    return Batcher(version, incidents=Incidents(told.append), **given)
+
+
+INTERNAL = "A client of a server is given the id of an internal error, and the log has the id with the traceback"
 
 
 class Web:

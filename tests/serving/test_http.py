@@ -1,6 +1,7 @@
 """What a policy server answers over HTTP: the policy's own actions, or what was wrong with the question."""
 
 import json
+import re
 import socket
 import stat
 import threading
@@ -12,7 +13,7 @@ from gymnasium import spaces
 
 pytest.importorskip("uvicorn")
 
-from served import HYBRID, MANY_SORTS, TOKEN, Web, checkpoint, policy, serving
+from served import HYBRID, INTERNAL, MANY_SORTS, TOKEN, Web, checkpoint, policy, serving
 
 from rookery.core.errors import ConfigError
 from rookery.serving.server import PolicyServer, ServingOptions
@@ -232,12 +233,20 @@ def test_many_clients_at_once_each_get_their_own_answer(tmp_path):
     assert counts["batches"] < 160
 
 
+@pytest.mark.regression("unclear error", INTERNAL)
 def test_a_network_that_fails_is_told_to_those_who_asked_and_the_server_goes_on(tmp_path, monkeypatch):
-    with serving(checkpoint(tmp_path, 1, policy())) as server:
+    said = []
+    with serving(checkpoint(tmp_path, 1, policy()), said) as server:
         served = server._batcher.version.policies["main"]
         monkeypatch.setattr(served, "env_actions", lambda *_: 1 / 0)
         status, answer = Web(server).act([0.0] * 4)
-        assert status == 500 and "ZeroDivisionError" in answer["error"]
+        assert status == 500 and re.fullmatch(
+            "policy 'main' cannot decide: internal error [0-9a-f]{8}", answer["error"]
+        )
+        (entry,) = [line for line in said if answer["error"].rpartition(": ")[2] in line]
+        assert "ZeroDivisionError: division by zero" in entry and "Traceback" in entry
+        health = Web(server).call("GET", "/health")[1]
+        assert health["internal_errors"] == 1 and health["status"] == "ok"
         monkeypatch.undo()
         assert Web(server).act([0.0] * 4)[0] == 200
 

@@ -8,9 +8,9 @@ import torch
 
 pytest.importorskip("uvicorn")
 
-from served import Web, checkpoint, policy, serving
+from served import Web, batcher_of, checkpoint, policy, serving
 
-from rookery.serving.batcher import Batcher, Question
+from rookery.serving.batcher import Question
 from rookery.serving.sessions import SessionGone, SessionMemory
 from rookery.serving.versions import load_version
 
@@ -104,7 +104,7 @@ def test_memory_of_sessions_is_bounded():
 def test_questions_of_one_session_are_answered_one_after_the_other(tmp_path):
     made = policy(**LSTM)
     seen, answers, ready = walks(1, 6)[0], [], threading.Event()
-    batcher = Batcher(load_version(checkpoint(tmp_path, 1, made)), max_rows=4, max_waiting=99, max_remembered=99)
+    batcher = batcher_of(load_version(checkpoint(tmp_path, 1, made)), max_rows=4)
 
     def reply(answer):
         answers.append(answer)

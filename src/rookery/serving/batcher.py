@@ -10,12 +10,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from rookery.core.device import device_of
 from rookery.core.errors import RookeryError
+from rookery.core.incidents import Incidents
 from rookery.core.spaces import Tree
 from rookery.policies.policy import Policy
 from rookery.serving.sessions import SessionMemory
@@ -28,6 +30,10 @@ class TooMuch(RookeryError):
 
 class Stopping(RookeryError):
     """The server is about to stop."""
+
+
+class NotDecided(RookeryError):
+    """A policy could not decide, because of an error of its own or of ours; the message says no more than its id."""
 
 
 class UnfitQuestion(RookeryError):
@@ -65,6 +71,7 @@ class Question:
         session: Whose memory it is; None for somebody of whom nothing is kept.
         first: ``[N]`` bool, rows where an episode starts; True for all; False for none.
         reward: ``[N]`` what the last action earned, for policies that see it.
+        is_answered: Whether `reply` was called; the batcher's own.
     """
 
     policy: str
@@ -74,6 +81,7 @@ class Question:
     session: Hashable | None = None
     first: np.ndarray | bool = False
     reward: np.ndarray | None = None
+    is_answered: bool = False
 
     @property
     def rows(self) -> int:
@@ -81,17 +89,19 @@ class Question:
         return rows_of(self.obs)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Forgetting:
     """A session that is over.
 
     Attributes:
         session: Which.
         forgotten: Is told whether there was one; called in the batcher's thread.
+        is_answered: Whether `forgotten` was called; the batcher's own.
     """
 
     session: Hashable
     forgotten: Callable[[bool], None]
+    is_answered: bool = False
 
 
 @dataclass
@@ -120,6 +130,7 @@ class Batcher:
         max_waiting: Questions that may wait; more are refused.
         max_remembered: Rows of memory that are kept (`SessionMemory`).
         seed: What draws of actions begin with; None = each server draws its own.
+        incidents: Takes errors of ours and of networks; after each the thread goes on.
 
     Attributes:
         version: The policies that answer now.
@@ -134,9 +145,11 @@ class Batcher:
         max_rows: int,
         max_waiting: int,
         max_remembered: int,
+        incidents: Incidents,
         seed: int | None = None,
     ) -> None:
         self.version = version
+        self._incidents = incidents
         self.counts = Counts()
         self.sessions = SessionMemory(max_remembered)
         self._max_rows, self._max_waiting = max_rows, max_waiting
@@ -146,6 +159,11 @@ class Batcher:
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="policies", daemon=True)
         self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread that answers is there."""
+        return self._thread.is_alive()
 
     def ask(self, question: Question) -> None:
         """Takes a question; from any thread.
@@ -196,39 +214,61 @@ class Batcher:
                     self._ready.wait()
                 if not self._waiting:
                     return
-                taken = self._take()
-            version = self.version  # one for all of them, whatever is swapped meanwhile
-            groups: dict[tuple[str, bool], list[Question]] = {}
-            for entry in taken:
-                if isinstance(entry, Forgetting):
-                    entry.forgotten(self.sessions.forget(entry.session))
-                else:
-                    groups.setdefault((entry.policy, entry.deterministic), []).append(entry)
-            for (name, deterministic), questions in groups.items():
-                self._decide(version, version.policies[name], deterministic, questions)
+            taken: list[Question | Forgetting] = []
+            try:
+                with self._ready:
+                    self._take(taken)
+                self._answer(taken)
+            except BaseException as error:  # the only thread: were it to end, all later questions would wait for ever
+                self._give_up(taken, self._incidents.report(error))
 
-    def _take(self) -> list[Question | Forgetting]:
-        """Takes those who wait, in their order: as many as fit, and of each session one, because its next question
-        needs what is remembered after this one.
+    def _take(self, taken: list[Question | Forgetting]) -> None:
+        """Moves those who wait to `taken`, in their order: as many as fit, and of each session one, because its next
+        question needs what is remembered after this one.
         """
-        taken: list[Question | Forgetting] = []
         kept: list[Question | Forgetting] = []
         rows, seen = 0, set()
-        while self._waiting:
-            entry = self._waiting.popleft()
-            if entry.session is not None and entry.session in seen:
-                kept.append(entry)
-                continue
-            if isinstance(entry, Question):
-                if rows and rows + entry.rows > self._max_rows:
-                    kept.append(entry)
-                    break
-                rows += entry.rows
-            if entry.session is not None:
-                seen.add(entry.session)
-            taken.append(entry)
-        self._waiting.extendleft(reversed(kept))
-        return taken
+        try:
+            while self._waiting:
+                taken.append(entry := self._waiting.popleft())
+                if entry.session is not None and entry.session in seen:
+                    kept.append(taken.pop())
+                    continue
+                if isinstance(entry, Question):
+                    if rows and rows + entry.rows > self._max_rows:
+                        kept.append(taken.pop())
+                        break
+                    rows += entry.rows
+                if entry.session is not None:
+                    seen.add(entry.session)
+        finally:
+            self._waiting.extendleft(reversed(kept))
+
+    def _answer(self, taken: list[Question | Forgetting]) -> None:
+        """Answers all of these, with one forward pass for each policy."""
+        version = self.version  # one for all of them, whatever is swapped meanwhile
+        groups: dict[tuple[str, bool], list[Question]] = {}
+        for entry in taken:
+            if isinstance(entry, Forgetting):
+                self._tell(entry, self.sessions.forget(entry.session))
+            else:
+                groups.setdefault((entry.policy, entry.deterministic), []).append(entry)
+        for (name, deterministic), questions in groups.items():
+            self._decide(version, version.policies[name], deterministic, questions)
+
+    def _give_up(self, taken: list[Question | Forgetting], problem: str) -> None:
+        """Answers those that have no answer yet with an error."""
+        for entry in taken:
+            if not entry.is_answered:
+                self._tell(entry, False if isinstance(entry, Forgetting) else NotDecided(problem))
+
+    def _tell(self, entry: Question | Forgetting, answer: Any) -> None:
+        """Calls what takes an answer; an error in one such function is nobody else's."""
+        entry.is_answered = True
+        try:
+            (entry.forgotten if isinstance(entry, Forgetting) else entry.reply)(answer)
+        except Exception as error:
+            self._incidents.report(error)
 
     def _decide(self, version: ServedVersion, policy: Policy, deterministic: bool, questions: list[Question]) -> None:
         """Answers questions to one policy with one forward pass."""
@@ -239,7 +279,7 @@ class Batcher:
                 memory, started = self._recalled(policy, question) if remembering else (None, False)
                 asked.append((question, memory, started))
             except RookeryError as error:
-                question.reply(error)
+                self._tell(question, error)
         if not asked:
             return
         try:
@@ -247,9 +287,9 @@ class Batcher:
             memory = torch.cat([memory for _, memory, _ in asked if memory is not None]) if remembering else None
             actions = self._acted(policy, obs, memory, deterministic)
         except Exception as error:  # of a network of the user's own
-            problem = RookeryError(f"policy {policy.name!r} cannot decide: {type(error).__name__}: {error}")
+            problem = NotDecided(f"policy {policy.name!r} cannot decide: {self._incidents.report(error)}")
             for question, _, _ in asked:
-                question.reply(problem)
+                self._tell(question, problem)
             return
         counts, begin = self.counts, 0
         counts.batches += 1
@@ -260,7 +300,7 @@ class Batcher:
             end = begin + question.rows
             if memory is not None and question.session is not None:
                 self.sessions.keep(question.session, memory[begin:end].clone())
-            question.reply(ServedActions(actions[begin:end], version.name, started))
+            self._tell(question, ServedActions(actions[begin:end], version.name, started))
             begin = end
 
     def _acted(self, policy: Policy, obs: Tree, memory: torch.Tensor | None, deterministic: bool) -> np.ndarray:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rookery.core.errors import ConfigError, EnvError
+from rookery.core.incidents import Incidents
 from rookery.core.interrupt import Interrupt
 from rookery.core.trust import TrustCode
 from rookery.envs.external.listener import ConnectionLimits
@@ -108,41 +109,48 @@ class PolicyServer:
         version = load_version(checkpoint, [name] if name else (), trust_code)
         names = list(version.policies)
         self._default = names[0] if len(names) == 1 else None
-        self._listening = listening(options.host, options.port)
-        self.address: tuple[str, int] = self._listening.getsockname()[:2]
+        self._incidents = Incidents(say)
         self.socket_address: tuple[str, int] | None = None
-        self._batcher = Batcher(
-            version,
-            max_rows=options.max_batch,
-            max_waiting=options.max_waiting,
-            max_remembered=options.max_sessions,
-            seed=options.draws,
-        )
         self._clients: SocketClients | None = None
         self._watch: CheckpointWatch | None = None
-        try:
+        with contextlib.ExitStack() as undo:  # what has begun ends again where a later part cannot begin
+            self._listening = listening(options.host, options.port)
+            undo.callback(self._listening.close)
+            self.address: tuple[str, int] = self._listening.getsockname()[:2]
+            self._batcher = Batcher(
+                version,
+                max_rows=options.max_batch,
+                max_waiting=options.max_waiting,
+                max_remembered=options.max_sessions,
+                incidents=self._incidents,
+                seed=options.draws,
+            )
+            undo.callback(self._batcher.close)
             if options.socket_port is not None and options.token is not None:
-                limits = ConnectionLimits(options.max_bytes, options.max_connections)
-                at = options.host, options.socket_port
-                try:
-                    self._clients = SocketClients(
-                        self._batcher, self._default, options.likeliest, *at, options.token, limits, say
-                    )
-                except EnvError as error:
-                    raise ConfigError(
-                        f"--socket {at[1]}: cannot listen at {at[0]}:{at[1]}; is another program there? Give another "
-                        "port, or 0 for any that is free"
-                    ) from error
+                self._clients = self._socket_clients(options.socket_port, options.token)
+                undo.callback(self._clients.close, "the policy server could not begin")
                 self.socket_address = self._clients.address
             if run is not None and options.seconds:
                 self._watch = CheckpointWatch(
                     run, version, names, trust_code, self._batcher.swap, say, options.seconds, newest
                 )
-        except BaseException:
-            self._listening.close()
-            self._batcher.close()
-            raise
+            undo.pop_all()
         self._server: uvicorn.Server | None = None
+
+    def _socket_clients(self, port: int, token: str) -> SocketClients:
+        """Begins to take clients on the socket; raises a ConfigError if its port is taken."""
+        options = self._options
+        limits = ConnectionLimits(options.max_bytes, options.max_connections)
+        at = options.host, port
+        try:
+            return SocketClients(
+                self._batcher, self._default, options.likeliest, *at, token, limits, self._said, self._incidents
+            )
+        except EnvError as error:
+            raise ConfigError(
+                f"--socket {port}: cannot listen at {at[0]}:{port}; is another program there? Give another port, or 0 "
+                "for any that is free"
+            ) from error
 
     def run(self) -> None:
         """Answers until `stop`, or until SIGINT, SIGTERM or SIGHUP; then answers those who have asked, and returns."""
@@ -183,12 +191,21 @@ class PolicyServer:
             "version_seconds": round(time.time() - version.loaded, 3),
             "sessions": {"kept": len(sessions), "rows": sessions.rows, "evicted": sessions.evicted},
             "answered": asdict(self._batcher.counts),
+            "internal_errors": self._incidents.count,
             "checkpoints": {"swapped": watch.swapped if watch else 0, "refused": watch.refused if watch else 0},
         }
 
     def _app(self) -> PolicyApp:
         options = self._options
-        return PolicyApp(self._batcher, self._default, options.likeliest, options.token, options.max_bytes, self.health)
+        return PolicyApp(
+            self._batcher,
+            self._default,
+            options.likeliest,
+            options.token,
+            options.max_bytes,
+            self.health,
+            self._incidents,
+        )
 
     def close(self) -> None:
         """Answers those who wait for a policy, and frees ports and threads; the end of `run` does it too."""

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rookery.core.errors import RookeryError
+from rookery.core.incidents import Incidents
 from rookery.core.space_files import space_to_json
 from rookery.envs.external.listener import ClientListener, ConnectionLimits
 from rookery.envs.external.wire import MessageError
 from rookery.serving.asking import known_policy, read_question
 from rookery.serving.batcher import Batcher, Question, ServedActions, UnfitQuestion
+from rookery.serving.reading import WrongObservation
 
 
 class SocketClients:
@@ -29,6 +31,7 @@ class SocketClients:
         token: What clients have to know.
         limits: What is borne.
         say: Takes a line about what went wrong.
+        incidents: Takes internal errors, of which a client is given the id alone.
 
     Attributes:
         address: Host and port.
@@ -47,8 +50,9 @@ class SocketClients:
         token: str,
         limits: ConnectionLimits,
         say: Callable[[str], None],
+        incidents: Incidents,
     ) -> None:
-        self._failed = say
+        self._failed, self._incidents = say, incidents
         self._batcher, self._default, self._deterministic = batcher, default, deterministic
         self._episodes: dict[str, set[str]] = {}
         version = batcher.version
@@ -66,7 +70,15 @@ class SocketClients:
             self._listener.close(reason)
 
     def requested(self, session: str, number: int, request: Mapping[str, Any]) -> None:
-        """Takes a request of a client; in the listener's thread."""
+        """Takes a request of a client; in the listener's thread, which an internal error must not end."""
+        try:
+            self._take(session, number, request)
+        except MessageError:
+            raise
+        except Exception as error:
+            raise MessageError(self._incidents.report(error)) from None
+
+    def _take(self, session: str, number: int, request: Mapping[str, Any]) -> None:
         operation, episode = request.get("op"), request.get("episode")
         if not isinstance(episode, str) or not 0 < len(episode) <= 200:
             raise MessageError("episode: expected a text of 1 to 200 characters")
@@ -131,10 +143,8 @@ class SocketClients:
                 question, is_batch = read_question(
                     fields, version.policies[name], self._deterministic, (name, session, episode), together.part(name)
                 )
-            except RookeryError as error:
+            except (WrongObservation, UnfitQuestion) as error:
                 raise MessageError(f"{name}: {error}" if several else str(error)) from None
-            except Exception as error:  # a mistake of ours is told to who has met it, and the others go on
-                raise MessageError(f"{name}: {type(error).__name__}: {error}") from None
             together.batches[name] = is_batch
             questions.append(question)
         for question in questions:

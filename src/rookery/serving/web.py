@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any
 
 from rookery.core.errors import RookeryError, nearest
+from rookery.core.incidents import Incidents
 from rookery.serving.asking import FIELDS, answered, description, known_policy, plain, read_question, session_of
-from rookery.serving.batcher import Batcher, ServedActions, Stopping, TooMuch, UnfitQuestion
+from rookery.serving.batcher import Batcher, NotDecided, ServedActions, Stopping, TooMuch, UnfitQuestion
 from rookery.serving.reading import WrongObservation
 from rookery.serving.sessions import SessionGone
 from rookery.serving.tokens import is_loopback, shows
@@ -33,9 +34,12 @@ STATUS: tuple[tuple[type[RookeryError], int], ...] = (
     (SessionGone, 410),
     (TooMuch, 429),
     (Stopping, 503),
-    (RookeryError, 500),
+    (NotDecided, 500),
 )
-"""What an error is called over HTTP; the first that fits counts."""
+"""What an error is called over HTTP; the first that fits counts, and all others are internal errors."""
+
+
+REFUSED = tuple(kind for kind, _ in STATUS)
 
 
 class Refused(Exception):
@@ -90,6 +94,7 @@ class PolicyApp:
         token: What has to be shown; None = nothing.
         max_bytes: The largest body of a request.
         health: Gives what there is to say of the server beside what the batcher counts.
+        incidents: Takes internal errors, of which a client is given the id alone.
     """
 
     def __init__(
@@ -100,7 +105,9 @@ class PolicyApp:
         token: str | None,
         max_bytes: int,
         health: Callable[[], dict[str, Any]],
+        incidents: Incidents,
     ) -> None:
+        self._incidents = incidents
         self._batcher, self._default, self._deterministic = batcher, default, deterministic
         self._token, self._max_bytes, self._health = token, max_bytes, health
         self._outbox: Outbox | None = None
@@ -114,9 +121,12 @@ class PolicyApp:
             status, body = 200, await self._answer(scope, receive)
         except Refused as refused:
             status, body, allowed = refused.status, refused.body, refused.allowed
-        except Exception as error:  # a mistake of ours is told to who has met it, and the server goes on
-            status, body = 500, {"error": f"{type(error).__name__}: {error}"}
-        encoded = json.dumps(body, separators=(",", ":")).encode()
+        except Exception as error:
+            status, body = 500, {"error": self._incidents.report(error)}
+        try:
+            encoded = json.dumps(body, separators=(",", ":")).encode()
+        except (TypeError, ValueError) as error:  # an action that JSON has no words for
+            status, encoded = 500, json.dumps({"error": self._incidents.report(error)}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(encoded)).encode())]
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
@@ -137,7 +147,7 @@ class PolicyApp:
             return await self._act(request)
         if path == "/health":
             _only(method, "GET, HEAD", path)
-            return {"status": "ok", **(self._health() if known else {})}
+            return {"status": "ok" if self._batcher.is_running else "stopped", **(self._health() if known else {})}
         if path == "/policies":
             _only(method, "GET, HEAD", path)
             policies = self._batcher.version.policies
@@ -205,7 +215,7 @@ class PolicyApp:
             answer = await waiting
             if isinstance(answer, RookeryError):
                 raise answer
-        except RookeryError as error:
+        except REFUSED as error:
             raise _refused(error) from None
         assert isinstance(answer, ServedActions)
         fields: dict[str, Any] = plain(answered(answer, question, is_batch))
@@ -218,7 +228,7 @@ class PolicyApp:
             outbox, waiting = self._waiting()
             try:
                 self._batcher.forget((name, session), partial(outbox.put, waiting))
-            except RookeryError as error:
+            except REFUSED as error:
                 raise _refused(error) from None
             found.append(await waiting)
         return {"session": session, "forgotten": any(found)}

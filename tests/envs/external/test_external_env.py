@@ -14,6 +14,7 @@ from clients import answers as answers_of
 from rookery.core.errors import EnvError
 from rookery.envs.external.client import Client, EpisodeLost, ExternalError, TrainingOver, pack, proof, unpack
 from rookery.envs.external.env import ExternalEnv, find_token
+from rookery.envs.external.reception import Reception
 from rookery.envs.make import code_of, env_name, make_env
 
 TWO = {
@@ -628,3 +629,33 @@ def test_a_token_is_read_or_made_and_kept_for_its_user_alone(tmp_path, monkeypat
 def test_missing_spaces_are_told_with_what_to_write():
     with pytest.raises(EnvError, match=r"is missing: --spaces FILE with obs"):
         ExternalEnv(1, 0)
+
+
+@pytest.mark.regression(
+    "unclear error",
+    "A client of a server is given the id of an internal error, and the log has the id with the traceback",
+)
+def test_an_internal_error_is_an_id_to_the_client_and_the_training_goes_on(monkeypatch, capsys):
+    with Played(env := made(lanes=1)) as played, client(env) as player:
+        name = player.start_episode()
+        monkeypatch.setattr(Reception, "_observed", lambda *_: {}["/home/somebody/secret"])
+        with pytest.raises(ExternalError, match=rf"^episode {name}: internal error [0-9a-f]{{8}}$") as caught:
+            player.get_action(name, [0, 0])
+        monkeypatch.undo()
+        player.get_action(name, [0, 0])
+        player.end_episode(name)
+    logged = capsys.readouterr().err
+    assert str(caught.value).rpartition(": ")[2] in logged and "KeyError: '/home/somebody/secret'" in logged
+    assert played.error is None
+
+
+@pytest.mark.regression("unclear error", "An external environment that cannot be made frees its port")
+def test_an_environment_that_cannot_be_made_frees_its_port(monkeypatch):
+    monkeypatch.setattr("rookery.envs.clocked.env.ClockedEnv.__init__", lambda *_: 1 / 0)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(ZeroDivisionError):
+        ExternalEnv(1, port, ONE, token=TOKEN)
+    with socket.socket() as again:
+        again.bind(("127.0.0.1", port))

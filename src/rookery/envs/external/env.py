@@ -133,8 +133,13 @@ class ExternalEnv(ClockedEnv):
         notes = [f"external: waiting for clients at {at}, token in {where}"] if is_first else []
         if is_first and host not in LOOPBACK:
             notes.append(f"external: {at} is reached from the network, and what is sent there is not encrypted")
-        self._external = ExternalCopies(reception, Desk(num_lanes), tuple(notes))
-        super().__init__(self._external, num_lanes)
+        desk = Desk(num_lanes)
+        try:
+            self._external = ExternalCopies(reception, desk, tuple(notes))
+            super().__init__(self._external, num_lanes)
+        except BaseException:
+            leave(reception, desk)
+            raise
 
     @property
     def in_turn(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import EnvError, RookeryError, SpaceError
+from rookery.core.incidents import Incidents
 from rookery.core.settings import show
 from rookery.core.space_files import space_to_json
 from rookery.core.spaces import MASK, ActionSpec, Tree
@@ -147,6 +149,7 @@ class Reception:
         self.name, self.spaces, self.token, self.limits = name, spaces, token, limits
         self.changed = threading.Condition()
         self.error: Exception | None = None
+        self.incidents = Incidents()
         self._desks: list[Desk] = []
         """Those at which somebody has played; the last is who plays now."""
         self._queue: deque[tuple[str, int, str, bool]] = deque()
@@ -329,8 +332,10 @@ class Reception:
                 return
             try:
                 ops[op](episode, number, request)
-            except (SpaceError, ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
+            except (MessageError, SpaceError) as error:
                 raise MessageError(f"episode {name}: {error}") from None
+            except Exception as error:  # of ours, or a request that nobody has thought of; the training goes on
+                raise MessageError(f"episode {name}: {self.incidents.report(error)}") from None
 
     def gone(self, session: str) -> None:
         """Gives up what a client that does not come back was playing."""
@@ -401,7 +406,10 @@ class Reception:
         self._say(episode.desk, arrival, closing=False)
 
     def _end_episode(self, episode: ClientEpisode, number: int, request: Mapping[str, Any]) -> None:
-        cut, obs = bool(request.get("truncated")), request.get("obs")
+        said, obs = request.get("truncated", False), request.get("obs")
+        if not isinstance(said, bool | int | None):
+            raise MessageError(f"truncated: {show(said)[:40]}, expected true or false")
+        cut = bool(said)
         seen = self._observed(obs) if cut and obs is not None else {}
         missing = episode.seen.keys() - seen.keys()
         if cut and obs is None and missing:
@@ -465,14 +473,17 @@ class Reception:
 
     def _earned(self, request: Mapping[str, Any]) -> dict[str, float]:
         """What agents got, checked."""
-        rewards = request.get("reward") or {}
+        rewards = request.get("reward")
+        if isinstance(rewards, np.ndarray):
+            raise MessageError("reward: expected a number, or an object by agent")
+        rewards = rewards or {}
         if not isinstance(rewards, Mapping):
             rewards = {"": rewards}
         found = {}
         for agent, value in rewards.items():
             if self.spaces.several == (not agent):
                 raise MessageError("reward: expected an object by agent" if not agent else "reward: expected a number")
-            if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(float(value)):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
                 raise MessageError(
                     f"reward {str(value)[:40]}{f' of agent {agent}' * bool(agent)}: expected a finite number"
                 )
@@ -483,8 +494,9 @@ class Reception:
 
     def _ended(self, request: Mapping[str, Any]) -> set[str]:
         """Who has ended, checked."""
-        said = request.get("ended") or {}
-        if not isinstance(said, Mapping) or not all(end in ENDS for end in said.values()):
+        said = request.get("ended")
+        said = {} if said is None else said
+        if not isinstance(said, Mapping) or not all(isinstance(end, str) and end in ENDS for end in said.values()):
             raise MessageError("ended: expected an object by agent of terminated or truncated")
         if said and not self.spaces.several:
             raise MessageError("ended: there is one agent; end_episode ends what it plays")

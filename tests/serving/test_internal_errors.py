@@ -1,0 +1,185 @@
+"""Errors of our own in a policy server: clients are given an id, the log has the traceback, and the server goes on."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+
+import numpy as np
+import pytest
+
+pytest.importorskip("uvicorn")
+
+from served import INTERNAL, TOKEN, Web, batcher_of, checkpoint, policy, serving
+
+from rookery.core.incidents import Incidents
+from rookery.envs.external.client import Client, ExternalError
+from rookery.serving import server as server_module
+from rookery.serving.batcher import NotDecided, Question, ServedActions
+from rookery.serving.server import PolicyServer, ServingOptions
+from rookery.serving.versions import load_version
+
+SURVIVES = "The thread that answers for a policy server survives an error of any kind, and all who wait are answered"
+FREED = "A policy server that cannot begin frees its ports and ends its threads"
+
+ID = "internal error [0-9a-f]{8}"
+
+
+class Answers:
+    """Collects answers of a batcher."""
+
+    def __init__(self):
+        self.found, self._more = [], threading.Condition()
+
+    def __call__(self, answer):
+        with self._more:
+            self.found.append(answer)
+            self._more.notify()
+
+    def wait(self, number):
+        with self._more:
+            assert self._more.wait_for(lambda: len(self.found) >= number, timeout=10), self.found
+        return self.found
+
+
+def question(reply, session=None):
+    return Question("main", {"obs": np.zeros((1, 4), np.float32)}, True, reply, session)
+
+
+def asked_together(batcher, *entries):
+    """Lets all of these wait when the first is taken."""
+    with batcher._ready:
+        batcher._waiting.extend(entries)
+        batcher._ready.notify()
+
+
+@pytest.fixture
+def version(tmp_path):
+    return load_version(checkpoint(tmp_path, 1, policy()))
+
+
+@pytest.mark.regression("no end", SURVIVES)
+def test_an_error_outside_of_a_forward_pass_is_answered_to_all_who_wait(version, monkeypatch):
+    said, answers = [], Answers()
+    batcher = batcher_of(version, said)
+    monkeypatch.setattr(batcher, "_decide", lambda *_: 1 / 0)
+    asked_together(batcher, question(answers), question(answers), question(answers))
+    assert all(isinstance(one, NotDecided) and re.fullmatch(ID, str(one)) for one in answers.wait(3))
+    assert len({str(one) for one in answers.found}) == 1 and "ZeroDivisionError" in said[0] and "Traceback" in said[0]
+    monkeypatch.undo()
+    batcher.ask(question(answers))
+    assert isinstance(answers.wait(4)[-1], ServedActions) and batcher.is_running
+    batcher.close()
+
+
+@pytest.mark.regression("no end", SURVIVES)
+def test_a_network_that_ends_its_thread_does_not_end_the_server(version, monkeypatch):
+    said, answers = [], Answers()
+    batcher = batcher_of(version, said)
+
+    def leave(*_):
+        raise SystemExit(3)
+
+    monkeypatch.setattr(version.policies["main"], "env_actions", leave)
+    asked_together(batcher, question(answers), question(answers))
+    assert all(isinstance(one, NotDecided) for one in answers.wait(2)) and "SystemExit" in said[0]
+    monkeypatch.undo()
+    batcher.ask(question(answers))
+    assert isinstance(answers.wait(3)[-1], ServedActions)
+    batcher.close()
+
+
+@pytest.mark.regression("no end", SURVIVES)
+def test_a_reply_that_raises_takes_nobody_elses_answer_away_and_no_answer_comes_twice(version):
+    said, answers, broken = [], Answers(), []
+
+    def refuse(answer):
+        broken.append(answer)
+        raise OSError("the client is gone")
+
+    batcher = batcher_of(version, said)
+    asked_together(batcher, question(answers), question(refuse), question(answers))
+    assert all(isinstance(one, ServedActions) for one in answers.wait(2))
+    assert batcher.counts.questions == 3
+    batcher.forget("nobody", lambda was: 1 / 0)
+    batcher.ask(question(answers))
+    answers.wait(3)
+    batcher.close()
+    assert len(broken) == 1 and len(answers.found) == 3
+    assert ["OSError" in said[0], "ZeroDivisionError" in said[1], len(said)] == [True, True, 2]
+
+
+@pytest.mark.regression("no end", SURVIVES)
+def test_a_question_that_cannot_be_taken_is_answered_and_the_others_too(version):
+    said, answers = [], Answers()
+    batcher = batcher_of(version, said)
+    asked_together(batcher, question(answers), question(answers, session=["unhashable"]), question(answers))
+    found = answers.wait(3)
+    assert sorted(type(one).__name__ for one in found) == ["NotDecided", "NotDecided", "ServedActions"]
+    batcher.close()
+
+
+@pytest.mark.regression("unclear error", INTERNAL)
+def test_an_error_in_the_application_is_an_id_over_http(tmp_path, monkeypatch):
+    said = []
+    with serving(checkpoint(tmp_path, 1, policy()), said) as server:
+        monkeypatch.setattr("rookery.serving.web.description", lambda one: {}["/home/somebody/secret.py"])
+        status, answer = Web(server).call("GET", "/policies")
+        assert status == 500 and re.fullmatch(ID, answer["error"]) and "secret" not in str(answer)
+        assert any(answer["error"] in line and "secret.py" in line and "Traceback" in line for line in said)
+        monkeypatch.setattr("rookery.serving.web.plain", lambda value: {"action": object()})
+        status, answer = Web(server).act([0.0] * 4)
+        assert status == 500 and re.fullmatch(ID, answer["error"])
+        assert Web(server).call("GET", "/health")[1]["internal_errors"] == 2
+
+
+@pytest.mark.regression("unclear error", INTERNAL)
+def test_an_error_is_an_id_on_the_socket_and_other_clients_are_answered(tmp_path, monkeypatch):
+    said = []
+    with serving(checkpoint(tmp_path, 1, policy()), said, socket_port=0) as server:
+        host, port = server.socket_address
+        with Client(f"{host}:{port}", TOKEN, timeout=5.0) as asking:
+            episode = asking.start_episode()
+            monkeypatch.setattr("rookery.serving.socket_clients.read_question", lambda *_: {}["secret"])
+            with pytest.raises(ExternalError, match=f"^{ID}$"):
+                asking.get_action(episode, np.zeros(4, np.float32))
+            monkeypatch.undo()
+            assert asking.get_action(episode, np.zeros(4, np.float32)).shape == (2,)
+        assert any("KeyError: 'secret'" in line for line in said)
+
+
+def test_a_log_that_cannot_be_written_stops_nothing():
+    def full(text):
+        raise OSError("No space left on device")
+
+    incidents = Incidents(full)
+    assert re.fullmatch(ID, incidents.report(ValueError("x"))) and incidents.count == 1
+
+
+@pytest.mark.regression("unclear error", FREED)
+@pytest.mark.parametrize("part", ["CheckpointWatch", "SocketClients", "Batcher"])
+def test_a_server_that_cannot_begin_frees_ports_and_threads(tmp_path, monkeypatch, part):
+    path = checkpoint(tmp_path, 1, policy())
+    begun = []
+    real = server_module.SocketClients
+
+    def remembered(*arguments):
+        begun.append(real(*arguments))
+        return begun[-1]
+
+    def fails(*_, **__):
+        raise MemoryError(part)
+
+    monkeypatch.setattr(server_module, "SocketClients", remembered)
+    monkeypatch.setattr(server_module, part, fails)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    before = {thread.ident for thread in threading.enumerate()}
+    with pytest.raises(MemoryError, match=part):
+        PolicyServer(path, ServingOptions(port=port, socket_port=0, token=TOKEN), tmp_path)
+    for address in (("127.0.0.1", port), *(one.address for one in begun)):
+        with socket.socket() as again:
+            again.bind(address)
+    assert {thread.ident for thread in threading.enumerate()} <= before
