@@ -108,15 +108,36 @@ def test_a_taken_run_id_is_refused_with_two_ways_out(trained):
     assert err == expected
 
 
-def test_force_replaces_all_of_a_run(trained, tmp_path):
+@pytest.mark.regression("data lost", "Replacing a run removes what Rookery wrote and keeps what its user put there")
+def test_force_replaces_a_run_and_keeps_what_its_user_put_there(trained, tmp_path):
     trained("--quiet", "--run-id", "mine")
     folder = tmp_path / "runs" / "mine"
-    (folder / "old.txt").write_text("old")
+    (folder / "mine.txt").write_text("mine")
     (folder / "videos").mkdir()
-    assert trained("--quiet", "--run-id", "mine", "--force")[0] == 0
-    assert "old.txt" not in {path.name for path in folder.iterdir()}
+    (folder / "videos" / "000002.webp").write_text("old")
+    code, _, err = trained("--quiet", "--run-id", "mine", "--force")
+    assert code == 0
+    assert "note: runs/mine: kept what Rookery did not write: mine.txt\n" in err
+    assert (folder / "mine.txt").read_text() == "mine"
     assert not (folder / "videos").exists()
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+@pytest.mark.regression("data lost", "A start that was killed before its first row can simply be made again")
+@pytest.mark.parametrize("left", [[], ["checkpoints"], ["checkpoints", "run.lock"]])
+def test_a_start_that_was_killed_before_its_settings_were_written_is_made_again_by_the_same_command(
+    trained, rookery, tmp_path, left
+):
+    folder = tmp_path / "runs" / "mine"
+    folder.mkdir(parents=True)
+    for name in left:
+        (folder / name).touch() if name == "run.lock" else (folder / name).mkdir()
+    code, _, err = rookery("resume", "mine")
+    assert code == 2 and err.count("\n") == 1
+    assert ("begin it again by the command that began it" in err) == ("run.lock" in left)
+    assert trained("--quiet", "--run-id", "mine")[0] == 0
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
+    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
 
 
 def test_force_deletes_nothing_where_no_run_was(trained, tmp_path):

@@ -20,7 +20,7 @@ from rookery.replay.formats.unity_demo import write_unity
 from rookery.replay.recording import recording_of
 from rookery.replay.segments import find_replay
 from rookery.training import run
-from selection import slow
+from selection import slow, slow_except
 
 FILE = """\
 behaviors:
@@ -223,6 +223,48 @@ def test_a_run_that_cannot_be_replaced_comes_back(cart, learn, tmp_path):
     assert [path.name for path in cart.parent.iterdir()] == ["cart"]
 
 
+@pytest.mark.regression("data lost", "Replacing a run removes what Rookery wrote and keeps what its user put there")
+def test_force_replaces_a_run_and_keeps_what_its_user_put_there(cart, learn):
+    (cart / "notes.md").write_text("mine")
+    (cart / "Cart" / "notes.md").write_text("mine")
+    (cart / "Cart" / "Cart-7").mkdir()
+    code, _, error = learn("--run-id", "cart", "--force", "--seed", 3)
+    assert code == 0, error
+    assert "results/cart: kept what Rookery did not write: Cart/notes.md, notes.md" in error
+    assert (cart / "notes.md").read_text() == (cart / "Cart" / "notes.md").read_text() == "mine"
+    assert not (cart / "Cart" / "Cart-7").exists()
+    assert steps_of(cart) == [100, 200, 300, 400, 500]
+    assert [path.name for path in cart.parent.iterdir()] == ["cart"]
+
+
+@pytest.mark.regression("data lost", "A start that was killed before its first row can simply be made again")
+def test_a_run_that_was_killed_at_its_start_is_moved_aside_by_the_same_command(cart, learn):
+    without_checkpoints(cart)
+    assert "there is data of that run already" in refused(learn("--run-id", "cart"))  # of which rows are left
+    (cart / "metrics.jsonl").unlink()
+    code, _, error = learn("--run-id", "cart", "--seed", 3)
+    assert code == 0, error
+    killed = "results/cart.killed-at-start"
+    assert f"was killed before its first iteration was over; what it left is {killed} now" in error
+    assert {"cart", "cart.killed-at-start"} == {path.name for path in cart.parent.iterdir()}
+    assert steps_of(cart) == [100, 200, 300, 400, 500]
+
+
+@pytest.mark.regression("data lost", "A run comes back if the start that was to replace it is killed")
+@pytest.mark.parametrize(
+    "half", slow_except(["config.yaml", "run.lock"], of=[[], ["checkpoints"], ["config.yaml", "run.lock"]])
+)
+def test_a_run_whose_replacement_was_killed_comes_back(cart, learn, half):
+    cart.rename(cart.with_name(".replaced-cart"))
+    for name in half:
+        cart.mkdir(exist_ok=True)
+        (cart / name).touch() if "." in name else (cart / name).mkdir()
+    code, _, error = learn("--run-id", "cart", "--resume")
+    assert code == 0, error
+    assert steps_of(cart)[-1] == 500
+    assert [path.name for path in cart.parent.iterdir() if path.name.startswith(".")] == []
+
+
 def test_force_replaces_nothing_that_is_no_run_of_ours(learn, tmp_path):
     (tmp_path / "results" / "x" / "Cart").mkdir(parents=True)
     (tmp_path / "results" / "x" / "Cart" / "checkpoint.pt").write_bytes(b"years of work")
@@ -337,13 +379,16 @@ def test_a_run_without_a_checkpoint_begins_anew_with_their_files_and_its_demonst
     without_checkpoints(cart)
     kept = cart / "demonstrations" / "Cart-pole"
     kept.mkdir(parents=True)
-    (cart / "Cart" / "old").touch()
+    (cart / "Cart" / "Cart-7.onnx").touch()
+    (cart / "Cart" / "mine").touch()
     code, _, error = rookery("resume", cart, "--evaluate", 0, "--quiet")
     assert code == 0, error
     assert {"configuration.yaml", "Cart.onnx", "run_logs"} <= {path.name for path in cart.iterdir()}
     assert steps_of(cart) == [100, 200, 300, 400, 500]
     assert kept.is_dir()
-    assert not (cart / "Cart" / "old").exists()
+    assert not (cart / "Cart" / "Cart-7.onnx").exists()
+    assert (cart / "Cart" / "mine").exists()
+    assert "kept what Rookery did not write: Cart/mine, demonstrations/Cart-pole\n" in error
 
 
 def test_resume_without_a_run_names_the_nearest(cart, learn):

@@ -53,22 +53,159 @@ def test_a_used_directory_is_refused_with_three_ways_out(tmp_path):
     RunDir(tmp_path).close()  # the refused one holds no lock
 
 
-def test_force_replaces_all_of_the_old_run_and_nothing_beside_it(tmp_path):
+KEPT = pytest.mark.regression(
+    "data lost", "Replacing a run removes what Rookery wrote and keeps what its user put there"
+)
+
+
+@KEPT
+def test_force_replaces_all_of_the_old_run_and_keeps_what_its_user_put_there(tmp_path, capsys):
     folder = tmp_path / "run"
     with make("CartPole-v1", run_dir=folder) as trainer:
         trainer.train({"iterations": 1})
+        trainer.save(folder / "checkpoints" / "mine")
     (tmp_path / "beside").write_text("mine")
     (folder / "link").symlink_to(tmp_path / "beside")
     (folder / "videos").mkdir()
-    (folder / "videos" / "film").write_text("old")
+    (folder / "videos" / "000001.webp").write_text("old")
+    (folder / "videos" / "talk.mp4").write_text("mine")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "a.md").write_text("mine")
     with make("CartPole-v1", run_dir=folder, force=True) as trainer:
         assert {path.name for path in folder.iterdir()} == {
-            "checkpoints", "command.txt", "config.yaml", "provenance.json", "run.lock", "versions.json"
+            "checkpoints", "command.txt", "config.yaml", "provenance.json", "run.lock", "versions.json", "link",
+            "videos", "notes",
         }  # fmt: skip
-        assert list((folder / "checkpoints").iterdir()) == []
+        assert [path.name for path in (folder / "checkpoints").iterdir()] == ["mine"]
+        assert [path.name for path in (folder / "videos").iterdir()] == ["talk.mp4"]
         assert trainer.train({"iterations": 1}).iteration == 1
-    assert (tmp_path / "beside").read_text() == "mine"
+    kept = "checkpoints/mine, link, notes, videos/talk.mp4"
+    assert f"note: {folder}: kept what Rookery did not write: {kept}\n" in capsys.readouterr().err
+    assert (folder / "link").read_text() == (folder / "notes" / "a.md").read_text() == "mine"
     assert [row["iteration"] for row in rows(folder)] == [1]
+
+
+AGAIN = pytest.mark.regression("data lost", "A start that was killed before its first row can simply be made again")
+
+
+def begun_and_killed(folder, **arguments):
+    """What a kill leaves right after a run has begun."""
+    make("CartPole-v1", run_dir=folder, **arguments).close()
+
+
+@AGAIN
+def test_a_run_that_was_killed_at_its_start_is_moved_aside_by_the_same_start(tmp_path, capsys):
+    folder = tmp_path / "run"
+    for _ in range(3):
+        begun_and_killed(folder)
+    names = ["run", "run.killed-at-start", "run.killed-at-start-2"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert all((tmp_path / name / "config.yaml").exists() for name in names)
+    (folder / "token").write_text("t")
+    with make("CartPole-v1", run_dir=folder) as trainer:
+        assert trainer.train({"iterations": 1}).iteration == 1
+        with pytest.raises(FileError, match="another run is writing here"):
+            RunDir(folder)
+    told_so = (
+        f"note: {folder}: an earlier start was killed before its first iteration was over; what it left is {folder}"
+    )
+    assert f"{told_so}.killed-at-start-3 now\n" in capsys.readouterr().err
+    assert (folder / "token").read_text() == "t"  # this start may have written it
+    RunDir(folder).close()
+
+
+@AGAIN
+@pytest.mark.parametrize("what", ["a row", "a checkpoint", "a file of somebody", "other settings", "a writer"])
+def test_a_run_is_moved_aside_only_if_nothing_but_its_own_start_is_there(tmp_path, what):
+    folder = tmp_path / "run"
+    begun_and_killed(folder)
+    if what == "a row":
+        append_row(folder, {"iteration": 1})
+    elif what == "a checkpoint":
+        (folder / "checkpoints" / "000001").mkdir()
+    elif what == "a file of somebody":
+        (folder / "notes").write_text("mine")
+    writer = RunDir(folder) if what == "a writer" else None
+    with pytest.raises((ConfigError, FileError), match="run here already|another run is writing here"):
+        make("CartPole-v1", run_dir=folder, **({"num_envs": 5} if what == "other settings" else {}))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    if writer is not None:
+        writer.close()
+
+
+@AGAIN
+def test_a_directory_whose_replacement_was_killed_half_way_is_replaced_by_force_and_not_otherwise(tmp_path):
+    folder = tmp_path / "run"
+    with make("CartPole-v1", run_dir=folder) as trainer:
+        trainer.train({"iterations": 1})
+    (folder / "config.yaml").unlink()  # goes first
+    assert "there is a run here already" in told(ConfigError, lambda: make("CartPole-v1", run_dir=folder))
+    with make("CartPole-v1", run_dir=folder, force=True) as trainer:
+        assert trainer.train({"iterations": 1}).iteration == 1
+
+
+GAPS = pytest.mark.regression(
+    "data lost", "Rows are on the disk before a checkpoint that counts them, and a gap is told"
+)
+
+
+@GAPS
+def test_rows_are_flushed_to_the_disk_before_the_checkpoint_that_counts_them(tmp_path, monkeypatch):
+    done = []
+    fsync, rename = os.fsync, os.rename
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append(os.readlink(f"/proc/self/fd/{file}")), fsync(file)))
+    monkeypatch.setattr(os, "rename", lambda old, new: (done.append(str(new)), rename(old, new)))
+    with make("CartPole-v1", run_dir=tmp_path / "run", checkpoint_every=1) as trainer:
+        trainer.train({"iterations": 2})
+    for number in (1, 2):
+        placed = done.index(str(tmp_path / "run" / "checkpoints" / f"00000{number}"))
+        assert str(tmp_path / "run" / "metrics.jsonl") in done[:placed]
+        assert str(tmp_path / "run") in done[:placed]
+        del done[: placed + 1]
+
+
+@GAPS
+def test_a_gap_in_the_rows_is_told_with_its_numbers_once(tmp_path, capsys):
+    folder = tmp_path / "run"
+    with make("CartPole-v1", run_dir=folder) as trainer:
+        trainer.train({"iterations": 6})
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_text("".join([lines[0], lines[3]]))
+    with Trainer.load(folder, resume=True) as trainer:
+        trainer.train({"iterations": 7})
+        trainer.train({"iterations": 8})
+    missing = "metrics.jsonl: 4 of 6 rows are missing, of iterations 2 to 3, 5 to 6; the checkpoint counts them"
+    assert capsys.readouterr().err.count(f"note: {folder}/{missing}") == 1
+    assert [row["iteration"] for row in rows(folder)] == [1, 4, 7, 8]
+    with Trainer.load(tmp_path / "run", resume=True) as trainer:
+        trainer.train({"iterations": 9})
+    assert "4 of 8 rows are missing" in capsys.readouterr().err
+
+
+@pytest.mark.regression("setting dropped", "A run that goes on with other versions says so, and notes them")
+def test_other_versions_are_told_once_and_noted_beside_the_first(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "run"
+    with make("CartPole-v1", run_dir=folder) as trainer:
+        trainer.train({"iterations": 1})
+    first = json.loads((folder / "versions.json").read_text())
+    newer = {**first, "torch": "9.0", "numpy": "8.0", "platform": "Linux-99"}
+    monkeypatch.setattr("rookery.training.run_dir.versions", lambda: newer)
+    for iterations in (2, 3):  # said by the first start with them alone
+        with Trainer.load(folder, resume=True) as trainer:
+            trainer.train({"iterations": iterations})
+    written = json.loads((folder / "versions.json").read_text())
+    assert written == {**first, "later": [{"iteration": 1, **newer}]}
+    torch, numpy = first["torch"], first["numpy"]
+    told_once = (
+        f"note: other versions: torch {torch} until here, 9.0 from here on, numpy {numpy} until here, 8.0 from here"
+    )
+    assert capsys.readouterr().err.count(told_once) == 1
+    monkeypatch.setattr("rookery.training.run_dir.versions", lambda: {**newer, "platform": "Linux-100"})
+    Trainer.load(folder, resume=True).close()
+    assert json.loads((folder / "versions.json").read_text()) == written
+    for content in ("", "[]", "{"):  # of a run that is older, or damaged
+        (folder / "versions.json").write_text(content)
+        Trainer.load(folder, resume=True).close()
 
 
 def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path):

@@ -51,6 +51,11 @@ def find_run(run: Path) -> Path:
                 f"{run}: is an experiment of many runs; name one of its trials, as in {place / '00000'}; rookery tune "
                 f"show {place} says which is the best"
             )
+        if (place / "run.lock").is_file():
+            raise ConfigError(
+                f"{place}: this run was killed before its settings were written; begin it again by the command that "
+                "began it"
+            )
     raise not_found(run, "config.yaml", "run", "rookery train")
 
 

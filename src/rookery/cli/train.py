@@ -335,15 +335,17 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> tuple[Path
                 number += 1
                 name = f"{usual}-{number}"
         run_id = usual
+    from rookery.training.own_files import holds_run, was_killed_at_start
+
     folder = root / checked_name("--run-id", run_id)
     other = "give another --run-id"
     is_new = not folder.exists()
     if is_new:
         folder.mkdir(parents=True)
-    elif not force:
+    elif not force and not was_killed_at_start(folder):
         raise ConfigError(f"{LINE}: --run-id {run_id}: {folder} exists; add --force to replace it, or {other}")
-    elif any(folder.iterdir()) and not (folder / "config.yaml").exists():
-        raise ConfigError(f"{LINE}: --force: {folder} holds no run (there is no config.yaml in it); {other}")
+    elif not was_killed_at_start(folder) and not holds_run(folder):
+        raise ConfigError(f"{LINE}: --force: {folder} holds no run (nothing in it is of one); {other}")
     return folder, is_new
 
 

@@ -80,6 +80,12 @@ def signed_text(kind: str, text: str) -> str:
     return text if found is None else f"{text}{COMMENT}{found}\n"
 
 
+def without_signature(text: str) -> str:
+    """Returns what `signed_text` was given."""
+    rest, comment, _ = text.rpartition(COMMENT)
+    return rest if comment else text
+
+
 def is_signed_text(kind: str, text: str) -> bool:
     """Says whether this user has written a text that was read from a file."""
     rest, _, claimed = text.rpartition(COMMENT)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +26,38 @@ def append_row(folder: Path, row: Mapping[str, Any]) -> None:
             file.write(json.dumps(row) + "\n")
     except OSError as error:
         raise WriteError(f"{folder / METRICS}: cannot be written: {error.strerror}") from None
+
+
+def sync_rows(folder: Path) -> None:
+    """Flushes the file of a folder to the disk, before a checkpoint that counts its rows.
+
+    Raises:
+        FileError: If the disk does not take it.
+    """
+    try:
+        for path in (folder / METRICS, folder):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    except FileNotFoundError:
+        return  # no iteration is over yet
+    except OSError as error:
+        raise WriteError(f"{folder / METRICS}: cannot be flushed to the disk: {error.strerror}") from None
+
+
+def gap_note(folder: Path, iteration: int) -> str:
+    """Returns a line about the iterations up to this one that have no row; empty if each has one."""
+    there = {row["iteration"] for row in read_rows(folder)}
+    missing = [number for number in range(1, iteration + 1) if number not in there]
+    if not missing:
+        return ""
+    runs = itertools.groupby(enumerate(missing), lambda pair: pair[1] - pair[0])  # of consecutive numbers
+    spans = [[number for _, number in run] for _, run in runs]
+    numbers = ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in spans)
+    rows = f"{len(missing):,} of {iteration:,} rows are missing, of iteration{'s' * (len(missing) > 1)} {numbers}"
+    return f"{folder / METRICS}: {rows}; the checkpoint counts them, and they are not written again"
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:

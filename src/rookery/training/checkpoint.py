@@ -42,6 +42,7 @@ from rookery.core.settings import Fixed, object_name
 from rookery.core.trust import OBJECT
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
+from rookery.report.metrics_file import sync_rows
 from rookery.training.settings import RunConfig
 
 FORMAT = 2
@@ -146,6 +147,8 @@ def write_checkpoint(path: Path, state: dict[str, Any], extra: Mapping[str, Cont
         FileError: If it cannot be written.
         EncodingError: If something in the state is not made of plain values and arrays.
     """
+    if path.parent.name == FOLDER:  # a power cut must not take rows that the checkpoint counts
+        sync_rows(path.parent.parent)
     structure, arrays = encode(state)
     files = {"state.json": json.dumps(structure).encode(), "arrays.safetensors": arrays, **extra}
     write_directory(path, files, {"format": FORMAT, **facts})

@@ -11,7 +11,7 @@ from rookery.core.files import FOLDER
 from rookery.core.layers import nested
 from rookery.envs.external.env import SCHEME
 from rookery.training.checkpoint import Saved
-from rookery.training.run_dir import TOKEN_FILE
+from rookery.training.own_files import TOKEN_FILE
 
 RUN_DIRECTORY = "run directory"
 """Source of the path of a token file that lies in the folder of its run."""

@@ -16,8 +16,8 @@ import fcntl
 import json
 import os
 import platform
+import re
 import shlex
-import shutil
 import socket
 import sys
 import time
@@ -33,17 +33,24 @@ from rookery.core.files import FOLDER, FileError, WriteError, write_file
 from rookery.core.layers import flow
 from rookery.core.leftovers import clean
 from rookery.core.secrets import secrets_in, without_secrets
-from rookery.core.signing import signed_text
+from rookery.core.signing import signed_text, without_signature
 from rookery.core.timers import Timers
 from rookery.envs.logs import PLAYER_LOGS
 from rookery.report.curves import position
-from rookery.report.metrics_file import append_row, cut_rows, read_rows
+from rookery.report.metrics_file import append_row, cut_rows, gap_note, read_rows
 from rookery.report.results import IterationResult
 from rookery.report.tensorboard import TensorBoard
+from rookery.training import own_files
+from rookery.training.own_files import TOKEN_FILE
 from rookery.training.settings import RunConfig
 
-TOKEN_FILE = "token"
-"""The file with what clients of the environment have to know; a run that replaces another keeps it."""
+DRAWN = re.compile(r"^seed:.*# drawn\n", re.MULTILINE)
+"""The line of a seed that each start draws anew."""
+
+VERSIONS = "versions.json"
+
+LATER = "later"
+"""Key in `VERSIONS` of a list: versions that the run was resumed with, and the iteration, where they were others."""
 
 PACKAGES = ("rookery", "torch", "numpy", "gymnasium", "pettingzoo")
 
@@ -60,18 +67,24 @@ class RunDir:
         self.board: TensorBoard | None = None
         self._before_play = 0
         """Gradient steps on data while nothing had been played, which come before the first env step in TensorBoard."""
+        self.notes: list[str] = []
+        """Lines that a user should read once, when the training starts."""
         try:
-            (path / FOLDER).mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path / "run.lock", os.O_RDWR | os.O_CREAT, 0o644)
+            self._open()
         except OSError as error:
             raise _unusable(path, "written", error) from None
+        clean(path)
+        clean(self.checkpoints)
+
+    def _open(self) -> None:
+        """Makes the directory if it is missing, and takes its lock."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self.path / "run.lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             self._claim()
         except BaseException:
             os.close(self._lock)
             raise
-        clean(path)
-        clean(self.checkpoints)
 
     def _claim(self) -> None:
         """Takes the lock, and writes into it who holds it."""
@@ -95,30 +108,53 @@ class RunDir:
         return self.path / FOLDER
 
     def begin(self, resolved: Resolved[RunConfig], force: bool) -> None:
-        """Writes what is known at the start of a run.
+        """Writes what is known at the start of a run. A run of the same settings that was killed at its start is moved
+        aside.
 
         Raises:
-            ConfigError: If there is a run here already and `force` is not set.
+            ConfigError: If there is another run here already and `force` is not set.
         """
-        if (self.path / "config.yaml").exists():
-            if not force:
-                raise ConfigError(
-                    f"run_dir = {str(self.path)!r}: there is a run here already; continue it (rookery resume "
-                    f"{self.path}, Trainer.load(..., resume=True)), replace it (force), or choose another directory"
-                )
-            for old in self.path.iterdir():
-                if old.name == PLAYER_LOGS:
-                    continue  # programs that the new run has started write there already
-                if old.is_dir() and not old.is_symlink():
-                    shutil.rmtree(old)
-                elif old.name not in ("run.lock", TOKEN_FILE):
-                    old.unlink()
-            self.checkpoints.mkdir()
+        if force:
+            self.notes += own_files.kept_note(self.path, own_files.remove(self.path))
+        elif own_files.has_begun(self.path) or (self._is_used and not self._was_killed(resolved)):
+            raise ConfigError(
+                f"run_dir = {str(self.path)!r}: there is a run here already; continue it (rookery resume {self.path}, "
+                "Trainer.load(..., resume=True)), replace it (force), or choose another directory"
+            )
+        elif self._is_used:
+            self.notes.append(own_files.killed_note(self.path, self._move_aside()))
+        self.checkpoints.mkdir(exist_ok=True)
         self.write_settings(resolved)
         secrets = set(secrets_in(list(resolved.history.values())))
         said = [without_secrets(word, secrets) for word in sys.argv[1:]]
         self.write("command.txt", shlex.join([Path(sys.argv[0]).name, *said]) + "\n")
-        self.write("versions.json", json.dumps(versions(), indent=1))
+        self.write(VERSIONS, json.dumps(versions(), indent=1))
+
+    @property
+    def _is_used(self) -> bool:
+        """Whether a run has written its settings here."""
+        return (self.path / own_files.CONFIG).exists()
+
+    def _was_killed(self, resolved: Resolved[RunConfig]) -> bool:
+        """Whether all that is here is the start of a run with these settings."""
+        if not own_files.was_killed_at_start(self.path):
+            return False
+        written = (self.path / own_files.CONFIG).read_text(encoding="utf-8", errors="replace")
+        return DRAWN.sub("", without_signature(written)) == DRAWN.sub("", resolved.to_yaml())
+
+    def _move_aside(self) -> Path:
+        """Moves what is here to another name, and begins an empty directory; returns where it is."""
+        aside, before = own_files.aside_of_killed(self.path), self._lock
+        try:
+            os.rename(self.path, aside)
+            self._open()
+            for name in (TOKEN_FILE, PLAYER_LOGS):  # which this start has written
+                if (aside / name).exists():
+                    os.rename(aside / name, self.path / name)
+        except OSError as error:
+            raise _unusable(self.path, "written", error) from None
+        os.close(before)
+        return aside
 
     def write_settings(self, resolved: Resolved[RunConfig]) -> None:
         """Replaces `config.yaml` and `provenance.json`."""
@@ -161,13 +197,37 @@ class RunDir:
                 raise WriteError(f"{self.path}: TensorBoard's file cannot be written: {error.strerror}") from None
 
     def go_on_from(self, iteration: int, env_steps: int, tensorboard: bool) -> None:
-        """Removes what was written after the moment that a resumed run continues from."""
+        """Removes what was written after the moment that a resumed run continues from, and notes what is missing."""
         cut_rows(self.path, iteration)
+        if line := gap_note(self.path, iteration):
+            self.notes.append(line)
+        self._note_versions(iteration)
         learned = [position(row, "gradient_steps") or 0 for row in read_rows(self.path) if not row.get("env_steps")]
         self._before_play = int(max(learned, default=0))
         if tensorboard:
             self.board = TensorBoard(self.path)
             self.board.resume(self._before_play + env_steps)
+
+    def _note_versions(self, iteration: int) -> None:
+        """Adds the versions of today to `VERSIONS`, with a note, if they are not those the run was last made with."""
+        try:
+            written = json.loads((self.path / VERSIONS).read_text(encoding="utf-8"))
+            last = {**written, **(written.get(LATER) or [{}])[-1]}
+            changed = {name: (last[name], now) for name, now in versions().items() if last.get(name, now) != now}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return  # of a run that was made before there was such a file
+        changed.pop("platform", None)  # a new kernel changes no numbers
+        if not changed:
+            return
+        told = ", ".join(f"{name} {before} until here, {now} from here on" for name, (before, now) in changed.items())
+        self.notes.append(f"other versions: {told}; last bits may differ from a run that was not stopped")
+        written[LATER] = [*written.get(LATER, []), {"iteration": iteration, **versions()}]
+        self.write(VERSIONS, json.dumps(written, indent=1))
+
+    def take_notes(self) -> list[str]:
+        """Returns the notes that were not read yet."""
+        notes, self.notes = self.notes, []
+        return notes
 
     def write_timers(self, timers: Timers) -> None:
         """Replaces `timers.json`."""

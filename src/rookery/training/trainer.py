@@ -50,7 +50,7 @@ from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.saved_shares import own_share, wait_for_shares, write_share
 from rookery.training.stopping import StopFunction, carried_on, check_criteria, criteria_of, history_of, stop_rule
-from rookery.training.trust import unsigned_notes, without_foreign_code
+from rookery.training.trust import notes_of_directory, without_foreign_code
 
 
 class Trainer(Run):
@@ -281,7 +281,7 @@ class Trainer(Run):
     @contextmanager
     def _session(self, criteria: Mapping[str, float]) -> Iterator[None]:
         """What the reporter and signals are told before and after iterations that belong together."""
-        facts = run_facts(self, [*self.notes, *(unsigned_notes() if self.run_dir is not None else ())], criteria)
+        facts = run_facts(self, [*self.notes, *notes_of_directory(self.run_dir)], criteria)
         self.reporter.start(facts, self.timers)
         self.pace.begin()
         try:

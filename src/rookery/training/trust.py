@@ -133,6 +133,11 @@ def without(values: Mapping[str, V], paths: Collection[str]) -> dict[str, V]:
     return found
 
 
+def notes_of_directory(run_dir: RunDir | None) -> list[str]:
+    """Returns what a user should read about the directory of a run; nothing if there is none."""
+    return [] if run_dir is None else [*run_dir.take_notes(), *unsigned_notes()]
+
+
 def unsigned_notes() -> list[str]:
     """Gives a line to be told where nothing that is written has the user's signature; none where it has."""
     why = why_unsigned()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -28,6 +27,7 @@ from rookery.report.experiment_table import progress_reporter
 from rookery.report.results import IterationResult
 from rookery.report.tensorboard import write_experiment
 from rookery.training.callbacks import Callback
+from rookery.training.own_files import experiment_was_killed_at_start, move_killed_experiment, remove_trials
 from rookery.training.prepare import code_values, layers_of
 from rookery.training.settings import SHORTHANDS, RunConfig
 from rookery.training.stopping import StopFunction
@@ -53,7 +53,7 @@ from rookery.tune.jobs.trainable import SCORE, TrainableJob
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.journal import FILE, VERSION, Journal, read
 from rookery.tune.names import EXECUTORS, SCHEDULERS, SEARCHES
-from rookery.tune.runner import TRIALS, Experiment, Runner
+from rookery.tune.runner import Experiment, Runner
 from rookery.tune.scheduler import Scheduler
 from rookery.tune.search import Suggestions
 from rookery.tune.settings import SECTION, ExperimentFile, TuneConfig
@@ -336,9 +336,10 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
     if before:
         refuse_changes(place, before, record)
         check_params(place, read(place), record)
+    notes = [] if before or force else move_killed_experiment(place)
     with closing(make_executor(job, cfg)) as executor, closing(Journal(place, anew=not before)) as journal:
         if not before:  # nothing was wrong: only now is an older experiment replaced
-            shutil.rmtree(place / TRIALS, ignore_errors=True)
+            notes += remove_trials(place)
             journal.append(signed(FILE, record))
             write_file(place / "experiment.yaml", experiment_yaml(record).encode())
             write_experiment(place, record["space"], experiment.metrics)
@@ -350,6 +351,8 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
             cpus=cfg.cpus or job.cpus, columns=tuple(job.metrics),
         ))  # fmt: skip
         try:
+            for line in notes:
+                reporter.note(line)
             runner.run()
         finally:
             runner.state.stop_running()
@@ -367,12 +370,14 @@ def first_record(folder: Path, resume: bool, force: bool) -> dict[str, Any] | No
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"folder = {str(folder)!r}: is a file; choose another folder")
     there = (folder / FILE).exists() and (folder / FILE).stat().st_size > 0  # one killed before it began is none
-    if there and not (resume or force):
+    killed = experiment_was_killed_at_start(folder)
+    if there and not (resume or force or killed):
         raise ConfigError(
             f"folder = {str(folder)!r}: there is an experiment here already; go on with it (rookery tune resume "
             f"{folder}, tune.run(..., resume=True)), replace it (force), or choose another folder"
         )
-    if not there and folder.exists() and any(path.name != FILE for path in folder.iterdir()):
+    is_cut_off = force and (folder / FILE).exists()  # killed while an older experiment was being replaced
+    if not there and folder.exists() and not (killed or is_cut_off):
         raise ConfigError(f"folder = {str(folder)!r}: holds other things than an experiment; choose another folder")
     records = read(folder) if there and resume else []
     return records[0] if records else None

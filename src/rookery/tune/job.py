@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rookery.training import own_files
 from rookery.tune.trial import Row
 
 
@@ -122,8 +122,4 @@ KEPT = (PARAMS, "log.txt", "error.txt", "run.lock")
 
 def begin_anew(folder: Path) -> None:
     """Removes what an earlier start without a good checkpoint has left in a trial's folder."""
-    for old in folder.iterdir():
-        if old.is_dir() and not old.is_symlink():
-            shutil.rmtree(old)
-        elif old.name not in KEPT:
-            old.unlink()
+    own_files.remove(folder, KEPT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,9 +26,9 @@ from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions,
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
 from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
 from rookery.core.errors import ConfigError, EnvError, nearest
-from rookery.core.files import FOLDER, list_checkpoints, read_checkpoint_files
+from rookery.core.files import FOLDER, FileError, list_checkpoints, read_checkpoint_files
 from rookery.core.layers import Layer, override_layer, yaml_layer
-from rookery.core.leftovers import TEMPORARY, restore
+from rookery.core.leftovers import aside_of, locked, restore
 from rookery.core.trust import TrustCode
 from rookery.envs.base import VectorEnv, is_only_one
 from rookery.envs.groups import groups_of
@@ -37,6 +38,7 @@ from rookery.envs.unity.program import EDITOR, PREFIX
 from rookery.policies.export import FILE
 from rookery.policies.policy import Policy
 from rookery.report.live import write_line
+from rookery.training import own_files
 from rookery.training.facts import finished_lines
 from rookery.training.pace import ITERATION
 from rookery.training.run_dir import RunDir
@@ -164,19 +166,25 @@ def check_folder(options: RunOptions) -> Path:
     settings, folder = options.checkpoint_settings, folder_of(options)
     if Path(settings.run_id).name != settings.run_id or settings.run_id in ("", ".", ".."):
         raise ConfigError(f"--run-id {settings.run_id!r}: must be the name of a folder, not a path")
+    recover(folder)
     exists, is_ours = folder.exists(), (folder / "config.yaml").is_file()
+    is_empty = own_files.was_killed_at_start(folder)
     if settings.resume:
         if not exists:
             raise ConfigError(
                 f"--resume: there is no run {settings.run_id!r}: {folder} does not exist{near_runs(folder)}; leave "
                 "--resume out to begin one"
             )
+        if not is_ours and is_empty:
+            raise ConfigError(
+                f"--resume: {folder} was killed before it had begun; leave --resume out to begin it again"
+            )
         if not is_ours:
             raise ConfigError(
                 f"--resume: {folder} is no run of Rookery; weights of a run of ML-Agents itself can be taken over into "
                 f"a new one: --initialize-from {settings.run_id} --trust-pickle, with another --run-id"
             )
-    elif exists and any(folder.iterdir()):
+    elif exists and not is_empty:
         if not settings.force or settings.inference:
             raise ConfigError(
                 f"--run-id {settings.run_id}: there is data of that run already in {folder}: give another --run-id, "
@@ -186,10 +194,10 @@ def check_folder(options: RunOptions) -> Path:
                     else "--resume to go on with it, or --force to replace it"
                 )
             )
-        if not is_ours:
+        if not own_files.holds_run(folder):
             raise ConfigError(
-                f"--force: {folder} holds no run of Rookery (there is no config.yaml in it), so nothing there is "
-                "replaced; give another --run-id, or remove it yourself"
+                f"--force: {folder} holds no run of Rookery, so nothing there is replaced; give another --run-id, or "
+                "remove it yourself"
             )
     return folder
 
@@ -418,7 +426,7 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     stays = DEMONSTRATIONS if is_resumed else None
     moved: list[str] = []
     with ExitStack() as stack:
-        stack.enter_context(put_aside(folder, is_replaced=not is_continued, stays=stays))
+        replaced = stack.enter_context(put_aside(folder, is_replaced=not is_continued, stays=stays))
         stack.enter_context(logs_in(folder))
         plan = planned(request, options, folder)
         stack.enter_context(closed_on_error(plan.copies))
@@ -438,7 +446,7 @@ def learning(request: Request, changes: Changes) -> Iterator[Session]:
     with trainer:
         told = [*trainer.notes, *notes_of(options, plan.behaviors)]
         trainer.notes[:] = told if options.debug else filter(is_asked_for, told)
-        trainer.notes += [*moved, *finished_notes(trainer)]
+        trainer.notes += [*moved, *finished_notes(trainer), *replaced]
         try:
             yield Session(trainer, files, options, folder)
         finally:
@@ -458,35 +466,80 @@ def finished_notes(trainer: Trainer) -> list[str]:
 
 
 @contextmanager
-def put_aside(folder: Path, *, is_replaced: bool, stays: str | None = None) -> Iterator[None]:
-    """Makes room for a run: the one that is replaced goes when this ends, and comes back if it ends by an error.
+def put_aside(folder: Path, *, is_replaced: bool, stays: str | None = None) -> Iterator[list[str]]:
+    """Makes room for a run: the one that is replaced goes when this ends, and comes back if it ends by an error. If the
+    process is killed, the next start puts it back (`recover`).
 
     Args:
         folder: The run.
         is_replaced: Whether it is.
         stays: A folder in it that the new one has too.
 
+    Yields:
+        A list that has notes for the user when this has ended.
+
     Raises:
         FileError: If the run is being written.
     """
-    absent, aside = not folder.exists(), folder.with_name(f"{TEMPORARY}{folder.name}")
-    if is_replaced and not absent:
-        RunDir(folder).close()  # nobody else is writing there
-        shutil.rmtree(aside, ignore_errors=True)
-        folder.rename(aside)
-    try:
-        if is_replaced and stays is not None and (aside / stays).is_dir():
-            shutil.copytree(aside / stays, folder / stays)
-        yield
-    except BaseException:
-        if is_replaced:
-            shutil.rmtree(folder, ignore_errors=True)
-            if aside.exists():
-                aside.rename(folder)
-            with suppress(OSError):  # of a folder with other runs
-                folder.parent.rmdir()
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+    notes: list[str] = []
+    with ExitStack() as stack:
+        is_moved = is_replaced and folder.exists()
+        if is_moved:
+            RunDir(folder).close()  # nobody else is writing there
+            stack.enter_context(locked(folder))
+            folder.rename(aside_of(folder))
+        try:
+            if is_moved and stays is not None and (aside_of(folder) / stays).is_dir():
+                shutil.copytree(aside_of(folder) / stays, folder / stays)
+            yield notes
+        except BaseException:
+            if is_replaced:
+                shutil.rmtree(folder, ignore_errors=True)
+                if is_moved:
+                    aside_of(folder).rename(folder)
+                with suppress(OSError):  # of a folder with other runs
+                    folder.parent.rmdir()
+            raise
+        if is_moved:
+            notes += remove_replaced(folder)
+
+
+def recover(folder: Path) -> None:
+    """Puts back a run whose replacement was killed; what the new run had written by then is moved aside.
+
+    Raises:
+        FileError: If another process is replacing the run now.
+    """
+    aside = aside_of(folder)
+    if aside.exists():
+        with locked(aside, patience=0.0) as is_free:
+            if is_free is False:
+                raise FileError(f"{folder}: another process is replacing this run; wait for it or stop it")
+            if folder.exists():
+                folder.rename(own_files.aside_of_killed(folder))
+            aside.rename(folder)
+
+
+def remove_replaced(folder: Path) -> list[str]:
+    """Removes the run that another one has replaced, but for what its user put there, which moves to the new one; a run
+    that was killed at its start is kept. Returns notes.
+    """
+    aside = aside_of(folder)
+    if own_files.was_killed_at_start(aside):
+        killed = own_files.aside_of_killed(folder)
+        aside.rename(killed)
+        return [own_files.killed_note(folder, killed)]
+    old = own_files.free_name(folder, "replaced")
+    aside.rename(old)  # first: killed from here on, the new run stays
+    kept = {path: folder / path.relative_to(old) for path in own_files.remove(old, keep=())}
+    for path, place in kept.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not os.path.lexists(place):
+            path.rename(place)
+    for part in [*sorted({path.parent for path in kept} - {old}), old]:
+        with suppress(OSError):  # of one that holds what could not be moved
+            part.rmdir()
+    return own_files.kept_note(folder, kept.values())
 
 
 @dataclass(frozen=True)
@@ -649,13 +702,8 @@ def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[RunFil
     trainer = Trainer(config=list(layers), callbacks=callbacks)
     try:
         run_dir = trainer.run_dir = RunDir(folder)
-        for old in folder.iterdir():
-            if old.is_dir() and not old.is_symlink():
-                if old.name != DEMONSTRATIONS:
-                    shutil.rmtree(old)
-            elif old.name != "run.lock":
-                old.unlink()
-        run_dir.checkpoints.mkdir()
+        kept = own_files.remove(folder, keep=(*own_files.STAYING, DEMONSTRATIONS))
+        run_dir.notes += own_files.kept_note(folder, kept)
         run_dir.begin(trainer.resolved, force=False)
     except BaseException:
         trainer.close()

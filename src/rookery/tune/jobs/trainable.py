@@ -42,7 +42,8 @@ from rookery.core.files import (
 from rookery.core.leftovers import TEMPORARY, clean
 from rookery.core.settings import show
 from rookery.report.experiment import is_number
-from rookery.report.metrics_file import append_row, cut_rows, row_at
+from rookery.report.live import Listener
+from rookery.report.metrics_file import append_row, cut_rows, gap_note, row_at, sync_rows
 from rookery.tune.job import Job, Start, Work, begin_anew
 from rookery.tune.jobs.rows import flat, not_reported, reached
 from rookery.tune.space import takes, written
@@ -232,6 +233,8 @@ class RecordedWork(Work):
         facts = read_manifest(place)
         self.iteration, self.seconds = facts["iteration"], facts["seconds"]
         cut_rows(self._folder, self.iteration)
+        if line := gap_note(self._folder, self.iteration):
+            Listener().note(line)
         self.reason = facts["reason"] or self._met(row_at(self._folder, self.iteration) or {})
         self.restored = unpacked(place, self._folder)
 
@@ -272,6 +275,7 @@ class RecordedWork(Work):
         if not content.is_dir():
             raise ConfigError(f"report: checkpoint = {str(content)!r} is no folder; write the trial's files into one")
         make_folder(self._checkpoints)
+        sync_rows(self._folder)
         facts = {"iteration": self.iteration, "seconds": self.seconds, "reason": self.reason}
         write_directory(self._checkpoints / f"{self.iteration:06d}", packed(content), facts, replace=True)
         for old in list_checkpoints(self._checkpoints)[:-KEEP_LAST]:

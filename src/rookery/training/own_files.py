@@ -1,0 +1,205 @@
+"""What Rookery writes into the directory of a run or an experiment: all that goes when another takes its place.
+
+Everything else there is its user's and stays. A run or an experiment that was killed at its start, before its first row
+and its first checkpoint, is moved aside by the next start.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from rookery.core.errors import ConfigError
+from rookery.core.files import FOLDER, NUMBERED, FileError, WriteError, list_checkpoints
+from rookery.core.layers import yaml_layer
+from rookery.core.leftovers import REPLACED, TEMPORARY, locked
+from rookery.envs.logs import PLAYER_LOGS
+from rookery.report.metrics_file import read_rows
+
+CONFIG = "config.yaml"
+
+TOKEN_FILE = "token"
+"""The file with what clients of the environment have to know; a run that replaces another keeps it."""
+
+STAYING = ("run.lock", TOKEN_FILE, PLAYER_LOGS)
+"""What is ours, and stays for the run that takes the place of another: its start has written there already."""
+
+LEFTOVER = rf"{re.escape(TEMPORARY)}.+|{re.escape(REPLACED)}.+"
+
+EVENTS = r"events\.out\.tfevents\..+"
+
+TOP = re.compile(
+    rf"{LEFTOVER}|{EVENTS}|config\.yaml|provenance\.json|command\.txt|versions\.json|metrics\.jsonl|timers\.json|"
+    rf"result\.json|judged\.jsonl|judged\.png|elo\.png|token|serve\.token|run\.lock|log\.txt|params\.json|error\.txt|"
+    rf"trial\.json|checkpoints\.new|\.visible|configuration\.yaml|{PLAYER_LOGS}"
+)
+"""Names in the directory itself; of ML-Agents' files `configuration.yaml`, and of trials `params.json` and others."""
+
+CHECKPOINT = NUMBERED.pattern
+
+FOLDERS = {
+    FOLDER: re.compile(rf"{LEFTOVER}|(?:{CHECKPOINT})(?:\.rank\d+)?|best\.json"),
+    "videos": re.compile(rf"(?:{CHECKPOINT})\.\w+"),
+    "demonstrations": re.compile(rf"{LEFTOVER}|.+-[0-9a-f]{{8}}"),
+}
+"""Names in folders of the directory."""
+
+EXPERIMENT = re.compile(rf"{LEFTOVER}|{EVENTS}|journal\.jsonl|experiment\.yaml|trials")
+"""Names in the directory of an experiment; what lies in ``trials`` are directories of runs."""
+
+JOURNAL, TRIALS = "journal.jsonl", "trials"
+
+REPORTED = b'"kind":"result"'
+"""What a line of a journal holds if a trial has reported."""
+
+KILLED = "killed-at-start"
+"""Ending of the name of a run that was moved aside because it never began."""
+
+SHOWN = 5
+"""Paths that a note names, at most."""
+
+
+def entries(folder: Path) -> Iterator[tuple[Path, bool]]:
+    """Yields the contents of the directory of a run, and of the folders that Rookery makes there; and what is ours."""
+    behaviors = behaviors_in(folder)
+    inside = FOLDERS | {
+        name: re.compile(rf"{LEFTOVER}|{EVENTS}|{re.escape(name)}-\d+(?:\.onnx)?") for name in behaviors
+    }
+    models = {f"{name}.onnx" for name in behaviors}
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.name in inside and path.is_dir():
+            yield from ((child, bool(inside[path.name].fullmatch(child.name))) for child in sorted(path.iterdir()))
+        else:
+            is_ours = path.name in models or bool(TOP.fullmatch(path.name))
+            yield path, is_ours and not path.is_symlink()
+
+
+def behaviors_in(folder: Path) -> list[str]:
+    """Returns what ML-Agents' files of a run's policies are called."""
+    try:
+        policies = yaml_layer(folder / CONFIG).values.get("policies")
+    except (ConfigError, OSError):
+        return []
+    names = map(str, policies) if isinstance(policies, dict) else ()
+    return [re.sub(r"[/\\\0]", "_", name) for name in names]
+
+
+def foreign(folder: Path) -> list[Path]:
+    """Returns what is in the directory of a run and was not written by Rookery."""
+    return [path for path, is_ours in entries(folder) if not is_ours]
+
+
+def holds_run(folder: Path) -> bool:
+    """Returns whether anything in a folder is ours."""
+    return any(is_ours for _, is_ours in entries(folder))
+
+
+def has_begun(folder: Path) -> bool:
+    """Returns whether a run has a row or a checkpoint."""
+    return bool(read_rows(folder) or list_checkpoints(folder / FOLDER))
+
+
+def was_killed_at_start(folder: Path) -> bool:
+    """Returns whether a folder holds nothing but the start of a run, or nothing at all; its lock is not looked at."""
+    return folder.is_dir() and not has_begun(folder) and not foreign(folder)
+
+
+def free_name(folder: Path, ending: str) -> Path:
+    """Returns the name of a folder with an ending that says what became of it, and a number if that is taken."""
+    first = folder.with_name(f"{folder.name}.{ending}")
+    names = itertools.chain([first], (first.with_name(f"{first.name}-{number}") for number in itertools.count(2)))
+    return next(path for path in names if not path.exists())
+
+
+def aside_of_killed(folder: Path) -> Path:
+    """Returns a free name for a run that was killed at its start."""
+    return free_name(folder, KILLED)
+
+
+def remove(folder: Path, keep: Collection[str] = STAYING) -> list[Path]:
+    """Removes what is ours from the directory of a run, its settings first, so that no half of it looks like a run.
+
+    Args:
+        folder: Directory of the run.
+        keep: Names in it that stay.
+
+    Returns:
+        What was not ours, and is still there.
+
+    Raises:
+        FileError: If something cannot be removed; names it.
+    """
+    found = list(entries(folder))
+    ours = [path for path, is_ours in found if is_ours and not {path.name, path.parent.name} & set(keep)]
+    for path in sorted(ours, key=lambda path: path.name != CONFIG):
+        try:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise WriteError(f"{path}: cannot be removed: {error.strerror}") from None
+    for parent in {path.parent for path in ours} - {folder}:
+        with suppress(OSError):  # of one that holds other things, or is a link
+            parent.rmdir()
+    return [path for path, is_ours in found if not is_ours]
+
+
+def kept_note(folder: Path, kept: Iterable[Path]) -> list[str]:
+    """Returns a note that names what was not removed; nothing if there is none."""
+    names = [str(path.relative_to(folder)) for path in kept]
+    if not names:
+        return []
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return [f"{folder}: kept what Rookery did not write: {', '.join(names[:SHOWN])}{more}"]
+
+
+def killed_note(folder: Path, aside: Path) -> str:
+    """Returns a note that a run was moved aside because it never began."""
+    return f"{folder}: an earlier start was killed before its first iteration was over; what it left is {aside} now"
+
+
+def experiment_was_killed_at_start(folder: Path) -> bool:
+    """Returns whether a folder holds nothing but an experiment of which no trial has reported, or nothing at all."""
+    if not folder.is_dir() or not all(EXPERIMENT.fullmatch(path.name) for path in folder.iterdir()):
+        return False
+    journal = folder / JOURNAL
+    lines = journal.read_bytes().splitlines() if journal.exists() else []
+    return not any(REPORTED in line for line in lines) and all(map(was_killed_at_start, (folder / TRIALS).glob("*")))
+
+
+def move_killed_experiment(folder: Path) -> list[str]:
+    """Moves an experiment that was killed at its start aside, if there is one; returns notes.
+
+    Raises:
+        FileError: If it is running, or cannot be moved.
+    """
+    if not experiment_was_killed_at_start(folder) or not any(path.stat().st_size for path in folder.iterdir()):
+        return []
+    with locked(folder / JOURNAL, patience=0.0) as is_free:
+        if is_free is False:
+            raise FileError(f"{folder}: this experiment is running; wait for it or stop it")
+        aside = aside_of_killed(folder)
+        try:
+            folder.rename(aside)
+        except OSError as error:
+            raise WriteError(f"{folder}: cannot be moved aside: {error.strerror}") from None
+    return [killed_note(folder, aside)]
+
+
+def remove_trials(folder: Path) -> list[str]:
+    """Removes what is ours of the trials of an experiment; returns a note about what stays.
+
+    Raises:
+        FileError: If something cannot be removed; names it.
+    """
+    kept = []
+    for trial in sorted((folder / TRIALS).glob("*")):
+        kept += remove(trial, keep=()) if trial.is_dir() and not trial.is_symlink() else [trial]
+        with suppress(OSError):  # of one that holds other things
+            trial.rmdir()
+    return kept_note(folder, kept)
