@@ -12,12 +12,6 @@ from rookery.core.schedules import Linear
 
 FALLING = PPOConfig(lr=Linear(1e-3, 0.0), clip=Linear(0.3, 0.1), entropy_coef=Linear(0.01, 0.0, steps=100),
                     fragment_length=16, batch_size=64, minibatch_size=32, epochs=1)  # fmt: skip
-RULE = pytest.mark.regression(
-    "wrong result", "Schedules end at stop.env_steps of the settings, else at that of the first train(stop=)"
-)
-MOVED = pytest.mark.regression(
-    "wrong result", "A run resumed with a larger stop.env_steps learns on, and says at what rate"
-)
 
 
 def pole(cfg=FALLING, **arguments):
@@ -32,20 +26,26 @@ def outcome(trainer, folder):
     return digest(trainer), weights(trainer), rows(folder)
 
 
-@RULE
+@pytest.mark.regression(
+    "wrong result", "Schedules end at stop.env_steps of the settings, else at that of the first train(stop=)"
+)
 def test_settings_end_schedules_in_a_loop_of_ones_own():
     with pole(stop={"env_steps": 256}) as trainer:
         assert [lr_of(trainer.train_iteration()) for _ in range(5)] == pytest.approx([7.5e-4, 5e-4, 2.5e-4, 0, 0])
 
 
-@RULE
+@pytest.mark.regression(
+    "wrong result", "Schedules end at stop.env_steps of the settings, else at that of the first train(stop=)"
+)
 def test_a_stop_given_to_train_does_not_move_the_end_that_settings_give():
     with pole(stop={"env_steps": 256}) as trainer:
         assert lr_of(trainer.train({"env_steps": 128})) == pytest.approx(5e-4)
         assert trainer.horizon == 256
 
 
-@RULE
+@pytest.mark.regression(
+    "wrong result", "Schedules end at stop.env_steps of the settings, else at that of the first train(stop=)"
+)
 def test_the_same_run_whether_played_in_pieces_stopped_or_loaded(tmp_path):
     with pole(stop={"env_steps": 256}, run_dir=tmp_path / "whole") as trainer:
         trainer.train()
@@ -60,7 +60,7 @@ def test_the_same_run_whether_played_in_pieces_stopped_or_loaded(tmp_path):
     assert pieces == expected
 
 
-@MOVED
+@pytest.mark.regression("wrong result", "A run resumed with a larger stop.env_steps learns on, and says at what rate")
 def test_a_larger_stop_on_load_moves_the_end_of_all_schedules_and_says_so(tmp_path, capsys):
     with pole(run_dir=tmp_path / "run") as trainer:
         assert lr_of(trainer.train({"env_steps": 128})) == 0
@@ -78,7 +78,7 @@ def test_a_larger_stop_on_load_moves_the_end_of_all_schedules_and_says_so(tmp_pa
         assert trainer.horizon == 256
 
 
-@MOVED
+@pytest.mark.regression("wrong result", "A run resumed with a larger stop.env_steps learns on, and says at what rate")
 def test_a_run_that_has_moved_its_end_is_the_same_when_stopped_and_resumed(tmp_path):
     found = []
     for stops in ((256,), (192, 256)):
@@ -119,7 +119,7 @@ def test_schedules_of_a_run_without_an_end_stay_constant_where_they_are_kept(tmp
         assert lr_of(trainer.train_iteration()) == pytest.approx(1e-3 / 3)
 
 
-@MOVED
+@pytest.mark.regression("wrong result", "A run resumed with a larger stop.env_steps learns on, and says at what rate")
 @pytest.mark.parametrize("stop", [{"env_steps": 256}, {"iterations": 4}])
 def test_a_later_stop_given_to_train_says_once_that_schedules_have_ended(stop, capsys):
     with pole() as trainer:
@@ -135,7 +135,7 @@ def test_a_later_stop_given_to_train_says_once_that_schedules_have_ended(stop, c
     )
 
 
-@MOVED
+@pytest.mark.regression("wrong result", "A run resumed with a larger stop.env_steps learns on, and says at what rate")
 def test_nested_schedules_move_too(tmp_path, capsys):
     cfg = DQNConfig(learning_starts=8, batch_size=8, lr=1e-3, exploration={"epsilon": Linear(1.0, 0.0)},
                     replay={"kind": "prioritized", "beta": Linear(0.4, 1.0)})  # fmt: skip

@@ -65,7 +65,9 @@ class PPOConfig(AlgorithmConfig):
     fragment_length: Structural[Length] = 128
     """Decisions in a row of one slot (T) before its advantage is cut off with a value."""
     batch_size: Rows | None = None
-    """Decisions an update; none = fragment_length x the slots that the policy plays."""
+    """Decisions an update, cut into minibatches of `minibatch_size`; none = fragment_length x the slots that the policy
+    plays.
+    """
     value_coef: NonNegative = 0.5
     """Weight of the value loss (c1 of eq. 9)."""
     entropy_coef: Scheduled[NonNegative] = 0.01

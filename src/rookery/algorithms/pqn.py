@@ -56,7 +56,9 @@ class PQNConfig(AlgorithmConfig):
     fragment_length: Structural[Length] = 32
     """Decisions in a row of one slot before its target is cut off with a value."""
     batch_size: Rows | None = None
-    """Decisions an update; none = fragment_length x the slots that the policy plays."""
+    """Decisions an update, cut into minibatches of `minibatch_size`; none = fragment_length x the slots that the policy
+    plays.
+    """
     epsilon: Scheduled[Fraction] = field(default_factory=lambda: Linear(1.0, 0.05, 50_000))
     """Probability of a random action."""
     max_grad_norm: PositiveFloat | None = 10.0

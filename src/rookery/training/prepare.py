@@ -44,6 +44,7 @@ from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.codes import code_layers, codes_of
 from rookery.training.from_data import capacity_layers, env_of_data
 from rookery.training.learners import RankTask, learners_of
+from rookery.training.misread import misread_settings
 from rookery.training.named_policies import check_named
 from rookery.training.parameters import parameter_names
 from rookery.training.presets import find_preset, space_layer
@@ -219,6 +220,7 @@ def prepare(
     check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
     notes += [*unused_settings(resolved, kinds), *_notes_of_copies(resolved, env, stand_in), *resolved.notes]
     notes += [*_precision_notes(resolved, env, mapping), *_sequence_notes(resolved), *notes_of_workers(resolved, env)]
+    notes += misread_settings(resolved)
     return resolved, env, mapping, notes, ranks
 
 

@@ -40,6 +40,7 @@ from rookery.policies.policy import Policy
 from rookery.report.live import write_line
 from rookery.training import own_files
 from rookery.training.facts import finished_lines
+from rookery.training.misread import MINIBATCH
 from rookery.training.pace import ITERATION
 from rookery.training.run_dir import RunDir
 from rookery.training.settings import SamplingConfig
@@ -633,9 +634,12 @@ def closed_on_error(copies: VectorEnv | None) -> Iterator[None]:
 
 
 def is_asked_for(note: str) -> bool:
-    """Whether a note is about something that a user has said, and not about what ML-Agents has anyway."""
+    """Whether a note is about something that a user has said, and not about what ML-Agents has anyway. `buffer_size`
+    is the decisions of an update there too, so it was not misread.
+    """
     file = note.partition(":")[0]
-    return Path(file).name != CONFIGURATION and f"({AS_IS})" not in note and f"({DEFAULT} " not in note
+    of_theirs = f"({AS_IS})" in note or f"({DEFAULT} " in note or ("buffer_size" in note and MINIBATCH in note)
+    return Path(file).name != CONFIGURATION and not of_theirs
 
 
 def run_files(options: RunOptions, shows_lines: bool) -> RunFiles:
