@@ -40,7 +40,7 @@ from golden_runs import COMMON, RUNS, Run
 
 ROOT = Path(__file__).parent.parent
 
-SOURCES = ("setup.py", "src/rookery/core/kernels", "src/rookery/envs/c")
+SOURCES = ("setup.py", "src/*.c", "src/*.cpp", "src/*.h")
 """What compiled files are made of."""
 
 PATHS = {"kernels": "", "torch": "0"}
