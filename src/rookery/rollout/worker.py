@@ -1,4 +1,9 @@
-"""Playing: the one place where environments are stepped, and where all experience comes from."""
+"""Playing: environments are stepped from one call, `RolloutWorker.sample`, whose result is all experience.
+
+It makes a vector step at a time itself, or leaves many to one of three other loops, each a `fragments.py:ManySteps`:
+`envs/vector/burst.py` (helper processes that decide by themselves), `envs/c/sources/playing.c` (environments in C) and
+`device_player.py` (environments of tensors). Tests hold their rows against those of this loop, bit for bit.
+"""
 
 from __future__ import annotations
 

@@ -21,10 +21,14 @@ def pack_if_needed(data: Any) -> Any:
 
 
 def unpack_if_needed(data: Any) -> Any:
-    """Unpacks what is packed; all else stays as it is."""
+    """Unpacks a text or bytes, whatever they hold, and returns anything else as it is.
+
+    Raises:
+        ConfigError: If a text or bytes are not a packed column.
+    """
     return unpack(data) if is_compressed(data) else data
 
 
 def is_compressed(data: Any) -> bool:
-    """Says whether something is packed: whether it is a text."""
+    """Returns whether something counts as packed: any text and any bytes do, as in 2021."""
     return isinstance(data, bytes | str)
