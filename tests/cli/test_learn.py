@@ -97,7 +97,7 @@ def test_ctrl_c_while_learning_says_how_to_go_on(rookery, dqn, monkeypatch):
     code, _, err = rookery("learn", "dqn", "--gradient-steps", 500)
     assert code == 130
     assert "interrupted; what was learned is kept; go on with: rookery learn runs/dqn, or rookery resume" in err
-    assert rows(dqn)[-1]["policies/main/gradient_steps"] == rows(dqn)[-2]["policies/main/gradient_steps"] + 10
+    assert len(rows(dqn)) == 2  # the iteration is not over
 
 
 def functions(lines):
@@ -110,7 +110,7 @@ def test_explain_weights_shows_the_calls_of_a_run_with_a_replay_memory(rookery, 
     lines = out.splitlines()
     assert lines[1] == "the way there in this run, DQN:"
     way = functions(lines)
-    assert way[:3] == ["Trainer.train_iteration", "Trainer._learn", "DQN.training_step"]
+    assert way[:3] == ["Trainer.train_iteration", "Trainer._learn", "update_in_parts"]
     on_kernels, in_torch = ["gradient_steps", "Adam.kernel_step"], ["gradient_step", "apply_gradients"]
     assert way[-2:] in (on_kernels, in_torch)
     assert "DQN.learn" in way

@@ -185,7 +185,7 @@ def test_ctrl_c_ends_learning_between_two_steps_and_keeps_what_was_learned(tmp_p
         made = learner.replay.gradient_steps - before
         assert 14 < made < 30
         found = weights(trainer)
-    assert rows(tmp_path)[-1]["policies/main/gradient_steps"] == before + made
+    assert rows(tmp_path)[-1]["policies/main/gradient_steps"] == before  # the iteration is not over
     with Trainer.load(tmp_path, resume=True) as trainer:
         assert weights(trainer) == found
         trainer.train({"iterations": 6})

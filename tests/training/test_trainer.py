@@ -471,6 +471,7 @@ FORGETTABLE = {
     "ActionNoise": "its block follows from the streams and the vector step",
     "Interrupt": "whether somebody asked to stop, asked anew by every train()",
     "Clock": "when the lap under way began; what has passed is in Run.seconds",
+    "Watch": "what it has seen of the iteration under way, looked at anew by every train()",
     "CheckpointPace": "when the next checkpoint is due, counted anew by every train()",
     "Route": "found out again from the desks in the next step",
     "Reporter": "shows notes and remembers nothing",

@@ -6,7 +6,6 @@ the trainer a settings class whose `algorithm` names it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -108,7 +107,7 @@ class BatchHook:
         return row
 
 
-class Algorithm(Stateful, ABC, Generic[ConfigT]):
+class Algorithm(Stateful, Generic[ConfigT]):
     """Improves one policy.
 
     An algorithm that learns from replay sets `replay` and defines `learn`; that is all it takes to store what is played
@@ -186,9 +185,32 @@ class Algorithm(Stateful, ABC, Generic[ConfigT]):
             raise NotImplementedError(f"{type(self).__name__} has no replay, and must say how much experience it wants")
         return self.replay.demand
 
-    @abstractmethod
     def training_step(self, rollout: Rollout) -> Row:
-        """One update from one rollout; returns what there is to know about it."""
+        """Makes one update from one rollout; returns what there is to know about it.
+
+        An algorithm without `replay` defines it. With `replay` an update is `take`, gradient steps and `end_step`. A
+        trainer makes these one by one where this method is not overridden: a run can stop between gradient steps then.
+        """
+        if self.replay is None:
+            raise NotImplementedError(f"{type(self).__name__} has no replay, and must say how it learns from a rollout")
+        self.learn(self.take(rollout))
+        return self.end_step()
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether an update is `take`, gradient steps and `end_step`, and nothing else."""
+        return getattr(self.training_step, "__func__", None) is Algorithm.training_step and self.replay is not None
+
+    def take(self, rollout: Rollout) -> int:
+        """Stores what was played in `replay`; returns how many gradient steps to make for it."""
+        assert self.replay is not None
+        return self.replay.due(self.replay.store(rollout))
+
+    def end_step(self) -> Row:
+        """Ends an update whose gradient steps are made; returns what there is to know about it."""
+        self.explore()
+        self.updates += 1
+        return {}
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps on `replay` alone, without new experience; only algorithms with `replay` do.

@@ -37,7 +37,7 @@ from rookery.algorithms.offline import (
 )
 from rookery.algorithms.rewarding import add_signals
 from rookery.algorithms.sac import discrete_critic_loss
-from rookery.core.batch import Rollout, TensorTree
+from rookery.core.batch import TensorTree
 from rookery.core.flat import flatten
 from rookery.core.optim import Adam
 from rookery.core.seeding import Role, Streams
@@ -108,12 +108,6 @@ class AWAC(Algorithm[AWACConfig]):
     def planned_steps(self) -> int:
         """Gradient steps of a training on data alone."""
         return self.cfg.gradient_steps
-
-    def training_step(self, rollout: Rollout) -> Row:
-        """Stores what was played, and makes the gradient steps that are due."""
-        self.learn(self.replay.due(self.replay.store(rollout)))
-        self.updates += 1
-        return {}
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps: of critics and actor one each; target critics follow."""

@@ -308,12 +308,9 @@ class BC(Algorithm[BCConfig]):
         """Builds an optimizer of a network."""
         return Adam(flatten([module]), betas=(0.9, 0.999), eps=self.cfg.adam_eps)
 
-    def training_step(self, rollout: Rollout) -> Row:
-        """Makes the gradient steps that are due while others play; what was played is not learned from."""
-        self.learn(self.replay.due(rollout.num_decisions))
-        self.explore()
-        self.updates += 1
-        return {}
+    def take(self, rollout: Rollout) -> int:
+        """Returns how many gradient steps to make while others play; what was played is not learned from."""
+        return self.replay.due(rollout.num_decisions)
 
     @property
     def planned_steps(self) -> int:

@@ -28,7 +28,7 @@ from rookery.algorithms.critics import (
 )
 from rookery.algorithms.experience import Experience
 from rookery.algorithms.rewarding import add_signals
-from rookery.core.batch import Rollout, TensorTree, Transitions
+from rookery.core.batch import TensorTree, Transitions
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
@@ -112,13 +112,6 @@ class DDPG(Algorithm[DDPGConfig]):
         self.target_forward = attach(DDPGActor(self.actor_target, self.critics.detached_forward), learns=False)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
-
-    def training_step(self, rollout: Rollout) -> Row:
-        """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
-        self.learn(self.replay.due(self.replay.store(rollout)))
-        self.explore()
-        self.updates += 1
-        return {}
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps: of critics and actor one each; targets follow."""

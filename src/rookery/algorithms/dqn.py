@@ -178,13 +178,6 @@ class DQN(Algorithm[DQNConfig]):
         """Makes the network that learns, of the policy's own parts."""
         return QNetwork(head, self.policy.trunk, self.policy.memory, self.cfg.model)
 
-    def training_step(self, rollout: Rollout) -> Row:
-        """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
-        self.learn(self.replay.due(self.replay.store(rollout)))
-        self.explore()
-        self.updates += 1
-        return {}
-
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps on decisions, or sequences of them, drawn from replay; the target network follows."""
         cfg, estimate, step_each = self.now(), self.estimate, optim.gradient_steps

@@ -253,11 +253,9 @@ class DT(Algorithm[DTConfig]):
         """Gradient steps of a whole training."""
         return self.cfg.gradient_steps
 
-    def training_step(self, rollout: Rollout) -> Row:
-        """Makes the gradient steps that are due while others play; what was played is not learned from."""
-        self.learn(self.replay.due(rollout.num_decisions))
-        self.updates += 1
-        return {}
+    def take(self, rollout: Rollout) -> int:
+        """Returns how many gradient steps to make while others play; what was played is not learned from."""
+        return self.replay.due(rollout.num_decisions)
 
     def aim(self) -> None:
         """Tells the policy what an episode is to earn."""

@@ -28,7 +28,7 @@ from rookery.algorithms.critics import (
     target_of,
 )
 from rookery.algorithms.rewarding import add_signals
-from rookery.core.batch import Rollout, TensorTree, Transitions
+from rookery.core.batch import TensorTree, Transitions
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
@@ -220,14 +220,6 @@ class MADDPG(Algorithm[MADDPGConfig]):
         self.actor = TeamActor(policy, detached_view(self.critics))
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
-
-    def training_step(self, rollout: Rollout) -> Row:
-        """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
-        self.replay.store(rollout)
-        self.learn(self.replay.due(rollout.num_decisions))
-        self.explore()
-        self.updates += 1
-        return {}
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps: of the critic and the actors one each; targets follow."""

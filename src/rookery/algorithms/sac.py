@@ -46,7 +46,7 @@ from rookery.algorithms.critics import (
 from rookery.algorithms.experience import Experience, RecurrentInput, sequence_experience
 from rookery.algorithms.imitation import ImitationConfig, add_imitation
 from rookery.algorithms.rewarding import add_signals
-from rookery.core.batch import Rollout, TensorTree
+from rookery.core.batch import TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
@@ -410,13 +410,6 @@ class SAC(Algorithm[SACConfig]):
                 f"policies.{self.name}.critic: quantiles and norm = batch are for numbers, not for actions of "
                 f"{action.space}; leave them out, or use DQN with values.kind = quantile"
             )
-
-    def training_step(self, rollout: Rollout) -> Row:
-        """Stores what was played, makes the gradient steps that are due, and sets exploration for what follows."""
-        self.learn(self.replay.due(self.replay.store(rollout)))
-        self.explore()
-        self.updates += 1
-        return {}
 
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps: of critics, actor and temperature one each; target critics follow."""

@@ -103,7 +103,7 @@ def main() -> None:
     """Runs the command line.
 
     Exits with 0; 1 for what has failed on the way; 2 for what was asked or given and is refused, files and data too;
-    130 after Ctrl-C.
+    128 and its number after a signal, so 130 after Ctrl-C and 143 after SIGTERM.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":

@@ -356,6 +356,7 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
     After a signal it exits as `exit_of_interrupts` does.
     """
     from rookery.training.pace import steps_left
+    from rookery.training.stopping import time_limits
 
     assert trainer.run_dir is not None
     folder, steps = trainer.run_dir.path, steps_left(trainer)
@@ -378,7 +379,8 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
         return f"interrupted after {made}; go on with: rookery resume {folder}"
 
     with exit_of_interrupts(so_far):
-        result = trainer.train(stop) if steps is None else trainer.learn(steps)
+        within = time_limits(trainer.standing_criteria)
+        result = trainer.train(stop) if steps is None else trainer.learn(steps, stop=within)
         evaluation = trainer.evaluate(episodes) if episodes and trainer.config.env.name is not None else None
     outcome = {
         "stop_reason": result.stop_reason,

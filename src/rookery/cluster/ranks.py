@@ -20,7 +20,7 @@ from torch import Tensor, distributed
 
 from rookery.cluster.gpu_ranks import group_on
 from rookery.core.errors import RookeryError, TrainingError
-from rookery.core.interrupt import Interrupt
+from rookery.core.interrupt import TIME_UP, Interrupt
 from rookery.core.metrics import Means, Metrics
 
 TIMEOUT = 600.0
@@ -250,7 +250,10 @@ class Gathered(Ranks):
 
     def asked(self, interrupt: Interrupt) -> bool:
         """Whether any rank was asked to stop; then all of them are."""
-        interrupt.number = int(max(self.numbers(interrupt.number or 0))[0]) or None
+        if self.rank:
+            interrupt.forget_time()  # rank 0 alone looks at the time; what is here is of an earlier training
+        asked = max(self.numbers(-1 if interrupt.number is None else interrupt.number))[0]
+        interrupt.number = int(asked) if asked >= TIME_UP else None
         return interrupt.number is not None
 
     def close(self) -> None:

@@ -1,4 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP as a request: the first is acted on between two vector steps, the second stops at once."""
+"""Requests to stop a run: Ctrl-C, SIGTERM and SIGHUP, or the end of its time.
+
+The first request is acted on where a checkpoint can stand, between two vector steps or two gradient steps on replay. A
+second signal stops at once.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,23 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"stopped by {signal.Signals(number).name}")
 
 
+TIME_UP = 0
+"""What `Interrupt.number` is where the time of a training is up; the number of no signal."""
+
+
+class TimeUp(Interrupted):
+    """The time of a training is up, and it stopped in good order."""
+
+    def __init__(self) -> None:
+        self.signal = TIME_UP
+        KeyboardInterrupt.__init__(self, "the time of the training is up")
+
+
 class Interrupt:
-    """Whether somebody asked to stop.
+    """A request to stop.
 
     Attributes:
-        number: The signal that came, or None.
+        number: The signal that came, `TIME_UP`, or None.
     """
 
     watchers: ClassVar[list[Interrupt]] = []
@@ -55,7 +71,7 @@ class Interrupt:
             return
 
         def note(number: int, frame: FrameType | None) -> None:
-            if self.number is not None:
+            if self.number:  # not TIME_UP
                 if number == signal.SIGHUP:
                     return
                 raise KeyboardInterrupt
@@ -80,6 +96,16 @@ class Interrupt:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
 
     def check(self) -> None:
-        """Raises `Interrupted` if a signal has come."""
+        """Raises `Interrupted` if a signal has come, or `TimeUp` if the time is up."""
         if self.number is not None:
-            raise Interrupted(self.number)
+            raise Interrupted(self.number) if self.number else TimeUp
+
+    def time_is_up(self) -> None:
+        """Asks to stop because the time is up, unless a signal has come."""
+        if self.number is None:
+            self.number = TIME_UP
+
+    def forget_time(self) -> None:
+        """Takes a request of `time_is_up` back."""
+        if self.number == TIME_UP:
+            self.number = None

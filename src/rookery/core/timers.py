@@ -130,7 +130,7 @@ class Timers:
         rows: list[TimerRow] = []
 
         def walk(node: Timer, depth: int) -> None:
-            total = node.seconds or sum(child.seconds for child in node.children.values())
+            total = node.seconds or sum([child.seconds for child in list(node.children.values())])
             for name, child in sorted(node.children.items(), key=lambda item: -item[1].seconds):
                 share = child.seconds / total if total else 0.0
                 rows.append(TimerRow(depth, name, child.seconds, share, child.count))

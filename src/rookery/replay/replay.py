@@ -1,8 +1,9 @@
 """What learning from replay has in common: a buffer of experience, and the pace at which gradient steps are due.
 
-An off-policy algorithm holds one `Replay` and calls it in its `training_step`: it stores what was played, asks how many
-gradient steps are due, and draws a batch for each. How many belong to a decision says `updates_per_step`; a part of a
-step that is left over stays owed, so that the ratio holds whatever the number of environment copies.
+An off-policy algorithm holds one `Replay`: an update stores what was played, asks how many gradient steps are due
+(`Algorithm.take`), and draws a batch for each (`Algorithm.learn`). How many belong to a decision says
+`updates_per_step`; a part of a step that is left over stays owed, so that the ratio holds whatever the number of
+environment copies.
 """
 
 from __future__ import annotations

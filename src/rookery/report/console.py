@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -22,6 +23,12 @@ from rookery.report.results import IterationResult, Number
 
 THINNING = 0.05
 """Part by which the time of a training grows from one line of its log to the next."""
+
+SILENCE = 10.0
+"""Seconds without a line after which one says where an iteration or an evaluation stands."""
+
+RAREST = 8.0
+"""Seconds between lines of iterations at most, in the longest log, so that none of the others come between them."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +81,23 @@ class RunFacts:
     @property
     def plays(self) -> bool:
         """Whether anything is played: gradient steps are the goal of learning alone only."""
-        return set(self.criteria) != {"gradient_steps"}
+        return "gradient_steps" not in self.criteria
 
 
 class Reporter(Listener):
     """A reporter is told of everything in a run that is worth showing; this one shows notes only."""
+
+    tells_standing = False
+    """Whether the reporter shows where a run stands in the middle of an iteration."""
+
+    def standing(self, make: Callable[[], str]) -> None:
+        """Reports, if it is time, where a run stands in the middle of an iteration or an evaluation.
+
+        Called about twice a second, from another thread than the other methods.
+
+        Args:
+            make: Returns it in one line.
+        """
 
     def start(self, run: RunFacts, timers: Timers) -> None:
         """Begins to report a training.
@@ -109,20 +128,23 @@ class JsonReporter(Reporter):
 
     def iteration(self, result: IterationResult) -> None:
         """Writes the row of an iteration."""
-        write_line(json.dumps(result.row()), self._stream)
+        if result.whole:
+            write_line(json.dumps(result.row()), self._stream)
 
 
 class PlainReporter(Reporter):
     """A reporter that writes a line an iteration, at most one a second, and the timer tree at the end.
 
     Where standard output is no terminal, lines become rarer as the time goes on: each comes after `THINNING` more of it
-    than the one before. The last iteration has a line in any case, and so has each with an evaluation.
+    than the one before, up to `RAREST`. The last iteration has a line in any case, and so has each with an evaluation.
     """
 
     note_to_output = True
+    tells_standing = True
 
     def __init__(self) -> None:
         self._began = self._shown = 0.0
+        self._spoken = time.monotonic()
         self._thinning = 0.0 if sys.stdout.isatty() else THINNING
         self._event = ""
         self._unshown: IterationResult | None = None
@@ -130,13 +152,16 @@ class PlainReporter(Reporter):
     def start(self, run: RunFacts, timers: Timers) -> None:
         """Writes what is trained, and until when."""
         self._run, self._timers, self._began = run, timers, time.monotonic()
+        self._spoken = self._began
         write_line("\n".join(opening(run)))
 
     def iteration(self, result: IterationResult) -> None:
         """Writes the result in one line."""
         now = time.monotonic()
-        pause = max(1.0, self._thinning * (now - self._began))
-        if now - self._shown >= pause or result.stop_reason or result.evaluation:
+        pause = min(max(1.0, self._thinning * (now - self._began)), RAREST)
+        if not result.whole:
+            pass
+        elif now - self._shown >= pause or result.stop_reason or result.evaluation:
             self._shown = now
             self._show(result)
         else:
@@ -156,7 +181,14 @@ class PlainReporter(Reporter):
             write_line(self._event)
         write_line(self._timers.tree())
 
+    def standing(self, make: Callable[[], str]) -> None:
+        """Writes where the run stands after `SILENCE` seconds without a line."""
+        if time.monotonic() - self._spoken >= SILENCE:
+            self._spoken = time.monotonic()
+            write_line(make())
+
     def _show(self, result: IterationResult) -> None:
+        self._spoken = time.monotonic()
         event, self._event, self._unshown = self._event, "", None
         line = summary(result, self._run.criteria)
         if not self._run.plays:
@@ -167,7 +199,11 @@ class PlainReporter(Reporter):
 class LiveReporter(Reporter):
     """A reporter that draws a panel anew as the run goes on; notes and the last panel stay on the screen."""
 
+    tells_standing = True
+
     def __init__(self, console: Console | None = None) -> None:
+        self._drawing = threading.RLock()
+        self._over = time.monotonic()
         self._console = console or Console(highlight=False)
         self._panel = Panel("", {})
         self._display: LiveDisplay | None = None
@@ -177,24 +213,41 @@ class LiveReporter(Reporter):
         self._timers = timers
         self._console.print(Text("\n".join(opening(run))))
         self._panel = Panel(f"{run.env}, seed {run.seed}", run.criteria, plays=run.plays)
-        self._display = LiveDisplay(self._console)
+        self._display, self._over = LiveDisplay(self._console), time.monotonic()
         self._draw()
 
     def iteration(self, result: IterationResult) -> None:
         """Draws the panel, if it is time."""
-        self._panel.update(result)
-        self._draw()
+        with self._drawing:
+            self._over = time.monotonic()
+            self._panel.update(result)
+            self._draw()
 
     def event(self, text: str) -> None:
         """Adds an event to the panel."""
-        self._panel.event(text)
-        self._draw()
+        with self._drawing:
+            self._panel.event(text)
+            self._draw()
+
+    def standing(self, make: Callable[[], str]) -> None:
+        """Shows where an iteration stands that takes longer than `SILENCE`: in the panel, else in a line."""
+        if time.monotonic() - self._over < SILENCE:
+            return
+        with self._drawing:
+            if self._display is not None:
+                self._panel.standing = make()
+                self._draw()
+            else:
+                self._over = time.monotonic()
+                self._console.print(Text(make()))
 
     def finish(self) -> None:
         """Leaves the whole panel on the screen."""
-        if self._display is not None:
-            self._display.finish(self._panel.draw(self._console, self._timers, None))
-            self._display = None
+        with self._drawing:
+            self._panel.standing = ""
+            if self._display is not None:
+                self._display.finish(self._panel.draw(self._console, self._timers, None))
+                self._display = None
         if self._panel.result is not None and self._panel.result.stop_reason:
             self._console.print(Text(f"stopped: {self._panel.result.stop_reason}"))
 

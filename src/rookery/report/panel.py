@@ -70,6 +70,8 @@ class Panel:
         self.plays = plays
         self.criteria = criteria
         self.result: IterationResult | None = None
+        self.standing = ""
+        """Where the iteration under way stands, if it takes long."""
         self.events: deque[tuple[float, str]] = deque(maxlen=EVENTS)
         self._curves: dict[str, deque[float | None]] = {}
         self._evaluations: deque[float | None] = deque(maxlen=HISTORY)
@@ -79,7 +81,7 @@ class Panel:
 
     def update(self, result: IterationResult) -> None:
         """Takes in the result of an iteration."""
-        self.result = result
+        self.result, self.standing = result, ""
         for name, value in [("", result.return_mean), *((n, p.return_mean) for n, p in result.policies.items())]:
             self._curves.setdefault(name, deque(maxlen=HISTORY)).append(value)
         self._clock.append(_amounts(result))
@@ -147,7 +149,7 @@ class Panel:
         brush = _Brush(width - 4, console.options.ascii_only)
         title = Text(self.title, style="bold")
         first = "the first iteration is being played" if self.plays else "the first gradient steps are being made"
-        body: list[RenderableType] = [Text(first, style="dim")]
+        body: list[RenderableType] = [Text(self.standing or first, style="dim")]
         if self.result is not None:
             if not self.result.exact:
                 title.append(", not exact", style="yellow")
@@ -193,6 +195,8 @@ class Panel:
         if not self.plays:
             parts = [f"iteration {result.iteration:,}", *self._learning_speed(), span(result.seconds)]
         lines.append(dim(f" {brush.dot} ".join(parts)))
+        if self.standing:
+            lines.append(dim(self.standing))
         if result.waits:
             lines.append(dim(waits_text(result.waits, f" {brush.dot} ")))
         lines += [Text(f"{name} {lesson.text()}") for name, lesson in result.lessons.items()]

@@ -197,6 +197,7 @@ class IterationResult:
             ``workers/fetch`` and ``workers/join``, ``workers/bytes`` that came, and ``workers/idle/N``, the share of
             its latest time in which worker N did not play.
         stop_reason: Reason why training ended here; empty if it goes on.
+        whole: Whether an iteration is over; else training was stopped in the middle of the next one, which has no row.
     """
 
     iteration: int
@@ -226,6 +227,7 @@ class IterationResult:
     finished_share: float = 0.0
     reported: Mapping[str, tuple[str, Sequence[float]]] = field(default_factory=dict)
     waits: Mapping[str, float] = field(default_factory=dict)
+    whole: bool = True
 
     @property
     def score(self) -> float | None:

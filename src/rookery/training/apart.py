@@ -5,14 +5,16 @@ Both are said as tasks, which several learners are told alike: rank 0 gives its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rookery.core.batch import Rollout
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, refuse
 from rookery.training.compute import threads_for
-from rookery.training.pace import CHUNK, ITERATION, with_replay
+from rookery.training.pace import ITERATION, with_replay
+from rookery.training.rounds import make_in_parts
 from rookery.training.run import Progress, Run
+from rookery.training.stopping import Stop, time_limits
 
 
 @dataclass
@@ -23,32 +25,44 @@ class LearnAlone:
         names: The policies that make them.
         wanted: How many each of them is to make.
         left: How many are still to be made.
+        rule: Ends it earlier.
     """
 
     names: Sequence[str]
     wanted: int
     left: int
+    rule: Stop
 
     def __call__(self, run: Run, progress: Progress) -> None:
-        """Makes those of an iteration, unless somebody asks to stop."""
+        """Makes those of an iteration, or what is left of one that was stopped.
+
+        Raises:
+            Interrupted: If the run is to stop.
+        """
         for name in self.names:
             run.learners[name].horizon = run.horizon
-        number = min(ITERATION, self.left)
-        while number and not run.ranks.asked(run.interrupt):
-            chunk = min(CHUNK, number)
+        first = self.names[0]
+        made = run.replays[first].gradient_steps - progress.gradient_steps.get(first, 0)
+        number = min(max(ITERATION - made, 0), self.left)
+
+        def make(part: int) -> None:
             for name in self.names:
                 learner = run.learners[name]
                 with run.timers["learn"], threads_for(learner, run.threads[name]):
-                    learner.learn(chunk)
+                    learner.learn(part)
                 progress.learned.setdefault(name, [])
-            number, self.left = number - chunk, self.left - chunk
+            self.left -= part
+
+        if number:
+            make_in_parts(run, number, make)
         for name in self.names:
             run.learners[name].explore()
         run.pool.set_weights({name: run.learners[name].behaviour for name in self.names})
 
     def criteria(self, run: Run) -> dict[str, float]:
         """What ends it, to be shown."""
-        return {"gradient_steps": max(run.replays[name].gradient_steps for name in self.names) + self.left}
+        goal = max(run.replays[name].gradient_steps for name in self.names) + self.left
+        return {"gradient_steps": goal, **self.rule.criteria}
 
     def reason(self, run: Run) -> str:
         """Says why it ends, with the steps that were made before; nothing if it goes on."""
@@ -66,28 +80,35 @@ class PlayAlone:
     Attributes:
         wanted: Env steps, at least.
         until: Env steps of the run at which it ends.
+        rule: Nothing that ends it earlier.
     """
 
     wanted: int
     until: int
+    rule: Stop
 
     def __call__(self, run: Run, progress: Progress) -> None:
-        """Plays those of an iteration, unless somebody asks to stop."""
-        end = min(run.env_steps + ITERATION, self.until)
+        """Plays those of an iteration, or what is left of one that was stopped.
+
+        Raises:
+            Interrupted: If the run is to stop.
+        """
+        end = min(progress.env_steps + ITERATION, self.until)
+        env_steps, lane_steps = run.env_steps, run.lane_steps
         try:
-            while run.env_steps < end and not run.ranks.asked(run.interrupt):
+            while run.env_steps < end:
                 with run.timers["sample"]:
                     sample = run.pool.sample(end - run.env_steps)
                 run.count_played(sample)
-                if sample.newcomers:
-                    run.introduce(sample.newcomers)
                 for name in run.replays:
                     if name in sample.rollouts:
                         _store(run, name, sample.rollouts[name], progress)
                 run.pool.set_weights({name: run.learners[name].behaviour for name in sample.rollouts})
+                if run.env_steps < end:
+                    run.ranks.check(run.interrupt)
         finally:
             if run.progress is not None:  # an iteration that was stopped has not come further by this
-                run.progress.pass_over(run.env_steps - progress.env_steps, run.lane_steps - progress.lane_steps)
+                run.progress.pass_over(run.env_steps - env_steps, run.lane_steps - lane_steps)
 
     def criteria(self, run: Run) -> dict[str, float]:
         """What ends it, to be shown."""
@@ -108,18 +129,23 @@ def _store(run: Run, name: str, rollout: Rollout, progress: Progress) -> None:
     progress.note(name, {}, rollout)
 
 
-def to_learn(run: Run, gradient_steps: int, policies: Sequence[str] | None) -> LearnAlone:
+def to_learn(run: Run, gradient_steps: int, policies: Sequence[str] | None, stop: Mapping[str, float]) -> LearnAlone:
     """Returns the task of learning alone.
 
     Raises:
-        ConfigError: If a policy does not learn from replay, or nothing is in it.
+        ConfigError: If a policy does not learn from replay, nothing is in it, or `stop` has other criteria than times.
     """
     names = with_replay(run, "learn", policies)
+    refuse(
+        f"learn: stop.{name}: learning alone ends after its gradient steps, or by seconds or minutes; leave {name} out"
+        for name in stop
+        if name not in time_limits(stop)
+    )
     if gradient_steps < 1:
         raise ConfigError(f"learn: gradient_steps = {gradient_steps}: must be at least 1")
     for name in names:
         run.replays[name].check_not_empty()
-    return LearnAlone(names, gradient_steps, gradient_steps)
+    return LearnAlone(names, gradient_steps, gradient_steps, Stop(stop))
 
 
 def to_play(run: Run, env_steps: int) -> PlayAlone:
@@ -134,4 +160,4 @@ def to_play(run: Run, env_steps: int) -> PlayAlone:
     for name in run.learners:
         if name not in names:
             run.note(f"policy {name} has no replay: what it plays while collecting is not kept")
-    return PlayAlone(env_steps, run.env_steps + env_steps)
+    return PlayAlone(env_steps, run.env_steps + env_steps, Stop({}))

@@ -64,16 +64,15 @@ def paths_to(run: Path, what: str, trust_code: TrustCode = False) -> dict[str, l
     targets, replaying = TARGETS[what], what != "weights"
     with twin(run, trust_code) as trainer:
         learners = [one for one in trainer.learners.values() if not replaying or one.replay is not None]
-        wanted = {type(learner).__name__ for learner in learners}
+        known = {id(learner): type(learner).__name__ for learner in learners}
+        wanted = set(known.values())
         found: dict[str, list[Call]] = {}
 
         def look(frame: FrameType, event: str, _: Any) -> None:
             if event != "call" or frame.f_code not in targets:
                 return
-            learner = next(
-                (f.f_locals.get("self") for f, _ in walk_stack(frame) if f.f_code.co_name == "training_step"), None
-            )
-            found.setdefault(type(learner).__name__, _calls(frame))
+            names = (known.get(id(f.f_locals.get("self")), "") for f, _ in walk_stack(frame))
+            found.setdefault(next(filter(None, names), ""), _calls(frame))
             if wanted <= found.keys():
                 raise _SeenEnough
 

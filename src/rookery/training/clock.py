@@ -24,6 +24,7 @@ class Clock:
 
     def __init__(self) -> None:
         self._since = 0.0
+        self._held: float | None = None
         self._running = False
 
     @contextmanager
@@ -38,11 +39,21 @@ class Clock:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Leaves out the time while this lasts: somebody else has the control of a generator."""
-        began = time.perf_counter()
+        self._held = began = time.perf_counter()
         try:
             yield
         finally:
             self._since += time.perf_counter() - began
+            self._held = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the clock is held."""
+        return self._held is not None
+
+    def passed(self) -> float:
+        """Returns the seconds of the lap so far; called from another thread too."""
+        return (self._held or time.perf_counter()) - self._since
 
     def begin(self) -> None:
         """Begins a lap now, unless a training runs, whose laps begin where the one before ended."""

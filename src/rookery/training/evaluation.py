@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rookery.core.errors import EnvError
-from rookery.core.interrupt import Interrupt
+from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.envs.base import VectorBase, VectorEnv, is_only_one
 from rookery.report.films import Film, Progress, check_suffix
 from rookery.report.results import EvaluationResult, interval
@@ -43,8 +43,33 @@ class Measure:
     @property
     def is_due(self) -> bool:
         """Whether the iteration that is made ends with a measure of training."""
+        return not self._run.ranks.rank and self._ends_with_measure
+
+    def of_iteration(self, evaluate: Callable[[], EvaluationResult]) -> EvaluationResult | None:
+        """Measures at the end of an iteration, at rank 0, if that is due; the other ranks wait.
+
+        Args:
+            evaluate: Measures.
+
+        Raises:
+            Interrupted: If the run is to stop, on all ranks; the measure is made again when it goes on.
+        """
+        run, evaluation = self._run, None
+        if self.is_due:
+            try:
+                evaluation = evaluate()
+            except Interrupted:
+                if run.ranks.size == 1:
+                    raise
+        if run.ranks.size > 1 and self._ends_with_measure:
+            run.ranks.check(run.interrupt)
+        return evaluation
+
+    @property
+    def _ends_with_measure(self) -> bool:
+        """Whether rank 0 measures at the end of the iteration under way."""
         run, every = self._run, self._run.config.evaluation.every
-        return bool(every) and not run.ranks.rank and not run.paused and (run.iteration + 1) % every == 0
+        return bool(every) and not run.paused and (run.iteration + 1) % every == 0
 
     def begin(self) -> None:
         """Lets workers elsewhere, if there are any, play what the iteration that begins is to report."""

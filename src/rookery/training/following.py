@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rookery.cluster.ranks import Ranks
 from rookery.core.errors import TrainingError
-from rookery.core.interrupt import Interrupt, Interrupted
+from rookery.core.interrupt import Interrupt, Interrupted, TimeUp
 from rookery.report.results import IterationResult
 
 
@@ -42,6 +42,8 @@ def follow(
                 if last is not None:
                     yield last
                 last = iterate()
+            except TimeUp:
+                continue  # rank 0 ends the training, as after a criterion
             except Interrupted as error:
                 stopped = error  # rank 0 writes a checkpoint first
     final: IterationResult = ranks.announce("end")

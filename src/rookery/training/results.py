@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
+from rookery.core.interrupt import TimeUp
 from rookery.report.results import EvaluationResult, IterationResult, Number, PolicyResult
 from rookery.training.run import Progress, Run
+from rookery.training.stopping import Stop
 
 
 def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
@@ -58,6 +61,22 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
         finished_share=len(run.retired) / max(1, len(run.learners)),
         waits=run.pool.waits(),
     )
+
+
+def made_within(run: Run, make: Callable[[], IterationResult], rule: Stop) -> tuple[IterationResult, str]:
+    """Makes an iteration, or a part of it if the time is up; returns where the run stands, and why it ends, if it does.
+
+    Args:
+        run: The run.
+        make: Makes the iteration.
+        rule: What ends the training.
+    """
+    try:
+        result = make()
+        return result, rule.reason(result)
+    except TimeUp:
+        result = replace(result_of(run, run.under_way or run.begin_iteration()), whole=False)
+        return result, f"{rule.late(run.seconds)}, in the middle of iteration {run.iteration + 1}"
 
 
 def mean(values: Iterable[float]) -> float | None:

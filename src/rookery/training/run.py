@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from secrets import randbits
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -17,7 +17,7 @@ from rookery.cluster.ranks import Ranks
 from rookery.core.batch import Rollout, flat
 from rookery.core.config import Resolved
 from rookery.core.device import Staging
-from rookery.core.interrupt import Interrupt
+from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.core.seeding import Streams
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
@@ -43,12 +43,21 @@ from rookery.training.parameters import check_parameters, training_plan
 from rookery.training.prepare import check_learner, kinds_of, make_copies, make_policy
 from rookery.training.rating_games import RatingGames
 from rookery.training.replays import load_sources
+from rookery.training.round import Round
 from rookery.training.self_play import SelfPlay
 from rookery.training.settings import RunConfig
 from rookery.training.stopping import criteria_of, horizon_of
 from rookery.training.workers import WorkerRecipe, workers_elsewhere
 
 ALGORITHM = CodeKind("an algorithm (a class of rookery.extend.Algorithm)", lambda found: issubclass(found, Algorithm))
+
+
+class Measured(Protocol):
+    """Episodes that are played to measure."""
+
+    def standing(self) -> str:
+        """Returns how far they have come, in words; called from another thread too."""
+        ...
 
 
 class Progress(Stateful):
@@ -61,7 +70,8 @@ class Progress(Stateful):
         gradient_steps: Those of each policy with replay when it began.
     """
 
-    saved = ("env_steps", "lane_steps", "seconds", "gradient_steps", "unplayed", "learned", "sizes")
+    state_version = 2
+    saved = ("env_steps", "lane_steps", "seconds", "gradient_steps", "unplayed", "learned", "sizes", "round")
 
     def __init__(self, env_steps: int, lane_steps: int, seconds: float, gradient_steps: Mapping[str, int]) -> None:
         self.env_steps = env_steps
@@ -74,6 +84,17 @@ class Progress(Stateful):
         """What each policy's updates reported."""
         self.sizes: dict[str, tuple[int, int]] = {}
         """Decisions and cut fragments of each policy's last rollout."""
+        self.round: Round | None = None
+        """What is learned now, before playing goes on; None while playing."""
+
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds to states of version 1, which were never stopped while learning, that nothing is left to be learned."""
+        return {"round": None, **state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        self.round = None if state.get("round") is None else Round()
+        super().load_state_dict(state)
 
     def note(self, name: str, row: dict[str, Any], rollout: Rollout) -> None:
         """Takes down an update of a policy."""
@@ -168,6 +189,8 @@ class Run(Stateful):
         last_learning: What the algorithms reported of the last iteration in which they learned.
         paused: Whether iterations learn from replay alone.
         progress: The iteration that is under way, so that a run can be stopped and taken up in the middle of it.
+        apart: Likewise an iteration of learning alone or of playing alone, by the name of the call.
+        measured: What is played to measure now, or None.
         criteria: What last ended a training, or was to end it.
         curriculum: Lessons of environment parameters, and how far they have come.
         self_play: Who plays whom, where policies play against themselves.
@@ -178,10 +201,10 @@ class Run(Stateful):
     """
 
     # learners after policies: what settings say anew of how a policy acts holds
-    state_version = 2
+    state_version = 3
     saved = ("pool", "policies", "learners", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
              "frozen", "threads", "horizon", "criteria", "progress", "score", "paused", "env_steps", "lane_steps",
-             "resting", "running_length", "counters", "finished", "curriculum", "self_play")  # fmt: skip
+             "resting", "running_length", "counters", "finished", "curriculum", "self_play", "apart")  # fmt: skip
     fixed: ClassVar[tuple[str, ...]] = (
         "resolved",
         "config",
@@ -197,6 +220,7 @@ class Run(Stateful):
         "match",
         "retired",
         "ranks",
+        "measured",
     )
 
     def __init__(
@@ -238,6 +262,8 @@ class Run(Stateful):
         self.last_learning: dict[str, Row] = {}
         self.paused = False
         self.progress: Progress | None = None
+        self.apart: dict[str, Progress] = {}
+        self.measured: Measured | None = None
         self.criteria: dict[str, float] = {}
         self.score: float | None = None
         self.horizon: float | None = horizon_of(self.config.stop)
@@ -273,9 +299,23 @@ class Run(Stateful):
         return {name: one.replay for name, one in self.learners.items() if one.replay is not None}
 
     @property
+    def under_way(self) -> Progress | None:
+        """The iteration that is under way, or was stopped last."""
+        return next(iter(list(self.apart.values())), self.progress)
+
+    @property
     def standing_criteria(self) -> dict[str, float]:
         """What ends a training that is given no criteria: those that it was last given, or else those of settings."""
         return self.criteria or criteria_of(self.config.stop)
+
+    def check_stop(self) -> None:
+        """Raises `Interrupted` if the run is to stop, on all ranks; what was played and is not learned from is kept."""
+        try:
+            self.ranks.check(self.interrupt)
+        except Interrupted:
+            if self.progress is not None and self.progress.round is not None:
+                self.progress.round.keep()
+            raise
 
     def introduce(self, kinds: Mapping[str, Kind]) -> None:
         """Makes policies, and the algorithms that learn them.
@@ -324,12 +364,14 @@ class Run(Stateful):
         return Progress(self.env_steps, self.lane_steps, self.seconds, made)
 
     def count_played(self, sample: Sample) -> None:
-        """Takes over how far playing has come."""
+        """Takes over how far playing has come, and makes the policies that are missing."""
         self.env_steps, self.lane_steps = sample.env_steps, sample.lane_steps
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished
         self.curriculum.hear(sample.finished)
         self.self_play.hear(sample.finished, self.note)
+        if sample.newcomers:
+            self.introduce(sample.newcomers)
 
     def finished_everywhere(self) -> list[EpisodeResult]:
         """Gives the episodes that ended in the iteration at all ranks, in the order they ended."""
@@ -377,8 +419,11 @@ class Run(Stateful):
             self.pool.retire(name)
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
-        """Adds to states of version 1 the parts that the first runs did not have."""
-        return {"curriculum": self.curriculum.state_dict(), "self_play": self.self_play.state_dict(), **state}
+        """Adds to states of version 1 the parts that the first runs did not have, and to those of version 2 that no
+        iteration of learning alone or of playing alone was stopped in its middle.
+        """
+        added = {"curriculum": self.curriculum.state_dict(), "self_play": self.self_play.state_dict(), "apart": {}}
+        return {**added, **state}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that changes."""
@@ -388,7 +433,9 @@ class Run(Stateful):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
         self.introduce(self.pool.load_env(state["pool"]))
+        state = self.upgraded(state)
         self.progress = None if state["progress"] is None else self.begin_iteration()
+        self.apart = {call: self.begin_iteration() for call in state["apart"]}
         super().load_state_dict({**state, "finished": []})
         for name, learner in self.learners.items():
             learner.decisions = self.decisions.get(name, 0)

@@ -59,6 +59,19 @@ class Stop:
             return "the stop function said so"
         return ""
 
+    @property
+    def limit(self) -> tuple[str, float] | None:
+        """The criterion that limits the time of training, as text, and its seconds; None if there is no such one."""
+        limits = [(f"{name}={_short(value)}", value * TIMES[in_settings(name)])
+                  for name, value in self.criteria.items() if in_settings(name) in TIMES]  # fmt: skip
+        return min(limits, key=lambda limit: limit[1], default=None)
+
+    def late(self, seconds: float) -> str:
+        """Returns why training ends after so many seconds, in the middle of an iteration too; empty if it goes on."""
+        if self.limit is None or seconds < self.limit[1]:
+            return ""
+        return f"{_short(seconds)} seconds of training, and {self.limit[0]} ends it"
+
     def check(self, result: IterationResult, sources: Mapping[str, str] | None = None) -> None:
         """Refuses criteria that can never be reached, as far as a result shows it.
 
@@ -82,6 +95,11 @@ class Stop:
                 source = f"{sources[name]}: " if name in sources else ""
                 problems.append(f"{source}stop.{name}: this run has no such metric; {there}")
         refuse(problems)
+
+
+def time_limits(criteria: Mapping[str, float]) -> dict[str, float]:
+    """Returns the criteria that limit the time of training."""
+    return {name: threshold for name, threshold in criteria.items() if in_settings(name) in TIMES}
 
 
 def check_criteria(resolved: Resolved[RunConfig], result: IterationResult) -> None:
@@ -207,6 +225,9 @@ def _values(result: IterationResult) -> dict[str, Any]:
         **result.row(),
     }
 
+
+TIMES = {"seconds": 1.0, "minutes": 60.0, "time/seconds": 1.0}
+"""Criteria that limit the time of training, and their units in seconds."""
 
 BUDGETS = (
     "env_steps", "iterations", "iteration", "episodes", "seconds", "minutes", "decisions", "finished_policies",

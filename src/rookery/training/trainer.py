@@ -11,9 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from rookery.algorithms.algorithm import Row
 from rookery.cluster.ranks import ALONE, Ranks
-from rookery.core.batch import Rollout
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, last_good
 from rookery.core.interrupt import Interrupted
@@ -44,13 +42,16 @@ from rookery.training.learners import RankTask
 from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining
 from rookery.training.prepare import callbacks_of, code_values, layers_of, prepare
 from rookery.training.replays import SavedReplays
-from rookery.training.results import mean_rows, result_of
+from rookery.training.results import made_within, mean_rows, result_of
 from rookery.training.room import explained_shortage
+from rookery.training.round import Round
+from rookery.training.rounds import end_round, learn_from_replay, update_in_parts
 from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.saved_shares import own_share, wait_for_shares, write_share
 from rookery.training.stopping import StopFunction, carried_on, check_criteria, criteria_of, history_of, stop_rule
 from rookery.training.trust import notes_of_directory, without_foreign_code
+from rookery.training.watch import Watch
 
 
 class Trainer(Run):
@@ -82,7 +83,8 @@ class Trainer(Run):
     """
 
     fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "stop_function", "callbacks", "silent",
-                                        "measure", "saved_replays", "pace", "endless", "horizon_notes")  # fmt: skip
+                                        "measure", "saved_replays", "pace", "endless", "horizon_notes",
+                                        "watch")  # fmt: skip
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class Trainer(Run):
         self.silent: list[Any] = []
         """States of callbacks that are not here, kept where nothing is played."""
         self.stop_function: StopFunction | None = None
-        self.measure = Measure(self)
+        self.measure, self.watch = Measure(self), Watch(self, lambda: self.reporter)
         self.endless = EndlessNote()
         self.horizon_notes = HorizonNotes()
         self.saved_replays = SavedReplays()
@@ -138,26 +140,36 @@ class Trainer(Run):
         progress = self.progress = self.progress or self.begin_iteration()
         with self._timed():
             self.measure.begin()
-            while (budget := remaining(self, progress)) > 0:
-                if self.paused:
-                    self._learn_from_replay(min(budget, CHUNK), progress)
-                else:
+            while (this := progress.round) or (budget := remaining(self, progress)) > 0:
+                if this is None and self.paused:
+                    this = progress.round = Round(self.replays, env_steps=min(budget, CHUNK))
+                elif this is None:
                     with self.timers["sample"]:
                         sample = self.pool.sample(budget)
                     self.count_played(sample)
-                    if sample.newcomers:
-                        self.introduce(sample.newcomers)
                     if sample.rollouts and self.pool.plays_ahead:  # the next are played meanwhile
                         self.pool.play_ahead(ahead(self, progress))
-                    for name, rollout in sample.rollouts.items():
-                        progress.note(name, self._learn(name, sample.rollouts), rollout)
-                    self.pool.set_weights({name: self.learners[name].behaviour for name in sample.rollouts})
-                    if self.resting:
-                        self._learn_from_replay(None, progress)
-                self.ranks.check(self.interrupt)
-            evaluation = self.evaluate() if self.measure.is_due else None
-        self.progress = None
+                    this = progress.round = Round(sample.rollouts, sample.rollouts)
+                if this.alone:
+                    learn_from_replay(self, this, progress)
+                for name in this.each(self.check_stop):
+                    self._learn(name, this, progress)
+                end_round(self, this, progress)
+            evaluation = self.measure.of_iteration(self.evaluate)
         return self._end_iteration(progress, evaluation)
+
+    def _learn(self, name: str, this: Round, progress: Progress) -> None:
+        """One update of one policy; its observation statistics move afterwards, and only here."""
+        learner, played = self.learners[name], this.rollouts[name]
+        self.tell_time(name, played)
+        rollout = self.staging.send_rollout(played)
+        with self.timers["training_step"], threads_for(learner, self.threads[name]):
+            if learner.in_parts:
+                row = update_in_parts(self, this, name, rollout)
+            else:
+                row = learner.training_step(learner.before_targets(rollout, this.rollouts))
+        progress.note(name, row | self.pool.lag(name, played), played)
+        self.count_learned(name, rollout)
 
     @contextmanager
     def _timed(self, call: str = "train_iteration", task: Any = None) -> Iterator[Any]:
@@ -165,6 +177,7 @@ class Trainer(Run):
         gives the task of rank 0.
         """
         self.clock.begin()
+        self.apart = {name: stopped for name, stopped in self.apart.items() if name == call}
         told = self.ranks.announce(call, (self.horizon, self.criteria, self.paused, task))
         self.horizon, self.criteria, self.paused, given = told
         try:
@@ -175,6 +188,7 @@ class Trainer(Run):
 
     def _end_iteration(self, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
         """Counts an iteration and writes down what came of it."""
+        self.apart, self.progress = {}, None if progress is self.progress else self.progress
         self.iteration += 1
         self.windows.add(self.finished_everywhere(), self.env)
         self.finished = []
@@ -188,34 +202,6 @@ class Trainer(Run):
             self.run_dir.record(result, self.config.logging.tensorboard)
         return result
 
-    def _learn(self, name: str, rollouts: Mapping[str, Rollout]) -> Row:
-        """One update of one policy; its observation statistics move afterwards, and only here."""
-        learner = self.learners[name]
-        self.tell_time(name, rollouts[name])
-        rollout = self.staging.send_rollout(rollouts[name])
-        with self.timers["training_step"], threads_for(learner, self.threads[name]):
-            row = learner.training_step(learner.before_targets(rollout, rollouts))
-        row.update(self.pool.lag(name, rollouts[name]))
-        self.count_learned(name, rollout)
-        return row
-
-    def _learn_from_replay(self, env_steps: int | None, progress: Progress) -> None:
-        """Learns from replay in an iteration, where nobody plays for now.
-
-        Args:
-            env_steps: Learn as much as belongs to so many env steps, which the iteration counts as passed; None = what
-                belongs to one round of playing.
-            progress: The iteration.
-        """
-        for name, replay in self.replays.items():
-            learner = self.learners[name]
-            with self.timers["learn"], threads_for(learner, self.threads[name]):
-                learner.learn(replay.due(replay.cfg.train_every if env_steps is None else env_steps / self.ranks.size))
-                learner.explore()
-            progress.learned.setdefault(name, [])
-        progress.unplayed += env_steps or 0
-        self.pool.set_weights({name: self.learners[name].behaviour for name in self.replays})
-
     def iterations(self) -> Iterator[IterationResult]:
         """Iterations without end; break when you have seen enough."""
         while True:
@@ -225,8 +211,8 @@ class Trainer(Run):
         """Trains until any criterion is reached; returns the last result.
 
         With a run directory, checkpoints are written as the section `checkpoint` says, and one at the end. Ctrl-C (or
-        SIGTERM, or SIGHUP) once stops after the vector step under way, writes a checkpoint and raises; twice stops at
-        once.
+        SIGTERM, or SIGHUP) once stops after the vector step or gradient step under way, writes a checkpoint and raises;
+        twice stops at once. Criteria of time end it at the same places, within an iteration (`IterationResult.whole`).
 
         Args:
             stop: Criteria such as ``{"return_mean": 18, "env_steps": 200_000}`` on the whole life of the run, added to
@@ -261,19 +247,19 @@ class Trainer(Run):
             self._tell("on_train_start")
             result = result_of(self, self.begin_iteration())
             rule.check(result)
-            reason = rule.reason(result) if self.iteration and self.progress is None else ""
+            reason = rule.reason(result) if self.iteration and self.progress is None else rule.late(self.seconds)
             if reason:
                 self.note(nothing_to_do(self, reason))
                 result = replace(result, stop_reason=reason)
                 with self.clock.held():
                     yield result
-            while not reason:
-                result = self.train_iteration()
-                reason = rule.reason(result)
-                result = replace(result, stop_reason=reason)
-                self._report(result)
-                with self.clock.held():
-                    yield result
+            with self.watch.over(rule.limit):
+                while not reason:
+                    result, reason = made_within(self, self.train_iteration, rule)
+                    result = replace(result, stop_reason=reason)
+                    self._report(result)
+                    with self.clock.held():
+                        yield result
             self.interrupt.check()
             self._tell("on_train_end", result)
             self.ranks.announce("end", result)
@@ -304,13 +290,15 @@ class Trainer(Run):
         self.reporter.iteration(result)
         if line := self.endless.line(result, self.config.evaluation.max_episode_steps):
             self.note(line)
-        self._tell("on_iteration", result)
+        if result.whole:
+            self._tell("on_iteration", result)
         if self.run_dir is not None and (result.stop_reason or self.pace.is_due(self.iteration)):
             with self.pace.writing():
                 written = self.save()
             self.reporter.event(f"checkpoint {written.name}")
 
-    def learn(self, gradient_steps: int = ITERATION, policies: Sequence[str] | None = None) -> IterationResult:
+    def learn(self, gradient_steps: int = ITERATION, policies: Sequence[str] | None = None,
+              stop: Mapping[str, float] | None = None) -> IterationResult:  # fmt: skip
         """Learns from replay alone: no environment is touched, and no schedule moves.
 
         Every 1000 gradient steps are an iteration: a row of metrics, and a checkpoint when one is due; one is written
@@ -319,6 +307,7 @@ class Trainer(Run):
         Args:
             gradient_steps: Of each policy.
             policies: Which; None = all that learn from replay.
+            stop: Ends it earlier, ``{"seconds": 60}`` or minutes: of training, on the whole life of the run.
 
         Returns:
             Where the run stands then.
@@ -327,7 +316,7 @@ class Trainer(Run):
             ConfigError: If a policy does not learn from replay, or nothing is in it.
             Interrupted: A KeyboardInterrupt, after the first Ctrl-C, SIGTERM or SIGHUP.
         """
-        return self._apart("learn", to_learn(self, gradient_steps, policies))
+        return self._apart("learn", to_learn(self, gradient_steps, policies, stop or {}))
 
     def collect(self, env_steps: int) -> IterationResult:
         """Plays and stores what is played in replay; nothing is learned.
@@ -352,19 +341,26 @@ class Trainer(Run):
         if self.ranks.rank:
             return [*follow(self.ranks, self.interrupt, call, lambda: self.iteration_apart(call, task), self.save)][-1]
         with self._session(task.criteria(self)):
-            told = ""
-            while not told:
-                result = self.iteration_apart(call, task)
-                told = task.reason(self)
-                result = replace(result, stop_reason=told)
-                self._report(result)
-                self.interrupt.check()
+            told = task.rule.late(self.seconds)
+            result = replace(result_of(self, self.begin_iteration()), stop_reason=told)
+            if told:
+                self.note(nothing_to_do(self, told))
+            with self.watch.over(task.rule.limit):
+                while not told:
+                    result, late = made_within(self, lambda: self.iteration_apart(call, task), task.rule)
+                    told = task.reason(self) or late
+                    result = replace(result, stop_reason=told)
+                    self._report(result)
+                    if not told:
+                        self.interrupt.check()
+            self.interrupt.check()
             self.ranks.announce("end", result)
         return result
 
     def iteration_apart(self, call: str, task: LearnAlone | PlayAlone | None) -> IterationResult:
         """Makes an iteration of learning alone, or of playing alone, as rank 0 says that gives the task."""
-        progress = self.begin_iteration()
+        progress = self.apart.get(call) or self.begin_iteration()
+        self.apart = {call: progress}
         with self._timed(call, task) as given:
             given(self, progress)
         return self._end_iteration(progress)
@@ -394,7 +390,7 @@ class Trainer(Run):
         count = cfg.episodes if episodes is None else episodes
         if count < 1:
             raise ConfigError(f"evaluate: episodes = {count}: must be at least 1")
-        with torch_threads(1), self.timers["evaluate"]:
+        with torch_threads(1), self.timers["evaluate"], self.watch.over():
             evaluation = self.measure(count, cfg.deterministic if deterministic is None else deterministic)
         self._tell("on_evaluate", evaluation)
         return evaluation
@@ -420,7 +416,7 @@ class Trainer(Run):
             frames_per_second: Speed of the film; None = the environment's `render_fps`, at most 50, or 12 without one.
             progress: Told of every picture that has been encoded: how many are, and how many there will be.
         """
-        with torch_threads(1):
+        with torch_threads(1), self.watch.over():
             return record(
                 self,
                 Path(path),

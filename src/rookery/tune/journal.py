@@ -151,6 +151,7 @@ class ExperimentState:
         trials: All trials, in the order they were made.
         suggestions: The trials of each suggestion.
         queue: Names of pending trials, the first to begin first.
+        yielded: Those of them that gave their worker to others, or became a clone, after a result.
         told: Suggestions that the search has been told of.
         stops: Trials that the scheduler has stopped, or that came to their own end, and that have not ended yet: why.
         adoptions: Clones that have not taken over their donor's checkpoint yet: the donor.
@@ -163,6 +164,7 @@ class ExperimentState:
         self.trials: dict[str, Trial] = {}
         self.suggestions: dict[int, list[Trial]] = {}
         self.queue: list[str] = []
+        self.yielded: set[str] = set()
         self.told: set[int] = set()
         self.stops: dict[str, str] = {}
         self.adoptions: dict[str, str] = {}
@@ -194,9 +196,10 @@ class ExperimentState:
             self.is_exhausted = True
         elif kind == "resume":
             self.is_exhausted = False  # more samples may be wanted
-            for running in self.trials.values():
-                if running.status is Status.RUNNING:
-                    self._enqueue(running)
+            running = [trial for trial in self.trials.values() if trial.status is Status.RUNNING]
+            for trial in running:
+                trial.status = Status.PENDING
+            self.queue[:0] = [trial.name for trial in running]  # those that were at work go first
         elif "trial" in record:
             self._apply_to(self.trials[record["trial"]], kind, record)
         for name, action in read_actions(record.get("actions", {})).items():
@@ -207,12 +210,16 @@ class ExperimentState:
         if kind == "begin":
             trial.status = Status.RUNNING
             self.queue.remove(trial.name)
+            self.yielded.discard(trial.name)
         elif kind == "result":
             trial.row = record["row"]
             trial.known = record["iteration"]
             trial.rows.append(record["row"])
             if record["reason"]:
                 self.stops[trial.name] = record["reason"]
+            if record.get("yields"):
+                self.yielded.add(trial.name)
+                self._enqueue(trial)
         elif kind == "failure":
             trial.error = record["problem"]
             if record["lost"]:
@@ -238,6 +245,7 @@ class ExperimentState:
             trial.params = self.params(action.params)
             trial.parents.append((trial.iteration, action.donor))
             self.adoptions[trial.name] = action.donor
+            self.yielded.add(trial.name)
             self._enqueue(trial)
         elif action is Action.PAUSE:
             trial.status = Status.PAUSED

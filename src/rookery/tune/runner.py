@@ -179,14 +179,26 @@ class Runner:
     def begin_trials(self) -> None:
         """Gives free workers to trials that wait, and then to new ones."""
         limit = self.cfg.max_concurrent or math.inf
-        while self.executor.free and len(self.at_work) < limit and (self.state.queue or self.suggest()):
-            trial = self.state.trials[self.state.queue[0]]
+        while self.executor.free and len(self.at_work) < limit and (trial := self.next_trial()) is not None:
             if not (trial.folder / PARAMS).exists():  # somebody removed it
                 write_params(trial.folder, params_record(trial.name, trial.number, trial.params, trial.seed))
             self.record("begin", trial=trial.name)
             self.executor.begin(Start(trial.name, trial.params, trial.seed, trial.folder))
             self.reporter.event(f"{trial.name} {'goes on' if trial.known else 'begins'}")
             self.order(trial)
+
+    def next_trial(self) -> Trial | None:
+        """Returns the trial that begins next, if one waits or can be made; new ones go before those that yielded."""
+        waiting = list(self.state.queue)
+        first = [name for name in waiting if not (self.scheduler.yields and name in self.state.yielded)]
+        if not first and self.suggest():
+            first = self.state.queue[len(waiting) :]
+        return next((self.state.trials[name] for name in first or waiting), None)
+
+    def is_awaited(self, trial: Trial, age: float) -> bool:
+        """Returns whether another trial waits for the worker of this one, which has come to where it may yield it."""
+        milestone = self.scheduler.milestone(trial.name) if self.scheduler.yields else None
+        return milestone is not None and age >= milestone and (bool(self.state.queue) or self.suggest())
 
     def suggest(self) -> bool:
         """Makes the trials of a new suggestion; says whether there is one."""
@@ -258,14 +270,18 @@ class Runner:
                 self.order(trial)
             return
         kept = self.kept(row)
-        actions = self.checked(self.scheduler.on_result(trial.name, *self.age_and_score(kept)), trial)
+        age, score = self.age_and_score(kept)
+        awaited = self.is_awaited(trial, age)  # a trial that is made here is one that the scheduler knows of next
+        actions = self.checked(self.scheduler.on_result(trial.name, age, score), trial)
         if reason:
             actions = {name: action for name, action in actions.items() if name != trial.name}
-        self.record("result", trial=trial.name, iteration=int(row["iteration"]), row=kept,
-                    actions=write_actions(actions), reason=reason)  # fmt: skip
-        self.reporter.result(trial.name, row)
         own = actions.get(trial.name, Action.CONTINUE)
         goes_on = own is Action.CONTINUE and not reason
+        yields = {"yields": True} if goes_on and awaited else {}
+        self.record("result", trial=trial.name, iteration=int(row["iteration"]), row=kept,
+                    actions=write_actions(actions), reason=reason, **yields)  # fmt: skip
+        self.reporter.result(trial.name, row)
+        goes_on = goes_on and not yields
         if not goes_on:
             self.executor.end(trial.name, save=not isinstance(own, Exploit))
         self.act(actions)  # first: clones take over their donors' checkpoints, of which this may be one

@@ -73,6 +73,14 @@ class Scheduler(ABC, Generic[C]):
         self.space = space
         self.streams = streams
 
+    @property
+    def yields(self) -> bool:
+        """Whether a trial that has come to its milestone lets those go first that wait for a worker.
+
+        Then all trials get equally old together where there are fewer workers than trials.
+        """
+        return False
+
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
         """Hears of a new trial, before its first result."""
 

@@ -35,7 +35,8 @@ class PopulationConfig(SchedulerConfig):
     synchronous: bool = True
     """Wait for everybody before comparing, so that the same seed gives the same population whatever the timing; each
     member but the last gives its worker away meanwhile, so any number of workers will do. False: compare a member with
-    the last known scores of the others as soon as it arrives, without waiting; for as many workers as there are trials.
+    the last known scores of the others as soon as it arrives, without waiting. With fewer workers than trials it gives
+    its worker to one that waits, after each interval.
     """
 
 
@@ -106,6 +107,14 @@ class Population(Scheduler[C], Generic[C]):
             going: Parameters that the other members go on with, as far as it is decided.
             rng: Random numbers for this clone and this moment.
         """
+
+    @property
+    def yields(self) -> bool:
+        """Whether members give their workers away at the end of an interval, so that those of equal age are compared.
+
+        Members that wait for each other pause instead.
+        """
+        return not self.cfg.synchronous
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
         """Adds a member."""

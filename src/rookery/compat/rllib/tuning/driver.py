@@ -251,8 +251,9 @@ class Driver:
 
     def saves_at_end(self, name: str, save: bool) -> bool:
         """Says whether the runner's own checkpoint is needed when a trial gives its worker away."""
-        paused = self.scheduler.said.get(name) is Action.PAUSE
-        return save and (paused or self.orders.checkpoint_at_end)
+        assert self.runner is not None
+        goes_on_later = self.runner.state.trials[name].status in (Status.PAUSED, Status.PENDING)
+        return save and (goes_on_later or self.orders.checkpoint_at_end)
 
     def failed(self, event: Failed) -> None:
         """Notes a failure.

@@ -665,6 +665,11 @@ class Overheard(Scheduler[Any]):
         self.inner = inner
         self.said: dict[str, Action | Exploit] = {}
 
+    @property
+    def yields(self) -> bool:
+        """Whether trials yield their workers to those that wait."""
+        return self.inner.yields
+
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
         """Passes it on."""
         self.inner.add(trial, params)

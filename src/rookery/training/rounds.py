@@ -1,0 +1,101 @@
+"""Gradient steps on replay between two calls of playing, in parts between which a run can stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+from rookery.algorithms.algorithm import Row
+from rookery.core.batch import Rollout
+from rookery.training.compute import threads_for
+from rookery.training.pace import CHUNK
+from rookery.training.round import Round
+from rookery.training.run import Progress, Run
+
+LOOK_SECONDS = 0.25
+"""Most seconds between two looks at whether the run is to stop, if a gradient step does not take longer."""
+
+
+def update_in_parts(run: Run, this: Round, name: str, rollout: Rollout) -> Row:
+    """Makes one update of a policy from what it has played, or what is left of one that was stopped.
+
+    Args:
+        run: The run.
+        this: The round.
+        name: The policy; its algorithm learns from replay, and makes its updates in parts.
+        rollout: What it has played, on its device.
+
+    Raises:
+        Interrupted: If the run is to stop; the round knows the gradient steps that are left.
+    """
+    learner = run.learners[name]
+    if this.left is None:
+        this.left = learner.take(learner.before_targets(rollout, this.rollouts))
+    make_steps(run, this, name)
+    return learner.end_step()
+
+
+def learn_from_replay(run: Run, this: Round, progress: Progress) -> None:
+    """Lets all policies learn from replay alone what belongs to the env steps of a round.
+
+    Raises:
+        Interrupted: If the run is to stop; the round keeps what is left of it.
+    """
+    for name in this.each(run.check_stop):
+        learner, replay = run.learners[name], run.replays[name]
+        with run.timers["learn"], threads_for(learner, run.threads[name]):
+            if this.left is None:
+                this.left = replay.due(
+                    replay.cfg.train_every if this.env_steps is None else this.env_steps / run.ranks.size
+                )
+            make_steps(run, this, name)
+            learner.explore()
+        progress.learned.setdefault(name, [])
+
+
+def make_steps(run: Run, this: Round, name: str) -> None:
+    """Makes the gradient steps that a policy has left in a round."""
+
+    def make(number: int) -> None:
+        run.learners[name].learn(number)
+        this.left = (this.left or 0) - number
+
+    if this.left:
+        make_in_parts(run, this.left, make)
+
+
+def make_in_parts(run: Run, number: int, make: Callable[[int], None]) -> None:
+    """Makes gradient steps, and looks between them whether the run is to stop.
+
+    Args:
+        run: The run.
+        number: Gradient steps, at least 1.
+        make: Makes some of them.
+
+    Raises:
+        Interrupted: If the run is to stop.
+    """
+    part = 1
+    while True:
+        began = perf_counter()
+        make(part)
+        number -= part
+        if not number:
+            return
+        run.check_stop()
+        took = perf_counter() - began
+        if run.ranks.size > 1:  # all ranks look after the same steps
+            took = max(each for (each,) in run.ranks.numbers(took))
+        part = max(1, min(int(part * LOOK_SECONDS / max(took, 1e-9)), CHUNK, number))
+
+
+def end_round(run: Run, this: Round, progress: Progress) -> None:
+    """Hands out the weights of a round that is over; while all copies rest, one of learning from replay follows it.
+
+    Raises:
+        Interrupted: If the run is to stop.
+    """
+    progress.unplayed += this.env_steps or 0
+    run.pool.set_weights({name: run.learners[name].behaviour for name in this.all_names})
+    progress.round = Round(run.replays) if run.resting and not this.alone else None
+    run.ranks.check(run.interrupt)
