@@ -313,7 +313,7 @@ def test_yaml_keys_know_their_lines(tmp_path):
         ("- 1\n- 2\n", "run.yaml:1: must be a mapping such as 'seed: 3'"),
         ("a: !!python/object:os.system {}\n", "run.yaml:1: not YAML"),
         ("a: 2020-13-45\n", "run.yaml: not YAML"),
-        ("a: &x {b: *x}\n", "run.yaml: not YAML"),
+        ("a: &x {b: *x}\n", r"run.yaml:1: \*x: the section or list contains itself"),
         (b"a: \xff\xfe\n", "cannot be read as text"),
     ],
 )

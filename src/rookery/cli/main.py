@@ -41,6 +41,9 @@ from rookery.cli.tune import app as tune_app
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.tracebacks import own_traceback
 
+MAX_PROBLEMS = 100
+"""Lines of errors that are printed."""
+
 app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 for verb in (
     train,
@@ -116,6 +119,8 @@ def main() -> None:
     except RookeryError as error:
         if isinstance(error, EnvError) and error.__cause__ is not None:
             sys.stderr.write(own_traceback(error.__cause__))
-        for problem in error.problems if isinstance(error, ConfigError) else (error,):
-            sys.stderr.write(f"error: {problem}\n")
+        problems = error.problems if isinstance(error, ConfigError) else (error,)
+        sys.stderr.write("".join(f"error: {problem}\n" for problem in problems[:MAX_PROBLEMS]))
+        if len(problems) > MAX_PROBLEMS:
+            sys.stderr.write(f"error: and {len(problems) - MAX_PROBLEMS:,} more\n")
         sys.exit(error.exit_code)

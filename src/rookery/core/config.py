@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, replace
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from rookery.core.class_names import ClassNames
@@ -44,6 +44,12 @@ C = TypeVar("C")
 
 DEFAULT = "default"
 """The source of a value that nobody set."""
+
+MAX_UNKNOWN = 20
+"""Unknown keys that are named one by one, with the nearest of the known settings."""
+
+MAX_KNOWN = 10_000
+"""Paths of settings among which the nearest is searched for: those of many policies are much alike."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +162,11 @@ def resolve(schema: type[C], layers: Sequence[Layer], names: Mapping[str, str] |
     merge = _Merge(names or {})
     trees = [_Said(layer, rank, "", hidden("", nested(layer.values))) for rank, layer in enumerate(layers)]
     config = merge.section(schema, "", trees, None)
-    for said in merge.unknown:
+    for said in merge.unknown[:MAX_UNKNOWN]:
         merge.refuse_unknown(said)
+    if (more := len(merge.unknown) - MAX_UNKNOWN) > 0:
+        said = merge.unknown[MAX_UNKNOWN]
+        merge.problems.append(f"{said.source}: {said.path}: from here on {more:,} more keys are no settings either")
     if merge.problems:
         raise ConfigError(*merge.problems)
     return Resolved(config, merge.history, tuple(merge.notes), merge.fixed, frozenset(merge.inherited))
@@ -332,7 +341,7 @@ class _Merge:
 
     def choose(self, marker: Polymorphic, declared: type[Settings], path: str, parts: list[_Said], start: Any) -> Any:
         """Gives the settings of a section whose key ``name`` chooses the class; notes what was said for another."""
-        here, common = f"{path}.name", self.chosen.get(marker.inherits)
+        here, common, before = f"{path}.name", self.chosen.get(marker.inherits), len(self.history)
         cls: type[Settings] | None = None
         name: Any = MISSING
         if common is not None:
@@ -376,7 +385,8 @@ class _Merge:
         value = self.section(cls, path, kept, start if type(start) is cls and (same or common is None) else None)
         self.chosen[path] = _Chosen(cls, [] if value is MISSING else parts, start, name)
         if marker.inherits:
-            inside = [known for known in self.history if known.startswith(f"{path}.")]
+            new = islice(reversed(self.history), len(self.history) - before)
+            inside = [known for known in reversed(list(new)) if known.startswith(f"{path}.")]
             self.inherited |= {known for known in inside if same and known not in self.rank and known != here}
             self.note_shadowed(inside, path, marker.inherits)
         return value
@@ -461,8 +471,9 @@ class _Merge:
         """Notes a key that is no setting, with the path that was meant."""
         section = said.path.rpartition(".")[0]
         dot = f"{section}." if section else ""
-        near = dict.fromkeys(known[len(dot) :].split(".")[0] for known in self.history if known.startswith(dot))
-        self.refuse(said, unknown(suggestion(said.path, self.history), near))
+        known = list(islice(self.history, MAX_KNOWN))
+        near = dict.fromkeys(one[len(dot) :].split(".")[0] for one in known if one.startswith(dot))
+        self.refuse(said, unknown(suggestion(said.path, known), near))
 
 
 def _taken_back(cls: type, parts: list[_Said], start: Settings | None) -> tuple[list[_Said], list[str]]:

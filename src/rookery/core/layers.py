@@ -17,7 +17,7 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.secrets import NOT_STORED, Secret
 from rookery.core.settings import Settings, fields_of, object_name, show
-from rookery.core.yaml_words import yaml_problem
+from rookery.core.yaml_reader import load_with_nodes, load_yaml
 
 CLASS = "<class>"
 """Key under which a settings object, turned into a mapping, says what it was."""
@@ -53,8 +53,6 @@ def yaml_layer(path: str | Path, name: str | None = None) -> Layer:
     Raises:
         ConfigError: If the file cannot be read; says where.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
     from ruamel.yaml.nodes import MappingNode
 
     name = name or Path(path).name
@@ -72,14 +70,8 @@ def yaml_layer(path: str | Path, name: str | None = None) -> Layer:
             lines[here] = f"{name}:{key.start_mark.line + 1}"
             note(value, f"{here}.")
 
-    try:
-        values = YAML(typ="safe", pure=True).load(text)
-        note(YAML(typ="safe", pure=True).compose(text), "")
-    except YAMLError as error:
-        line, column, reason = yaml_problem(error, text)
-        raise ConfigError(f"{name}:{line}: not YAML: {reason} (column {column})") from None
-    except (ValueError, RecursionError) as error:  # a date such as 2020-13-45, or a node that contains itself
-        raise ConfigError(f"{name}: not YAML: {error}") from None
+    values, node = load_with_nodes(text, name)
+    note(node, "")
     if values is None:
         return Layer(name, {})
     if not isinstance(values, dict):
@@ -126,7 +118,7 @@ def override_layer(overrides: Iterable[str], source: str = "command line", form:
             value = read_value(text)
         except ValueError:
             problems.append(
-                f"{source}: {path} = {text}: the value is not YAML; a text may need quotes: {path}='\"...\"'"
+                f"{source}: {path} = {text[:80]}: the value is not YAML; a text may need quotes: {path}='\"...\"'"
             )
             continue
         # Popped first, so that the later of two overrides of a path and of a part of it comes later in the mapping too.
@@ -143,13 +135,10 @@ def read_value(text: str) -> Any:
     Raises:
         ValueError: If the text is not YAML.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     try:
-        return YAML(typ="safe", pure=True).load(text)
-    except (YAMLError, RecursionError) as error:
-        raise ValueError(f"not YAML: {error}") from error
+        return load_yaml(text, "value")
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
 
 
 def import_object(text: str) -> Any:

@@ -105,7 +105,7 @@ def test_what_is_missing_or_not_here_is_said(arguments, said):
 
 def test_files_that_hold_something_else_are_refused(tmp_path):
     file = tmp_path / "tuned.yaml"
-    for text, said in (("- 1", "experiments by name"), ("a: [", "is no YAML"), ("a: {env: X}", "run is missing")):
+    for text, said in (("- 1", "experiments by name"), ("a: [", "not YAML"), ("a: {env: X}", "run is missing")):
         file.write_text(text)
         with pytest.raises(ConfigError, match=said):
             command_line.train(["-f", str(file)])

@@ -18,6 +18,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, nearest, refuse
 from rookery.core.layers import yaml_layer
+from rookery.core.yaml_reader import compose_yaml, construct_yaml
 
 OLD = "ML-Agents 0.13 to 0.18"
 """Whose files are read, as messages call it."""
@@ -266,10 +267,8 @@ def read_trainer(path: str | Path) -> OldFile:
     except ConfigError as error:
         if "found duplicate key" not in str(error):
             raise
-    from ruamel.yaml import YAML
     from ruamel.yaml.nodes import MappingNode, Node
 
-    reader = YAML(typ="safe", pure=True)
     lines: dict[str, str] = {}
     notes: list[str] = []
     found = OldFile(str(path), {}, lines, notes=notes, path=str(path))
@@ -285,9 +284,11 @@ def read_trainer(path: str | Path) -> OldFile:
         if isinstance(node, MappingNode):
             node.value = list(last.values())
 
-    tree = reader.compose(Path(path).read_text(encoding="utf-8"))
-    note(tree, "")
-    found.values = reader.constructor.construct_document(tree)
+    text = Path(path).read_text(encoding="utf-8")
+    tree = compose_yaml(text, found.source)
+    if tree is not None:
+        note(tree, "")
+    found.values = construct_yaml(tree, text, found.source)
     return found
 
 

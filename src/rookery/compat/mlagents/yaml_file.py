@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rookery.core.errors import ConfigError
-from rookery.core.yaml_words import yaml_problem
+from rookery.core.yaml_reader import compose_yaml
 
 if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node as YamlNode
@@ -59,9 +59,6 @@ def read_tree(path: str | Path) -> Node:
     Raises:
         ConfigError: If it cannot be read, is no YAML, or has a key twice in a section; says in which line.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     name = str(path)
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -76,17 +73,9 @@ def read_tree(path: str | Path) -> Node:
         ) from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
-    reader = YAML(typ="safe", pure=True)
-    reader.allow_duplicate_keys = True
     problems: list[str] = []
-    try:
-        found = reader.compose(text)
-        tree = Node({}, f"{name}:1") if found is None else _node(found, name, "", problems, ())
-    except RecursionError:
-        raise ConfigError(f"{name}: sections or lists are nested too deeply for a configuration") from None
-    except YAMLError as error:
-        line, column, reason = yaml_problem(error, text)
-        raise ConfigError(f"{name}:{line}: not YAML: {reason} (column {column})") from None
+    found = compose_yaml(text, name)
+    tree = Node({}, f"{name}:1") if found is None else _node(found, name, "", problems)
     if problems:
         raise ConfigError(*problems)
     return tree
@@ -102,25 +91,22 @@ def merged(low: Node, high: Node) -> Node:
     return Node(values, high.place)
 
 
-def _node(found: YamlNode, name: str, path: str, problems: list[str], above: tuple[int, ...]) -> Node:
-    """Gives a node of the file; `above` are those it stands in, so that one that contains itself is refused."""
+def _node(found: YamlNode, name: str, path: str, problems: list[str]) -> Node:
+    """Gives a node of the file."""
     from ruamel.yaml.nodes import MappingNode, ScalarNode
 
     place = f"{name}:{found.start_mark.line + 1}"
-    if id(found) in above:
-        raise ConfigError(f"{place}: {path}: the section contains itself")
     if isinstance(found, ScalarNode):
         return Node(_scalar(found.value, quoted=found.style is not None), place)
-    inside = (*above, id(found))
     if not isinstance(found, MappingNode):
-        return Node([_node(one, name, path, problems, inside) for one in found.value], place)
+        return Node([_node(one, name, path, problems) for one in found.value], place)
     values: dict[str, Node] = {}
     started: dict[str, Node] = {}
     for key, value in found.value:
         if not isinstance(key, ScalarNode):
             raise ConfigError(f"{name}:{key.start_mark.line + 1}: {path}: a key must be a text, not a section or list")
         here = f"{path}.{key.value}" if path else str(key.value)
-        node = _node(value, name, here, problems, inside)
+        node = _node(value, name, here, problems)
         if key.value == MERGE:
             for one in node.value if isinstance(node.value, list) else [node]:
                 if one.section is None:

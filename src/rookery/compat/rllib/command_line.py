@@ -26,6 +26,7 @@ from rookery.compat.rllib.tuning.results import results_directory
 from rookery.compat.rllib.tuning.schedulers import create_scheduler
 from rookery.core.errors import ConfigError
 from rookery.core.layers import import_object
+from rookery.core.yaml_reader import load_yaml
 
 FRAMEWORKS = ("tf", "tf2", "tfe", "torch")
 
@@ -157,16 +158,11 @@ def experiments_in(path: str) -> dict[str, dict[str, Any]]:
     Raises:
         ConfigError: If it is none.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     place = Path(path).expanduser()
     try:
-        found = YAML(typ="safe", pure=True).load(place.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except YAMLError as error:
-        raise ConfigError(f"{path}: is no YAML: {error}") from None
+        found = load_yaml(place.read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not isinstance(found, Mapping) or not all(isinstance(spec, Mapping) for spec in found.values()):
         raise ConfigError(f"{path}: must hold experiments by name: cartpole-ppo: {{env: CartPole-v0, run: PPO, ...}}")
     return {str(name): {str(key).replace("-", "_"): part for key, part in spec.items()} for name, spec in found.items()}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError
+from rookery.core.yaml_reader import load_yaml
 
 
 def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
@@ -62,9 +63,7 @@ def from_file(cls: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
     if filename.endswith(".json"):
         found = json.loads(text)
     else:
-        from ruamel.yaml import YAML
-
-        found = YAML(typ="safe").load(text)
+        found = load_yaml(text, filename)
     return from_config(cls, {**found, "_args": list(args)}, **kwargs)
 
 
