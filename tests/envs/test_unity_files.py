@@ -128,7 +128,7 @@ def test_files_that_are_not_whole_say_where_they_end(walks, tmp_path):
         path = tmp_path / "part.demo"
         path.write_bytes(content)
         with pytest.raises(FileError, match=problem):
-            read_demo(path)
+            read_demo(path).pairs  # noqa: B018
     with pytest.raises(FileError, match=r"missing.demo: cannot be read"):
         read_demo(tmp_path / "missing.demo")
 

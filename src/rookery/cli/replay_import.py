@@ -47,6 +47,17 @@ RewardFunction = Annotated[
 RewardScale = Annotated[float | None, typer.Option(help="What rewards are multiplied by.")]
 RewardShift = Annotated[float | None, typer.Option(help="What is added to rewards then.")]
 RewardClip = Annotated[str | None, typer.Option(metavar="LEAST,LARGEST", help="Where rewards are cut off then.")]
+MaxUnpacked = Annotated[
+    float | None,
+    typer.Option(
+        "--max-unpacked-gb",
+        metavar="GB",
+        help="What the compressed parts of a file may grow to; by default 1,000 times its size, at least 0.27.",
+    ),
+]
+TrustPickle = Annotated[
+    bool, typer.Option("--trust-pickle", help="Read columns that are pickles, which can run any code.")
+]
 Column = Annotated[
     list[str] | None,
     typer.Option(
@@ -90,9 +101,8 @@ def import_files(
     reward_scale: RewardScale = None,
     reward_shift: RewardShift = None,
     reward_clip: RewardClip = None,
-    trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="Read columns that are pickles, which can run any code.")
-    ] = False,
+    max_unpacked: MaxUnpacked = None,
+    trust_pickle: TrustPickle = False,
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
 ) -> None:
     """Make a replay directory of files that others have recorded.
@@ -101,6 +111,7 @@ def import_files(
     """
     from rookery.envs.make import time_limit_of
     from rookery.replay.formats.columns import Wanted
+    from rookery.replay.formats.growth import allowed_bytes
     from rookery.replay.formats.names import read_recordings
     from rookery.replay.recording import last_change, write_recordings
     from rookery.replay.relabel import RelabelConfig
@@ -114,11 +125,11 @@ def import_files(
     anew: dict[str, Any] = {"function": reward_function, "scale": reward_scale, "shift": reward_shift}
     anew["bounds"] = None if reward_clip is None else bounds("--reward-clip", reward_clip)
     made_of = wanted_spaces(env, like)
-    limit = None if env is None else time_limit_of(env)
     between = None if action_bounds is None else action_limits(action_bounds, made_of)
     wanted = Wanted(
-        made_of, roles(column or []), trust_pickle, policy, time_limit, limit, cut_at_jumps, clip_actions, between
-    )
+        made_of, roles(column or []), trust_pickle, policy, time_limit, None if env is None else time_limit_of(env),
+        cut_at_jumps, clip_actions, between, allowed_bytes("--max-unpacked-gb", max_unpacked),
+    )  # fmt: skip
     select, relabel = SelectionConfig(**said(chosen)), RelabelConfig(**said(anew))
     recordings = read_recordings(files, wanted, format_, select=select, relabel=relabel)
     write_recordings(out, recordings, replace=force, written=last_change(map(Path, files)), imported=files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -43,10 +44,23 @@ def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def space_from_json(text: dict[str, Any]) -> spaces.Space[Any]:
-    """The space that `space_to_json` described; raises a SpaceError if the description is of no known kind."""
+    """The space that `space_to_json` described.
+
+    Raises:
+        SpaceError: If the description is of no known kind, of none that there can be, or larger than any that is used.
+    """
+    try:
+        return _space_from_json(text)
+    except SpaceError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError, OverflowError, RecursionError) as error:
+        raise SpaceError(f"no space: {type(error).__name__}: {error}") from None
+
+
+def _space_from_json(text: Any) -> spaces.Space[Any]:
     kind = text.get("kind")
     if kind == "Box":
-        shape, dtype = tuple(text["shape"]), np.dtype(text["dtype"])
+        shape, dtype = sized(text["shape"]), np.dtype(text["dtype"])
         low, high = (np.resize(np.array(text[name], dtype=dtype), shape) for name in ("low", "high"))
         return spaces.Box(low, high, shape, dtype.type)
     if kind == "Discrete":
@@ -57,17 +71,38 @@ def space_from_json(text: dict[str, Any]) -> spaces.Space[Any]:
         nvec, start = (np.array(text[name], dtype=dtype) for name in ("nvec", "start"))
         return spaces.MultiDiscrete(nvec, dtype=dtype.type, start=start)
     if kind == "MultiBinary":
+        sized(text["n"])
         return spaces.MultiBinary(text["n"])
     if kind == "Dict":  # ordered, because the order of a plain dict would be that of its sorted keys
-        return spaces.Dict(OrderedDict((key, space_from_json(inner)) for key, inner in text["spaces"]))
+        return spaces.Dict(OrderedDict((key, _space_from_json(inner)) for key, inner in text["spaces"]))
     if kind == "Tuple":
-        return spaces.Tuple([space_from_json(inner) for inner in text["spaces"]])
+        return spaces.Tuple([_space_from_json(inner) for inner in text["spaces"]])
     if kind == "EntitySet":
-        return EntitySet(space_from_json(text["space"]), text["max_entities"], stack=text["stack"])
+        element = _space_from_json(text["space"])
+        sized([text["max_entities"], *(element.shape or ())])
+        return EntitySet(element, text["max_entities"], stack=text["stack"])
     if kind == "Text":
         return spaces.Text(text["max_length"])
     raise SpaceError(f"a space of unknown kind {kind!r}")
 
+
+def sized(shape: Any) -> tuple[int, ...]:
+    """Returns the shape of a space, of which numbers are made at once.
+
+    Args:
+        shape: Whole numbers, or one.
+
+    Raises:
+        ValueError: If they are none, or stand for more numbers than any space has.
+    """
+    sizes = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
+    if not all(type(size) is int and size >= 0 for size in sizes) or math.prod(sizes) > LARGEST_SPACE:
+        raise ValueError(f"{shape!r} where whole numbers are wanted, together at most {LARGEST_SPACE:,}")
+    return sizes
+
+
+LARGEST_SPACE = 1 << 25
+"""Numbers in a space: more than in a picture of 4,096 x 2,304 pixels in three colours."""
 
 WRITTEN = {
     "box": ("low", "high", "dtype"),
@@ -94,22 +129,27 @@ def written_space(text: Any, place: str) -> spaces.Space[Any]:
     """
     forms = ", ".join(WRITTEN)
     if not isinstance(text, Mapping):
-        raise SpaceError(f"{place}: {text!r} is no space; write one of {forms}, as in {{box: [4], low: -1, high: 1}}")
+        raise SpaceError(
+            f"{place}: {repr(text)[:200]} is no space; write one of {forms}, as in {{box: [4], low: -1, high: 1}}"
+        )
     if "kind" in text:
         try:
             return space_from_json(dict(text))
-        except (KeyError, TypeError, ValueError, AssertionError) as error:
-            raise SpaceError(f"{place}: {type(error).__name__}: {error}, in a space of kind {text['kind']}") from None
+        except SpaceError as error:
+            raise SpaceError(f"{place}: {error}, in a space of kind {text['kind']}") from None
     words = [word for word in text if word in WRITTEN]
     if len(words) != 1:
         hint = nearest(str(next(iter(text), "")), [*WRITTEN])
-        raise SpaceError(f"{place}: {dict(text)} is no space{hint}; write one of {forms}")
+        raise SpaceError(f"{place}: {str(dict(text))[:200]} is no space{hint}; write one of {forms}")
     (word,) = words
+    for key in (word, *WRITTEN[word]):
+        if text.get(key, key) is None:
+            raise SpaceError(f"{place}.{key}: is null: give it a value, or leave it out")
     for key in text:
         if key != word and key not in WRITTEN[word]:
             allowed = ", ".join(WRITTEN[word]) or "nothing"
             raise SpaceError(
-                f"{place}.{key}: not known{nearest(key, [*WRITTEN[word]])}; {word} takes {allowed} besides"
+                f"{place}.{key}: not known{nearest(str(key), [*WRITTEN[word]])}; {word} takes {allowed} besides"
             )
     value = text[word]
     if word == "dict":
@@ -124,8 +164,8 @@ def written_space(text: Any, place: str) -> spaces.Space[Any]:
         return spaces.Tuple([written_space(part, f"{place}.{number}") for number, part in enumerate(value)])
     try:
         return _written_leaf(word, value, text)
-    except (TypeError, ValueError, AssertionError) as error:
-        raise SpaceError(f"{place}: {dict(text)} is no space: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError, OverflowError) as error:
+        raise SpaceError(f"{place}: {str(dict(text))[:200]} is no space: {error}") from None
 
 
 def _written_leaf(word: str, value: Any, text: Mapping[str, Any]) -> spaces.Space[Any]:
@@ -137,6 +177,7 @@ def _written_leaf(word: str, value: Any, text: Mapping[str, Any]) -> spaces.Spac
         return spaces.Discrete(int(value), start=int(text.get("start", 0)))
     if word == "multi_discrete":
         return spaces.MultiDiscrete(sizes)
+    sized([int(size) for size in sizes.ravel()])
     if word == "multi_binary":
         return spaces.MultiBinary(int(value) if sizes.ndim == 0 else [int(size) for size in value])
     shape = tuple(int(size) for size in sizes.ravel())

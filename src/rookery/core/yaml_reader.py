@@ -123,7 +123,7 @@ def _reader() -> YAML:
     from ruamel.yaml import YAML
 
     reader = YAML(typ="safe", pure=True)
-    reader.Composer = _bounded_composer()
+    reader.Composer = _bounded_composer()  # type: ignore[assignment]
     return reader
 
 

@@ -40,7 +40,7 @@ from rookery.core.state import Stateful
 from rookery.replay.budget import bytes_needed, reserve
 from rookery.replay.disk import Shelf
 from rookery.replay.observations import Observations, Pool
-from rookery.replay.pieces import Piece, check_array, part_of, piece_of, rows_in
+from rookery.replay.pieces import Piece, check_array, check_numbers_of_rows, part_of, piece_of, rows_in
 from rookery.replay.relabel import RelabelConfig
 from rookery.replay.selecting import SelectionConfig
 from rookery.replay.sum_tree import SumTree
@@ -708,6 +708,7 @@ class ReplayBuffer(Stateful):
             check_array(piece, name, array.shape[1:], array.dtype)
         check_array(piece, "next_row", (), np.dtype(np.int64))
         self.observations.check(piece)
+        check_numbers_of_rows(piece, PLAIN)
         if self.memory_size:
             check_array(piece, "memory_row", (), np.dtype(np.int64))
             check_array(piece, "memory", (self.memory_size,), self.memories.dtype)

@@ -5,6 +5,7 @@ What their names mean stands at `replay/buffer.py:ReplayBuffer.rows_between`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,10 @@ Piece = dict[str, np.ndarray]
 
 BY_ROW = ("action", "logp", "reward", "terminated", "truncated", "begins")
 """Columns of a piece that a rollout has as ``[T, F, ...]``."""
+
+
+MOST_SLOTS = 1 << 26
+"""Slots whose newest rows are kept in an array."""
 
 
 def check_array(piece: Piece, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -32,6 +37,25 @@ def check_array(piece: Piece, name: str, shape: tuple[int, ...], dtype: np.dtype
             f"{name} is {found.dtype} of shape {found.shape[1:]}, and the policy's {dtype} of shape {shape}; "
             "only rows that were played in an environment of the same spaces can be used"
         )
+
+
+def check_numbers_of_rows(piece: Piece, by_row: Sequence[str]) -> None:
+    """Sees that the arrays of a piece are of equally many rows, and that numbers of rows and slots are numbers of some.
+
+    Args:
+        piece: The rows.
+        by_row: The arrays that have an entry for each.
+
+    Raises:
+        RookeryError: If not.
+    """
+    number = rows_in(piece)
+    for name in by_row:
+        if len(piece[name]) != number:
+            raise RookeryError(f"{name} has {len(piece[name])} rows, and there are {number}")
+    for name, least, limit in (("before", 0, np.inf), ("next_row", 0, number), ("slot", -MOST_SLOTS, MOST_SLOTS)):
+        if len(piece[name]) and not least <= piece[name].min() <= piece[name].max() < limit:
+            raise RookeryError(f"{name} is from {piece[name].min()} to {piece[name].max()}, where {number} rows are")
 
 
 def rows_in(piece: Piece) -> int:

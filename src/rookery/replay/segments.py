@@ -23,7 +23,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.array_files import ArrayFileError, array_stream, read_arrays
-from rookery.core.errors import ConfigError, SpaceError, nearest
+from rookery.core.errors import ConfigError, RookeryError, SpaceError, nearest
 from rookery.core.files import (
     FileError,
     Linked,
@@ -110,11 +110,14 @@ class Spaces:
 
     @classmethod
     def from_json(cls, text: str) -> Spaces:
-        """What `to_json` wrote."""
-        said = json.loads(text)
-        action = space_from_json(said["action_space"])
-        obs = obs_spec(space_from_json(said["obs_space"]), action, info_mask=said["info_mask"])
-        return cls(obs, action_spec(action), said["memory_size"])
+        """What `to_json` wrote; raises a SpaceError if it was not."""
+        try:
+            said = json.loads(text)
+            action = space_from_json(said["action_space"])
+            obs = obs_spec(space_from_json(said["obs_space"]), action, info_mask=bool(said["info_mask"]))
+            return cls(obs, action_spec(action), int(said["memory_size"]))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            raise SpaceError(f"no spaces of a replay buffer: {type(error).__name__}: {error}") from None
 
     def __str__(self) -> str:
         return f"observations {self.obs.space} and actions {self.action.space}"
@@ -405,7 +408,10 @@ def copy_rows(stored: StoredReplay, memory: ReplayBuffer) -> int:
     newest = replace(stored, first=max(stored.first, stored.last - memory.cfg.capacity))
     for number, piece in enumerate(newest.pieces()):
         with memory.shelf.reading(piece.mapped):
-            memory.append(piece.rows, continues=piece.continues and number > 0)
+            try:
+                memory.append(piece.rows, continues=piece.continues and number > 0)
+            except (RookeryError, IndexError, ValueError) as error:  # numbers of frames that there are not, for example
+                raise FileError(f"{stored}: is damaged, or of other rows: {error}") from None
     return len(newest)
 
 

@@ -112,7 +112,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
             record["kind"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise FileError(f"{path}:{number}: is no record of a journal; the file was damaged") from None
         records.append(record)
     if records and records[0]["kind"] != "experiment":

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gymnasium import spaces
+
 from rookery.core.errors import EnvError, SpaceError, nearest
 from rookery.core.space_files import written_space
 from rookery.core.spaces import action_spec, obs_spec
@@ -98,6 +100,8 @@ def read_spaces(said: Any) -> ExternalSpaces:
     agents = said["agents"] if several else {AGENT: {key: said[key] for key in ("obs", "action") if key in said}}
     if not isinstance(agents, Mapping) or not agents:
         raise EnvError("spaces.agents: expected obs and action by the names of agents")
+    if not isinstance(said.get("parameters") or {}, Mapping):
+        raise EnvError("spaces.parameters: expected a default, or (default, low, high), by the names of parameters")
     behaviors: dict[str, CopyBehavior] = {}
     names: dict[str, str] = {}
     for agent, entry in agents.items():
@@ -129,6 +133,8 @@ def _behavior(agent: str, entry: Any, place: str) -> CopyBehavior:
     for key in ("obs", "action"):
         if key not in entry:
             raise EnvError(f"{place}.{key} is missing, as in {key}: {{discrete: 2}}")
+        if not isinstance(entry[key], Mapping | spaces.Space):
+            raise EnvError(f"{place}.{key}: {repr(entry[key])[:200]} is no space, as in {key}: {{discrete: 2}}")
     for key in entry:
         if key not in ("obs", "action"):
             raise EnvError(f"{place}.{key}: not known{nearest(str(key), ['obs', 'action'])}; use obs, action")

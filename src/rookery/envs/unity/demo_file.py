@@ -7,13 +7,14 @@ Such a file has a `DemonstrationMetaProto` at its start, zeros up to byte 33, a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rookery.core.files import FileError, write_file
 from rookery.envs.unity.messages import AgentInfoActionPairProto, BrainParametersProto, DemonstrationMetaProto
-from rookery.envs.unity.wire import WireError, delimited, read_delimited
+from rookery.envs.unity.wire import WireError, delimited, has_field, read_delimited, read_varint
 
 START = 33
 """Where the messages after the first one begin."""
@@ -21,30 +22,75 @@ START = 33
 API_VERSIONS = (0, 1)
 """Versions of the format that there are."""
 
+AGENT_INFO, ACTION_MASK = 1, 11
+"""Numbers of the fields of a row with what the agent saw, and of that with the actions it must not take."""
+
 LONGEST_NAME = 16
 """Characters of a demonstration's name, as recorders cut it."""
 
 
 @dataclass(frozen=True)
 class DemoFile:
-    """The messages of a demonstration.
+    """A demonstration, whose rows are read when they are wanted.
 
     Attributes:
+        path: Where it lies.
         meta: What it says of itself.
         brain: The behaviour that was recorded.
-        pairs: Its rows.
+        content: All its bytes.
+        start: Where its rows begin.
     """
 
+    path: Path
     meta: DemonstrationMetaProto
     brain: BrainParametersProto
-    pairs: tuple[AgentInfoActionPairProto, ...]
+    content: memoryview
+    start: int
+
+    @property
+    def pairs(self) -> tuple[AgentInfoActionPairProto, ...]:
+        """All its rows at once."""
+        return tuple(self.rows())
+
+    def rows(self) -> Iterator[AgentInfoActionPairProto]:
+        """Yields its rows.
+
+        Raises:
+            FileError: If it ends too early; says where.
+        """
+        number, place = 0, self.start
+        while place < len(self.content) and (not self.meta.number_steps or number < self.meta.number_steps):
+            try:
+                pair, place = read_delimited(AgentInfoActionPairProto, self.content, place)
+            except WireError as error:
+                if self.meta.number_steps:
+                    had = f", after {number:,} whole rows" if number else ""
+                    raise FileError(f"{self.path}: is no whole demonstration{had}: {error}") from None
+                break  # the recorder was stopped without an end: what it wrote last is not whole
+            yield pair
+            number += 1
+        if number < self.meta.number_steps:
+            raise FileError(
+                f"{self.path}: ends after {number:,} of the {self.meta.number_steps:,} rows that it says it has"
+            )
+
+    def has_masks(self) -> bool:
+        """Returns whether a row forbids actions; looks at nothing else of the rows."""
+        place = self.start
+        with suppress(WireError):
+            while place < len(self.content):
+                size, place = read_varint(self.content, place)
+                if has_field(self.content[place : place + size], AGENT_INFO, ACTION_MASK):
+                    return True
+                place += size
+        return False
 
 
 def read_demo(path: Path) -> DemoFile:
-    """Reads a file.
+    """Reads a file up to its rows.
 
     Raises:
-        FileError: If it cannot be read, is empty, is no demonstration, or ends too early; says where.
+        FileError: If it cannot be read, is empty or is no demonstration; says where.
     """
     try:
         content = memoryview(path.read_bytes())
@@ -52,27 +98,15 @@ def read_demo(path: Path) -> DemoFile:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
     if not len(content):
         raise FileError(f"{path}: is empty: nothing was recorded, or its recorder was never closed")
-    pairs: list[AgentInfoActionPairProto] = []
     try:
         meta, _ = read_delimited(DemonstrationMetaProto, content, 0)
         if meta.api_version not in API_VERSIONS:
             known = " and ".join(map(str, API_VERSIONS))
             raise FileError(f"{path}: is of version {meta.api_version} of the format; {known} can be read")
         brain, place = read_delimited(BrainParametersProto, content, START)
-        while place < len(content) and (not meta.number_steps or len(pairs) < meta.number_steps):
-            try:
-                pair, place = read_delimited(AgentInfoActionPairProto, content, place)
-            except WireError:
-                if meta.number_steps:
-                    raise
-                break  # the recorder was stopped without an end: what it wrote last is not whole
-            pairs.append(pair)
     except WireError as error:
-        had = f", after {len(pairs):,} whole rows" if pairs else ""
-        raise FileError(f"{path}: is no whole demonstration{had}: {error}") from None
-    if len(pairs) < meta.number_steps:
-        raise FileError(f"{path}: ends after {len(pairs):,} of the {meta.number_steps:,} rows that it says it has")
-    return DemoFile(meta, brain, tuple(pairs))
+        raise FileError(f"{path}: is no whole demonstration: {error}") from None
+    return DemoFile(path, meta, brain, content, place)
 
 
 def write_demo(path: Path, name: str, brain: BrainParametersProto, pairs: Sequence[AgentInfoActionPairProto]) -> None:

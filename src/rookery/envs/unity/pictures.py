@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from PIL import Image
@@ -40,10 +41,12 @@ def decoded(obs: ObservationProto) -> np.ndarray:
         raise WireError(f"observation {obs.name!r} is packed as PNG and has the shape {obs.shape}, which is no picture")
     first = channels_first(obs.shape, obs.dimension_properties)
     channels = obs.shape[0] if first else obs.shape[2]
+    size = (obs.shape[2], obs.shape[1]) if first else (obs.shape[1], obs.shape[0])
     try:
-        parts = [np.asarray(Image.open(io.BytesIO(one)).convert("RGB")) for one in _pictures(obs.compressed_data)]
+        most = max(channels, len(obs.compressed_channel_mapping), 1)
+        parts = [_planes(one, size) for one in islice(_pictures(obs.compressed_data), most)]
         found = np.concatenate(parts, axis=2)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except Exception as error:  # a damaged picture makes Pillow fail in many ways
         raise WireError(f"observation {obs.name!r}: its PNG cannot be read ({error})") from None
     mapping = np.array(obs.compressed_channel_mapping or _usual_mapping(channels, found.shape[2]))
     if len(mapping) != found.shape[2]:
@@ -73,6 +76,14 @@ def encoded(picture: np.ndarray, name: str) -> ObservationProto:
         content += file.getvalue()
     properties = (PLAIN, TRANSLATIONAL, TRANSLATIONAL) if first else (TRANSLATIONAL, TRANSLATIONAL, PLAIN)
     return ObservationProto(picture.shape, PNG, content, None, tuple(mapping), properties, 0, name)
+
+
+def _planes(png: bytes, size: tuple[int, int]) -> np.ndarray:
+    """Returns a picture ``[H, W, 3]``; raises a ValueError if it is not as wide and high as was said."""
+    with Image.open(io.BytesIO(png)) as picture:
+        if picture.size != size:  # before it is unpacked: a few bytes can say that they are a huge picture
+            raise ValueError(f"a picture of shape {picture.size[::-1]} where {size[::-1]} was said")
+        return np.asarray(picture.convert("RGB"))
 
 
 def _usual_mapping(channels: int, found: int) -> list[int]:

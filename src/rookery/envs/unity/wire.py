@@ -29,6 +29,9 @@ WIRE_TYPES: dict[str, int] = {
 LONGEST_VARINT = 10
 """Bytes of a 64-bit number at most."""
 
+MOST_MESSAGES = 1 << 16
+"""Messages in one field; an empty one takes two bytes, and hundreds once it is read."""
+
 M = TypeVar("M")
 
 
@@ -160,7 +163,10 @@ def from_bytes(message: type[M], content: bytes | memoryview) -> M:
             key, one = _entry(value, wire_type, wire)
             values.setdefault(name, {})[key] = one
         elif wire.repeated:
-            values.setdefault(name, []).extend(_several(value, wire_type, wire))
+            found = values.setdefault(name, [])
+            if wire.kind == "message" and len(found) >= MOST_MESSAGES:
+                raise WireError(f"field {number} repeats more than {MOST_MESSAGES:,} times")
+            found.extend(_several(value, wire_type, wire))
         else:
             values[name] = _value(value, wire_type, wire)
     return message(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
@@ -188,6 +194,19 @@ def _parts(content: memoryview) -> Iterator[tuple[int, int, Any]]:
             raise WireError(f"field {number} should have {size:,} bytes, and there are {len(content) - place:,}")
         yield number, wire_type, content[place : place + size]
         place += size
+
+
+def has_field(content: memoryview, *numbers: int) -> bool:
+    """Returns whether a message has a field: the last of these numbers, in the message of the one before, and so on.
+
+    Raises:
+        WireError: If the bytes are no message.
+    """
+    number, *inside = numbers
+    for found, wire_type, value in _parts(content):
+        if found == number and (not inside or (wire_type == LENGTH and has_field(value, *inside))):
+            return True
+    return False
 
 
 def _entry(value: Any, wire_type: int, wire: WireField) -> tuple[str, Any]:

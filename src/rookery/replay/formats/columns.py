@@ -57,6 +57,8 @@ class Wanted:
         cut_at_jumps: Whether episodes are cut off where time jumps; else that is refused.
         clip_actions: Whether actions outside the bounds are brought to them; else they are refused.
         action_bounds: Between which two numbers every number of an action lies, where nothing else says their space.
+        max_unpacked: Bytes that the compressed parts of a file may grow to; None = in proportion to its own, see
+            `replay/formats/growth.py:Growth`.
     """
 
     spaces: Spaces | None = None
@@ -68,6 +70,7 @@ class Wanted:
     cut_at_jumps: bool = False
     clip_actions: bool = False
     action_bounds: tuple[float, float] | None = None
+    max_unpacked: int | None = None
 
 
 @dataclass(frozen=True)
@@ -130,9 +133,10 @@ def find_columns(source: str, names: Sequence[str], given: Mapping[str, Sequence
             found[role] += fitting
     if problems:
         raise ConfigError(*problems)
+    free = unused(names, found)
     for role, aliases in ALIASES.items():
         if not any(known.partition("/")[0] == role for known in found):
-            found |= _usual(role, aliases, names)
+            found |= _usual(role, aliases, free)
     for role in ("obs", "action"):
         if not any(known.partition("/")[0] == role for known in found):
             there = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")

@@ -14,6 +14,7 @@ from rookery.core.spaces import action_spec, obs_spec
 from rookery.replay.episodes import ChosenEpisodes, joined, with_time_limit
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.csv_file import read_csv, write_csv
+from rookery.replay.formats.growth import allowed_bytes
 from rookery.replay.formats.hdf5_file import read_hdf5
 from rookery.replay.formats.minari_data import read_minari, write_minari
 from rookery.replay.formats.npz_file import read_npz
@@ -166,6 +167,7 @@ def import_replay(
     time_limit: int | None = None,
     cut_at_jumps: bool = False,
     clip_actions: bool = False,
+    max_unpacked_gb: float | None = None,
     select: SelectionConfig | Mapping[str, Any] | None = None,
     relabel: RelabelConfig | Mapping[str, Any] | None = None,
     force: bool = False,
@@ -184,6 +186,8 @@ def import_replay(
         time_limit: After so many decisions an episode was cut off and did not end, whatever its flags say.
         cut_at_jumps: Whether episodes are cut off where time jumps; else that is refused.
         clip_actions: Whether actions outside the bounds are brought to them; else they are refused.
+        max_unpacked_gb: Gigabytes that the compressed parts of a file may grow to; None = 1,000 times its size, at
+            least 0.27.
         select: Which episodes are taken, as ``{"best": 0.1}``: a `SelectionConfig`, or its settings; None = all.
         relabel: What becomes of rewards, as ``{"scale": 0.1}``: a `RelabelConfig`, or its settings; None = they stay.
         force: Whether a directory that is there is replaced.
@@ -205,7 +209,10 @@ def import_replay(
     elif observation_space is not None or action_space is not None:
         raise ConfigError("import_replay: observation_space and action_space are given together, or none of them")
     files = [sources] if isinstance(sources, str | Path) else sources
-    wanted = Wanted(made_of, columns or {}, trust_pickle, policy, time_limit, None, cut_at_jumps, clip_actions)
+    allowed = allowed_bytes("max_unpacked_gb", max_unpacked_gb)
+    wanted = Wanted(
+        made_of, columns or {}, trust_pickle, policy, time_limit, None, cut_at_jumps, clip_actions, None, allowed
+    )
     chosen = SelectionConfig(**select) if isinstance(select, Mapping) else select
     anew = RelabelConfig(**relabel) if isinstance(relabel, Mapping) else relabel
     found = read_recordings(files, wanted, format, select=chosen, relabel=anew)

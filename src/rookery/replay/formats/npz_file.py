@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
-from rookery.core.errors import SpaceError
+from rookery.core.errors import RookeryError, SpaceError
 from rookery.core.files import FileError
 from rookery.replay.formats.blocks import BLOCK_BYTES, BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, find_columns
+from rookery.replay.formats.growth import growth_of
+from rookery.replay.formats.npy import Header, read_header
 from rookery.replay.formats.staged import Staged
 from rookery.replay.pieces import BY_ROW
 from rookery.replay.recording import EpisodeSource, RecordedEpisode, Recording, known_raw
@@ -27,22 +31,24 @@ def read_npz(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
         ConfigError: If it has not the arrays that are needed, or a row cannot be used; names it.
         SpaceError: If it is of other spaces.
     """
+    growth = growth_of(path, wanted.max_unpacked)
+    staged = Staged()
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if ABOUT in archive.files:
-                arrays = {name: archive[name] for name in archive.files}
-                return {wanted.policy: own_recording(path, arrays, wanted.spaces)}
-            names: list[str] = archive.files
-        staged = Staged()
         with zipfile.ZipFile(path) as archive:
-            names = [name for name in names if f"{name}.npy" in archive.namelist()]
-            with_rows = [name for name in names if _put_aside(archive, name, None)]
+            names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+            if ABOUT in names:
+                growth.take(sum(one.file_size for one in archive.infolist()))
+                arrays = {name: _whole(archive, name) for name in names}
+                return {wanted.policy: own_recording(path, arrays, wanted.spaces)}
+            with_rows = [name for name in names if _has_rows(archive, name)]
             roles = find_columns(str(path), with_rows, wanted.columns)
-            for name in dict.fromkeys(name for mine in roles.values() for name in mine):
+            used = list(dict.fromkeys(name for mine in roles.values() for name in mine))
+            growth.take(sum(archive.getinfo(f"{name}.npy").file_size for name in used))
+            for name in used:
                 _put_aside(archive, name, staged)
-    except FileNotFoundError:
-        raise FileError(f"{path}: there is no such file") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except RookeryError:
+        raise
+    except Exception as error:  # a damaged archive makes zipfile, zlib and NumPy fail in many ways
         hint = "; arrays of objects are pickles and are not read" if "allow_pickle" in str(error) else ""
         raise FileError(f"{path}: is no whole .npz file: {str(error) or type(error).__name__}{hint}") from None
     staged.close()
@@ -51,31 +57,49 @@ def read_npz(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
     return {wanted.policy: episodes_in(columns)}
 
 
-def _put_aside(archive: zipfile.ZipFile, name: str, staged: Staged | None) -> bool:
-    """Puts an array of the archive aside, some rows at a time; says whether it has rows.
+def _has_rows(archive: zipfile.ZipFile, name: str) -> bool:
+    """Returns whether an array of the archive has rows, and is not one number."""
+    with archive.open(f"{name}.npy") as file:
+        return bool(read_header(file).shape)
+
+
+def _opened(archive: zipfile.ZipFile, name: str) -> tuple[IO[bytes], Header]:
+    """Opens an array of the archive behind its header.
 
     Raises:
         ValueError: If it is one of objects, or not whole.
     """
-    with archive.open(f"{name}.npy") as file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, by_columns, dtype = read(file)
-        if staged is None or not shape:
-            return bool(shape)
-        if dtype.hasobject:
-            raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
-        if by_columns:
-            whole = np.frombuffer(file.read(), dtype, int(np.prod(shape))).reshape(shape[::-1]).T
-            staged.append(name, np.ascontiguousarray(whole))
-            return True
-        width = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+    file = archive.open(f"{name}.npy")
+    header, size = read_header(file), archive.getinfo(f"{name}.npy").file_size
+    if header.nbytes > size:
+        raise ValueError(f"{name} has {size:,} bytes, and its header says {header.nbytes:,}")
+    return file, header
+
+
+def _whole(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """Returns an array of the archive."""
+    file, header = _opened(archive, name)
+    with file:
+        return header.array(file.read())
+
+
+def _put_aside(archive: zipfile.ZipFile, name: str, staged: Staged) -> None:
+    """Puts an array of the archive aside, some rows at a time.
+
+    Raises:
+        ValueError: If it is one of objects, or not whole.
+    """
+    file, header = _opened(archive, name)
+    with file:
+        if header.by_columns:
+            staged.append(name, np.ascontiguousarray(header.array(file.read())))
+            return
+        rows, *shape = header.shape
+        width = math.prod(shape) * header.dtype.itemsize
         step = max(BLOCK_BYTES // max(width, 1), 1)
-        for start in range(0, max(shape[0], 1), step):
-            number = min(step, shape[0] - start)
-            rows = np.frombuffer(file.read(number * width), dtype)
-            staged.append(name, rows.reshape(number, *shape[1:]))
-        return True
+        for start in range(0, max(rows, 1), step):
+            block = Header((min(step, rows - start), *shape), False, header.dtype)
+            staged.append(name, block.array(file.read(block.nbytes)))
 
 
 def own_recording(path: Path, arrays: dict[str, np.ndarray], wanted: Spaces | None) -> Recording:
@@ -94,10 +118,21 @@ def own_recording(path: Path, arrays: dict[str, np.ndarray], wanted: Spaces | No
         following = {leaf: arrays[f"next_obs{own}"] for leaf, own in obs.items()}
         rows = {name: arrays[name] for name in (*BY_ROW, "slot", "clock")}
         raw = arrays.get(RAW)
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, SpaceError, RecursionError) as error:
         raise FileError(f"{path}: is no whole export of a replay buffer ({type(error).__name__}: {error})") from None
     if wanted is not None and (wanted.obs != spaces.obs or wanted.action != spaces.action):
         raise SpaceError(f"{path}: holds {spaces}, and {wanted} are wanted")
+    number = rows["slot"].size
+    for name, array in rows.items():
+        own = (spaces.action.shape, spaces.action.dtype) if name == "action" else ((), array.dtype)
+        _check_layout(path, name, array, (number, *own[0]), own[1])
+    for leaf in spaces.obs.leaves:
+        for tree in (seen, following):
+            _check_layout(path, f"obs {leaf.path}", tree[leaf.path], (number, *leaf.shape), leaf.dtype)
+    if raw is not None:
+        _check_layout(path, RAW, raw, (number, spaces.action.num_numbers), np.dtype(np.float32))
+    if problem := spaces.obs.check(seen, slice(None)):
+        raise FileError(f"{path}: {problem}")
     order = np.argsort(rows["slot"], kind="stable")
     slot, clock, begins = (rows[name][order] for name in ("slot", "clock", "begins"))
     ends = (rows["terminated"] | rows["truncated"])[order]
@@ -124,3 +159,12 @@ def own_recording(path: Path, arrays: dict[str, np.ndarray], wanted: Spaces | No
             )
         )
     return Recording(spaces, tuple(episodes))
+
+
+def _check_layout(path: Path, name: str, array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Raises a FileError if an array of an exported file has another shape or type than its spaces say."""
+    if array.shape != shape or array.dtype != dtype or array.dtype.kind not in "fiub":
+        raise FileError(
+            f"{path}: is no whole export of a replay buffer: {name} is {array.dtype} of the shape {array.shape}, where "
+            f"{dtype} of the shape {shape} should be"
+        )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.files import FileError, WriteError
 from rookery.replay.formats.columns import (
     Wanted,
@@ -19,8 +20,12 @@ from rookery.replay.formats.columns import (
     recording_of_table,
     table_of,
 )
+from rookery.replay.formats.growth import Growth, growth_of
 from rookery.replay.recording import Recording
 from rookery.replay.segments import Spaces
+
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
+"""Bytes of a number by its type in the file."""
 
 SPACES = b"rookery.spaces"
 """Key of the file's metadata under which the spaces stand."""
@@ -47,21 +52,36 @@ def read_parquet(path: Path, wanted: Wanted) -> dict[str, Recording]:
         ConfigError: If pyarrow is not installed, a column is not there, or a row cannot be used; names it.
         SpaceError: If it is of other spaces.
     """
-    reader = parquet()
-    if not path.exists():
-        raise FileError(f"{path}: there is no such file")
+    package = parquet()
+    growth = growth_of(path, wanted.max_unpacked)
     try:
-        table = reader.read_table(path)
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path}: is no whole Parquet file: {error}") from None
+        with package.ParquetFile(path) as file:
+            texts = [field.name for field in file.schema_arrow if not field.type.num_fields and is_text(field.type)]
+        with package.ParquetFile(path, read_dictionary=texts) as file:  # else a text is stored once for each row
+            return {wanted.policy: _recording(path, file, wanted, growth)}
+    except (RookeryError, MemoryError):
+        raise
+    except Exception as error:  # pyarrow raises errors of many kinds for a damaged file
+        said = " ".join(str(error).split())[:200]
+        raise FileError(f"{path}: is no whole Parquet file: {said or type(error).__name__}") from None
+
+
+def _recording(path: Path, file: Any, wanted: Wanted, growth: Growth) -> Recording:
+    schema = file.schema_arrow
     made_of = wanted.spaces
-    if made_of is None and SPACES in (table.schema.metadata or {}):
-        made_of = Spaces.from_json(table.schema.metadata[SPACES].decode())
+    if made_of is None and SPACES in (schema.metadata or {}):
+        try:
+            made_of = Spaces.from_json(schema.metadata[SPACES].decode())
+        except SpaceError as error:
+            raise FileError(f"{path}: {error}") from None
+    names = list(schema.names)
+    found = find_columns(str(path), names, wanted.columns)
+    used = list(dict.fromkeys(name for mine in found.values() for name in mine))
+    growth.take(unpacked_bytes(file.metadata, used))
     columns = {}
-    found = find_columns(str(path), table.column_names, wanted.columns)
     for role, mine in list(found.items()):
         try:
-            parts = [_array(path, name, table.column(name).to_pylist(), role == "episode") for name in mine]
+            parts = [_array(path, name, file, role == "episode") for name in mine]
         except ConfigError:
             if role != "step" or role in wanted.columns:
                 raise
@@ -69,25 +89,76 @@ def read_parquet(path: Path, wanted: Wanted) -> dict[str, Recording]:
             continue
         joined = [part.reshape(len(part), -1) for part in parts]
         columns[role] = parts[0] if len(parts) == 1 else np.concatenate(joined, axis=1)
-    told = table_of(str(path), columns, table.column_names, found)
-    return {wanted.policy: recording_of_table(told, wanted, made_of)}
+    told = table_of(str(path), columns, names, found)
+    return recording_of_table(told, wanted, made_of)
 
 
-def _array(path: Path, name: str, values: list[Any], any_text: bool) -> np.ndarray:
-    """The values of a column ``[N, ...]``; None is NaN."""
-    if any_text and any(isinstance(value, str) for value in values):
-        return np.unique(np.array(values, str), return_inverse=True)[1]
-    try:
-        array = np.array([np.nan if value is None else value for value in values])
-    except ValueError:
-        array = np.array(None)
-    if array.dtype.kind not in "fiub":
-        for row, value in enumerate(values):
-            if isinstance(value, str):
-                raise ConfigError(f"{path}: row {row + 1}: {name} is {value!r}, which is no number; name other columns "
-                                  "with --column")  # fmt: skip
-        raise ConfigError(f"{path}: column {name} is not of numbers, or not of equally many in each row")
-    return array
+def is_text(kind: Any) -> bool:
+    """Returns whether a type is one of texts or bytes."""
+    from pyarrow import types
+
+    return any(one(kind) for one in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
+
+
+def unpacked_bytes(about: Any, used: Sequence[str]) -> int:
+    """Returns about how many bytes some columns unpack to.
+
+    Args:
+        about: The metadata of the file.
+        used: Names of the columns.
+    """
+    size = 0
+    for number in range(about.num_row_groups):
+        group = about.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            if column.path_in_schema.partition(".")[0] in used:
+                size += max(column.num_values * WIDTHS.get(column.physical_type, 1), column.total_uncompressed_size)
+    return size
+
+
+def _array(path: Path, name: str, file: Any, any_text: bool) -> np.ndarray:
+    """The values of a column ``[N, ...]``; None is NaN. Texts are numbered, where they may be texts.
+
+    Raises:
+        ConfigError: If it is not of numbers, or not of equally many in each row.
+    """
+    import pyarrow
+
+    types = pyarrow.types
+    inner, levels = file.schema_arrow.field(name).type, 0
+    while types.is_list(inner) or types.is_large_list(inner) or types.is_fixed_size_list(inner):
+        inner, levels = inner.value_type, levels + 1
+    is_text = types.is_dictionary(inner) and not levels
+    if is_text:
+        column = file.read([name]).column(name).unify_dictionaries()
+        if any_text:
+            return np.concatenate([part.indices.fill_null(-1).to_numpy(zero_copy_only=False) for part in column.chunks])
+        row = next((row for row, value in enumerate(column) if value.is_valid), 0)
+        raise ConfigError(
+            f"{path}: row {row + 1}: {name} is {column[row].as_py()!r}, which is no number; name other columns with "
+            "--column"
+        )
+    if types.is_null(inner) and not levels:
+        return np.full(file.metadata.num_rows, np.nan)
+    if not (types.is_integer(inner) or types.is_floating(inner) or types.is_boolean(inner)):
+        raise ConfigError(
+            f"{path}: column {name} is of {inner}, where numbers are wanted; name other columns with --column"
+        )
+    values = file.read([name]).column(name)
+    shape: tuple[int, ...] = (len(values),)
+    for _ in range(levels):
+        values = pyarrow.chunked_array([values]) if isinstance(values, pyarrow.Array) else values
+        lengths = {length for part in values.chunks for length in part.value_lengths().unique().to_pylist()}
+        if len(lengths) > 1 or None in lengths:
+            raise ConfigError(f"{path}: column {name} is not of equally many numbers in each row")
+        shape += (lengths.pop() if lengths else 0,)
+        values = pyarrow.chunked_array([part.flatten() for part in values.chunks], values.type.value_type)
+    if types.is_boolean(inner) and values.null_count:
+        values = values.cast(pyarrow.int8())
+    array: np.ndarray = np.asarray(values.to_numpy()).reshape(shape)
+    wide = np.float64 if array.dtype.kind == "f" else np.int64 if array.dtype.kind in "iu" else array.dtype
+    return array if array.dtype == np.uint64 else array.astype(wide)
 
 
 def write_parquet(recording: Recording, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError, write_file
 from rookery.replay.formats.blocks import BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, columns_of, find_columns
-from rookery.replay.formats.packed import unpack, unpack_trusted
+from rookery.replay.formats.growth import Growth, growth_of
+from rookery.replay.formats.packed import PackedError, unpack, unpack_trusted
 from rookery.replay.formats.staged import Staged
 from rookery.replay.recording import EpisodeSource, Recording
 from rookery.replay.segments import RAW
@@ -54,7 +56,9 @@ def read_line(
         }
     except ConfigError as error:
         raise ConfigError(*(f"{path}: {problem}" for problem in error.problems)) from None
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except PackedError as error:
+        raise FileError(f"{path}: {error}") from None
+    except (ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise FileError(f"{path}: a line is no batch ({type(error).__name__}: {error})") from None
     return count, columns
 
@@ -72,7 +76,8 @@ def read_rllib(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
         raise FileError(f"{path}: there is no such file, or there are no files .json in it")
     found: dict[str, Batches] = {}
     for file in files:
-        for where, parts in _batches_in(file, wanted.trust_pickle):
+        growth = growth_of(file, wanted.max_unpacked)
+        for where, parts in _batches_in(file, wanted.trust_pickle, growth):
             for policy, columns in parts.items():
                 found.setdefault(policy, Batches()).add(where, columns)
     if not found:
@@ -113,13 +118,16 @@ def _lines_of(path: Path) -> Iterator[str]:
         raise FileError(f"{path}: cannot be read: {error}") from None
 
 
-def _batches_in(path: Path, trust_pickle: bool) -> Iterator[tuple[str, dict[str, dict[str, np.ndarray]]]]:
+def _batches_in(
+    path: Path, trust_pickle: bool, growth: Growth
+) -> Iterator[tuple[str, dict[str, dict[str, np.ndarray]]]]:
     """The batches of a file, a line each: where it stands, and columns by policy and name."""
+    unpacked = partial(unpack_trusted if trust_pickle else unpack, growth=growth)
     for number, line in enumerate(_lines_of(path), 1):
         if not line.strip():
             continue
         try:
-            _, parts = read_line(line, f"{path}:{number}", unpack_trusted if trust_pickle else unpack)
+            _, parts = read_line(line, f"{path}:{number}", unpacked)
         except ConfigError as error:
             if trust_pickle:
                 raise
@@ -136,9 +144,9 @@ def _batches_in(path: Path, trust_pickle: bool) -> Iterator[tuple[str, dict[str,
 def _array(path: Path, number: int, name: str, column: Any) -> np.ndarray:
     try:
         array = np.array(column)
-    except ValueError:
+    except (ValueError, OverflowError, RecursionError):
         array = np.array(None)
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in "fiub" or not array.ndim:
         raise ConfigError(
             f"{path}:{number}: column {name} is not of numbers, or not of equally many in each row: observations and "
             "actions with parts have to be flattened before they are written"

@@ -6,6 +6,7 @@ reward stands a row later than the action that earned it, and an episode ends wi
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,7 @@ from rookery.envs.unity.messages import (
 from rookery.envs.unity.pictures import PLAIN, encoded
 from rookery.envs.unity.wire import WireError
 from rookery.replay.formats.columns import Wanted
+from rookery.replay.formats.growth import Growth, growth_of
 from rookery.replay.recording import RecordedEpisode, Recording
 from rookery.replay.segments import Spaces
 
@@ -49,19 +51,48 @@ PROPERTIES = {1: (PLAIN,), 2: (PLAIN, PLAIN), 3: (PLAIN, PLAIN, PLAIN)}
 """Properties of the dimensions of observations of numbers, of which nothing is known."""
 
 
+TOGETHER = 1024
+"""Decisions of an episode whose arrays are put together."""
+
+
 @dataclass
 class OpenEpisode:
     """An episode of one agent as far as it is known.
 
     Attributes:
-        seen: What the agent saw at each decision.
-        actions: What the agent decided, ``[1, ...]`` as it is stored.
+        seen: What the agent saw, one decision or several in each.
+        actions: What the agent decided, likewise, as it is stored.
         rewards: What the agent earned up to each row after the first.
+        decisions: How many these are.
+        blocks: How many of the first parts are put together.
     """
 
     seen: list[Tree] = field(default_factory=list)
     actions: list[np.ndarray] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
+    rewards: array[float] = field(default_factory=lambda: array("d"))
+    decisions: int = 0
+    blocks: int = 0
+
+    def add(self, seen: Tree, action: np.ndarray) -> None:
+        """Adds a decision; all but the last are put together from time to time, since small arrays take much room."""
+        self.seen.append(seen)
+        self.actions.append(action)
+        self.decisions += 1
+        if len(self.seen) - self.blocks > TOGETHER:
+            self.seen[self.blocks : -1] = [joined(self.seen[self.blocks : -1])]
+            self.actions[self.blocks : -1] = [np.concatenate(self.actions[self.blocks : -1])]
+            self.blocks += 1
+
+    def without_last(self) -> Tree:
+        """Takes the last decision out; returns what was seen then."""
+        self.actions.pop()
+        self.decisions -= 1
+        return self.seen.pop()
+
+
+def joined(trees: Sequence[Tree]) -> Tree:
+    """Observations one after the other."""
+    return {path: np.concatenate([tree[path] for tree in trees]) for path in trees[0]}
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -84,7 +115,7 @@ def read_unity(path: Path, wanted: Wanted) -> dict[str, Recording]:
     for file in files:
         demo = read_demo(file)
         name = demo.brain.brain_name.partition("?")[0] or wanted.policy
-        one = recording_of_demo(file, demo, wanted.spaces)
+        one = recording_of_demo(file, demo, wanted.spaces, growth_of(file, wanted.max_unpacked))
         had = found.setdefault(name, Recording(one.spaces, ()))
         if had.spaces.obs != one.spaces.obs or had.spaces.action != one.spaces.action:
             raise SpaceError(f"{file}: holds {one.spaces}, and others of behaviour {name!r} {had.spaces}")
@@ -92,33 +123,33 @@ def read_unity(path: Path, wanted: Wanted) -> dict[str, Recording]:
     return found
 
 
-def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None) -> Recording:
+def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None, growth: Growth) -> Recording:
     """Makes episodes of the rows of a demonstration; see `read_unity`."""
-    infos = [pair.agent_info for pair in demo.pairs]
-    first = infos[0] if infos else None
+    first = next((pair.agent_info for pair in demo.rows()), None)
     if first is None:
         raise FileError(f"{file}: holds no rows: nothing was recorded")
     try:
         action = action_spec(decided_space(demo.brain))
-    except SpaceError as error:
+        sensors = sensor_layouts(first.observations)
+        masked = bool(action.sizes) and demo.has_masks()
+        made_of = Spaces(obs_spec(sensed_space(sensors), action.space, info_mask=masked), action, 0)
+    except (SpaceError, ValueError, OverflowError) as error:
         raise FileError(f"{file}: {error}") from None
-    sensors = sensor_layouts(first.observations)
-    masked = bool(action.sizes) and any(info is not None and info.action_mask for info in infos)
-    made_of = Spaces(obs_spec(sensed_space(sensors), action.space, info_mask=masked), action, 0)
     if wanted is not None and not (_can_be(sensors, made_of.obs, wanted.obs) and wanted.action == action):
         raise SpaceError(f"{file}: holds {made_of}, and {wanted} are wanted")
     made_of = made_of if wanted is None else Spaces(wanted.obs, wanted.action, 0)
     agents: dict[int, OpenEpisode] = {}
     episodes: list[RecordedEpisode] = []
-    for row, pair in enumerate(demo.pairs):
+    for row, pair in enumerate(demo.rows()):
         info = pair.agent_info
         if info is None:
             raise ConfigError(f"{file}: row {row + 1}: nobody is in it")
         try:
             seen = _seen(info, sensors, made_of)
+            growth.take(sum(leaf.nbytes for leaf in seen.values()))
             decided = None if info.ended else _decided(pair.action_info or AgentActionProto(), action)
             stored = None if decided is None else action.from_env([decided])
-        except (SpaceError, WireError, ValueError) as error:
+        except (SpaceError, WireError, ValueError, OverflowError) as error:
             raise ConfigError(f"{file}: row {row + 1}: {error}") from None
         if not np.isfinite(info.reward + info.group_reward):
             raise ConfigError(f"{file}: row {row + 1}: the reward is {info.reward}, which is no finite number")
@@ -126,17 +157,15 @@ def recording_of_demo(file: Path, demo: DemoFile, wanted: Spaces | None) -> Reco
         if one.seen:
             one.rewards.append(info.reward + info.group_reward)
         if stored is not None:
-            one.seen.append(seen)
-            one.actions.append(stored)
+            one.add(seen, stored)
         elif one.seen:
             cut = info.max_step_reached
             episodes.append(_episode(one, not cut, cut, seen if cut else None))
         if info.ended:
             del agents[info.id]
     for one in agents.values():
-        if len(one.seen) > 1:  # the recording stopped: what came of the last decision is not known
-            last = one.seen.pop()
-            one.actions.pop()
+        if one.decisions > 1:  # the recording stopped: what came of the last decision is not known
+            last = one.without_last()
             episodes.append(_episode(one, False, False, last))
     return Recording(made_of, tuple(episodes))
 
@@ -205,7 +234,7 @@ def _decided(said: AgentActionProto, spec: ActionSpec) -> Any:
 
 def _episode(one: OpenEpisode, terminated: bool, truncated: bool, last: Tree | None) -> RecordedEpisode:
     return RecordedEpisode(
-        {path: np.concatenate([seen[path] for seen in one.seen]) for path in one.seen[0]},
+        joined(one.seen),
         np.concatenate(one.actions),
         np.array(one.rewards, np.float32),
         None,
