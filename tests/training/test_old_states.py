@@ -6,6 +6,7 @@ import pytest
 
 from rookery import PPOConfig, Trainer
 from rookery.core.encoding import encode
+from rookery.core.files import read_directory, write_directory
 from rookery.core.state import VERSIONS, StateError
 
 LATER = {"Run": ("curriculum", "self_play"), "LocalPool": ("lessons", "lineup"), "RolloutWorker": ("plan", "mapping"),
@@ -70,3 +71,17 @@ def test_a_run_of_a_newer_version_is_refused(name, path):
         part[VERSIONS] = {name: 99}
         with pytest.raises(StateError, match=f"the state of {name} has version 99, .* up to [23]"):
             run.load_state_dict(state)
+
+
+@KEPT
+def test_the_error_of_a_newer_checkpoint_names_it_and_changes_nothing(tmp_path):
+    with trainer() as run:
+        place = run.save(tmp_path / "saved")
+    files, facts = read_directory(place)
+    facts = {name: fact for name, fact in facts.items() if name not in ("files", "sha256", "signature")}
+    state = json.loads(files["state.json"])
+    state["pool"][VERSIONS] = {"LocalPool": 3}
+    newer = tmp_path / "newer"
+    write_directory(newer, {**files, "state.json": json.dumps(state).encode()}, facts)
+    with pytest.raises(StateError, match=f"{newer}: LocalPool: the state of LocalPool has version 3, .* up to 2; "):
+        Trainer.load(newer)

@@ -10,9 +10,11 @@ from rookery.core.config import DEFAULT, Resolved
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.layers import flow
 from rookery.core.settings import Fixed
+from rookery.core.state import StateError
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
 from rookery.envs.make import run_arguments
+from rookery.training.checkpoint import Saved
 from rookery.training.settings import RunConfig
 
 REASONS = {Fixed.STRUCTURAL: "keeps its value", Fixed.AT_START: "is read at the start only, and keeps its value"}
@@ -56,14 +58,25 @@ def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> N
 
 
 @contextmanager
-def explained_misfit(
-    resolved: Resolved[RunConfig], before: Mapping[str, str], env: VectorEnv, described: Any
-) -> Iterator[None]:
-    """Explains an error while a state is loaded by what `check_fit` refuses, where that is the reason; see there."""
+def explained_misfit(resolved: Resolved[RunConfig], saved: Saved, env: VectorEnv) -> Iterator[None]:
+    """Explains an error while the state of a checkpoint is loaded.
+
+    Args:
+        resolved: The settings that the run is to go on with.
+        saved: The checkpoint.
+        env: The environment.
+
+    Raises:
+        ConfigError: If settings are changed that keep their value.
+        SpaceError: If agents see or do something else than before.
+        StateError: If another version of Rookery wrote the state; names the checkpoint.
+    """
     try:
         yield
-    except Exception:
-        check_fit(resolved, before, env, described)
+    except Exception as error:
+        check_fit(resolved, texts(saved.history), env, saved.facts.get("env"))
+        if isinstance(error, StateError):
+            raise StateError(f"{saved.path}: {error}") from None
         raise
 
 

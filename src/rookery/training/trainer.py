@@ -30,7 +30,7 @@ from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.mapping import MappingFunction
 from rookery.training import checkpoint
 from rookery.training.apart import LearnAlone, PlayAlone, to_learn, to_play
-from rookery.training.changes import explained_misfit, texts
+from rookery.training.changes import explained_misfit
 from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
 from rookery.training.endless import EndlessNote
@@ -530,7 +530,7 @@ class Trainer(Run):
             fresh, stop, mine = trainer.resolved, trainer.config.stop, own_share(trainer.ranks, saved)
             criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))
             trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))
-            with torch_threads(1), explained_misfit(fresh, texts(saved.history), trainer.env, saved.facts.get("env")):
+            with torch_threads(1), explained_misfit(fresh, saved, trainer.env):
                 trainer.load_state_dict(mine.state)
             trainer.criteria = criteria
             move_horizon(trainer, fresh, str(saved.path), keep_schedules)
