@@ -11,9 +11,10 @@ import shutil
 from typing import get_args
 
 import pytest
-from commands import train_into
+from commands import TINY, train_into
 
 from hostile import rewrite, watch
+from rookery import ConfigError, Trainer, load_policy
 from rookery.algorithms.dqn import DQNConfig
 from rookery.core.errors import EnvError
 from rookery.core.reach import Reaches, Within
@@ -75,7 +76,7 @@ FIELDS = {
     "RLlib's Unity environment": {"env.name": UNITY_3D, "env.config.file_name": f"{TRAP}/player"},
     "a player": {"env.name": "rookery.envs.unity.env:UnityEnv", "env.config.file_name": f"{TRAP}/player"},
     "a player's words": {"env.name": "unity:editor", "env.config.args": [f"{TRAP}/player"]},
-    "a class of ours that says nothing": {"env.name": "rookery.envs.absent:AbsentEnv", "env.config.described": {}},
+    "a class of ours that says nothing": {"env.name": "rookery.envs.absent:AbsentEnv", "env.config.described": {"kinds": []}},
     "an actor of Ray": {
         "env.name": "rookery.compat.rllib.example_actor_envs:CartPoleWithRemoteParamServer",
         "env.config.env_config": {"param_server": TRAP},
@@ -108,9 +109,9 @@ VERBS = {
     "judge": ["evaluate", "theirs", "--replay", "theirs"],
     "record": ["record", "theirs", "--episodes", 1],
     "replay record": ["replay", "record", "--from", "theirs", "--episodes", 1, "-o", "taken"],
-    "match": ["match", "theirs", "random", "--games", 1],
+    "match": ["match", "theirs", "random", "--games", 2],
     "elo": ["elo", "theirs", "--games", 2],
-    "export": ["export", "theirs", "-o", "written"],
+    "export": ["export", "theirs", "--onnx"],
     "play": ["play", "theirs"],
     "explain weights": ["explain", "theirs", "weights"],
     "explain env.step": ["explain", "theirs", "env.step"],
@@ -233,3 +234,72 @@ def test_nothing_that_a_stranger_says_is_reached(verb, field, theirs, rookery, t
     assert "Traceback" not in err
     told = out + err
     assert "was not written by you on this machine" in told or field in LISTENING or verb in NOT_READ.get(field, ())
+
+
+POLICY = {
+    "hidden": ("model", "hidden", [10**9]),
+    "memory": ("model", "memory", {"kind": "lstm", "size": 10**9}),
+    "entities": ("model", "entity_size", 10**9),
+    "a module's arguments": ("model", "module_config", {"file": f"{TRAP}/data"}),
+    "a head": ("head", "atoms", 10**9),
+}
+
+
+@pytest.mark.regression("foreign code", "No field of a policy of others starts, opens or fills anything, with no verb")
+@pytest.mark.parametrize("field", POLICY)
+def test_nothing_that_a_policy_of_a_stranger_says_is_reached(field, theirs, rookery):
+    part, name, value = POLICY[field]
+
+    def change(policies):
+        policies["main"][part][name] = value
+        if field == "a module's arguments":
+            policies["main"]["model"]["module"] = "rookery.models.heads:ValueHead"
+
+    rewrite(last(theirs), "policies.json", change)
+    seen = watch(TRAP)
+    begun = {"policies": {"main": {"init_from": str(theirs)}}}
+    for act in (lambda: load_policy(theirs), lambda: Trainer("CartPole-v1", algorithm="dqn", **begun)):
+        with pytest.raises(ConfigError, match="not written by you on this machine"):
+            act()
+    for words in (["export", "theirs", "--onnx"], ["serve", "theirs", "--port", 0]):
+        code, _, err = rookery(*words)
+        assert code == 2 and f"main.{part}" in err and "not written by you on this machine" in err
+    assert seen == []
+
+
+SUITES = {
+    "CartPole-v1": [],
+    "MultiAgentArena": ["env.config.width=6", "env.config.height=6"],
+    "TicTacToe": [],
+    "DeepSea": ["env.config.size=8"],
+    "FrozenLake-v1": ["env.config.map_name=8x8", "env.config.is_slippery=false"],
+    "LunarLander-v3": ["env.config.gravity=-9", "env.config.enable_wind=true"],
+    "Ant-v5": ["env.config.xml_file=ant.xml", "env.config.frame_skip=4"],
+    "MiniGrid-Empty-5x5-v0": ["env.config.size=6"],
+    "ALE/Pong-v5": ["env.config.obs_type=ram", "env.config.frameskip=4"],
+    "Atari": ["env.config.game=pong"],
+    "TensorCartPole": [],
+    "pettingzoo.classic.rps_v2": ["env.config.max_cycles=20"],
+    "pettingzoo.butterfly.knights_archers_zombies_v11": ["env.config.max_cycles=50"],
+    "pettingzoo.sisl.multiwalker_v9": ["env.config.n_walkers=2"],
+}  # fmt: skip
+QUICK_SUITES = ("CartPole-v1", "MultiAgentArena", "FrozenLake-v1", "pettingzoo.classic.rps_v2")
+
+
+@pytest.mark.regression("foreign code", "Runs of others of bundled tasks, Gymnasium and PettingZoo ids need no flag")
+@pytest.mark.parametrize("name", slow_except(*QUICK_SUITES, of=SUITES))
+def test_a_strangers_run_of_a_suite_needs_no_flag(name, rookery, tmp_path, monkeypatch):
+    words = [name, *SUITES[name], "--run-id", "theirs", "--seed", 3, *TINY, "--evaluate", 0, "--quiet"]
+    code, _, err = rookery("train", *words, "--stop", "env_steps=32")
+    assert code == 0, err
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "another-machine"))
+    for verb in (
+        ["resume", "theirs", "algorithm.epochs=2", "--stop", "env_steps=64", "--evaluate", 0],
+        ["evaluate", "theirs", "--episodes", 1, "--max-episode-steps", 20],
+    ):
+        code, out, err = rookery(*verb)
+        assert code == 0, err
+        assert "not written by you" not in out + err
+    if name == "CartPole-v1":
+        assert "was not written" not in rookery("explain", "theirs", "env.step")[1]
+        assert rookery("export", "theirs", "--onnx")[0] == 0

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hostile import MODULE, plant
+from hostile import MODULE, plant, watch
 from rookery import ConfigError, tune
 from rookery.cli.main import main
 from rookery.core.files import FileError, write_directory
@@ -85,6 +85,48 @@ def test_nothing_of_an_experiment_of_others_runs(changes, tmp_path, monkeypatch,
     assert f"{tmp_path / 'theirs' / FILE}: " in err and "reading this would run" in err
     assert "--trust-code (in code: trust_code=True)" in err
     assert not mark.exists()
+
+
+REACHED = {
+    "variables of processes": {"spec.config.cluster": {"environment": {"PYTHONPATH": "theirs/x"}}},
+    "a cluster": {"spec.config.cluster": {"ray": "10.0.0.1:6379"}},
+    "data to imitate": {"spec.config.algorithm.imitation": {"replay": ["theirs/x"]}},
+    "weights to begin with": {"spec.config.policies": {"main": {"init_from": "theirs/x"}}},
+    "weights to choose from": {"spec.config.policies": {"main": {"init_from": {"choice": [None, "theirs/x"]}}}},
+    "a robot": {"spec.config.env": {"name": "Ant-v5", "config": {"xml_file": "theirs/x.xml"}}},
+    "copies": {"spec.config.sampling": {"num_envs": {"lograndint": [1, 10**9]}}},
+    "widths": {"spec.config.algorithm.model": {"hidden": {"grid_search": [[64], [10**9]]}}},
+    "workers": {"tune.max_concurrent": 10**6},
+    "samples": {"tune.num_samples": 10**12},
+    "a mutation": {"tune.scheduler": {"name": "pbt", "mutations": {"sampling.num_envs": {"choice": [8, 10**9]}}}},
+    "bounds": {"tune.scheduler": {"name": "pb2", "bounds": {"algorithm.batch_size": [1, 10**12]}}},
+    "a point": {"tune.points": [{"cluster.working_directory": "/"}]},
+}
+
+
+@pytest.mark.regression("foreign code", "No field of an experiment of others starts, opens or listens at anything")
+@pytest.mark.parametrize("changes", REACHED.values(), ids=REACHED)
+def test_nothing_that_an_experiment_of_others_says_is_reached(changes, tmp_path, monkeypatch, capsys):
+    journal_of_others(tmp_path / "theirs", changes)
+    seen = watch("theirs/x")
+    assert rookery(monkeypatch, "tune", "resume", tmp_path / "theirs") == 2
+    assert seen == []
+    watch(None)
+    err = capsys.readouterr().err
+    assert "not written by you on this machine" in err and "--trust-code (in code: trust_code=True)" in err
+
+
+def test_later_records_reach_nothing_that_the_first_does_not(tmp_path):
+    journal_of_others(tmp_path / "theirs", {"spec.config.sampling": {"num_envs": {"lograndint": [1, 10**9]}}})
+    now = read(tmp_path / "theirs")[0]
+
+    def check(params):
+        check_params(tmp_path / "theirs", [{"kind": "trial", "params": params}], now)
+
+    check({"sampling.num_envs": 10**8})  # which the search has drawn
+    for params in ({"evaluation.num_envs": 10**8}, {"cluster.environment": {"PYTHONPATH": "x"}}):
+        with pytest.raises(ConfigError, match="not written by you on this machine"):
+            check(params)
 
 
 def test_nothing_of_others_runs_where_an_experiment_is_shown(tmp_path, monkeypatch, capsys):

@@ -19,16 +19,18 @@ import math
 import types
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Le, Lt
 
+from rookery.core.schedules import Schedule
 from rookery.core.settings import (
     InPercent,
     NonNegativeInt,
     PositiveInt,
+    Settings,
     alternatives,
     bare,
     fields_of,
@@ -151,7 +153,7 @@ def silent_parts(hint: Any, path: str) -> Iterator[str]:
     """
     if _mark(hint, Reaches | Harmless):
         return
-    parts = alternatives(hint)
+    parts = _parts(hint)
     if len(parts) > 1:
         scheduled = is_scheduled(hint)
         for part in parts:
@@ -160,7 +162,7 @@ def silent_parts(hint: Any, path: str) -> Iterator[str]:
         return
     inner = bare(hint)
     origin, args = get_origin(inner), get_args(inner)
-    if isinstance(inner, type) and is_dataclass(inner):
+    if isinstance(inner, type) and issubclass(inner, Settings):
         for name, one in hints_of(inner).items() if "__dataclass_fields__" in vars(inner) else ():
             if name in fields_of(inner):
                 yield from silent_parts(one, f"{path}.{name}")
@@ -190,9 +192,9 @@ def objections(hint: Any, value: Any, path: str, *, foreign: bool = False) -> It
     if (mark := _mark(hint, Reaches)) is not None:
         yield from _reached(mark, value, path)
         return
-    if isinstance(value, Mapping) and is_scheduled(hint):
+    if isinstance(value, Mapping | Schedule) and is_scheduled(hint):
         return  # a schedule is read strictly, and made of numbers
-    fitting = [part for part in alternatives(hint) if _takes(part, value)]
+    fitting = [part for part in _parts(hint) if _takes(part, value)]
     if not fitting:
         if not (isinstance(value, str) and any(isinstance(item, InPercent) for item in limits_of(hint))):
             yield Objection(path, value, "is nothing that can stand here")
@@ -212,7 +214,7 @@ def _of_part(hint: Any, value: Any, path: str, *, foreign: bool) -> Iterator[Obj
         return
     inner = bare(hint)
     origin, args = get_origin(inner), get_args(inner)
-    if isinstance(inner, type) and is_dataclass(inner):
+    if isinstance(inner, type) and issubclass(inner, Settings):
         yield from of_settings(inner, value, path, foreign=foreign)
     elif isinstance(value, Mapping) and origin is not None and len(args) == 2:
         yield from _too_long(hint, value, path)
@@ -272,7 +274,7 @@ def of_numbers(hint: Any, value: Any, path: str) -> Iterator[Objection]:
         value: A number, or lists and mappings of numbers.
         path: Where it stands.
     """
-    if any(_takes(part, 2) for part in alternatives(hint)):
+    if any(_takes(part, 2) for part in _parts(hint)):
         largest = largest_number(value)
         yield from objections(hint, int(largest) if largest % 1 == 0 else largest, path)
 
@@ -353,8 +355,18 @@ def _mark(hint: Any, kind: Any) -> Any:
     return next(iter(marks), None)
 
 
+def _parts(hint: Any) -> tuple[Any, ...]:
+    """Gives the types of a union, flat, where a union that has a mark stays whole; a tuple of one for other types."""
+    inner = bare(hint)
+    if get_origin(inner) not in (Union, types.UnionType) or _mark(hint, Reaches | Harmless):
+        return (hint,)
+    return tuple(part for arg in get_args(inner) for part in _parts(arg))
+
+
 def _takes(hint: Any, value: Any) -> bool:
-    """Says whether a type that is no union can hold a value, as JSON or YAML has it."""
+    """Says whether a type, as `_parts` gives it, can hold a value, as JSON or YAML has it."""
+    if len(alternatives(hint)) > 1:
+        return any(_takes(part, value) for part in alternatives(hint))
     inner = bare(hint)
     origin, args = get_origin(inner), get_args(inner)
     if origin is Literal:
@@ -369,7 +381,7 @@ def _takes(hint: Any, value: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if inner is str:
         return isinstance(value, str)
-    if isinstance(inner, type) and is_dataclass(inner):
+    if isinstance(inner, type) and issubclass(inner, Settings):
         return isinstance(value, Mapping)
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping)

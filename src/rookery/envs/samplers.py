@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from rookery.core.reach import ARGUMENTS, CountFromZero
+from rookery.core.reach import ARGUMENTS, CODE, CountFromZero
 from rookery.core.settings import NonNegative, PositiveFloat, Settings
 
 Value = Any
@@ -191,9 +191,9 @@ class ChoiceSampler(Sampler):
 class FunctionSampler(Sampler):
     """A sampler that calls a function: ``function(rng, **arguments) -> value``."""
 
-    function: Callable[..., Any]
+    function: Annotated[Callable[..., Any], CODE]
     """Function of a `numpy.random.Generator`; it must draw from nothing else."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Annotated[Mapping[str, Any], ARGUMENTS] = field(default_factory=dict)
     """Keyword arguments of the function."""
 
     def draw(self, rng: np.random.Generator) -> Value:

@@ -17,8 +17,9 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, RookeryError, nearest
 from rookery.core.files import FOLDER
+from rookery.core.reach import Count, CountFromZero, Rows
 from rookery.core.runtime import torch_threads
-from rookery.core.settings import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Settings
+from rookery.core.settings import Fraction, PositiveFloat, Settings
 from rookery.core.trust import TrustCode
 from rookery.judging.behavior import (
     USE_FITTED,
@@ -84,15 +85,15 @@ class JudgingConfig(Settings):
     """Discount of a decision; 1 = undiscounted; none = that of the run, or 1 where it has none."""
     weights_below: PositiveFloat | None = None
     """Largest importance weight; larger ones are cut off there, which makes estimates steadier and biased."""
-    fit_steps: PositiveInt = 10_000
+    fit_steps: Count = 10_000
     """Gradient steps of fitted Q, for each half of the episodes."""
-    clone_steps: PositiveInt = 2_000
+    clone_steps: Count = 2_000
     """Gradient steps of a clone of the behaviour, for each half of the episodes."""
     rare_below: Fraction = 0.05
     """Probability in the data's behaviour below which a choice counts as not shown by them."""
-    resamples: PositiveInt = 2_000
+    resamples: Rows = 2_000
     """Drawings of the bootstrap that intervals come from."""
-    seed: NonNegativeInt = 0
+    seed: CountFromZero = 0
     """Names all that is drawn: halves, first weights, batches, actions, the bootstrap."""
 
 

@@ -31,11 +31,11 @@ def objections_in(values: Mapping[str, Any], trees: Sequence[Any] = ()) -> Itera
         yield from _in_env(env, _said("env.name", trees, env.get("name")))
         yield from of_settings(EnvConfig, env, "env")
     algorithm = _opened(tree.get("algorithm"))
-    common = _class_of(_said("algorithm.name", trees, algorithm.get("name")), "ppo")
+    common = _class_of(_said("algorithm.name", trees, algorithm.get("name", algorithm.get(CLASS))), "ppo")
     yield from _in_algorithm(common, algorithm, "algorithm", trees)
     for name, entry in _opened(tree.get("policies")).items():
         entry = _opened(entry)
-        chosen = _class_of(_said(f"policies.{name}.name", trees, entry.get("name")), common)
+        chosen = _class_of(_said(f"policies.{name}.name", trees, entry.get("name", entry.get(CLASS))), common)
         yield from _in_algorithm(chosen, entry, f"policies.{name}", trees)
         yield from of_settings(PolicyEntry, entry, f"policies.{name}")
         yield from objections(Label, name, f"policies.{name}")

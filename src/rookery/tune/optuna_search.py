@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rookery.core.errors import ConfigError, refuse
+from rookery.core.reach import Count, Rows
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import PositiveInt
 from rookery.tune.search import Search, SearchConfig
 from rookery.tune.space import Choices, Domain, Float, Grid, Integer, Normal
 
@@ -34,11 +34,11 @@ class OptunaConfig(SearchConfig):
     """``tpe`` for most; ``gp`` for few numbers and trials that take long; ``cmaes`` for hundreds of trials and numbers
     only; ``qmc`` spreads points evenly and learns nothing; ``nsga2`` for several metrics and hundreds of trials.
     """
-    startup: PositiveInt | None = None
+    startup: Count | None = None
     """Random suggestions before the sampler (tpe, gp, cmaes) begins; none = a quarter of `num_samples`, 4 to 10."""
     multivariate: bool = True
     """Whether tpe looks at all parameters together, so that it sees which go with which."""
-    population: PositiveInt = 20
+    population: Rows = 20
     """Members of a generation of nsga2."""
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
+from rookery.core.reach import Label
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings
 
@@ -52,7 +53,7 @@ class SchedulerConfig(Settings):
     scheduler: ClassVar[str] = "rookery.tune.scheduler:FIFO"
     """Import path of the class that these settings steer."""
 
-    time: str = "iteration"
+    time: Label = "iteration"
     """What a trial's age is counted in: iteration, env_steps, seconds, or any metric that only grows."""
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from rookery.core.config import Polymorphic
-from rookery.core.settings import NonNegative, NonNegativeInt, PositiveFloat, PositiveInt, Settings, show
+from rookery.core.reach import ARGUMENTS, CODE, CountFromZero, Few, Label, Rows
+from rookery.core.settings import NonNegative, PositiveFloat, Settings, show
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.scheduler import FIFOConfig, SchedulerConfig
 from rookery.tune.search import RandomConfig, SearchConfig
@@ -19,7 +20,7 @@ SECTION = "tune"
 class TuneConfig(Settings):
     """What is tried, how it is judged, and where it runs."""
 
-    metric: str | tuple[str, ...] = "return_mean"
+    metric: Label | tuple[Label, ...] = "return_mean"
     """What trials are judged by: a column of `metrics.jsonl`. Several, for a search of many aims; schedulers go by the
     first.
     """
@@ -27,15 +28,15 @@ class TuneConfig(Settings):
     """Whether more is better, or less; for each metric, if there are several."""
     scope: Literal["last", "best", "mean", "last-5", "last-10"] = "last"
     """Which of a trial's rows count in the end: the last with a number, the best, all, the last 5 or 10."""
-    num_samples: PositiveInt = 1
+    num_samples: Rows = 1
     """How often the search is asked; where there is a grid, so many times the whole grid."""
-    repeats: PositiveInt = 1
+    repeats: Few = 1
     """Seeds that each suggestion is tried with; the search is told their mean."""
-    points: tuple[dict[str, Any], ...] = ()
+    points: tuple[Annotated[dict[str, Any], ARGUMENTS], ...] = ()
     """Suggestions to try first, as parameters by path; what one leaves out is drawn."""
-    search: Annotated[Any, Polymorphic("random")] = field(default_factory=RandomConfig)
+    search: Annotated[Any, Polymorphic("random"), CODE] = field(default_factory=RandomConfig)
     """What suggests parameters; its key ``name`` chooses which."""
-    scheduler: Annotated[Any, Polymorphic("fifo")] = field(default_factory=FIFOConfig)
+    scheduler: Annotated[Any, Polymorphic("fifo"), CODE] = field(default_factory=FIFOConfig)
     """What pauses, stops and clones trials; its key ``name`` chooses which."""
     place: Literal["auto", "here", "processes", "ray"] = "auto"
     """Where trials run: in this process, in local ones that share its cores, on Ray. ``auto``: here if one trial runs
@@ -45,19 +46,19 @@ class TuneConfig(Settings):
     """Cores a trial; none = as its settings say, one for most."""
     gpus: NonNegative = 0.0
     """GPUs a trial."""
-    max_concurrent: PositiveInt | None = None
+    max_concurrent: Few | None = None
     """Trials at the same time, at most; none = as many as there is room for."""
-    max_failures: NonNegativeInt = 0
+    max_failures: CountFromZero = 0
     """How often a trial that raises may go on from its last checkpoint before it counts as failed."""
-    max_losses: NonNegativeInt = 3
+    max_losses: CountFromZero = 3
     """How often a trial whose process or machine is lost may."""
-    save_every: NonNegativeInt = 10
+    save_every: CountFromZero = 10
     """Iterations between checkpoints of trials that are classes; 0 = only at the end. (Trainings have
     `checkpoint.every`.)
     """
     seconds: PositiveFloat | None = None
     """Time after which no iteration is begun, in this start of the experiment."""
-    seed: NonNegativeInt | None = None
+    seed: CountFromZero | None = None
     """Names all random streams of search, scheduler and trials; none = drawn once and noted."""
     console: Literal["auto", "live", "plain", "quiet", "json"] = "auto"
     """Progress: a live table, plain lines, nothing; ``auto`` = live at a terminal, else plain."""

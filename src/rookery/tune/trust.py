@@ -6,14 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rookery.core.class_names import ClassNames
+from rookery.core.layers import nested
+from rookery.core.reach import Objection, of_settings
+from rookery.core.settings import show
 from rookery.core.signing import is_signed
-from rookery.core.trust import CodeKind, Named, Trust, TrustCode, leaves_in, name_in, texts_in
+from rookery.core.trust import CodeKind, Named, Trust, TrustCode, leaves_in, name_in, refuse_reach, texts_in
+from rookery.training.reached import objections_in
 from rookery.training.trust import named_code
 from rookery.tune.journal import FILE, Record
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.scheduler import SchedulerConfig
 from rookery.tune.search import SearchConfig
-from rookery.tune.settings import SECTION
+from rookery.tune.settings import SECTION, TuneConfig
 from rookery.tune.space import FUNCTIONS
 
 CALLED = ("sample_from", "explore", "trainable")
@@ -41,8 +46,10 @@ def check_experiment(folder: Path, record: Record, trust_code: TrustCode) -> Non
     Raises:
         ConfigError: With a line for each name.
     """
-    own = is_signed(FILE, record)
-    Trust.of(own, trust_code).check(folder / FILE, code_of_experiment(record))
+    trust = Trust.of(is_signed(FILE, record), trust_code)
+    trust.check(folder / FILE, code_of_experiment(record))
+    if not trust.everything:
+        refuse_reach(folder / FILE, reached_by_experiment(record))
 
 
 def code_of_experiment(record: Record) -> Iterator[Named]:
@@ -81,11 +88,20 @@ def check_params(folder: Path, records: Iterable[Record], now: Record) -> None:
     if now["spec"]["trainable"]:  # whose parameters name code to nobody but the user's own
         return
     trust = Trust(names=frozenset(texts_in([now["space"], now["spec"], now["tune"]])))
+    allowed = list(reached_by_experiment(now))
+    texts = {(one.path, show(one.value)) for one in allowed}
+    sizes = {one.path for one in allowed if not isinstance(one.value, str)}  # a search draws others between them
+    config = variant(now["spec"]["config"], 0)
     computed = {path for path, domain in now["space"].items() if "sample_from" in domain}
     for record in records:
         for params in _params_in(record):
             given = {path: value for path, value in params.items() if path not in computed}
             trust.check(folder / FILE, code_in(given))
+            found = objections_in(given, [nested({**config, **given})])
+            refuse_reach(
+                folder / FILE,
+                (one for one in found if one.path not in sizes and (one.path, show(one.value)) not in texts),
+            )
 
 
 def _params_in(record: Record) -> Iterator[Mapping[str, Any]]:
@@ -93,3 +109,65 @@ def _params_in(record: Record) -> Iterator[Mapping[str, Any]]:
     for part in (record, *record.get("actions", {}).values()):
         if isinstance(part, Mapping) and isinstance(part.get("params"), Mapping):
             yield part["params"]
+
+
+def reached_by_experiment(record: Record) -> Iterator[Objection]:
+    """Yields what stands against the first record of a journal that others have written."""
+    section = {name: part for name, part in record["tune"].items() if name != "points"}
+    config = {} if record["spec"]["trainable"] else record["spec"]["config"]
+    trees = [nested(variant(config, 0))]
+    for number in range(count(config)):
+        yield from objections_in(variant(config, number))
+    for point in record["tune"].get("points", ()):
+        yield from objections_in(point, trees)
+    yield from of_settings(TuneConfig, variant(section, 0), SECTION)
+    for name, known in (("search", SEARCHES), ("scheduler", SCHEDULERS)):
+        part = section.get(name)
+        if isinstance(part, Mapping):
+            yield from _of_part(part, known, f"{SECTION}.{name}", trees)
+
+
+def _of_part(part: Mapping[str, Any], known: Mapping[str, str], path: str, trees: list[Any]) -> Iterator[Objection]:
+    """Yields what stands against a search or scheduler, and against the parameters that it varies."""
+    names = ClassNames(known)
+    cls, _ = names.find(names.spelled(part.get("name")))
+    if cls is not None:
+        yield from of_settings(cls, part, path)
+    for varied in (part.get("mutations"), part.get("bounds")):
+        for setting, domain in varied.items() if isinstance(varied, Mapping) else ():
+            values = domain if isinstance(domain, list | tuple) else [domain]
+            for value in values:
+                for number in range(count(value)):
+                    yield from objections_in({setting: variant(value, number)}, trees)
+
+
+def count(node: Any) -> int:
+    """Counts the alternatives of the domain in a tree that has the most."""
+    if _is_domain(node):
+        return len(_alternatives(node))
+    parts = node.values() if isinstance(node, Mapping) else node if isinstance(node, list | tuple) else ()
+    return max(map(count, parts), default=1)
+
+
+def variant(node: Any, number: int) -> Any:
+    """Gives a tree in which one value stands in the place of each domain: its alternative of a number, in turn."""
+    if _is_domain(node):
+        found = _alternatives(node)
+        return found[number % len(found)]
+    if isinstance(node, Mapping):
+        return {key: variant(inner, number) for key, inner in node.items()}
+    return [variant(inner, number) for inner in node] if isinstance(node, list | tuple) else node
+
+
+def _is_domain(node: Any) -> bool:
+    return isinstance(node, Mapping) and len(node) == 1 and next(iter(node)) in FUNCTIONS
+
+
+def _alternatives(domain: Mapping[str, Any]) -> list[Any]:
+    """Gives what may come of a domain, the ends of a range among them; None of what a function computes."""
+    ((name, arguments),) = domain.items()
+    if name == "sample_from":
+        return [None]
+    if isinstance(arguments, Mapping):
+        arguments = [one for part in arguments.values() for one in (part if isinstance(part, list) else [part])]
+    return list(arguments) if isinstance(arguments, list | tuple) and arguments else [arguments]

@@ -19,6 +19,7 @@ from rookery.compat.mlagents.behaviors import (
     match_behaviors,
 )
 from rookery.compat.mlagents.demonstrations import import_demonstrations, with_absolute_paths
+from rookery.compat.mlagents.kept import check_reach
 from rookery.compat.mlagents.options import RunOptions, goes_on, read_options
 from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
 from rookery.compat.mlagents.schedule_ends import StoredEnds
@@ -127,10 +128,11 @@ def options_of(request: Request) -> RunOptions:
         ConfigError: If anything in it is wrong.
     """
     usual = CheckpointOptions()
-    run = (request.flags.get(name, getattr(usual, name)) for name in ("results_dir", "run_id"))
-    kept = Path(*map(str, run)) / CONFIGURATION
+    run = {name: request.flags.get(name, getattr(usual, name)) for name in ("results_dir", "run_id")}
+    kept = Path(*map(str, run.values())) / CONFIGURATION
     if request.file is None and request.flags.get("resume") and kept.is_file():
-        return kept_options(kept, request.flags, request.trust_code)
+        check_reach(kept, request.flags, request.trust_code)
+        return kept_options(kept, {**request.flags, **run}, request.trust_code)  # it lies where it was found
     return read_options(request.file, request.flags)
 
 

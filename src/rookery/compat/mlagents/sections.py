@@ -7,8 +7,9 @@ here.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
+from rookery.core.reach import ARGUMENTS, CODE, COUNT, Count, Few, Label, Width, Within
 from rookery.core.settings import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt
 
 Plain = bool | int | float | str | None | list["Plain"] | dict[str, "Plain"]
@@ -231,28 +232,28 @@ class ParameterOptions:
 class EnvOptions:
     """Section ``env_settings``."""
 
-    env_path: str | None = None
-    env_args: tuple[str, ...] | None = None
-    base_port: PositiveInt = 5005
-    num_envs: PositiveInt = 1
-    num_areas: PositiveInt = 1
-    timeout_wait: PositiveInt = 60
-    seed: int = -1
-    max_lifetime_restarts: int = 10
-    restarts_rate_limit_n: int = 1
-    restarts_rate_limit_period_s: int = 60
+    env_path: Annotated[str, CODE] | None = None
+    env_args: tuple[Annotated[str, ARGUMENTS], ...] | None = None
+    base_port: Annotated[PositiveInt, Within(65_535)] = 5005
+    num_envs: Few = 1
+    num_areas: Few = 1
+    timeout_wait: Count = 60
+    seed: Annotated[int, COUNT] = -1
+    max_lifetime_restarts: Annotated[int, COUNT] = 10
+    restarts_rate_limit_n: Annotated[int, COUNT] = 1
+    restarts_rate_limit_period_s: Annotated[int, COUNT] = 60
 
 
 @dataclass(frozen=True)
 class EngineOptions:
     """Section ``engine_settings``: how a Unity player draws and keeps time."""
 
-    width: PositiveInt = 84
-    height: PositiveInt = 84
-    quality_level: int = 5
+    width: Width = 84
+    height: Width = 84
+    quality_level: Annotated[int, COUNT] = 5
     time_scale: PositiveFloat = 20.0
-    target_frame_rate: int = -1
-    capture_frame_rate: int = 60
+    target_frame_rate: Annotated[int, COUNT] = -1
+    capture_frame_rate: Annotated[int, COUNT] = 60
     no_graphics: bool = False
     no_graphics_monitor: bool = False
 
@@ -261,18 +262,18 @@ class EngineOptions:
 class CheckpointOptions:
     """Section ``checkpoint_settings``."""
 
-    run_id: str = "ppo"
-    initialize_from: str | None = None
+    run_id: Label = "ppo"
+    initialize_from: Label | None = None  # which a run that goes on does not read
     load_model: bool = False
     resume: bool = False
     force: bool = False
     train_model: bool = False
     inference: bool = False
-    results_dir: str = "results"
+    results_dir: Label = "results"  # likewise
 
 
 @dataclass(frozen=True)
 class TorchOptions:
     """Section ``torch_settings``."""
 
-    device: str | None = None
+    device: Label | None = None

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer, import_object
+from rookery.core.reach import Reaches
 from rookery.core.settings import Settings
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
@@ -248,8 +249,8 @@ def _with_exploration(base: type[AlgorithmConfig], title: str) -> type[Algorithm
         return ExploringPolicy(obs, action, self.model, **own)
 
     body: dict[str, Any] = {
-        "__annotations__": {"exploring": "Any"}, "exploring": None, "build_policy": build_policy,
-        "__module__": __name__, "__qualname__": title,
+        "__annotations__": {"exploring": Annotated[Any, Reaches("code")]}, "exploring": None,
+        "build_policy": build_policy, "__module__": __name__, "__qualname__": title,
         "__doc__": f"Settings of {base.__name__}, with the configuration of a policy that explores by a class of a "
         "script (``exploring``).",
     }  # fmt: skip

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,8 +21,9 @@ from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.compat.rllib.trajectories import Reading, Slots, Trajectory, trajectories
 from rookery.core.batch import Demand, Rollout, TensorTree
+from rookery.core.reach import Count, Length, Reaches
 from rookery.core.seeding import Streams
-from rookery.core.settings import PositiveInt, Structural
+from rookery.core.settings import Structural
 from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy as Actor
@@ -34,13 +35,13 @@ class ScriptPolicyConfig(AlgorithmConfig):
 
     algorithm: ClassVar[str] = "rookery.compat.rllib.script_policies:ScriptLearning"
 
-    policy_class: Any = None
+    policy_class: Annotated[Any, Reaches("code")] = None
     """The script's class."""
-    config: dict[str, Any] = field(default_factory=dict)
+    config: Annotated[dict[str, Any], Reaches("what code of a script does with it")] = field(default_factory=dict)
     """What its objects are made with."""
-    fragment_length: Structural[PositiveInt] = 200
+    fragment_length: Structural[Length] = 200
     """Decisions in a row of one slot that make an update."""
-    cut_after: PositiveInt = 200
+    cut_after: Count = 200
     """Decisions in a row after which a trajectory is cut, whether its episode is over or not."""
     lr: float = 0.0
     """Has no meaning: the policy learns as it likes."""

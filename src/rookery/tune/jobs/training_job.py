@@ -14,12 +14,13 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError, EnvError, SpaceError, refuse
 from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
-from rookery.core.layers import Layer
+from rookery.core.layers import Layer, nested
 from rookery.core.trust import texts_in
 from rookery.envs.make import env_name, has_single_copies
 from rookery.report.metrics_file import row_at
 from rookery.rollout.hooks import EpisodeListener
 from rookery.training.prepare import callbacks_of
+from rookery.training.reached import objections_in
 from rookery.training.results import result_of
 from rookery.training.settings import RunConfig, algorithm_name
 from rookery.training.stopping import StopFunction, stop_rule
@@ -30,6 +31,7 @@ from rookery.tune.jobs.rows import BEGINNINGS, is_grouped, not_reported, reached
 from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, written
 from rookery.tune.spec import domains_in, fill, outline
 from rookery.tune.trial import Row
+from rookery.tune.trust import variant
 
 Callbacks = Sequence[EpisodeListener] | Callable[[], Sequence[EpisodeListener]]
 
@@ -82,8 +84,8 @@ class TrainingJob(Job):
             trainer = Trainer(config=layers, preset=self.preset, callbacks=callbacks, run_dir=start.folder)
         else:
             # Classes that no import finds have to be given again; other settings need no second entry in their history.
-            nameless = training_spec(self.layers, self.preset, {})["in_code"]
-            layers = [*(self.layers if nameless else []), params]
+            spec = training_spec(self.layers, self.preset, {})
+            layers = [*(self.layers if spec["in_code"] else [reaching(spec["config"])]), params]
             known = frozenset(texts_in([layer.values for layer in [*self.layers, params]]))  # wherever it was written
             trainer = Trainer.load(place, resume=True, config=layers, callbacks=callbacks, trust_code=known)
         try:
@@ -226,6 +228,20 @@ def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
     if isinstance(domain, Drawn):
         return [(f"{domain} of {path}", domain.quantile(u)) for u in (INSIDE, 0.05, 0.95)]
     return []
+
+
+def reaching(config: Mapping[str, Any]) -> Layer:
+    """Gives those settings of an experiment that a checkpoint may not say by itself which others have written."""
+    tree, values = nested(variant(config, 0)), dict[str, Any]()
+    for one in objections_in(tree):
+        node: Any = tree
+        known: list[str] = []
+        for key in one.path.split("."):
+            if isinstance(node, Mapping) and key in node:
+                node = node[key]
+                known.append(key)
+        values[".".join(known)] = node
+    return Layer("tune", values)
 
 
 class TrainingWork(Work):

@@ -18,8 +18,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Ge
 
+from rookery.core.reach import COUNT, Few
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import PositiveFloat, PositiveInt
+from rookery.core.settings import PositiveFloat
 from rookery.tune.scheduler import Action, Actions, Scheduler, SchedulerConfig
 
 
@@ -33,9 +34,9 @@ class ASHAConfig(SchedulerConfig):
     """Age at which a trial is over, in units of `time` (the paper's R)."""
     grace: PositiveFloat = 1.0
     """Age of the first rung: nobody is stopped before it (the paper's r)."""
-    reduction: Annotated[int, Ge(2)] = 4
+    reduction: Annotated[int, Ge(2), COUNT] = 4
     """Of so many trials that come to a rung about one goes on, and the next rung is at so many times the age (eta)."""
-    brackets: PositiveInt = 1
+    brackets: Few = 1
     """Kinds of trials: those of the second do not stop at the first rung, and so on, in case young trials tell little.
     A trial's bracket is drawn; one with a rung less is 1/e as likely.
     """

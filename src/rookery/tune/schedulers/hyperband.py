@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
+from rookery.core.reach import COUNT
 from rookery.core.seeding import Streams
 from rookery.core.settings import PositiveFloat
 from rookery.tune.scheduler import Action, Actions, Scheduler, SchedulerConfig
@@ -33,7 +34,7 @@ class HyperBandConfig(SchedulerConfig):
     """The least age at which trials are compared: the paper's unit of resource, which decides how many brackets there
     are. With `time` in env steps it should be some thousands.
     """
-    reduction: Annotated[int, Ge(2)] = 3
+    reduction: Annotated[int, Ge(2), COUNT] = 3
     """Of so many trials one goes on from a rung, and the next rung is at so many times the age (the paper's eta)."""
 
     def __post_init__(self) -> None:

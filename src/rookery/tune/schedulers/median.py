@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, ClassVar
 
+from rookery.core.reach import Count
 from rookery.core.seeding import Streams
-from rookery.core.settings import PositiveFloat, PositiveInt
+from rookery.core.settings import PositiveFloat
 from rookery.tune.scheduler import Action, Actions, Scheduler, SchedulerConfig
 
 
@@ -25,7 +26,7 @@ class MedianConfig(SchedulerConfig):
 
     grace: PositiveFloat = 1.0
     """Age before which nobody is stopped and no score counts, in units of `time`."""
-    min_samples: PositiveInt = 3
+    min_samples: Count = 3
     """So many others must have come as far, with a score, for their median to mean something."""
     hard_stop: bool = True
     """False: pause instead; who was paused goes on to its end when nothing else is left to run."""

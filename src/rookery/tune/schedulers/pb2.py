@@ -15,12 +15,13 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rookery.core.errors import ConfigError
+from rookery.core.reach import ARGUMENTS, Label
 from rookery.core.seeding import Streams
 from rookery.tune.schedulers.population import Population, PopulationConfig, to_change
 from rookery.tune.space import FUNCTIONS, Float, Integer
@@ -50,7 +51,7 @@ class PB2Config(PopulationConfig):
 
     scheduler: ClassVar[str] = "rookery.tune.schedulers.pb2:PB2"
 
-    bounds: dict[str, tuple[float, float]] = field(default_factory=dict)
+    bounds: dict[Label, tuple[Annotated[float, ARGUMENTS], Annotated[float, ARGUMENTS]]] = field(default_factory=dict)
     """What changes: paths of the space with a number, and the smallest and largest to choose; none = all numbers of the
     space that can change in a running trial, within their domains. Everything else a clone has from its donor.
     """

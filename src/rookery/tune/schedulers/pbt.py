@@ -16,6 +16,7 @@ from annotated_types import Len
 
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
+from rookery.core.reach import ARGUMENTS, CODE, Label
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, PositiveFloat, show
 from rookery.tune.schedulers.population import Population, PopulationConfig, to_change
@@ -37,11 +38,11 @@ class PBTConfig(PopulationConfig):
     """What a number is multiplied with: one of these, all equally likely. It stays within its domain; whole numbers and
     others with a step move by one step at least. From a list of choices the one before or behind is taken.
     """
-    mutations: dict[str, Any] | tuple[str, ...] = ()
+    mutations: dict[Label, Annotated[Any, ARGUMENTS]] | tuple[Label, ...] = ()
     """What changes: paths of the space, or a mapping from paths to other domains (or lists) that clones draw from; none
     = all that can change in a running trial. Everything else a clone has from its donor.
     """
-    explore: Callable[..., Any] | None = None
+    explore: Annotated[Callable[..., Any], CODE] | None = None
     """Has the last word: called with a copy's changed parameters, a dict by path, it gives those to use. It must give
     the same for the same.
     """

@@ -1,0 +1,76 @@
+"""What ``configuration.yaml`` of a run may say that others have written: docs/trust.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rookery.compat.mlagents.options import FLAGS
+from rookery.compat.mlagents.sections import CheckpointOptions, EngineOptions, EnvOptions, TorchOptions
+from rookery.core.errors import ConfigError
+from rookery.core.layers import override_layer, yaml_layer
+from rookery.core.reach import Objection, of_settings
+from rookery.core.signing import is_signed_text
+from rookery.core.trust import Trust, TrustCode, refuse_reach
+from rookery.envs.make import is_player
+from rookery.envs.suites import objections_to
+
+SECTIONS = {
+    "env_settings": EnvOptions,
+    "engine_settings": EngineOptions,
+    "checkpoint_settings": CheckpointOptions,
+    "torch_settings": TorchOptions,
+}
+
+
+def check_reach(configuration: Path, flags: Mapping[str, object], trust_code: TrustCode) -> None:
+    """Refuses options of others that reach a program or a path.
+
+    Texts that ``config.yaml`` beside it has too, with the user's signature, are the user's own.
+
+    Args:
+        configuration: The file.
+        flags: What the user says now, by the names of flags.
+        trust_code: What of the code that the run names may be run.
+
+    Raises:
+        ConfigError: With a line for each.
+    """
+    beside = configuration.with_name("config.yaml")
+    text = beside.read_text(encoding="utf-8") if beside.is_file() else ""
+    if Trust.of(is_signed_text("config.yaml", text), trust_code).everything:
+        return
+    said = {FLAGS[name] for name, value in flags.items() if value is not None and name in FLAGS}
+    found = objections_in(yaml_layer(configuration).values)
+    refuse_reach(configuration, (one for one in found if one.path not in said))
+
+
+def objections_in(values: Mapping[str, Any]) -> Iterator[Objection]:
+    """Yields what stands against options that others have written."""
+    for name, section in SECTIONS.items():
+        given = values.get(name)
+        if isinstance(given, Mapping):
+            yield from of_settings(section, given, name)
+    env = values.get("env_settings")
+    if isinstance(env, Mapping) and env.get("env_args"):
+        path, player = "env_settings.env_args", env.get("env_path")
+        words = [str(word).lstrip("-") for word in env["env_args"]]
+        if player is None or is_player(str(player)):
+            yield Objection(path, words, "reaches a program")
+        else:
+            try:
+                given = override_layer(words).values
+            except ConfigError:
+                given = {"": words}
+            yield from (Objection(path, words, one.why) for one in objections_to(player, given))
+    yield from _paths_in(values.get("behaviors"), "behaviors")
+    yield from _paths_in(values.get("default_settings"), "default_settings")
+
+
+def _paths_in(values: Any, path: str) -> Iterator[Objection]:
+    """Yields the demonstrations that behaviours name."""
+    for key, value in values.items() if isinstance(values, Mapping) else ():
+        if key == "demo_path" and value:
+            yield Objection(f"{path}.{key}", value, "reaches a path")
+        yield from _paths_in(value, f"{path}.{key}")
