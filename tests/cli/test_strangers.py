@@ -76,7 +76,9 @@ FIELDS = {
     "RLlib's Unity environment": {"env.name": UNITY_3D, "env.config.file_name": f"{TRAP}/player"},
     "a player": {"env.name": "rookery.envs.unity.env:UnityEnv", "env.config.file_name": f"{TRAP}/player"},
     "a player's words": {"env.name": "unity:editor", "env.config.args": [f"{TRAP}/player"]},
-    "a class of ours that says nothing": {"env.name": "rookery.envs.absent:AbsentEnv", "env.config.described": {"kinds": []}},
+    "a class of ours that says nothing": {
+        "env.name": "rookery.envs.absent:AbsentEnv", "env.config.described": {"kinds": []}
+    },
     "an actor of Ray": {
         "env.name": "rookery.compat.rllib.example_actor_envs:CartPoleWithRemoteParamServer",
         "env.config.env_config": {"param_server": TRAP},
