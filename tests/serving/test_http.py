@@ -6,6 +6,7 @@ import socket
 import stat
 import threading
 import time
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from served import HYBRID, INTERNAL, MANY_SORTS, TOKEN, Web, checkpoint, policy,
 
 from rookery.core.errors import ConfigError
 from rookery.serving.server import PolicyServer, ServingOptions
-from rookery.serving.tokens import check_token, write_token
+from rookery.serving.tokens import check_token, is_loopback_host, write_token
 
 
 def listed(obs):
@@ -287,3 +288,43 @@ def test_answers_do_not_wait_for_their_second_half(tmp_path):
         sock = held.transport.get_extra_info("socket")
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert web.act([0.0] * 4)[0] == 200
+
+
+@pytest.mark.regression("foreign code", "A server without a token answers only requests that name this machine")
+@pytest.mark.parametrize(
+    ("host", "is_taken"),
+    [
+        ("127.0.0.1", True), ("localhost:80", True), ("[::1]", True), ("[::1]:8000", True), ("127.0.0.1:", False),
+        ("[::1].evil.com", False), ("[::1].evil.com:80", False), ("[::1]evil.com", False),
+        ("127.0.0.1.evil.com", False), ("127.0.0.1:80@evil.com", False), ("[::1", False), ("evil.com", False),
+        ("", False),
+    ],
+)  # fmt: skip
+def test_without_a_token_the_whole_name_of_the_host_counts(host, is_taken):
+    assert is_loopback_host(host) is is_taken
+
+
+@pytest.mark.regression("exhausted memory or time", "Connections that show no token keep nobody out who has one")
+def test_idle_connections_without_a_token_give_way_to_those_with_one(tmp_path):
+    with serving(checkpoint(tmp_path, 1, policy()), max_connections=16) as server, ExitStack() as held:
+        first = Web(server)
+        assert first.act([0.0] * 4)[0] == 200
+        kept = first.link.sock
+        idle = [held.enter_context(socket.create_connection(server.address, timeout=10)) for _ in range(60)]
+        idle[-1].sendall(b"POST /act HTTP/1.1\r\nHost: x\r\nAuth")
+        began = time.monotonic()
+        for _ in range(3):
+            assert Web(server).act([0.0] * 4)[0] == 200
+        assert first.act([0.0] * 4)[0] == 200
+        assert first.link.sock is kept and time.monotonic() - began < 5
+        assert idle[0].recv(10) == b""  # the oldest has given way
+        assert len(server._server.server_state.connections) <= 16
+
+
+@pytest.mark.regression("exhausted memory or time", "Connections that show no token keep nobody out who has one")
+def test_so_many_clients_with_a_token_are_served_as_was_said(tmp_path):
+    with serving(checkpoint(tmp_path, 1, policy()), max_connections=3) as server:
+        clients = [Web(server) for _ in range(4)]
+        assert [client.act([0.0] * 4)[0] for client in clients[:3]] == [200] * 3
+        clients[3].link.request("GET", "/health", headers=clients[3].headers)
+        assert clients[3].link.getresponse().status == 503

@@ -19,17 +19,16 @@ from rookery.core.errors import ConfigError, EnvError
 from rookery.core.incidents import Incidents
 from rookery.core.interrupt import Interrupt
 from rookery.core.trust import TrustCode
-from rookery.envs.external.listener import ConnectionLimits
+from rookery.envs.external.listener import ConnectionLimits, most_strangers
 from rookery.serving.batcher import Batcher
 from rookery.serving.socket_clients import SocketClients
-from rookery.serving.tokens import is_loopback
+from rookery.serving.tokens import is_loopback, shows
 from rookery.serving.versions import load_version
 from rookery.serving.watch import CheckpointWatch
 from rookery.serving.web import PolicyApp
 
 if TYPE_CHECKING:
     import uvicorn
-
 
 MAX_HEAD_BYTES = 1 << 16
 """The longest head of a request of HTTP."""
@@ -270,22 +269,35 @@ def listening(host: str, port: int) -> socket.socket:
     return made
 
 
-def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uvicorn.Server:
-    """Makes what answers HTTP, which leaves signals to `interrupt`."""
-    import uvicorn
+def _protocol(options: ServingOptions) -> type[asyncio.Protocol]:
+    """Returns the class of what reads the requests of a connection."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    most = most_strangers(options.max_connections)
+    strangers: dict[Punctual, None] = {}  # connections that have not shown the token, the oldest first
 
     class Punctual(HttpToolsProtocol):
         """Closes a connection on which the head of a request takes too long, or is too long; bodies are timed and
-        measured by the application.
+        measured by the application. The oldest that has not shown the token gives way where there are too many.
         """
 
         late: asyncio.TimerHandle | None = None
         head_bytes = 0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            if strangers and (len(strangers) >= most or len(self.connections) >= options.max_connections):
+                oldest = next(iter(strangers))
+                del strangers[oldest]
+                oldest.transport.abort()
+                self.connections.discard(oldest)
             super().connection_made(transport)
+            strangers[self] = None
             self.late = self.loop.call_later(options.head_seconds, transport.close)
+
+        def on_headers_complete(self) -> None:
+            if options.token is None or shows(dict(self.headers), options.token):
+                strangers.pop(self, None)
+            super().on_headers_complete()
 
         def data_received(self, data: bytes) -> None:
             before = self.cycle
@@ -301,6 +313,7 @@ def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uv
 
         def connection_lost(self, exc: Exception | None) -> None:
             self.in_time()
+            strangers.pop(self, None)
             super().connection_lost(exc)
 
         def in_time(self) -> None:
@@ -308,6 +321,13 @@ def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uv
             if self.late is not None:
                 self.late.cancel()
                 self.late = None
+
+    return Punctual
+
+
+def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uvicorn.Server:
+    """Makes what answers HTTP, which leaves signals to `interrupt`."""
+    import uvicorn
 
     class Serving(uvicorn.Server):
         """Stops when a signal has come."""
@@ -328,10 +348,10 @@ def _server(app: PolicyApp, options: ServingOptions, interrupt: Interrupt) -> uv
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            http=Punctual,
+            http=_protocol(options),
             ws="none",
             timeout_keep_alive=75,
             timeout_graceful_shutdown=10,
-            limit_concurrency=options.max_connections,
+            limit_concurrency=options.max_connections + 1,  # which counts the connection that asks
         )
     )

@@ -113,6 +113,18 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_loopback_host(host: str) -> bool:
+    """Returns whether the header ``Host`` of a request, ``NAME`` or ``NAME:PORT``, names this machine alone."""
+    if host.startswith("["):
+        name, bracket, rest = host.partition("]")
+        if not bracket:
+            return False
+    else:
+        name, colon, port = host.partition(":")
+        rest = colon + port
+    return (not rest or (rest.startswith(":") and rest[1:].isdecimal())) and is_loopback(name)
+
+
 def shows(headers: Mapping[bytes, bytes], token: str) -> bool:
     """Says whether the headers of a request show the token: ``Authorization: Bearer TOKEN``."""
     kind, _, shown = headers.get(b"authorization", b"").partition(b" ")

@@ -16,7 +16,7 @@ from rookery.serving.asking import FIELDS, answered, description, known_policy, 
 from rookery.serving.batcher import Batcher, NotDecided, ServedActions, Stopping, TooMuch, UnfitQuestion
 from rookery.serving.reading import WrongObservation
 from rookery.serving.sessions import SessionGone
-from rookery.serving.tokens import is_loopback, shows
+from rookery.serving.tokens import is_loopback_host, shows
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -132,7 +132,7 @@ class PolicyApp:
             headers.append((b"www-authenticate", b"Bearer"))
         if allowed:
             headers.append((b"allow", allowed.encode()))
-        if status in (408, 413):
+        if status in (401, 403, 408, 413):
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": encoded})
@@ -172,8 +172,7 @@ class PolicyApp:
             raise Refused(401, f"{told}; send the header Authorization: Bearer TOKEN")
         # Nobody has to show anything here, so pages of a browser on this machine must not get in.
         host = headers.get(b"host", b"").decode("latin-1")
-        name = host[: host.rfind("]") + 1] if host.startswith("[") else host.partition(":")[0]
-        if b"origin" in headers or not is_loopback(name):
+        if b"origin" in headers or not is_loopback_host(host):
             raise Refused(403, "without a token, this server answers programs on its own machine alone")
         return True
 

@@ -12,6 +12,7 @@ from clients import ONE, TOKEN, CuttingProxy, Played, made, wait_until
 from clients import answers as answers_of
 
 from rookery.core.errors import EnvError
+from rookery.envs.external import listener
 from rookery.envs.external.client import Client, EpisodeLost, ExternalError, TrainingOver, pack, proof, unpack
 from rookery.envs.external.env import ExternalEnv, find_token
 from rookery.envs.external.reception import Reception
@@ -506,6 +507,17 @@ def test_more_connections_than_there_may_be_are_refused_but_strangers_give_way()
 
         wait_until(comes)  # the training may hear of the farewell a little later
         episode(newcomers[0], 1)
+
+
+@pytest.mark.regression("exhausted memory or time", "Connections that show no token keep nobody out who has one")
+def test_strangers_take_only_some_of_the_files_that_the_process_may_open(monkeypatch):
+    monkeypatch.setattr(listener, "most_strangers", lambda max_connections: 4)
+    with Played(env := made(lanes=2)):
+        strangers = [raw(env)[0] for _ in range(9)]
+        with client(env) as player:
+            episode(player, 2)
+        for sock in strangers[:5]:
+            assert sock.recv(10) == b""
 
 
 # -- making one ----------------------------------------------------------------------------------------------------

@@ -29,6 +29,20 @@ MOST_UNREAD = 1 << 20
 """Bytes that a client may leave unread before it is dropped."""
 
 
+def most_strangers(max_connections: int) -> int:
+    """Returns how many connections may be open that have not shown the token.
+
+    Each takes a file of the process, which needs files for those that have, and to write its results.
+
+    Args:
+        max_connections: Connections at a time, of all kinds.
+    """
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max_connections if files == resource.RLIM_INFINITY else min(max_connections, max(files // 4, 1))
+
+
 @dataclass(frozen=True)
 class ConnectionLimits:
     """What a listener bears.
@@ -123,6 +137,7 @@ class ClientListener:
             EnvError: If the port is taken, or there is no such address.
         """
         self._requests, self._token, self._limits, self._welcome = requests, token, limits, dict(welcome)
+        self._most_strangers = most_strangers(limits.max_connections)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -267,6 +282,8 @@ class ClientListener:
             except BlockingIOError:
                 return
             except OSError:  # no more files: others have to go first
+                if self._give_way():
+                    continue
                 self._selector.unregister(self._socket)
                 self._at(time.monotonic() + 0.5, None)
                 return
@@ -274,6 +291,8 @@ class ClientListener:
             with suppress(OSError):
                 keep_alive(sock)
             connection = _Connection(sock, MessageReader(FIRST_BYTES), secrets.token_hex(16))
+            if len(self._strangers) >= self._most_strangers:
+                self._give_way()
             if len(self._connections) >= self._limits.max_connections and not self._give_way():
                 self.refused += 1
                 with suppress(OSError):
