@@ -137,3 +137,16 @@ def test_criteria_of_train_stand_beside_those_of_settings_until_others_are_given
 def test_a_criterion_with_dots_stands_for_the_one_with_slashes():
     rule = stop_rule({"policies.main.kl": 2.0}, {"policies/main/kl": 1.0, "seconds": 9.0}, None, 0)
     assert rule.criteria == {"seconds": 9.0, "policies.main.kl": 2.0}
+
+
+@pytest.mark.regression("setting dropped", "Criteria whose names have dots may stand among settings, and be given anew")
+def test_criteria_with_dots_among_settings_are_carried_on_and_given_anew(tmp_path):
+    metric = "policies.main.entropy"
+    given = {"stop": {metric: 5, "iterations": 9}}
+    small = PPOConfig(fragment_length=8, epochs=1)
+    with Trainer("CartPole-v1", small, num_envs=2, config=given, run_dir=tmp_path / "r") as trainer:
+        assert trainer.train({"iterations": 1}).stop_reason == "iterations 1 reached 1"
+    with Trainer.load(tmp_path / "r", resume=True, config={"stop": {metric: 0.1, "iterations": 5}}) as trainer:
+        assert trainer.train().stop_reason.startswith(f"{metric} ")
+    told = json.loads((tmp_path / "r" / "provenance.json").read_text())
+    assert [path for path in told if path.startswith("stop")] == ["stop.policies/main/entropy", "stop.iterations"]

@@ -177,6 +177,51 @@ def test_a_function_of_a_result_ends_trials(tmp_path):
     assert trial.reason == "the stop function said so"
 
 
+def falling(config):
+    """A loss that falls by one an iteration, from 6; its first row has none yet."""
+    tune.report({"loss": None, "up": 0})
+    for loss in range(6, 0, -1):
+        tune.report({"loss": loss, "up": 10 - loss})
+
+
+DIRECTION = pytest.mark.regression(
+    "wrong result", "A criterion on a metric of which less is better is reached from above; all others from below"
+)
+
+
+@DIRECTION
+@pytest.mark.parametrize(
+    ("settings", "iteration", "reason"),
+    [
+        ({"metric": "loss", "mode": "min", "stop": {"loss": 4}}, 4, "loss 4 reached 4"),
+        ({"metric": "loss", "mode": "min", "stop": {"up": 5, "loss": -1}}, 3, "up 5 reached 5"),
+        ({"metric": "up", "mode": "max", "stop": {"up": 5}}, 3, "up 5 reached 5"),
+        ({"metric": ("up", "loss"), "mode": ("max", "min"), "stop": {"loss": 3}}, 5, "loss 3 reached 3"),
+        ({"metric": "loss", "mode": "min", "stop": {"iterations": 2}}, 2, "iterations 2 reached 2"),
+        ({"metric": "iteration", "mode": "min", "stop": {"iteration": 3}}, 3, "iteration 3 reached 3"),
+        ({"metric": "up", "mode": "min", "stop": {"up": 5}, "scheduler": {"name": "fifo", "time": "up"}}, 3,
+         "up 5 reached 5"),
+    ],
+)  # fmt: skip
+def test_a_criterion_on_what_is_to_be_little_is_reached_from_above(tmp_path, settings, iteration, reason):
+    tune.run(trainable=falling, config={"x": tune.choice([1])}, folder=tmp_path / "x", place="here", console="quiet",
+             **settings)  # fmt: skip
+    trial = history_of(tmp_path / "x").trials["00000"]
+    assert (trial.iteration, trial.reason) == (iteration, reason)
+
+
+@DIRECTION
+def test_a_training_ends_where_little_of_its_metric_is_wanted_and_little_is_there(tmp_path):
+    """Entropies begin at ln 2 = 0.69 and fall: that of 0.8 is reached at once, that of 0.1 never."""
+    name, found = "policies.main.entropy", {}
+    for threshold in (0.8, 0.1):
+        stop = {name: threshold, "iterations": 3}
+        train(tmp_path / str(threshold), metric=name, mode="min", stop=stop)
+        found[threshold] = history_of(tmp_path / str(threshold)).trials["00000"]
+    assert found[0.8].iteration == 1 and "entropy 0.69 reached 0.8" in found[0.8].reason
+    assert (found[0.1].iteration, found[0.1].reason) == (3, "iterations 3 reached 3")
+
+
 def test_a_scheduler_alone_may_end_trials(tmp_path):
     train(tmp_path / "x", stop=None, scheduler=tune.ASHAConfig(max_time=2), num_samples=1)
     assert [trial.iteration for trial in history_of(tmp_path / "x").trials.values()] == [2]

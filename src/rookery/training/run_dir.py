@@ -169,7 +169,7 @@ class RunDir:
             history: For the path of each, every (source, value), lowest first.
         """
         told = json.loads((self.path / "provenance.json").read_text(encoding="utf-8"))
-        others = {path: given for path, given in told.items() if not path.startswith("stop.")}
+        others = {path: given for path, given in told.items() if path.split(".")[0] != "stop" or given[-1][1] == "{}"}
         now = {path: [[source, flow(value)] for source, value in given] for path, given in history.items()}
         self.write("provenance.json", json.dumps(others | now, indent=1))
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from rookery.core.config import DEFAULT, Resolved
 from rookery.core.errors import ConfigError, nearest, refuse
+from rookery.core.thresholds import BUDGETS, AtMost, is_reached
 from rookery.report.results import WINDOW, IterationResult
 from rookery.training.settings import RunConfig
 
@@ -26,8 +27,8 @@ class Stop:
     """The rule that ends a training: the first criterion that is reached.
 
     Args:
-        criteria: Threshold of each budget or metric. Metrics are named as in `metrics.jsonl`, with dots or slashes
-            (``policies.main.return_mean``, ``evaluation/return_mean``).
+        criteria: Threshold of each budget or metric, of an `AtMost` reached from above. Metrics are named as in
+            `metrics.jsonl`, with dots or slashes (``policies.main.return_mean``, ``evaluation/return_mean``).
         function: Function that is asked after each iteration too, or None.
 
     Raises:
@@ -40,7 +41,8 @@ class Stop:
             for name, value in criteria.items()
             if (problem := _wrong(name, value))
         )
-        self.criteria = dict(criteria)
+        self.criteria = {name: float(one) if isinstance(one, AtMost) else one for name, one in criteria.items()}
+        self._thresholds = dict(criteria)
         self.function = function
 
     def reason(self, result: IterationResult) -> str:
@@ -51,9 +53,9 @@ class Stop:
         """
         values = _values(result)
         self._refuse_unknown(values, result, {})
-        for name, threshold in self.criteria.items():
+        for name, threshold in self._thresholds.items():
             value = values.get(name.replace(".", "/"))
-            if value is not None and value >= threshold:
+            if value is not None and is_reached(value, threshold):
                 return f"{name} {_short(value)} reached {_short(threshold)}"
         if self.function is not None and self.function(result):
             return "the stop function said so"
@@ -112,8 +114,8 @@ def check_criteria(resolved: Resolved[RunConfig], result: IterationResult) -> No
     Raises:
         ConfigError: If a criterion can never be met; names it and its source.
     """
-    criteria, history = criteria_of(resolved.config.stop), resolved.history
-    sources = {name: history.get(f"stop.{name}", history.get("stop", [("code", None)]))[-1][0] for name in criteria}
+    criteria = criteria_of(resolved.config.stop)
+    sources = {name: _given(resolved, name)[-1][0] for name in criteria}
     every = resolved.config.evaluation.every
     refuse(
         f"{sources[name]}: stop.{name} = {value!r}: {problem}"
@@ -165,6 +167,12 @@ def horizon_of(settings: Mapping[str, float | None]) -> int | None:
     return None if env_steps is None else int(env_steps)
 
 
+def _given(resolved: Resolved[C], name: str) -> list[tuple[str, Any]]:
+    """Returns every (source, value) of a criterion among settings; a section with dotted names is one value."""
+    whole = resolved.history.get("stop", [("code", {})])
+    return resolved.history.get(f"stop.{name}") or [(source, (value or {}).get(name)) for source, value in whole]
+
+
 def without(criteria: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
     """Gives those of some criteria that others say nothing of, whether their names have dots or slashes."""
     said = {in_settings(name) for name in others}
@@ -193,7 +201,7 @@ def carried_on(before: Mapping[str, float], resolved: Resolved[C], settings: Map
 def given_anew(resolved: Resolved[C], settings: Mapping[str, float | None], source: str) -> dict[str, float | None]:
     """Returns the settings of the section `stop` that a loaded run did not have before; see `carried_on`."""
     return {name: threshold for name, threshold in settings.items()
-            if resolved.history[f"stop.{name}"][-1][0] not in (source, DEFAULT)}  # fmt: skip
+            if _given(resolved, name)[-1][0] not in (source, DEFAULT)}  # fmt: skip
 
 
 def history_of(
@@ -206,9 +214,10 @@ def history_of(
         settings: The section `stop` of these.
         criteria: What ends the training, criteria that `Trainer.train` was given included.
     """
-    history = {f"stop.{name}": list(resolved.history[f"stop.{name}"]) for name in settings}
+    history = {f"stop.{in_settings(name)}": list(_given(resolved, name)) for name in settings}
+    said = {in_settings(name): threshold for name, threshold in settings.items()}
     for name, threshold in criteria.items():
-        if settings.get(in_settings(name)) != threshold:
+        if said.get(in_settings(name)) != threshold:
             history.setdefault(f"stop.{in_settings(name)}", []).append((GIVEN, threshold))
     return history
 
@@ -228,12 +237,6 @@ def _values(result: IterationResult) -> dict[str, Any]:
 
 TIMES = {"seconds": 1.0, "minutes": 60.0, "time/seconds": 1.0}
 """Criteria that limit the time of training, and their units in seconds."""
-
-BUDGETS = (
-    "env_steps", "iterations", "iteration", "episodes", "seconds", "minutes", "decisions", "finished_policies",
-    "finished_share",
-)  # fmt: skip
-"""Criteria that grow from 0; metrics may be anything."""
 
 
 def _wrong(name: str, value: Any) -> str:

@@ -21,6 +21,7 @@ from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, fields_of, is_undecided, show
 from rookery.core.signing import signed
+from rookery.core.thresholds import directed
 from rookery.core.trust import CodeKind, TrustCode
 from rookery.report.experiment import ExperimentSummary
 from rookery.report.experiment_table import progress_reporter
@@ -59,6 +60,7 @@ from rookery.tune.search import Suggestions
 from rookery.tune.settings import SECTION, ExperimentFile, TuneConfig
 from rookery.tune.space import Domain, grid_size
 from rookery.tune.spec import domains_in, outline, read_layer, split_layers
+from rookery.tune.trial import per_metric
 from rookery.tune.trust import check_experiment, check_params
 
 TRAINABLE = CodeKind(
@@ -126,8 +128,9 @@ def run(
         policy_mapping: Policy of each agent.
         callbacks: Your code in the loop; each trial has copies of its own. Or a function that makes them.
         preset: ``none``, ``auto`` or the name of one.
-        stop: Ends each trial: criteria such as ``{"return_mean": 475, "env_steps": 100_000}``; for trainings, a
-            function of a result will do too.
+        stop: Ends each trial: criteria such as ``{"return_mean": 475, "env_steps": 100_000}``, each reached at or above
+            its threshold, or at or below it where it is on a metric of which less is better (``mode="min"``); for
+            trainings, a function of a result will do too.
         seed: Names all random streams, those of trials included; None = drawn once and noted.
         folder: Folder of everything that is written; None = a new one in ``runs/``.
         resume: Go on with the experiment in `folder`, if there is one.
@@ -187,7 +190,7 @@ def training_plan(
     ends = never if stop is None and hasattr(cfg.scheduler, "max_time") else stop
     seeds = [layer.values["seed"] for layer in fixed if isinstance(layer.values.get("seed"), int)]
     return Plan(
-        job=TrainingJob(fixed, undecided, preset, callbacks, ends),
+        job=TrainingJob(fixed, undecided, preset, callbacks, ends, falling(cfg)),
         cfg=cfg,
         space=domains_in(undecided),
         config=outline(layer.values for layer in layers),
@@ -205,7 +208,8 @@ def trainable_plan(
         raise ConfigError(f'code: config = {show(config)}: must be a mapping, such as {{"x": tune.uniform(0, 1)}}')
     config = dict(config)
     cfg = settings_of([Layer("code", {"metric": SCORE, **own})])
-    job = TrainableJob(trainable, config, stop or {}, cfg.save_every)
+    ends = directed(stop, falling(cfg)) if isinstance(stop, Mapping) else stop or {}
+    job = TrainableJob(trainable, config, ends, cfg.save_every)
     check_trainable(trainable, stop, cfg, objects)
     return Plan(job, cfg, domains_in(config), config, trainable_spec(trainable, config, stop), objects, seed)
 
@@ -228,6 +232,12 @@ def settings_of(sections: Sequence[Layer]) -> TuneConfig:
     whole = [Layer(layer.source, {SECTION: layer.values}, layer.lines) for layer in sections]
     found: TuneConfig = resolve(ExperimentFile, whole, SEARCHES | SCHEDULERS).config.tune
     return found
+
+
+def falling(cfg: TuneConfig) -> tuple[str, ...]:
+    """Returns the metrics of which less is better; a criterion on one of them is reached from above."""
+    judged = zip(*per_metric(cfg.metric, cfg.mode), strict=True)
+    return tuple(metric for metric, mode in judged if mode == "min" and metric != cfg.scheduler.time)
 
 
 def never(result: IterationResult) -> bool:

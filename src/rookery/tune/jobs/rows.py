@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from rookery.core.errors import ConfigError
+from rookery.core.thresholds import is_reached
 from rookery.tune.names import called_here
 from rookery.tune.trial import Row
 
@@ -75,7 +76,7 @@ def reached(criteria: Mapping[str, float], row: Row) -> str:
     """Returns the first criterion that a row meets, in words; empty if it meets none."""
     for name, threshold in criteria.items():
         value = number_of(row, name)
-        if isinstance(value, int | float) and value >= threshold:
+        if isinstance(value, int | float) and is_reached(value, threshold):
             return f"{name} {value:g} reached {threshold:g}"
     return ""
 

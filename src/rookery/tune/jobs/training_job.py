@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from rookery.algorithms.names import ALGORITHMS
@@ -15,6 +15,7 @@ from rookery.core.config import resolve
 from rookery.core.errors import ConfigError, EnvError, SpaceError, refuse
 from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
 from rookery.core.layers import Layer, nested
+from rookery.core.thresholds import AtMost, directed
 from rookery.core.trust import texts_in
 from rookery.envs.make import env_name, has_single_copies
 from rookery.report.metrics_file import row_at
@@ -52,6 +53,7 @@ class TrainingJob(Job):
         preset: ``none``, ``auto`` or the name of one.
         callbacks: Code in the loop: objects, of which each trial gets copies, or a function that makes them.
         stop: Looks at each result and says True to stop; beside the criteria among the settings.
+        falling: Metrics of which less is better: a criterion on one of them is reached from above.
     """
 
     columns = COLUMNS
@@ -65,12 +67,14 @@ class TrainingJob(Job):
         preset: str,
         callbacks: Callbacks = (),
         stop: StopFunction | None = None,
+        falling: Collection[str] = (),
     ) -> None:
         self.layers = list(layers)
         self.undecided = dict(undecided)
         self.preset = preset
         self.callbacks: Callbacks = callbacks if callable(callbacks) else callbacks_of(callbacks)
         self.stop = stop
+        self.falling = falling
 
     def start(self, start: Start) -> TrainingWork:
         """Makes a trainer in the trial's folder."""
@@ -89,7 +93,7 @@ class TrainingJob(Job):
             known = frozenset(texts_in([layer.values for layer in [*self.layers, params]]))  # wherever it was written
             trainer = Trainer.load(place, resume=True, config=layers, callbacks=callbacks, trust_code=known)
         try:
-            return TrainingWork(trainer, start, self.stop)
+            return TrainingWork(trainer, start, self.stop, self.falling)
         except BaseException:
             trainer.close()  # which lets the next start write in its folder
             raise
@@ -251,17 +255,25 @@ class TrainingWork(Work):
         trainer: Trainer of the trial, new or as a checkpoint has it.
         start: What the trial begins with.
         stop: Looks at each result and says True to stop.
+        falling: Metrics whose criteria are reached from above.
     """
 
-    def __init__(self, trainer: Trainer, start: Start, stop: StopFunction | None) -> None:
+    def __init__(
+        self, trainer: Trainer, start: Start, stop: StopFunction | None, falling: Collection[str] = ()
+    ) -> None:
         self.trainer = trainer
         self.iteration = trainer.iteration
+        criteria = directed(trainer.standing_criteria, falling)
         if self.iteration and trainer.progress is None:
             row = row_at(start.folder, self.iteration) or {}
-            self.reason = reached(trainer.standing_criteria, row)
+            self.reason = reached(criteria, row)
             if stop is not None and stop(result_of(trainer, trainer.begin_iteration())):
                 self.reason = self.reason or "the stop function said so"
-        self._results = trainer.results(stop)
+        if any(isinstance(threshold, AtMost) for threshold in criteria.values()):
+            trainer.stop_function = stop  # which holds beside criteria that are given
+            self._results = trainer.results(criteria)
+        else:
+            self._results = trainer.results(stop)
         self._checkpoints = start.folder / FOLDER
 
     def step(self) -> tuple[Row, str]:
