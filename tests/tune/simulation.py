@@ -145,8 +145,9 @@ class Simulation:
     def run(self, limit: int = 100_000) -> Simulation:
         """Runs until all trials are over; fails if that takes more than `limit` iterations."""
         while self.spent < limit:
-            while len(self.at_work) < self.places and (self.queue or self.suggest()):
-                trial = self.trials[self.queue.pop(0)]
+            while len(self.at_work) < self.places and (name := self.next_trial()):
+                self.queue.remove(name)
+                trial = self.trials[name]
                 trial.status = Status.RUNNING
                 self.order(trial)
             if self.at_work:
@@ -161,6 +162,14 @@ class Simulation:
             assert actions, f"deadlock: nobody runs, and drained({paused}) names nobody"
             self.act(actions)
         raise AssertionError(f"not over after {limit} iterations: {self.trials}")
+
+    def next_trial(self) -> str:
+        """Who begins next; where trials yield, those without a report before those that have yielded."""
+        waiting = list(self.queue)
+        first = [name for name in waiting if not self.trials[name].reports] if self.scheduler.yields else waiting
+        if not first and self.suggest():
+            return self.queue[-1]
+        return next(iter(first or waiting), "")
 
     def suggest(self) -> bool:
         """Makes the next trial; says whether there is one."""
@@ -193,6 +202,8 @@ class Simulation:
         milestone = self.milestones[trial.name]
         if milestone is not None and trial.age >= milestone:
             trial.save()
+        is_due = self.scheduler.yields and milestone is not None and trial.age >= milestone
+        awaited = is_due and (bool(self.queue) or self.suggest())
         actions = self.ask("on_result", trial.name, trial.age, score)
         if self.ends(trial):
             trial.save()
@@ -200,7 +211,10 @@ class Simulation:
             self.finish(trial, Status.TERMINATED, "own end")
             return
         mine = actions.get(trial.name, Action.CONTINUE)
-        if mine is Action.CONTINUE:
+        if mine is Action.CONTINUE and awaited:
+            trial.save()
+            self.wait_for_a_place(trial)
+        elif mine is Action.CONTINUE:
             self.order(trial)
         elif not isinstance(mine, Exploit):
             trial.save()

@@ -184,12 +184,9 @@ def falling(config):
         tune.report({"loss": loss, "up": 10 - loss})
 
 
-DIRECTION = pytest.mark.regression(
+@pytest.mark.regression(
     "wrong result", "A criterion on a metric of which less is better is reached from above; all others from below"
 )
-
-
-@DIRECTION
 @pytest.mark.parametrize(
     ("settings", "iteration", "reason"),
     [
@@ -210,7 +207,9 @@ def test_a_criterion_on_what_is_to_be_little_is_reached_from_above(tmp_path, set
     assert (trial.iteration, trial.reason) == (iteration, reason)
 
 
-@DIRECTION
+@pytest.mark.regression(
+    "wrong result", "A criterion on a metric of which less is better is reached from above; all others from below"
+)
 def test_a_training_ends_where_little_of_its_metric_is_wanted_and_little_is_there(tmp_path):
     """Entropies begin at ln 2 = 0.69 and fall: that of 0.8 is reached at once, that of 0.1 never."""
     name, found = "policies.main.entropy", {}

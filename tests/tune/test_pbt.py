@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -247,6 +248,78 @@ def test_without_waiting_nobody_pauses() -> None:
     given = [action for _, _, actions in calls for action in (actions or {}).values()]
     assert any(isinstance(action, Exploit) for action in given)
     assert Action.PAUSE not in given
+
+
+def grow(state: list[float], params: Mapping[str, Any], age: float) -> float:
+    """A trial grows by its rate in every iteration; what it has grown to is its score and its state."""
+    state[0] += params["rate"]
+    return state[0]
+
+
+RATES = {"rate": tune.uniform(0, 10)}
+
+
+def growing(places: int, rates: Sequence[float], fails: int = 0, **settings: Any) -> Simulation:
+    """Members with these rates, twelve iterations each, those of a donor included; a clone has its donor's rate.
+
+    The first member fails in its iteration `fails`.
+    """
+    scheduler = pbt(RATES, resample=0.0, factors=(1.0,), synchronous=False, quantile=0.5, **settings)
+    start, given = (lambda params: [0.0]), [{"rate": rate} for rate in rates]
+    return Simulation(
+        scheduler,
+        given,
+        grow,
+        places=places,
+        start=start,
+        ends=lambda trial: trial.iteration >= 12,
+        fails=lambda trial: (trial.name, trial.spent) == ("00000", fails),
+    )
+
+
+@pytest.mark.regression(
+    "wrong result", "With fewer workers than trials, members of a population that does not wait yield to each other"
+)
+@pytest.mark.parametrize("places", [1, 2, 3])
+@pytest.mark.parametrize("fails", [0, 5, 9])
+def test_with_few_places_the_worst_of_a_known_population_are_replaced_and_the_best_is_kept(
+    places: int, fails: int
+) -> None:
+    for others in itertools.permutations((5.0, 6.0, 7.0, 8.0)):
+        rates = (3.0, *others)
+        simulation = growing(places, rates, fails).run()
+        clones = [rates[int(name)] for name, trial in simulation.trials.items() if trial.parents]
+        assert 8.0 not in clones, "whose score is the highest of its age at every age"
+        assert 5.0 in clones, "whose score is low"
+        assert simulation.best().score == 96.0
+
+
+@pytest.mark.regression(
+    "wrong result", "With fewer workers than trials, members of a population that does not wait yield to each other"
+)
+@pytest.mark.parametrize("places", [1, 2, 3])
+def test_with_few_places_nobody_is_compared_with_one_that_is_two_intervals_older(places: int) -> None:
+    simulation = growing(places, (3.0, 1.0, 2.0, 5.0, 4.0))
+    run, ages = simulation.ask, dict[str, float]()
+
+    def watched(method: str, *arguments: Any) -> Any:
+        if method == "on_result":
+            ages[arguments[0]] = arguments[1]
+            arrived = [age for name, age in ages.items() if not simulation.trials[name].status.is_over]
+            assert max(arrived) - min(arrived) <= 2 * 2.0, ages
+        return run(method, *arguments)
+
+    simulation.ask = watched  # type: ignore[method-assign]
+    simulation.run()
+
+
+def test_with_a_place_for_each_nobody_yields() -> None:
+    """Each begins once, and anew when it becomes a clone: as often as it waits for a place."""
+    simulation, waits = growing(4, (1.0, 2.0, 4.0, 8.0)), []
+    wait = simulation.wait_for_a_place
+    simulation.wait_for_a_place = lambda trial: (waits.append(trial.name), wait(trial))  # type: ignore
+    simulation.run()
+    assert len(waits) == sum(len(trial.parents) for trial in simulation.trials.values()) > 0
 
 
 # --- what the copy goes on with -------------------------------------------------------------------------------------

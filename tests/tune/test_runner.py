@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import signal
@@ -322,6 +323,18 @@ def test_a_scheduler_that_decides_about_others_than_paused_trials_is_refused(tmp
         climb(tmp_path / "x", search=Noted(0.3, 0.3), scheduler=script)
 
 
+@pytest.mark.regression(
+    "wrong result", "With fewer workers than trials, members of a population that does not wait yield to each other"
+)
+def test_members_that_share_one_worker_get_equally_old_together(tmp_path):
+    climb(tmp_path / "x", search=Noted(0.3, 0.4, 0.6, 0.8), **KINDS["yielding"])
+    results = [each for each in read(tmp_path / "x") if each["kind"] == "result"]
+    began = list(dict.fromkeys(each["trial"] for each in results))
+    turns = [trial for trial, _ in itertools.groupby(each["trial"] for each in results)]
+    assert turns[:4] == began and len(turns) > 4
+    assert any(trial.parents for trial in history_of(tmp_path / "x").trials.values())
+
+
 # --- killed at any moment -------------------------------------------------------------------------------------------
 
 
@@ -351,11 +364,12 @@ KINDS = {
     "hyperband": {"scheduler": tune.HyperBandConfig(max_time=4, reduction=2)},
     "pbt": {"scheduler": tune.PBTConfig(interval=2, quantile=0.25)},
     "pb2": {"scheduler": tune.PB2Config(interval=2, quantile=0.25)},
+    "yielding": {"scheduler": tune.PBTConfig(interval=2, quantile=0.5, synchronous=False)},
 }
 
 
 @pytest.mark.parametrize("before", [slow(True), False], ids=["before", "after"])
-@pytest.mark.parametrize("kind", slow_except("hyperband", "pbt", of=KINDS))
+@pytest.mark.parametrize("kind", slow_except("hyperband", "pbt", "yielding", of=KINDS))
 def test_killed_at_any_record_it_comes_to_the_same(tmp_path, kind, before):
     climb(tmp_path / "whole", **KINDS[kind])
     wanted = outcome(tmp_path / "whole")
