@@ -171,9 +171,9 @@ class ExperimentState:
         self.is_exhausted = False
 
     @classmethod
-    def of(cls, folder: Path, records: Iterable[Record]) -> ExperimentState:
-        """Makes the state that follows from a whole journal; parameters are as JSON has them."""
-        history = cls(folder, {})
+    def of(cls, folder: Path, records: Iterable[Record], space: Mapping[str, Domain] | None = None) -> ExperimentState:
+        """Makes the state that follows from a whole journal; without domains, parameters are as JSON has them."""
+        history = cls(folder, space or {})
         for number, record in enumerate(records, 1):
             with following(folder, number):
                 history.apply(record)

@@ -386,6 +386,47 @@ def test_an_experiment_goes_on_where_it_was_stopped():
         run(resume=True, name="other")
 
 
+class Counts(Callback):
+    """Counts what it is told of each trial."""
+
+    def __init__(self):
+        self.ended = []
+
+    def on_trial_complete(self, iteration, trials, trial, **info):
+        self.ended.append(trial.trial_id)
+
+
+@pytest.mark.regression("data lost", "An experiment of the RLlib face that goes on keeps the trials that were over")
+def test_trials_that_were_over_are_there_when_an_experiment_goes_on():
+    class Stops(Climb):
+        stops = True
+
+        def step(self):
+            if self.lr == 2 and self.iteration == 1 and Stops.stops:
+                Stops.stops = False
+                raise KeyboardInterrupt
+            if self.lr == 4:
+                raise ValueError("steep")
+            return super().step()
+
+    arguments = {"name": "whole", "config": {"lr": space.grid_search([1, 4, 2, 3])}, "metric": "score", "mode": "max",
+                 "checkpoint_freq": 1, "raise_on_failed_trial": False}  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        run(Stops, **arguments)
+    told = Counts()
+    analysis = run(Stops, resume=True, callbacks=[told], **arguments)
+    assert [trial.config["lr"] for trial in analysis.trials] == [1, 4, 2, 3]
+    assert [trial.status for trial in analysis.trials] == ["TERMINATED", "ERROR", "TERMINATED", "TERMINATED"]
+    assert [trial.last_result.get("score") for trial in analysis.trials] == [3, None, 6, 9]
+    assert analysis.trials[1].error_msg.startswith("ValueError: steep") and analysis.trials[1].num_failures == 1
+    assert told.ended == [trial.trial_id for trial in analysis.trials[2:]], "of the first it was told before"
+    assert analysis.best_config["lr"] == 3 and len(analysis.dataframe()) == 3
+    again = run(Stops, resume=True, **arguments)
+    assert [trial.trial_id for trial in again.trials] == [trial.trial_id for trial in analysis.trials]
+    assert again.trials[0].last_result["config"]["lr"] == 1
+    assert again.trials[0].checkpoints()[-1].result["score"] == 3
+
+
 # --- schedulers -------------------------------------------------------------------------------------------------------
 
 

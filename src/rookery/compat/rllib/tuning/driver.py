@@ -19,6 +19,7 @@ from typing import Any
 
 from rookery.compat.rllib.checkpoints import MARKER, checkpoint_directory
 from rookery.compat.rllib.notices import say_once
+from rookery.compat.rllib.tuning.analysis import read_results
 from rookery.compat.rllib.tuning.callback import CallbackList
 from rookery.compat.rllib.tuning.errors import TuneError
 from rookery.compat.rllib.tuning.job import ABOUT, RESULT, RETURNED, TrainableOf2021
@@ -40,6 +41,7 @@ from rookery.tune.jobs.trainable import unpacked
 from rookery.tune.runner import Runner
 from rookery.tune.scheduler import Action
 from rookery.tune.trial import Status
+from rookery.tune.trial import Trial as OurTrial
 
 NOTICE = "rookery: "
 """What a line begins with that `say_once` has printed in the process of a trial."""
@@ -120,7 +122,7 @@ class Driver:
     @property
     def everyone(self) -> list[Trial]:
         """All trials, in the order they were made."""
-        return list(self.trials.values())
+        return [self.trials[name] for name in sorted(self.trials, key=lambda name: [*map(int, name.split("-"))])]
 
     # --- trials begin -------------------------------------------------------------------------------------------------
 
@@ -137,6 +139,20 @@ class Driver:
             self._write_about(known, start, clone=True)
         self._params[start.trial] = dict(start.params)
         return known
+
+    def recall(self, theirs: OurTrial) -> None:
+        """Takes over a trial that was over before the experiment was stopped; callbacks know of its end already."""
+        if not (theirs.folder / ABOUT).exists():
+            return
+        trial = self.made(Start(theirs.name, theirs.params, theirs.seed, theirs.folder))
+        trial.set_status(theirs.status.value)
+        trial.num_failures = theirs.failures + theirs.losses
+        if theirs.status is Status.ERROR:
+            trial.error_msg, trial.error_file = theirs.error, str(Path(trial.logdir, "error.txt"))
+        self._ended.add(theirs.name)
+        self._seen[trial.trial_id] = {str(checkpoint.value) for checkpoint in trial.checkpoints()}
+        if self.orders.searcher is not None:
+            self.orders.searcher.last[theirs.number] = trial.last_result
 
     def _configure(self, trial: Trial, start: Start) -> None:
         """Gives a trial the configuration that its parameters make."""
@@ -162,6 +178,9 @@ class Driver:
                 about[EXPERIMENT_TAG],
             )
             trial.custom_trial_name = about["custom_trial_name"]
+            for result in read_results(trial.logdir):
+                trial.results_at[int(result.get(TRAINING_ITERATION, 0))] = result
+                trial.update_last_result({**result, "config": trial.config})
             return trial
         if orders.trial_name_creator:
             trial.custom_trial_name = named_by(orders.trial_name_creator, trial, "trial_name_creator")

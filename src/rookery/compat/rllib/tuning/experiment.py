@@ -50,7 +50,7 @@ from rookery.core.settings import show
 from rookery.core.signing import signed
 from rookery.tune.executor import Executor
 from rookery.tune.executors.processes import ProcessExecutor
-from rookery.tune.journal import FILE, VERSION, Journal, read
+from rookery.tune.journal import FILE, VERSION, ExperimentState, Journal, read
 from rookery.tune.runner import Experiment as OurExperiment
 from rookery.tune.runner import Runner
 from rookery.tune.search import AskTell, Suggestions
@@ -464,6 +464,10 @@ def loop(
         driver.runner = Runner(experiment, Gate(search, driver), scheduler, watched, journal, Progress(driver))
         if journal.records:
             say(f"going on with {setup.folder.name} of {orders.moment}")
+            before = ExperimentState.of(experiment.folder, journal.records, experiment.space)
+            for trial in before.trials.values():
+                if trial.status.is_over:
+                    driver.recall(trial)
         try:
             driver.runner.run()
         except Interrupted:
