@@ -1,5 +1,7 @@
 """Episodes that never end: cut where they are measured, told of where they are learned from."""
 
+import re
+
 import gymnasium
 import numpy as np
 import pytest
@@ -7,8 +9,10 @@ from gymnasium import spaces
 
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import EnvError
-from rookery.training import endless
+from rookery.report import console
+from rookery.training import endless, watch
 from rookery.training.endless import EndlessNote
+from rookery.training.evaluation import limit_of
 
 FAST = PPOConfig(fragment_length=8, epochs=1, minibatch_size=64)
 
@@ -118,3 +122,49 @@ def test_an_environment_that_raises_in_every_episode_is_an_error_still():
     with pytest.raises(EnvError, match="no"):
         Trainer(Raising, FAST, num_envs=1, seed=0).evaluate(2)
     assert EndlessNote()._told is False
+
+
+BOUNDED = pytest.mark.regression(
+    "no end", "An evaluation of an environment that never ends an episode says so and ends"
+)
+
+
+@BOUNDED
+def test_an_evaluation_is_bounded_while_no_episode_of_training_has_ended(monkeypatch, capsys):
+    monkeypatch.setattr("rookery.training.evaluation.UNKNOWN_LIMIT", 50)
+    settings = {"evaluation.num_envs": 3, "evaluation.episodes": 4, "evaluation.every": 1, "env.config.every": 1}
+    with Trainer(Sometimes, FAST, num_envs=2, seed=3, config={"sampling.warmup_steps": 0, **settings}) as made:
+        row = made.train({"iterations": 1}).row()
+    assert (row["evaluation/length_mean"], row["evaluation/episodes_cut"]) == (50.0, 4)
+    note = "had not ended after 50 steps (no episode of training has ended so far; evaluation.max_episode_steps=N sets"
+    assert note in capsys.readouterr().err
+
+
+@BOUNDED
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        ({"env.config.every": 1}, 5000),
+        ({"env.config.every": 1, "evaluation.max_episode_steps": 27_000}, 27_000),  # somebody said it
+        ({"env.config.every": 10**12}, 27_000),  # episodes end
+    ],
+)
+def test_the_limit_of_an_evaluation_is_the_setting_where_it_is_given_or_an_episode_has_ended(settings, limit):
+    with Trainer(Sometimes, FAST, num_envs=2, seed=3, config={"sampling.warmup_steps": 0, **settings}) as made:
+        assert limit_of(made) == settings.get("evaluation.max_episode_steps", 27_000)  # nothing has been played
+        made.train({"iterations": 1})
+        assert limit_of(made) == limit
+
+
+@BOUNDED
+def test_an_evaluation_says_how_far_it_is(monkeypatch, capsys):
+    monkeypatch.setattr(console, "SILENCE", 0.1)
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.05)
+    with trainer(limit=4000, **{"env.config.every": 1, "logging.console": "plain"}) as made:
+        made.evaluate(3)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("evaluation: ")]
+    assert lines
+    pattern = (
+        r"evaluation: [0-3] of 3 episodes have ended \| the longest under way has [\d,]+ steps, and is cut at 4,000"
+    )
+    assert re.match(pattern, lines[0])

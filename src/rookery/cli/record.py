@@ -38,6 +38,7 @@ def record(
 
     rookery record runs/MultiAgentArena-ppo-s0 --labels -o arena.webp
     """
+    from rookery.report.console import StandingReporter
     from rookery.report.films import check_suffix
     from rookery.training.trainer import Trainer
 
@@ -45,6 +46,7 @@ def record(
     target = output or saved.parent.parent / "videos" / f"{saved.name}.webp"
     check_suffix(target)
     with Trainer.load(saved, trust_code=trust_code, console="quiet", config=limit_layer(max_episode_steps)) as trainer:
+        trainer.reporter = StandingReporter()
         result = trainer.record(
             target,
             episodes=episodes,

@@ -132,7 +132,22 @@ class JsonReporter(Reporter):
             write_line(json.dumps(result.row()), self._stream)
 
 
-class PlainReporter(Reporter):
+class StandingReporter(Reporter):
+    """A reporter that shows notes and, on standard error, where an evaluation stands that takes long."""
+
+    tells_standing = True
+
+    def __init__(self) -> None:
+        self._spoken = time.monotonic()
+
+    def standing(self, make: Callable[[], str]) -> None:
+        """Writes where the run stands after `SILENCE` seconds without a line."""
+        if time.monotonic() - self._spoken >= SILENCE:
+            self._spoken = time.monotonic()
+            write_line(make(), sys.stdout if self.note_to_output else sys.stderr)
+
+
+class PlainReporter(StandingReporter):
     """A reporter that writes a line an iteration, at most one a second, and the timer tree at the end.
 
     Where standard output is no terminal, lines become rarer as the time goes on: each comes after `THINNING` more of it
@@ -140,11 +155,10 @@ class PlainReporter(Reporter):
     """
 
     note_to_output = True
-    tells_standing = True
 
     def __init__(self) -> None:
+        super().__init__()
         self._began = self._shown = 0.0
-        self._spoken = time.monotonic()
         self._thinning = 0.0 if sys.stdout.isatty() else THINNING
         self._event = ""
         self._unshown: IterationResult | None = None
@@ -180,12 +194,6 @@ class PlainReporter(Reporter):
         if self._event:
             write_line(self._event)
         write_line(self._timers.tree())
-
-    def standing(self, make: Callable[[], str]) -> None:
-        """Writes where the run stands after `SILENCE` seconds without a line."""
-        if time.monotonic() - self._spoken >= SILENCE:
-            self._spoken = time.monotonic()
-            write_line(make())
 
     def _show(self, result: IterationResult) -> None:
         self._spoken = time.monotonic()

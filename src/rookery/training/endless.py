@@ -27,6 +27,9 @@ LOOK_EVERY = 1000
 TELL_AFTER = 5000
 """Steps of each copy in which no episode has ended, after which a user is told."""
 
+UNKNOWN_LIMIT = 5000
+"""Steps after which evaluations cut an episode while no episode of training has ended, where no setting says when."""
+
 
 @dataclass(frozen=True)
 class PlayedEpisodes:
@@ -38,6 +41,7 @@ class PlayedEpisodes:
         episodes: How many were to be played.
         lanes: How many lanes they were dealt to.
         deterministic: Whether the most likely actions were played.
+        limit: Environment steps after which they were cut.
     """
 
     finished: tuple[EpisodeResult, ...]
@@ -45,6 +49,7 @@ class PlayedEpisodes:
     episodes: int
     lanes: int
     deterministic: bool
+    limit: int
 
 
 class BoundedEpisodes:
@@ -153,7 +158,16 @@ class BoundedEpisodes:
     @property
     def outcome(self) -> PlayedEpisodes:
         """What has come of them so far."""
-        return PlayedEpisodes(tuple(self.finished), self.cut, self.episodes, self.lanes, self.deterministic)
+        return PlayedEpisodes(tuple(self.finished), self.cut, self.episodes, self.lanes, self.deterministic, self.limit)
+
+    def standing(self) -> str:
+        """Returns how far the episodes have come, in words; called from another thread too."""
+        lengths = self.worker.lengths[~self._idle]
+        longest = int(lengths.max()) if len(lengths) else 0
+        return (
+            f"evaluation: {len(self.finished)} of {self.episodes} episodes have ended | the longest under way has "
+            f"{longest:,} steps, and is cut at {self.limit:,} (evaluation.max_episode_steps)"
+        )
 
     def begin_round(self) -> None:
         """Resets all lanes, if all wait for that; `play` does so by itself before it goes on."""

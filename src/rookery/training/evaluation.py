@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from rookery.core.config import DEFAULT
 from rookery.core.errors import EnvError
 from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.envs.base import VectorBase, VectorEnv, is_only_one
@@ -13,10 +15,10 @@ from rookery.report.films import Film, Progress, check_suffix
 from rookery.report.results import EvaluationResult, interval
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.worker import RolloutWorker
-from rookery.training.endless import BoundedEpisodes, PlayedEpisodes
+from rookery.training.endless import UNKNOWN_LIMIT, BoundedEpisodes, PlayedEpisodes
 from rookery.training.evaluation_workers import EvaluationTask, EvaluationWorkers
 from rookery.training.prepare import make_copies
-from rookery.training.run import Run
+from rookery.training.run import Measured, Run
 
 MOST_LABELS = 6
 """Agents that are named under a picture."""
@@ -80,7 +82,9 @@ class Measure:
             self._workers = EvaluationWorkers(run.config, run.streams, run.draws, run.interrupt, run.note)
         if self.is_due and not self._workers.under_way:
             policies, mapping = run.self_play.to_measure(run.policies)
-            task = EvaluationTask(policies, mapping, lessons_of(run), settings.episodes, settings.deterministic)
+            task = EvaluationTask(
+                policies, mapping, lessons_of(run), settings.episodes, settings.deterministic, limit_of(run)
+            )
             self._workers.ask(task, run.env_steps)
 
     def __call__(self, episodes: int, deterministic: bool) -> EvaluationResult:
@@ -89,11 +93,13 @@ class Measure:
         """
         run, workers = self._run, self._workers
         if workers is not None and workers.asks_for(episodes, deterministic):
-            return summarize(run, *workers.answer())
+            with measuring(run, workers):
+                return summarize(run, *workers.answer())
         if is_only_one(run.env):
             with run.copies(run.env.num_lanes) as env:
                 played = bounded(run, env, episodes, deterministic, run.interrupt)
-                played.play()
+                with measuring(run, played):
+                    played.play()
             return summarize(run, played.outcome, run.env_steps)
         lanes = min(episodes, run.config.evaluation.num_envs)
         if self._env is None or self._env.num_lanes != lanes:
@@ -101,7 +107,8 @@ class Measure:
                 self._env.close()
             self._env = make_copies(run.config, lanes)
         played = bounded(run, self._env, episodes, deterministic, run.interrupt)
-        played.play()
+        with measuring(run, played):
+            played.play()
         return summarize(run, played.outcome, run.env_steps)
 
     def close(self) -> None:
@@ -112,6 +119,25 @@ class Measure:
         self._env = self._workers = None
 
 
+@contextmanager
+def measuring(run: Run, played: Measured) -> Iterator[None]:
+    """Lets a run say how far episodes have come, while this lasts."""
+    run.measured = played
+    try:
+        yield
+    finally:
+        run.measured = None
+
+
+def limit_of(run: Run) -> int:
+    """Returns the environment steps after which an evaluation cuts an episode: `evaluation.max_episode_steps`, and
+    `UNKNOWN_LIMIT` at most where nothing set that, and the run has played and none of its episodes has ever ended.
+    """
+    limit, history = run.config.evaluation.max_episode_steps, run.resolved.history["evaluation.max_episode_steps"]
+    ended = run.windows.episodes or run.finished or not run.env_steps
+    return limit if ended or history[-1][0] != DEFAULT else min(limit, UNKNOWN_LIMIT)
+
+
 def bounded(
     run: Run,
     env: VectorEnv,
@@ -120,7 +146,7 @@ def bounded(
     interrupt: Interrupt | None = None,
     listeners: Sequence[EpisodeListener] = (),
 ) -> BoundedEpisodes:
-    """Episodes of a run's policies in copies of its environment, each of `evaluation.max_episode_steps` at most."""
+    """Episodes of a run's policies in copies of its environment, each of `limit_of` steps at most."""
     policies, mapping = run.self_play.to_measure(run.policies)
     return BoundedEpisodes(
         env,
@@ -129,7 +155,7 @@ def bounded(
         run.streams,
         deterministic=deterministic,
         episodes=episodes,
-        limit=run.config.evaluation.max_episode_steps,
+        limit=limit_of(run),
         interrupt=interrupt,
         listeners=listeners,
         draws=run.draws,
@@ -157,10 +183,12 @@ def summarize(run: Run, played: PlayedEpisodes, env_steps: int) -> EvaluationRes
     if not results:
         raise EnvError(f"{run.env.name}: raised in every one of {played.episodes} episodes of the evaluation")
     if played.cut:
+        why = "evaluation.max_episode_steps"
+        if played.limit < run.config.evaluation.max_episode_steps:
+            why = f"no episode of training has ended so far; {why}=N sets another limit"
         run.note(
-            f"evaluation: {played.cut} of {len(results)} episodes had not ended after "
-            f"{run.config.evaluation.max_episode_steps:,} steps (evaluation.max_episode_steps) and count as truncated "
-            "there"
+            f"evaluation: {played.cut} of {len(results)} episodes had not ended after {played.limit:,} steps ({why}) "
+            "and count as truncated there"
         )
     returns = tuple(result.total for result in results)
     by_agent: dict[str, list[float]] = {}
@@ -221,13 +249,14 @@ def record(
         if isinstance(env, VectorBase):
             env.keep_last_pictures = True
         played = bounded(run, env, episodes, deterministic)
-        while not played.over:
-            played.begin_round()
-            show(played, film, labels)
-            before = len(played.finished)
-            played.play(vector_steps=1)
-            if len(played.finished) > before:
-                show_end(played, film, labels)
+        with measuring(run, played):
+            while not played.over:
+                played.begin_round()
+                show(played, film, labels)
+                before = len(played.finished)
+                played.play(vector_steps=1)
+                if len(played.finished) > before:
+                    show_end(played, film, labels)
     film.save(path, film_speed(env) if frames_per_second is None else frames_per_second, progress)
     if film.is_cut:
         run.note(f"{path} shows the first {max_frames:,} pictures only")

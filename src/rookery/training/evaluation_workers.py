@@ -37,6 +37,7 @@ class EvaluationTask:
         lessons: Lesson of each parameter that has lessons, from 0.
         episodes: How many episodes all of them play.
         deterministic: Whether the most likely actions are played.
+        limit: Environment steps after which an episode is cut.
     """
 
     policies: Mapping[str, Policy]
@@ -44,6 +45,7 @@ class EvaluationTask:
     lessons: Mapping[str, int]
     episodes: int
     deterministic: bool
+    limit: int
 
 
 class EvaluationShare:
@@ -61,7 +63,6 @@ class EvaluationShare:
         if isinstance(config.env.name, MakesForShare):
             config.env.name.make_for_share(share)
         self._env = make_copies(config, share.lanes)
-        self._limit = config.evaluation.max_episode_steps
         self._streams, self._draws, self._share, self._lanes = streams, draws, share, lanes
 
     def play(self, task: EvaluationTask) -> PlayedEpisodes:
@@ -74,7 +75,7 @@ class EvaluationShare:
                 self._streams,
                 deterministic=task.deterministic,
                 episodes=task.episodes,
-                limit=self._limit,
+                limit=task.limit,
                 draws=self._draws,
                 lessons=task.lessons,
                 share=self._share,
@@ -129,6 +130,11 @@ class EvaluationWorkers:
         """Tells whether it is these episodes that they have been asked for."""
         wanted = (episodes, deterministic)
         return self._asked is not None and (self._asked[0].episodes, self._asked[0].deterministic) == wanted
+
+    def standing(self) -> str:
+        """Returns what is waited for, in words; called from another thread too."""
+        episodes = self._asked[0].episodes if self._asked is not None else 0
+        return f"evaluation: {len(self._tickets)} workers play {episodes} episodes"
 
     def ask(self, task: EvaluationTask, env_steps: int) -> None:
         """Lets all of them play.

@@ -34,7 +34,7 @@ from rookery.training.changes import explained_misfit
 from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
 from rookery.training.endless import EndlessNote
-from rookery.training.evaluation import Measure, record
+from rookery.training.evaluation import Measure, limit_of, record
 from rookery.training.facts import nothing_to_do, run_facts
 from rookery.training.following import follow
 from rookery.training.horizon import HorizonNotes, move_horizon
@@ -288,7 +288,7 @@ class Trainer(Run):
     def _report(self, result: IterationResult) -> None:
         """Tells of an iteration; writes a checkpoint if one is due, or if this was the last."""
         self.reporter.iteration(result)
-        if line := self.endless.line(result, self.config.evaluation.max_episode_steps):
+        if line := self.endless.line(result, limit_of(self)):
             self.note(line)
         if result.whole:
             self._tell("on_iteration", result)

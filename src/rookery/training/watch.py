@@ -68,11 +68,11 @@ class Watch:
             if run.clock.is_held:
                 continue
             now = run.seconds + run.clock.passed()
+            if limit is not None and now >= limit[1]:
+                run.interrupt.time_is_up()
+                continue
             if limit is not None:
-                if now >= limit[1]:
-                    run.interrupt.time_is_up()
-                else:
-                    pause = min(pause, limit[1] - now)
+                pause = min(pause, limit[1] - now)
             with suppress(OSError, ValueError):  # of a console that has gone; the time is looked at nevertheless
                 self._reporter().standing(self.standing)
                 if limit is not None and not estimated and run.iteration == first_iteration:
