@@ -74,7 +74,7 @@ def test_a_run_of_a_newer_version_is_refused(name, path):
 
 
 @KEPT
-def test_the_error_of_a_newer_checkpoint_names_it_and_changes_nothing(tmp_path):
+def test_the_error_of_a_newer_checkpoint_names_it(tmp_path):
     with trainer() as run:
         place = run.save(tmp_path / "saved")
     files, facts = read_directory(place)
