@@ -8,6 +8,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -45,7 +46,9 @@ def test_a_run_that_plays_resumes(name, stored):
     after = rows_of(folder)
     assert after[:4] == before
     assert [row["iteration"] for row in after] == [1, 2, 3, 4, 5, 6]
-    assert after[3]["env_steps"] < after[4]["env_steps"] < after[5]["env_steps"]
+    lengths = np.diff([row["env_steps"] for row in after])
+    assert (lengths > 0).all()
+    assert name == "self-play" or len(set(lengths)) == 1, "iterations are as long as they were"
     assert all(row["exact"] for row in after)
     assert after[5]["episodes"] >= after[3]["episodes"]
 
