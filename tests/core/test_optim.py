@@ -222,3 +222,10 @@ def test_rmsprop_goes_on_from_its_saved_state():
     for model, each in ((one, optimizer), (other, resumed)):
         gradient_step(model, loss, batches(4)[3], each, Cfg())
     assert torch.equal(optimizer.flat.data, resumed.flat.data)
+
+
+@pytest.mark.regression("data lost", "An optimizer refuses the state of another kind of optimizer")
+def test_the_state_of_another_optimizer_is_refused():
+    for one, other in ((adam(net()), rmsprop(net())), (rmsprop(net()), adam(net()))):
+        with pytest.raises((KeyError, AttributeError)):
+            one.load_state_dict(other.state_dict())

@@ -187,3 +187,11 @@ def test_a_version_without_an_upgrade_is_refused_when_the_class_is_made():
         type("Forgotten", (Longer,), {"state_version": 2})
     with pytest.raises(TypeError, match="two base classes with a state_version have the same name"):
         type("Longer", (Longer,), {"state_version": 2, "upgrade": Longer.upgrade})
+
+
+@pytest.mark.regression("wrong result", "A state of another number of objects is refused instead of taking their place")
+def test_a_list_of_objects_is_not_replaced_by_the_states_of_another_number():
+    one = Part(parts=2)
+    with pytest.raises(StateError, match="there are 2 Part, and the state has 1"):
+        one.load_state_dict(Part(parts=1).state_dict() | {"by_name": one.state_dict()["by_name"]})
+    assert all(isinstance(part, Part) for part in one.several)

@@ -118,9 +118,9 @@ class Optimizer(ABC):
         return {name: getattr(self, name).clone() for name in self.state}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continues from `state`."""
-        for name, value in state.items():
-            getattr(self, name).copy_(value)
+        """Continues from `state`; raises a KeyError or AttributeError if another kind of optimizer wrote it."""
+        for name in {*self.state, *state}:
+            getattr(self, name).copy_(state[name])
 
     def read_skipped(self) -> tuple[int, int]:
         """Reads the steps skipped so far, and how many of them are the latest in a row.

@@ -153,6 +153,8 @@ def _unpack(now: Any, state: Any) -> Any:
         return {key: _unpack(now.get(key), item) for key, item in state.items()}
     if isinstance(now, list) and isinstance(state, list) and len(now) == len(state):
         return [_unpack(mine, item) for mine, item in zip(now, state, strict=True)]
+    if isinstance(now, list) and any(hasattr(mine, "load_state_dict") for mine in now):
+        raise StateError(f"there are {len(now)} {type(now[0]).__name__}, and the state has {len(state)}")
     if isinstance(now, Tensor) and isinstance(state, Tensor) and now.shape == state.shape:
         now.data.copy_(state)
         return now

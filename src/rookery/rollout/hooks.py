@@ -39,6 +39,7 @@ class EpisodeResult:
         lessons: Lesson that each parameter with lessons was in when the episode began, from 0.
         groups: Sum of rewards of each group that the environment names, beside what its members got by themselves.
         vector_step: How many vector steps its lane's worker had made when it ended.
+        sources: Name of the callback that measured each metric, see `names_of`.
     """
 
     lane: int
@@ -53,6 +54,7 @@ class EpisodeResult:
     lessons: dict[str, int] = field(default_factory=dict)
     groups: dict[str, float] = field(default_factory=dict)
     vector_step: int = 0
+    sources: dict[str, str] = field(default_factory=dict)
 
 
 class Episode(Stateful):
@@ -83,11 +85,13 @@ class Episode(Stateful):
         metrics: Yours: numbers that are averaged over episodes, into results, curves and the console.
         histograms: Yours: lists of numbers, shown as histograms.
         user_data: Yours: whatever you need until the episode ends. Plain values and arrays survive a restart.
+        sources: Name of the callback that measured each metric, see `names_of`.
     """
 
     saved = ("index", "length", "parameters", "obs", "action", "reward", "returns", "metrics", "histograms",
-             "user_data")  # fmt: skip
+             "user_data", "sources")  # fmt: skip
     fixed = ("lane", "info", "policies", "groups")
+    state_version = 2
 
     def __init__(self, lane: int, index: int) -> None:
         self.lane = lane
@@ -104,6 +108,11 @@ class Episode(Stateful):
         self.metrics: dict[str, float] = {}
         self.histograms: dict[str, list[float]] = {}
         self.user_data: dict[str, Any] = {}
+        self.sources: dict[str, str] = {}
+
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds to states of version 1 who measured each metric, which is not known."""
+        return {**state, "sources": {}}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, but user data only if all of it can be written without pickle."""
@@ -169,6 +178,25 @@ def moments_of(listener: Any) -> set[str]:
     }
 
 
+UNNAMED = ""
+"""What is used instead of a name for callbacks whose names are not known, from states of older versions."""
+
+
+def names_of(listeners: Sequence[EpisodeListener]) -> list[str]:
+    """Returns the name of each listener, by which checkpoints know it: ``module:Class``, and from the second of a class
+    on its number. The module is left out for classes of a script or notebook, which may be called otherwise next time,
+    and for those of Rookery, where classes have names of their own and may move.
+    """
+    names: list[str] = []
+    for listener in listeners:
+        module, name = type(listener).__module__, type(listener).__qualname__
+        if module != "__main__":
+            name = f"{'rookery' if module.startswith('rookery.') else module}:{name}"
+        number = sum(known.partition(" ")[0] == name for known in names) + 1
+        names.append(name if number == 1 else f"{name} {number}")
+    return names
+
+
 class EpisodeListeners(Stateful):
     """Tells listeners of the episodes of a worker.
 
@@ -183,7 +211,8 @@ class EpisodeListeners(Stateful):
 
     def __init__(self, env: VectorEnv, listeners: Sequence[EpisodeListener], plan: SeedPlan | None = None) -> None:
         self.env, self.plan, self.own_episodes = env, plan, has_own_episodes(env)
-        self._told = {name: [one for one in listeners if name in moments_of(one)] for name in MOMENTS}
+        named = list(zip(names_of(listeners), listeners, strict=True))
+        self._told = {moment: [pair for pair in named if moment in moments_of(pair[1])] for moment in MOMENTS}
         self.every_step = bool(self._told["on_episode_step"])
         """Whether episodes are followed step by step."""
         self.episodes: list[Episode | None] = [None] * env.num_lanes
@@ -249,11 +278,14 @@ class EpisodeListeners(Stateful):
         episode.policies, episode.groups = result.policies, result.groups
         self._tell("on_episode_end", episode)
         metrics, histograms = episode.measured()
-        return replace(result, metrics=metrics, histograms=histograms)
+        return replace(result, metrics=metrics, histograms=histograms, sources=episode.sources)
 
     def _tell(self, moment: str, episode: Episode) -> None:
-        for listener in self._told[moment]:
+        for name, listener in self._told[moment]:
+            known = len(episode.metrics)
             getattr(listener, moment)(episode)
+            if len(episode.metrics) > known:
+                episode.sources.update(dict.fromkeys(list(episode.metrics)[known:], name))
 
     def _note(self, episode: Episode, step: Step, tables: Sequence[RowTable]) -> None:
         """What happened to a lane in a step."""

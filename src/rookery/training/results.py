@@ -50,7 +50,7 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
         steps_per_second=played / max(seconds, 1e-9),
         exact=run.env.exact,
         counters=dict(run.counters),
-        metrics={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.metrics.items()},
+        metrics={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.current_metrics.items()},
         parameters={name: (min(v), math.fsum(v) / len(v), max(v)) for name, v in windows.parameters.items()},
         histograms=dict(windows.histograms),
         reported=dict(windows.reported),

@@ -29,7 +29,7 @@ from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 from rookery.report.results import WINDOW, IterationResult
 from rookery.rollout.device_pool import pool_here
-from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
+from rookery.rollout.hooks import UNNAMED, EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import WorkerPool
 from rookery.rollout.ranked_pool import RankedPool
@@ -111,8 +111,9 @@ class Windows(Stateful):
     """The last finished episodes, for the running means."""
 
     saved = ("episodes", "agent_episodes", "totals", "lengths", "agents", "policies", "metrics", "histograms",
-             "parameters", "groups")  # fmt: skip
-    fixed = ("reported", "kept")
+             "parameters", "groups", "sources")  # fmt: skip
+    fixed = ("reported", "kept", "absent")
+    state_version = 2
 
     def __init__(self) -> None:
         self.episodes = 0
@@ -130,6 +131,19 @@ class Windows(Stateful):
         """What the environment reported in the latest iteration."""
         self.kept: list[EpisodeResult] | None = None
         """Episodes one by one, for whoever puts a list here, and empties it."""
+        self.sources: dict[str, str] = {}
+        """Name of the callback that measured each metric."""
+        self.absent: frozenset[str] = frozenset()
+        """Names of callbacks that the run had and was not given when it was loaded, whose metrics are not current."""
+
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Adds to states of version 1 who measured each metric, which is not known."""
+        return {**state, "sources": {}}
+
+    @property
+    def current_metrics(self) -> dict[str, deque[float]]:
+        """The metrics of callbacks that are there."""
+        return {name: v for name, v in self.metrics.items() if self.sources.get(name, UNNAMED) not in self.absent}
 
     def add(self, finished: Iterable[EpisodeResult], env: VectorEnv | None = None) -> None:
         """Takes the finished episodes of an iteration in the order they ended, and what the environment reported."""
@@ -142,6 +156,7 @@ class Windows(Stateful):
                 self.kept.append(episode)
             self.totals.append(episode.total)
             self.lengths.append(episode.length)
+            self.sources.update(episode.sources)
             for name, number in episode.metrics.items():
                 self.metrics.setdefault(name, deque(maxlen=WINDOW)).append(float(number))
             for name, numbers in episode.histograms.items():
@@ -202,9 +217,11 @@ class Run(Stateful):
 
     # learners after policies: what settings say anew of how a policy acts holds
     state_version = 3
-    saved = ("pool", "policies", "learners", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
-             "frozen", "threads", "horizon", "criteria", "progress", "score", "paused", "env_steps", "lane_steps",
-             "resting", "running_length", "counters", "finished", "curriculum", "self_play", "apart")  # fmt: skip
+    saved: ClassVar[tuple[str, ...]] = (
+        "pool", "policies", "learners", "windows", "timers", "iteration", "seconds", "decisions", "last_learning",
+        "frozen", "threads", "horizon", "criteria", "progress", "score", "paused", "env_steps", "lane_steps",
+        "resting", "running_length", "counters", "finished", "curriculum", "self_play", "apart",
+    )  # fmt: skip
     fixed: ClassVar[tuple[str, ...]] = (
         "resolved",
         "config",

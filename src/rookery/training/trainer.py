@@ -26,10 +26,11 @@ from rookery.policies.export import policy_files
 from rookery.report.console import Reporter, reporter
 from rookery.report.films import Progress as FilmProgress
 from rookery.report.results import EvaluationResult, IterationResult
-from rookery.rollout.hooks import EpisodeListener
+from rookery.rollout.hooks import UNNAMED, EpisodeListener
 from rookery.rollout.mapping import MappingFunction
 from rookery.training import checkpoint
 from rookery.training.apart import LearnAlone, PlayAlone, to_learn, to_play
+from rookery.training.callback_states import CallbackStates
 from rookery.training.changes import explained_misfit
 from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
@@ -82,7 +83,9 @@ class Trainer(Run):
         EnvError: If the environment cannot be made or used.
     """
 
-    fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "stop_function", "callbacks", "silent",
+    state_version: ClassVar[int] = 2
+    saved: ClassVar[tuple[str, ...]] = ("callback_states",)
+    fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "stop_function", "callbacks",
                                         "measure", "saved_replays", "pace", "endless", "horizon_notes",
                                         "watch")  # fmt: skip
 
@@ -112,8 +115,9 @@ class Trainer(Run):
             self.reporter: Reporter = reporter(resolved.config.logging.console)
             super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note, ranks)
         check_criteria(resolved, result_of(self, self.begin_iteration()))
-        self.silent: list[Any] = []
-        """States of callbacks that are not here, kept where nothing is played."""
+        self.callback_states = CallbackStates(
+            self.callbacks, self.windows, self.note, self.notes, not isinstance(vector_env, AbsentEnv)
+        )
         self.stop_function: StopFunction | None = None
         self.measure, self.watch = Measure(self), Watch(self, lambda: self.reporter)
         self.endless = EndlessNote()
@@ -553,21 +557,11 @@ class Trainer(Run):
             trainer.reporter.note(line)
         return trainer
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that changes, the state of callbacks included."""
-        state = super().state_dict()  # first: it waits for what is played ahead, which callbacks may watch
-        own = [callback.state_dict() if hasattr(callback, "state_dict") else None for callback in self.callbacks]
-        return {**state, "callbacks": own + self.silent}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave, environments in the middle of their episodes included."""
-        state = dict(state)
-        heard = state.pop("callbacks")
-        self.silent = heard[len(self.callbacks) :] if isinstance(self.env, AbsentEnv) else []
-        for callback, own in zip(self.callbacks, heard, strict=False):
-            if own is not None and hasattr(callback, "load_state_dict"):
-                callback.load_state_dict(own)
-        super().load_state_dict(state)
+    def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
+        """Turns the states of callbacks that version 1 listed without names into what `CallbackStates` reads."""
+        listed = state["callbacks"]
+        rest = {name: value for name, value in state.items() if name != "callbacks"}
+        return {**rest, "callback_states": {UNNAMED: listed} if listed else {}}
 
     def close(self) -> None:
         """Frees the environments and the run directory."""

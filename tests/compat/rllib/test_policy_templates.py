@@ -157,6 +157,24 @@ def test_each_optimizer_goes_down_its_own_loss():
     assert all((again.get_weights()[name] == weight).all() for name, weight in policy.get_weights().items())
 
 
+@pytest.mark.regression("data lost", "A policy refuses the moments of another number of optimizers or groups")
+def test_moments_of_other_groups_or_optimizers_are_refused():
+    def groups(policy, config):
+        first, *rest = policy.model.parameters()
+        return torch.optim.Adam([{"params": [first]}, {"params": rest}], lr=0.1)
+
+    two = made(build_policy_class("Groups", "torch", loss_fn=score, optimizer_fn=groups))
+    one = made(build_policy_class("One", "torch", loss_fn=score))
+    for policy, other, numbers in ((one, two, "2 groups of parameters, and there are 1"), (two, one, "1 groups .* 2")):
+        with pytest.raises(ConfigError, match=numbers):
+            policy.set_state(other.get_state())
+    weights = {"weights": two.get_weights()}
+    one.set_state(weights)  # of weights alone, with fresh moments
+    twice = {**one.get_state(), "_optimizer_variables": one.get_state()["_optimizer_variables"] * 2}
+    with pytest.raises(ConfigError, match="the moments of 2 optimizers, and the policy has 1"):
+        one.set_state(twice)
+
+
 @pytest.mark.parametrize(
     ("make", "told"),
     [

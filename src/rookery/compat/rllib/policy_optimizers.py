@@ -106,7 +106,16 @@ class PolicyAdam:
         return {**self.stepped.state_dict(), "lr": [float(group["lr"]) for group in self.param_groups]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from `state`."""
+        """Continues from `state`.
+
+        Raises:
+            ConfigError: If it is the state of another number of groups.
+        """
+        if len(state["lr"]) != len(self.param_groups):
+            raise ConfigError(
+                f"optimizer: the state is that of {len(state['lr'])} groups of parameters, and there are "
+                f"{len(self.param_groups)}: make the same groups as before"
+            )
         self.stepped.load_state_dict(state)
         for group, rate in zip(self.param_groups, state["lr"], strict=True):
             group["lr"] = rate

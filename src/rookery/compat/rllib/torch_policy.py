@@ -480,9 +480,20 @@ class TorchPolicy(Policy):
         return self._optimizers
 
     def set_state(self, state: Any) -> None:
-        """Takes over what `get_state` returned."""
-        for optimizer, moments in zip(self._attached(), state.get("_optimizer_variables") or [], strict=False):
-            optimizer.load_state_dict(moments)
+        """Takes over what `get_state` returned.
+
+        Raises:
+            ConfigError: If it was another number of optimizers; the policy stays as it is then.
+        """
+        optimizers, moments = self._attached(), state.get("_optimizer_variables") or []
+        if moments and len(moments) != len(optimizers):
+            raise ConfigError(
+                f"{type(self).__name__}.set_state: the state holds the moments of {len(moments)} optimizers, and the "
+                f"policy has {len(optimizers)}: let optimizer() return as many as before"
+            )
+        if moments:
+            for optimizer, own in zip(optimizers, moments, strict=True):
+                optimizer.load_state_dict(own)
         super().set_state(state)
 
     def get_exploration_info(self) -> dict[str, Any]:
