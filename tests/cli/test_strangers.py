@@ -78,6 +78,8 @@ FIELDS = {
     "RLlib's Unity environment": {"env.name": UNITY_3D, "env.config.file_name": f"{TRAP}/player"},
     "a player": {"env.name": "rookery.envs.unity.env:UnityEnv", "env.config.file_name": f"{TRAP}/player"},
     "a player's words": {"env.name": "unity:editor", "env.config.args": [f"{TRAP}/player"]},
+    "a trainer in the place of an environment": {"env.name": "rookery.compat.rllib.trainers:PPOTrainer"},
+    "a trainer in the place of a wrapper": {"env.wrappers": ["rookery.compat.rllib.trainable:Trainable"]},
     "a class of ours that says nothing": {
         "env.name": "rookery.envs.absent:AbsentEnv", "env.config.described": {"kinds": []}
     },

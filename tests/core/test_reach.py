@@ -7,13 +7,16 @@ from importlib import import_module
 import pytest
 
 import rookery
+from hostile import watch
 from rookery.algorithms.names import ALGORITHMS
 from rookery.compat.mlagents.kept import SECTIONS
+from rookery.core.errors import RookeryError
 from rookery.core.layers import import_object
 from rookery.core.reach import argument_hints, objections, of_arguments, of_settings, silent_parts
 from rookery.core.settings import Settings, fields_of, hints_of
+from rookery.core.trust import Named, Trust
 from rookery.envs.external.env import ExternalEnv
-from rookery.envs.make import ENVIRONMENT, OURS, found_maker
+from rookery.envs.make import ENVIRONMENT, OURS, found_maker, make_env
 from rookery.envs.samplers import SAMPLERS
 from rookery.models.build import NETWORK, ModelConfig
 from rookery.training.settings import RunConfig
@@ -73,6 +76,30 @@ def test_no_class_of_ours_takes_a_path_from_others(kind):
             for value in ("../theirs/x", ["../theirs/x"], {"a": "../theirs/x"}, 10**15):
                 judged = [one.why for one in of_arguments(cls, {name: value}, "")]
                 assert judged or is_harmless(cls, name, value), (cls, name, value)
+
+
+@pytest.mark.slow
+@pytest.mark.regression(
+    "foreign code", "No class that runs of others may name as an environment writes files or starts programs"
+)
+def test_no_environment_of_ours_reaches_anything_when_it_is_made(tmp_path, monkeypatch):
+    import_all()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    made = []
+    for cls in {cls for cls in ours() if ENVIRONMENT.fits(cls)}:
+        name = f"{cls.__module__}:{cls.__qualname__}"
+        if "unity" in name.lower() or Trust().objection(Named("env.name", name, ENVIRONMENT)):
+            continue  # which wait for the Editor, at loopback
+        seen = watch(tmp_path)
+        try:
+            make_env(name, {}, (), 1, "auto").close()
+            made.append(name)
+        except RookeryError:
+            pass
+        assert seen == [], name
+    watch(None)
+    assert len(made) > 30
 
 
 def is_harmless(cls, name, value):

@@ -127,6 +127,8 @@ class Trust:
         except (ConfigError, ImportError) as error:
             return f"cannot be found ({error})"
         if is_ours(str(getattr(found, "__module__", ""))) and isinstance(found, type):
+            if reached := getattr(found, "reaches_when_made", ""):
+                return f"reaches {reached} as soon as it is made"
             return "" if named.kind.ours and named.kind.fits(found) else f"is {a_kind(found)}, not {named.kind.told}"
         if any(is_maker(maker) for maker in _makers(named, found)):
             return ""

@@ -92,6 +92,9 @@ class Trainable:
             ``~/ray_results``.
     """
 
+    reaches_when_made = "a folder of results"
+    """Why files of others may not name it (`core/trust.py`)."""
+
     def __init__(
         self, config: dict[str, Any] | None = None, logger_creator: Callable[[dict[str, Any]], Any] | None = None
     ) -> None:
