@@ -1,4 +1,4 @@
-"""Squashed policies whose actions lie at their bounds: weights that hold, or a refusal that says how many do."""
+"""Weights of actions at their bounds and of many numbers: right, or a refusal that says how many lie at a bound."""
 
 from __future__ import annotations
 
@@ -144,3 +144,30 @@ def test_a_clone_of_actions_at_their_bounds_is_refused(at_bounds):
     found = judge(*at_bounds, deterministic=False, probabilities="cloned", trust_code=True, **SMALL)
     assert "of the data's numbers lie at a bound or beyond" in found["is"].reason
     assert "action_raw" not in found["is"].reason, "a clone learns from actions alone"
+
+
+class Wide(Push):
+    """Takes sixty numbers; a fortune drawn at the start is earned in each step."""
+
+    action_space = spaces.Box(-1, 1, (60,), np.float32)
+
+    def step(self, action):
+        obs, _, *rest = super().step(action)
+        return obs, self.luck, *rest
+
+
+@pytest.mark.regression(
+    "wrong result", "Importance weights hold for actions of many numbers, whose densities are small"
+)
+def test_actions_of_many_numbers_have_weights_of_their_own(tmp_path):
+    with Trainer(Wide, PPOConfig(model={"hidden": (8,)}), seed=0, run_dir=tmp_path / "run", console="quiet") as trainer:
+        trainer.save()
+    record_replay(Wide, tmp_path / "run", 10, tmp_path / "data", deterministic=False, trust_code=True)
+    logp = WholeEpisodes(find_replay(tmp_path / "data")).logp
+    assert logp.mean() < -60, "this case is about densities below those of any choice"
+    found = judge(
+        tmp_path / "run", tmp_path / "data", deterministic=False, methods=["wis", "pdis"], trust_code=True, **SMALL
+    )
+    for method in ("wis", "pdis"):
+        assert found[method].value == pytest.approx(found["data"].value, rel=1e-3)
+    assert found.effective_size == pytest.approx(10, rel=1e-3)

@@ -70,7 +70,7 @@ UNEXPLAINED = 0.2
 """Part of a return that the errors of fitted Q may add up to along an episode before it is said."""
 
 LEAST_LOGP = -50.0
-"""Log-probability of what was done that smaller ones count as."""
+"""Log-probability of each part of an action (a choice, a flag, a number) that was done; smaller sums count as that."""
 
 
 @dataclass(frozen=True)
@@ -346,7 +346,9 @@ class _Judging:
         episodes = self.episodes
         ratio = np.zeros(len(episodes))
         if behaved is not None:
-            ratio = self.judged.log_probs(episodes) - np.maximum(behaved, LEAST_LOGP)
+            action = episodes.spaces.action
+            parts = max(len(action.sizes) + action.num_flags + action.num_numbers, 1)
+            ratio = self.judged.log_probs(episodes) - np.maximum(behaved, LEAST_LOGP * parts)
         reward = episodes.table(episodes.reward)
         log_ratio = np.zeros_like(reward)
         log_ratio[episodes.episode, episodes.time] = ratio
