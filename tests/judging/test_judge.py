@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -211,6 +212,42 @@ def test_numbers_on_their_bounds_have_no_density(swings, tmp_path):
     data = keep(tmp_path / "bounds", *box, episodes)
     found = judge(swings[0], data, deterministic=False, probabilities="cloned", **SMALL)
     assert "100.00% of the data's numbers lie at a bound or beyond" in found["is"].reason
+
+
+class Masked(gymnasium.Env):
+    """One of four choices is forbidden in each step."""
+
+    observation_space = spaces.Dict(observation=spaces.Box(-1, 1, (2,), np.float32), action_mask=spaces.MultiBinary(4))
+    action_space = spaces.Discrete(4)
+
+    def seen(self):
+        seen = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return {"observation": seen, "action_mask": (np.arange(4) != self.t % 4).astype(np.int8)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.seen(), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.seen(), float(action), self.t == 4, False, {}
+
+
+@pytest.mark.regression(
+    "unclear error", "Drawn choices among those that a mask allows are not taken for likeliest ones"
+)
+def test_drawn_choices_of_which_some_are_forbidden_have_weights(tmp_path):
+    settings = PPOConfig(model=ModelConfig(hidden=(8,)))
+    with Trainer(Masked, settings, seed=0, run_dir=tmp_path / "run", console="quiet") as trainer:
+        trainer.save()
+    for name, drawn in (("drawn", True), ("likeliest", False)):
+        record_replay(Masked, tmp_path / "run", 20, tmp_path / name, deterministic=not drawn, trust_code=True)
+        found = judge(tmp_path / "run", tmp_path / name, deterministic=False, trust_code=True, **SMALL)
+        if drawn:
+            assert found["wis"].value == pytest.approx(found["data"].value, rel=1e-3)
+        else:
+            assert "deterministic" in found["wis"].reason
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

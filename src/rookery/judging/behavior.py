@@ -17,6 +17,7 @@ from rookery.algorithms.bc import BC, BCConfig
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.seeding import Role, Streams
+from rookery.core.spaces import MASK
 from rookery.judging.episodes import WholeEpisodes
 from rookery.judging.judged_policy import JudgedPolicy
 from rookery.models.build import ModelConfig
@@ -177,14 +178,26 @@ def recorded_obstacle(episodes: WholeEpisodes, squashes: bool) -> str:
         return (
             f"what was done had a probability of {probability.mean():.3f}: the behaviour is deterministic; {USE_FITTED}"
         )
-    even = 1.0 / float(np.prod(action.sizes or (1,)) * 2**action.num_flags)
+    above = probability - even_chances(episodes)
     unlikely = float((1.0 - probability).sum())
-    if probability.mean() > even + 1e-5 and probability.min() >= even - 1e-6 and unlikely > ENOUGH:
+    if above.mean() > 1e-5 and above.min() >= -1e-6 and unlikely > ENOUGH:
         return (
             "not one unlikely action was played: likeliest actions were played and not drawn, so that the behaviour is "
             f"deterministic; {USE_FITTED}"
         )
     return ""
+
+
+def even_chances(episodes: WholeEpisodes) -> np.ndarray:
+    """Returns the probability of each action where all that is allowed in its decision is drawn alike, ``[N]``."""
+    action = episodes.spaces.action
+    found = np.full(len(episodes), 0.5**action.num_flags)
+    for rows in episodes.parts():
+        mask = episodes.obs(rows).get(MASK)
+        for number, size in enumerate(action.sizes):
+            first = sum(action.sizes[:number])
+            found[rows] /= size if mask is None else mask[:, first : first + size].sum(1).clamp(min=1).numpy()
+    return found
 
 
 def cloned_obstacle(episodes: WholeEpisodes, cloned: ClonedBehavior, squashes: bool) -> str:
