@@ -22,27 +22,31 @@ REFUSED = (
 
 
 class Push(gymnasium.Env):
-    """Earns its action for three steps; what is seen says nothing."""
+    """Earns its action and a fortune for three steps; the fortune is seen."""
 
     observation_space = spaces.Box(-1, 1, (1,), np.float32)
     action_space = spaces.Box(-1, 1, (2,), np.float32)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.t, self.luck = 0, float(self.np_random.normal())
-        return np.zeros(1, np.float32), {}
+        self.t, self.luck = 0, float(self.np_random.uniform(-1, 1))
+        return self.seen(), {}
+
+    def seen(self):
+        return np.array([self.luck], np.float32)
 
     def step(self, action):
         self.t += 1
-        return np.zeros(1, np.float32), float(action.sum()) + self.luck, False, self.t == 3, {}
+        return self.seen(), float(action.sum()) + self.luck, False, self.t == 3, {}
 
 
 def run_of(place, mean, std, spread=0.0):
-    """A run of SAC that takes tanh of normal numbers of a mean and a standard deviation, alike whatever it sees."""
+    """A run of SAC that draws tanh of normal numbers; `spread` says how far their deviation depends on what is seen."""
     with Trainer(Push, SACConfig(model={"hidden": (8,)}), seed=3, run_dir=place, console="quiet") as trainer:
         head = trainer.policies["main"].head
         with torch.no_grad():
             head.linear.weight.zero_()
+            head.linear.weight[2:] = spread
             head.linear.bias.copy_(torch.tensor([mean, mean, np.log(std), np.log(std)]))
             head.random.zero_()
         trainer.save()
@@ -171,3 +175,18 @@ def test_actions_of_many_numbers_have_weights_of_their_own(tmp_path):
     for method in ("wis", "pdis"):
         assert found[method].value == pytest.approx(found["data"].value, rel=1e-3)
     assert found.effective_size == pytest.approx(10, rel=1e-3)
+
+
+@pytest.mark.regression(
+    "wrong result", "Likeliest actions that were recorded of a squashed policy are not taken for drawn ones"
+)
+@pytest.mark.parametrize("mean", [0.3, 10.0])
+def test_likeliest_actions_of_a_squashed_policy_have_no_weights(tmp_path, mean):
+    run = run_of(tmp_path / "run", mean, 0.5, spread=2.0)
+    record_replay(Push, run, 10, tmp_path / "likeliest", trust_code=True)
+    assert WholeEpisodes(find_replay(tmp_path / "likeliest")).logp.std() > 0.01, "they look like those of drawn actions"
+    for probabilities in ("auto", "cloned"):
+        asked = {"deterministic": False, "probabilities": probabilities, "trust_code": True}
+        found = judge(run, tmp_path / "likeliest", **asked, **SMALL)
+        assert "the likeliest actions of a squashed policy were recorded" in found["wis"].reason
+        assert found["fqe"].value is not None

@@ -79,7 +79,7 @@ def record(
     with prepared(env, player, config, trust_code, render=by_hand) as (copy, policies, mapping, limit):
         limit = limit if max_episode_steps is None else max_episode_steps
         recorder = EpisodeRecorder(copy, policies, mapping, seed=seed, deterministic=not stochastic, limit=limit)
-        kept = RecordedReplay(policies, ("logp",) if callable(player) else ())
+        kept = RecordedReplay(policies, ("logp",) if callable(player) else (), not stochastic)
         with kept_whatever_comes(kept, out, force):
             if isinstance(player, PromisedKeyboard):
                 play_by_hand(player, recorder, kept, episodes, view, key or [], idle, 1 / steps_per_second)

@@ -24,7 +24,7 @@ from rookery.models.build import ModelConfig
 from rookery.models.squashed import SquashedGaussian
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
-from rookery.replay.recording import piece_of_episodes
+from rookery.replay.recording import LIKELIEST, piece_of_episodes
 
 Told = Callable[[int, int], None]
 """Is told how much of some work is played, and how much there is."""
@@ -166,6 +166,8 @@ def recorded_obstacle(episodes: WholeEpisodes, squashes: bool) -> str:
     assert logp is not None
     if not np.isfinite(logp).all():
         return f"a recorded log-probability is not finite; {USE_FITTED}, or probabilities = cloned"
+    if episodes.likeliest:
+        return f"{LIKELIEST}: the behaviour is deterministic; {USE_FITTED}"
     if action.num_numbers:
         if float(logp.std()) < 1e-6:
             return (
@@ -203,6 +205,8 @@ def even_chances(episodes: WholeEpisodes) -> np.ndarray:
 def cloned_obstacle(episodes: WholeEpisodes, cloned: ClonedBehavior, squashes: bool) -> str:
     """Returns why probabilities of a clone cannot be used; empty if they can; `squashes` as of `bound_obstacle`."""
     action = episodes.spaces.action
+    if episodes.likeliest:
+        return f"{LIKELIEST}: the behaviour is deterministic; {USE_FITTED}"
     if problem := bound_obstacle(episodes, squashes, cloned=True):
         return problem
     if action.kind == "box":

@@ -13,7 +13,7 @@ from rookery.core.errors import ConfigError
 from rookery.models.squashed import INSIDE
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig, tensors
 from rookery.replay.demonstrations import check_finite
-from rookery.replay.recording import RecordedEpisode
+from rookery.replay.recording import LIKELIEST, RecordedEpisode
 from rookery.replay.segments import Spaces, StoredReplay, copy_rows, raw_actions
 
 PART = 4096
@@ -37,6 +37,7 @@ class WholeEpisodes:
         logp: ``[N]`` float64, the log-probability that was recorded; None if none is known.
         raw: ``[N, k]`` of squashed actions what tanh was taken of, NaN where it is not known; None where nothing is.
         terminated: ``[E]`` whether each has no future; the others were cut off.
+        likeliest: Whether a note says that the likeliest actions of a squashed policy were recorded.
         left_out: Episodes of which the replay holds a part alone.
 
     Raises:
@@ -58,6 +59,7 @@ class WholeEpisodes:
         self._sort(str(stored))
         logp = self.buffer.logp[self._rows].astype(np.float64)
         self.reward = self.buffer.reward[self._rows].astype(np.float64)
+        self.likeliest = LIKELIEST in stored.notes
         raw = raw_actions(stored)
         self.raw = None if raw is None else raw[self._rows]
         self.logp = None if "logp" in stored.missing or np.isnan(logp).any() else logp

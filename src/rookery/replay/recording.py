@@ -42,6 +42,10 @@ MISSING = {
 """What a recording may lack, and what that means."""
 
 
+LIKELIEST = "the likeliest actions of a squashed policy were recorded, not drawn ones: they have no density"
+"""Note on a recording whose log-probabilities look like those of drawn actions and are not."""
+
+
 @dataclass(frozen=True)
 class RecordedEpisode:
     """One agent's episode of n decisions.
@@ -286,6 +290,7 @@ def files_of(
     spaces: Mapping[str, Spaces],
     missing: Mapping[str, Sequence[str]],
     written: float | None = None,
+    notes: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[dict[str, Content], dict[str, Any]]:
     """A replay directory with these rows: its files by name, and what its manifest says of them.
 
@@ -294,6 +299,7 @@ def files_of(
         spaces: What the rows of each policy are made of.
         missing: What is not known of them.
         written: When they were first written, in seconds since 1970; None = now.
+        notes: What else is to be known of them, for people.
     """
     files: dict[str, Content] = {}
     facts: dict[str, Any] = {}
@@ -308,6 +314,8 @@ def files_of(
         facts[policy] = {"first": 0, "last": total, "capacity": None}
         if missing.get(policy):
             facts[policy]["missing"] = list(missing[policy])
+        if notes and notes.get(policy):
+            facts[policy]["notes"] = list(notes[policy])
     return files, {FACTS: facts}
 
 

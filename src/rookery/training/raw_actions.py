@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from rookery.models.distributions import Behavior, NoiseSpec
 from rookery.models.squashed import Hybrid, HybridHead, SquashedGaussian, SquashedHead
+from rookery.policies.policy import Policy
 from rookery.replay.pieces import Piece, rows_in
 from rookery.replay.segments import unknown_raw
 from rookery.rollout.slots import WorkerPolicy
@@ -60,8 +61,12 @@ class RawActions:
 
 def raw_actions_of(policy: WorkerPolicy, deterministic: bool) -> RawActions | None:
     """Returns what keeps the numbers before tanh; None where the policy draws none."""
-    squashes = isinstance(policy.policy.head, SquashedHead | HybridHead)
-    return None if deterministic or not squashes else RawActions(policy)
+    return None if deterministic or not squashes(policy.policy) else RawActions(policy)
+
+
+def squashes(policy: Policy) -> bool:
+    """Returns whether numbers among the policy's actions are tanh of others."""
+    return isinstance(policy.head, SquashedHead | HybridHead)
 
 
 class _KeepingBehavior(Behavior):

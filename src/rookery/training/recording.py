@@ -27,13 +27,13 @@ from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.replay import segments
 from rookery.replay.pieces import Piece, piece_of, rows_in
-from rookery.replay.recording import files_of, joined_pieces
+from rookery.replay.recording import LIKELIEST, files_of, joined_pieces
 from rookery.replay.segments import RAW, Spaces
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.prepare import make_copies
-from rookery.training.raw_actions import RawActions, raw_actions_of
+from rookery.training.raw_actions import RawActions, raw_actions_of, squashes
 from rookery.training.settings import EvaluationConfig
 from rookery.training.trainer import Trainer
 
@@ -297,9 +297,11 @@ class RecordedReplay:
     Args:
         policies: Whose decisions they are.
         missing: What of them nobody knows, names of `replay/recording.py:MISSING`.
+        likeliest: Whether policies play their most likely actions.
     """
 
-    def __init__(self, policies: Mapping[str, Policy], missing: Sequence[str]) -> None:
+    def __init__(self, policies: Mapping[str, Policy], missing: Sequence[str], likeliest: bool = False) -> None:
+        self._notes = {name: (LIKELIEST,) for name, one in policies.items() if likeliest and squashes(one)}
         self.spaces = {
             name: Spaces(policy.obs_spec, policy.action_spec, policy.memory_size) for name, policy in policies.items()
         }
@@ -327,7 +329,7 @@ class RecordedReplay:
         if not self._pieces:
             raise ConfigError(f"{path}: no episode was kept, so that there is nothing to be written")
         segments_ = {name: self._segments(pieces) for name, pieces in self._pieces.items()}
-        files, facts = files_of(segments_, self.spaces, dict.fromkeys(segments_, self.missing))
+        files, facts = files_of(segments_, self.spaces, dict.fromkeys(segments_, self.missing), notes=self._notes)
         make_folder(path.parent)
         write_directory(path, files, facts, replace=replace)
 
@@ -448,7 +450,7 @@ def record_replay(
     with prepared(env, source, env_config or {}, trust_code) as (copy, policies, mapping, limit):
         limit = limit if max_episode_steps is None else max_episode_steps
         recorder = EpisodeRecorder(copy, policies, mapping, seed=seed, deterministic=deterministic, limit=limit)
-        kept = RecordedReplay(policies, ("logp",) if callable(source) else ())
+        kept = RecordedReplay(policies, ("logp",) if callable(source) else (), deterministic)
         record_episodes(recorder, kept, episodes)
     kept.write(place, replace=force)
     return [result.total for result in kept.results]
