@@ -10,9 +10,10 @@ from taking import Taking
 
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import ConfigError
-from rookery.envs import choice
+from rookery.envs import choice, only_here
 from rookery.envs.choice import choose
 from rookery.envs.make import lane_maker
+from rookery.envs.only_here import why_only_here
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import SharesEnv
 from rookery.training.prepare import make_copies
@@ -183,3 +184,95 @@ def test_what_is_asked_for_is_not_measured(monkeypatch):
 def test_helpers_of_a_loop_are_refused():
     with pytest.raises(ConfigError, match=r"sampling.helpers = 2, and env.implementation = serial has none"):
         trainer(**{"env.implementation": "serial", "sampling.helpers": 2})
+
+
+# --- what lives in one process --------------------------------------------------------------------------------------
+
+STEPS: list[float] = []
+LIMITS = {"steps": 8}
+SEEN = 0
+
+
+class Harmless(Taking):
+    """Reads globals, and changes what is its own."""
+
+    def look(self):
+        STEPS = [0.0]
+        STEPS.append(LIMITS["steps"])
+        self.limits = dict(LIMITS)
+        self.limits["steps"] = len(STEPS)
+
+
+class Appends(Taking):
+    def look(self):
+        STEPS.append(1.0)
+
+
+class Below(Appends):
+    """Changes nothing itself."""
+
+
+class Counts(Taking):
+    def look(self):
+        global SEEN
+        SEEN += 1
+
+
+class Writes(Taking):
+    def look(self):
+        LIMITS["steps"] = 9
+
+
+class OfItsClass(Taking):
+    made = 0
+
+    def look(self):
+        OfItsClass.made += 1
+
+
+def make_appends():
+    return Appends()
+
+
+class Says(Taking):
+    only_here = "it holds the camera"
+
+
+@pytest.mark.regression("wrong result", "An environment is stepped in its own process where helpers would break it")
+@pytest.mark.parametrize(
+    ("env", "why"),
+    [
+        (Harmless, ""),
+        (Taking, ""),
+        ("CartPole-v1", ""),
+        (Appends, "it changes STEPS, which is a global of this program"),
+        (Below, "it changes STEPS, which is a global of this program"),
+        (make_appends, "it changes STEPS, which is a global of this program"),
+        (f"{__name__}:Appends", "it changes STEPS, which is a global of this program"),
+        (Counts, "it changes SEEN, which is a global of this program"),
+        (Writes, "it changes LIMITS, which is a global of this program"),
+        (OfItsClass, "it changes OfItsClass, which is a global of this program"),
+        (Says, "it holds the camera"),
+    ],
+)
+def test_what_changes_globals_of_its_program_is_stepped_there(measured, env, why):
+    measured(1e-3)
+    assert why_only_here(env) == why
+    found = choose(lane_maker(env, None, ()), 64, "Taking", why_only_here(env))
+    assert found.implementation == ("serial" if why else "processes")
+    if why:
+        assert found.reason == (
+            f"Taking: {why}: stepped in this process; env.implementation=processes or threads asks for helpers"
+        )
+
+
+@pytest.mark.regression("wrong result", "An environment is stepped in its own process where helpers would break it")
+def test_a_program_may_keep_its_environments_until_the_reason_is_gone():
+    reasons = ["a device is open"]
+    only_here.keep_here(say := lambda: "".join(reasons))
+    try:
+        assert why_only_here(Taking) == "a device is open"
+        reasons.clear()
+        assert why_only_here(Taking) == ""
+    finally:
+        only_here._reasons.remove(say)

@@ -72,13 +72,14 @@ def _measured(implementation: str, helpers: int, reason: str = "") -> HelperChoi
     return HelperChoice(implementation, helpers, reason, {**values, "sampling.helpers": helpers})
 
 
-def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> HelperChoice:
+def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str = "") -> HelperChoice:
     """Looks at throwaway copies of an environment, for about 0.2 seconds beyond building one.
 
     Args:
         factory: Builds one copy.
         num_lanes: Copies that will be stepped.
         name: What runs, in words a user knows.
+        only_here: Why only this process can step it; then nothing is measured.
 
     Raises:
         EnvError: If the environment cannot be built.
@@ -87,6 +88,8 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str) -> HelperChoic
     if most < 1 or os.name != "posix":
         return _measured("serial", 0)
     instead = "stepped in this process; env.implementation=processes or threads asks for helpers"
+    if only_here:
+        return _measured("serial", 0, f"{name}: {only_here}: {instead}")
     began = perf_counter()
     try:
         one = SerialEnv(factory, 1, name)  # what it imports is needed anyway

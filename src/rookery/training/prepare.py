@@ -32,6 +32,7 @@ from rookery.envs.make import (
     random_rows,
     twin_without,
 )
+from rookery.envs.only_here import why_only_here
 from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
@@ -322,7 +323,8 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
             "or set env.implementation=processes"
         )
     if env.implementation == "auto" and sampling.helpers is None:
-        return choose(lane_maker(*settings, max_entities=env.max_entities), sampling.num_envs, env_name(env.name))
+        maker = lane_maker(*settings, max_entities=env.max_entities)
+        return choose(maker, sampling.num_envs, env_name(env.name), why_only_here(env.name))
     if env.implementation == "serial":
         return HelperChoice("serial", 0)
     helpers = max(usable_cores() - 1, 1) if sampling.helpers is None else sampling.helpers

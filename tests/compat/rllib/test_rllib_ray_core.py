@@ -6,14 +6,18 @@ import sys
 from functools import reduce
 from importlib import import_module
 
+import gymnasium
 import numpy as np
 import pytest
 
 from rookery.compat.rllib import ray_core as ray
 from rookery.compat.rllib import ray_exceptions as exceptions
 from rookery.compat.rllib.names import tune as names
+from rookery.compat.rllib.trainers import PPOTrainer
 from rookery.compat.rllib.tuning import experiment, session, space
 from rookery.core.errors import ConfigError
+from rookery.envs import choice
+from rookery.envs.only_here import why_only_here
 
 
 @pytest.fixture(autouse=True)
@@ -207,3 +211,35 @@ def test_every_name_stands_somewhere():
                 lost.append(f"{module}.{name}: {error}")
     assert not lost
     assert not {f"{module}.{name}" for module, entries in names.NAMES.items() for name in entries} & names.GONE.keys()
+
+
+class Asks(gymnasium.Env):
+    """Asks the script's actor in every step."""
+
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,)), gymnasium.spaces.Discrete(2)
+
+    def __init__(self, config):
+        self.counter = ray.get_actor("counter")
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.low, {}
+
+    def step(self, action):
+        count = ray.get(self.counter.add.remote(1))
+        return self.observation_space.low, 1.0, len(count) % 10 == 0, False, {}
+
+
+@pytest.mark.regression("wrong result", "An environment is stepped in its own process where helpers would break it")
+def test_an_environment_that_may_ask_an_actor_is_stepped_where_the_actor_lives(monkeypatch):
+    for name, found in (("_cost", 1e-2), ("_scales", False), ("usable_cores", 4)):
+        monkeypatch.setattr(choice, name, lambda *given, found=found: found)
+    ray.init()
+    actor = ray.remote(Counter).options(name="counter").remote()
+    trainer = PPOTrainer(config={"num_workers": 4, "train_batch_size": 64, "sgd_minibatch_size": 32}, env=Asks)
+    trainer.train()
+    assert len(ray.get(actor.add.remote(1))) > 64
+    notes = [note for note in trainer.rookery.notes if "the actor 'counter' lives in this process" in note]
+    trainer.stop()
+    assert len(notes) == 1
+    ray.shutdown()
+    assert why_only_here(Asks) == ""

@@ -18,6 +18,7 @@ from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
 from rookery.compat.rllib.old_ids import Todays, todays
 from rookery.compat.rllib.tuning.registry import registered_env
 from rookery.core.errors import ConfigError
+from rookery.envs.only_here import why_only_here
 from rookery.rollout.shares import LaneShare
 from rookery.training.settings import RunConfig
 
@@ -104,6 +105,12 @@ class EnvMaker:
     def __getstate__(self) -> dict[str, Any]:
         """Gives what another process needs: no environment that was made here."""
         return {**self.__dict__, "made": [], "_spare": [], "_own": {}, "_said": said()}
+
+    @property
+    def only_here(self) -> str:
+        """Why only this process can step the script's environment; empty if any can."""
+        made = self.creator.args[0] if isinstance(self.creator, partial) else self.creator
+        return why_only_here(made)
 
     def __call__(self) -> Any:
         """Returns a copy in the form that Rookery takes."""

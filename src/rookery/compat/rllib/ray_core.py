@@ -26,6 +26,7 @@ from rookery.compat.rllib.trainable import node_ip
 from rookery.compat.rllib.tuning.experiment import use_machine
 from rookery.compat.rllib.tuning.reporters import say
 from rookery.core.processor import usable_cores
+from rookery.envs.only_here import keep_here
 from rookery.tune.executors.processes import visible_gpus
 
 __version__ = "1.4.0+rookery"
@@ -404,6 +405,7 @@ class ActorClass:
         handle = ActorHandle(self.__ray_actor_class__, args, kwargs)
         if name is not None:
             _Ray.named[space, name] = handle
+            keep_here(why_at_home)
         return handle
 
     def options(self, **options: Any) -> ActorClass:
@@ -586,6 +588,12 @@ def get_actor(name: str, namespace: str | None = None) -> Any:
 def actors_here() -> list[str]:
     """Returns the names of the actors that live in this process and can be asked for by name."""
     return [name for _, name in _Ray.named]
+
+
+def why_at_home() -> str:
+    """Returns why environments are stepped in this process: a named actor lives here, and they may ask it."""
+    names = actors_here()
+    return f"the actor {names[0]!r} lives in this process, and environments may ask it" if names else ""
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,110 @@
+"""Environments that only this process can step: they say so, the program says so for all, or their code shows it.
+
+Helper processes have copies of what an environment refers to. What lives in one process, an actor say, or a global that
+the environment changes, is another thing in each of them, and nothing would tell.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ATTRIBUTE = "only_here"
+"""Attribute of an environment's class, or of a function that makes one: why only this process can step it."""
+
+PACKAGES = ("site-packages", "dist-packages")
+
+CHANGES = frozenset(
+    ("append", "appendleft", "extend", "insert", "pop", "popleft", "popitem", "remove", "clear", "update", "setdefault",
+     "add", "discard", "write", "writelines")
+)  # fmt: skip
+"""Methods that change lists, dictionaries, sets and files."""
+
+_reasons: list[Callable[[], str]] = []
+
+
+def keep_here(reason: Callable[[], str]) -> None:
+    """Lets a program say why its environments must be stepped in its own process.
+
+    Args:
+        reason: Is called before helpers are chosen; returns an empty text if there is no reason (any more).
+    """
+    if reason not in _reasons:
+        _reasons.append(reason)
+
+
+def why_only_here(env: Any) -> str:
+    """Returns why only this process can step an environment; an empty text if any can.
+
+    Args:
+        env: A class, a function that makes environments, or the name of one, ``my.module:MyEnv``, that was imported.
+    """
+    if isinstance(env, str):
+        module, _, name = env.partition(":")
+        env = getattr(sys.modules.get(module), name, env)
+    if said := getattr(env, ATTRIBUTE, ""):
+        return said if isinstance(said, str) else f"it says {ATTRIBUTE}"
+    if found := next(filter(None, (reason() for reason in _reasons)), ""):
+        return found
+    changed = changed_global(env) if inspect.isclass(env) or inspect.isfunction(env) else ""
+    return f"it changes {changed}, which is a global of this program" if changed else ""
+
+
+def changed_global(env: Any) -> str:
+    """Returns the first global that the code of a class or function changes; an empty text if none is seen.
+
+    Of a function, the classes that it names count too. Code of installed packages is not looked at.
+    """
+    for part in env.__mro__ if inspect.isclass(env) else (env, *_classes(env)):
+        module = sys.modules.get(part.__module__)
+        file = getattr(module, "__file__", None)
+        if module is None or module.__name__.partition(".")[0] == "rookery" or file is None:
+            continue
+        if any(folder in PACKAGES or folder.startswith("python3") for folder in Path(file).parts):
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(part)))
+        except (OSError, TypeError, SyntaxError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                found = next(_changed(node, vars(module)), "")
+                if found:
+                    return found
+    return ""
+
+
+def _classes(function: Any) -> Iterator[type]:
+    """Yields the classes that a function names, and those they derive from."""
+    for name in function.__code__.co_names:
+        found = function.__globals__.get(name)
+        if inspect.isclass(found):
+            yield from found.__mro__
+
+
+def _changed(function: ast.FunctionDef, known: dict[str, Any]) -> Iterator[str]:
+    """Yields the globals of a module that a function changes."""
+    nodes = list(ast.walk(function))
+    told = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    yield from sorted(told & own)
+    for node in nodes:
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            root, is_call = node.value, False
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+            root, is_call = node.func.value, True
+        else:
+            continue
+        while isinstance(root, ast.Attribute | ast.Subscript):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in known and root.id not in own - told:
+            value = known[root.id]
+            if not (is_call and (isinstance(value, ModuleType) or inspect.isclass(value))):
+                yield root.id
