@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 from rookery.core.layers import Layer, nested
+from rookery.core.output import ConsoleOutput
 
 if TYPE_CHECKING:
     from rookery.training.trainer import Trainer
@@ -42,7 +43,7 @@ def rows_apart(layers: Sequence[Layer]) -> Iterator[TextIO | None]:
     os.dup2(2, 1)
     rows = open(kept, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  the reader may be gone when it is closed
     try:
-        yield rows
+        yield cast("TextIO", ConsoleOutput(rows, "standard output"))
     finally:
         with suppress(OSError):
             rows.close()

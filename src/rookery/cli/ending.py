@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from multiprocessing import active_children
 
 SAID_AFTER = 2.0
@@ -37,7 +38,8 @@ def end_in_time(code: int, said_after: float, ended_after: float) -> None:
         time.sleep(ended_after)
         for child in active_children():
             child.terminate()
-        sys.stdout.flush()
+        with suppress(OSError):
+            sys.stdout.flush()
         os._exit(code)
 
     threading.Thread(target=watch, name="rookery: end in time", daemon=True).start()

@@ -5,7 +5,6 @@ Nothing heavy is imported before a verb runs, so that ``rookery --help`` answers
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -39,6 +38,7 @@ from rookery.cli.timers import timers
 from rookery.cli.train import train
 from rookery.cli.tune import app as tune_app
 from rookery.core.errors import ConfigError, EnvError, RookeryError
+from rookery.core.output import open_standard_streams, survive_lost_output, watched_output
 from rookery.core.tracebacks import own_traceback
 
 MAX_PROBLEMS = 100
@@ -86,6 +86,7 @@ def top(
 def program() -> None:
     """Runs the command line as a program of its own, which ends when its work is done."""
     code: object = 1
+    open_standard_streams()
     try:
         main()
         code = 0
@@ -111,16 +112,26 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends no run
-    try:
-        command_line()()
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except RookeryError as error:
-        if isinstance(error, EnvError) and error.__cause__ is not None:
-            sys.stderr.write(own_traceback(error.__cause__))
-        problems = error.problems if isinstance(error, ConfigError) else (error,)
-        sys.stderr.write("".join(f"error: {problem}\n" for problem in problems[:MAX_PROBLEMS]))
-        if len(problems) > MAX_PROBLEMS:
-            sys.stderr.write(f"error: and {len(problems) - MAX_PROBLEMS:,} more\n")
-        sys.exit(error.exit_code)
+    with watched_output():
+        try:
+            try:
+                command_line()()
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:  # the reader of the output has seen enough
+            sys.exit(1)
+        except RookeryError as error:
+            survive_lost_output(None)
+            if isinstance(error, EnvError) and error.__cause__ is not None:
+                sys.stderr.write(own_traceback(error.__cause__))
+            problems = error.problems if isinstance(error, ConfigError) else (error,)
+            sys.stderr.write("".join(f"error: {problem}\n" for problem in problems[:MAX_PROBLEMS]))
+            if len(problems) > MAX_PROBLEMS:
+                sys.stderr.write(f"error: and {len(problems) - MAX_PROBLEMS:,} more\n")
+            sys.exit(error.exit_code)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            survive_lost_output(None)
+            sys.stderr.write(f"error: {error.filename}: {error.strerror}\n")
+            sys.exit(1)

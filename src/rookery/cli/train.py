@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from rookery.cli.apart import report_rows, rows_apart
 from rookery.cli.external import space_values, token_layers
 from rookery.cli.runs import in_runs
 from rookery.core.errors import ConfigError
+from rookery.core.files import LONGEST_NAME
 from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer, override_layer, yaml_layer
 
@@ -298,6 +300,8 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
 
 def checked_name(option: str, name: str) -> str:
     """A name of a folder that an option gives; raises a ConfigError if it is none."""
+    if (size := len(os.fsencode(name))) > LONGEST_NAME:
+        raise ConfigError(f"{LINE}: {option}: the name has {size:,} bytes; a folder's name may have {LONGEST_NAME}")
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise ConfigError(f"{LINE}: {option} {name!r} must be made of letters, digits and . _ + -")
     return name

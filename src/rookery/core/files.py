@@ -48,6 +48,9 @@ PIECE = 1 << 24
 """Bytes that are copied at a time."""
 
 
+LONGEST_NAME = 255
+"""Bytes of a name in a folder, at most; no usual file system takes more."""
+
 FEW = 5
 """Up to so many directories are listed in a message."""
 

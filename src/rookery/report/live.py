@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import time
@@ -13,6 +12,7 @@ from typing import TextIO
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from rookery.core.output import ConsoleOutput, replace_lost
 from rookery.core.timers import TimerRow
 
 PAUSE = 0.25
@@ -23,13 +23,16 @@ COST = 0.01
 
 
 @contextmanager
-def while_there_is_a_reader() -> Iterator[None]:
-    """Writes to a terminal that has closed go nowhere while this lasts; whoever closed it has sent a signal too."""
+def surviving(stream: TextIO) -> Iterator[None]:
+    """While this lasts, a failure of a stream ends no training: what it would show goes nowhere from then on. An
+    `ConsoleOutput` says itself what is survived.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno != errno.EIO:
+        if isinstance(stream, ConsoleOutput):
             raise
+        replace_lost(stream, "", error, None)
 
 
 class Listener:
@@ -44,7 +47,7 @@ class Listener:
     def note(self, line: str) -> None:
         """Writes what a user should know once; while a picture is drawn, rich writes it above that."""
         stream = sys.stdout if self.note_to_output else sys.stderr
-        with while_there_is_a_reader():
+        with surviving(stream):
             stream.write(f"note: {line}\n")
             stream.flush()
 
@@ -61,7 +64,7 @@ class LiveDisplay:
         """Draws the picture if it is time; `make` makes it, and is not called otherwise."""
         began = time.monotonic()
         if began >= self._due:
-            with while_there_is_a_reader():
+            with surviving(sys.stdout):
                 self._live.update(make(), refresh=True)
             ended = time.monotonic()
             self._due = ended + max(PAUSE, (ended - began) / COST)
@@ -69,7 +72,7 @@ class LiveDisplay:
     def finish(self, picture: RenderableType) -> None:
         """Leaves a last picture on the screen, whole."""
         self._live.vertical_overflow = "visible"
-        with while_there_is_a_reader():
+        with surviving(sys.stdout):
             self._live.update(picture, refresh=True)
             self._live.stop()
 
@@ -84,7 +87,7 @@ def console_style(style: str) -> str:
 def write_line(line: str, stream: TextIO | None = None) -> None:
     """Writes a line to a stream, or to standard output, for a reader to see at once."""
     shown = stream or sys.stdout
-    with while_there_is_a_reader():
+    with surviving(shown):
         shown.write(line + "\n")
         shown.flush()
 

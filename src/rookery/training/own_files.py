@@ -48,7 +48,7 @@ FOLDERS = {
 }
 """Names in folders of the directory."""
 
-EXPERIMENT = re.compile(rf"{LEFTOVER}|{EVENTS}|journal\.jsonl|experiment\.yaml|trials")
+EXPERIMENT = re.compile(rf"{LEFTOVER}|{EVENTS}|journal\.jsonl|experiment\.yaml|trials|log\.txt")
 """Names in the directory of an experiment; what lies in ``trials`` are directories of runs."""
 
 JOURNAL, TRIALS = "journal.jsonl", "trials"

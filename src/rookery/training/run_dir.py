@@ -32,6 +32,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, FileError, WriteError, write_file
 from rookery.core.layers import flow
 from rookery.core.leftovers import clean
+from rookery.core.output import LOG, survive_lost_output
 from rookery.core.secrets import secrets_in, without_secrets
 from rookery.core.signing import signed_text, without_signature
 from rookery.core.timers import Timers
@@ -73,6 +74,7 @@ class RunDir:
             self._open()
         except OSError as error:
             raise _unusable(path, "written", error) from None
+        survive_lost_output(path / LOG)
         clean(path)
         clean(self.checkpoints)
 

@@ -17,6 +17,7 @@ from rookery.core.config import resolve
 from rookery.core.errors import ConfigError, refuse
 from rookery.core.files import write_file
 from rookery.core.layers import Layer, import_object, mapping_of, nested
+from rookery.core.output import LOG, survive_lost_output
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, fields_of, is_undecided, show
@@ -353,6 +354,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
             journal.append(signed(FILE, record))
             write_file(place / "experiment.yaml", experiment_yaml(record).encode())
             write_experiment(place, record["space"], experiment.metrics)
+        survive_lost_output(place / LOG)
         reporter = progress_reporter(cfg.console)
         runner = Runner(experiment, search, scheduler, executor, journal, reporter)
         reporter.start(ExperimentSummary(

@@ -27,7 +27,7 @@ from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions,
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
 from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
 from rookery.core.errors import ConfigError, EnvError, nearest
-from rookery.core.files import FOLDER, FileError, list_checkpoints, read_checkpoint_files
+from rookery.core.files import FOLDER, LONGEST_NAME, FileError, list_checkpoints, read_checkpoint_files
 from rookery.core.layers import Layer, override_layer, yaml_layer
 from rookery.core.leftovers import aside_of, locked, restore
 from rookery.core.trust import TrustCode
@@ -169,6 +169,8 @@ def check_folder(options: RunOptions) -> Path:
     settings, folder = options.checkpoint_settings, folder_of(options)
     if Path(settings.run_id).name != settings.run_id or settings.run_id in ("", ".", ".."):
         raise ConfigError(f"--run-id {settings.run_id!r}: must be the name of a folder, not a path")
+    if (size := len(os.fsencode(settings.run_id))) > LONGEST_NAME:
+        raise ConfigError(f"--run-id: the name has {size:,} bytes; a folder's name may have {LONGEST_NAME}")
     recover(folder)
     exists, is_ours = folder.exists(), (folder / "config.yaml").is_file()
     is_empty = own_files.was_killed_at_start(folder)

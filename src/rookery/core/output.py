@@ -1,0 +1,170 @@
+"""Standard output and standard error that may stop taking anything: a closed pipe or terminal, a full disk.
+
+A command whose output cannot be written ends with one line. A training goes on, and writes what it would have shown
+into ``log.txt`` of its run.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from rookery.core.errors import RookeryError
+
+LOG = "log.txt"
+"""File in the directory of a run that takes what can no longer be shown."""
+
+HELD = 1 << 16
+"""Characters that a stream may hold back before they fail to be written."""
+
+
+class OutputError(RookeryError):
+    """Standard output or standard error cannot be written."""
+
+    exit_code = 1
+
+
+class ConsoleOutput:
+    """A stream that can be replaced when it fails; all else is that of the stream.
+
+    Args:
+        stream: Stream to write to.
+        name: Name for messages, ``standard output``.
+
+    Attributes:
+        goes_on: Whether a failure is survived; else it is raised.
+        log: File that takes over then; None = nothing does.
+    """
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+        self._is_lost = False
+        self._failure: Exception | None = None
+        self._held = ""
+        """What was written since the last time that the stream has taken everything."""
+        self.goes_on = False
+        self.log: Path | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Writes a text.
+
+        Raises:
+            OutputError: If it cannot be written and nothing takes over.
+            BrokenPipeError: Likewise, if the reader has closed its end.
+        """
+        self._raise_again()
+        self._held = (self._held + text)[-HELD:]
+        try:
+            self._stream.write(text)
+        except (OSError, ValueError) as error:  # ValueError: of a stream that was closed
+            self._lose(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Writes what is held back; raises as `write` does."""
+        self._raise_again()
+        try:
+            self._stream.flush()
+        except (OSError, ValueError) as error:
+            self._lose(error)
+        self._held = ""
+
+    def _lose(self, error: Exception) -> None:
+        """Lets a file take over, or nothing, so that what comes after fails no more; raises unless the work goes on.
+
+        That a terminal has closed is always survived: a signal says so too.
+        """
+        log = self.log if self.goes_on and not self._is_lost else None
+        self._is_lost = True
+        replacement = replace_lost(self._stream, self._name, error, log)
+        if replacement is not None:
+            self._stream = replacement
+        if log is not None:
+            self._stream.write(self._held)
+        self._held = ""
+        if not self.goes_on and getattr(error, "errno", None) != errno.EIO:
+            refused = OutputError(f"{self._name}: cannot be written: {_reason(error)}")
+            self._failure = error if isinstance(error, BrokenPipeError) else refused
+            self._raise_again()
+
+    def _raise_again(self) -> None:
+        """Raises what `write` has raised: some callers only look whether it works."""
+        if self._failure is not None and not self.goes_on:
+            raise self._failure from None
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def replace_lost(stream: TextIO, name: str, error: Exception, log: Path | None) -> TextIO | None:
+    """Lets what is written to a stream that failed go to a file, also from compiled code.
+
+    Args:
+        stream: Stream that failed.
+        name: Name of the stream for the note in the file.
+        error: Reason.
+        log: The file; None = nothing is kept.
+
+    Returns:
+        The stream to write to from now on; None if it is the same one.
+    """
+    try:
+        file = open(log or os.devnull, "a", encoding="utf-8", errors="replace", buffering=1)  # noqa: SIM115
+        file.write(f"note: {name} cannot be written ({_reason(error)}); what it would show is here from now on\n")
+    except OSError:  # of a disk that is full
+        file = open(os.devnull, "a", encoding="utf-8")  # noqa: SIM115
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError, AttributeError):  # of a stream in memory, or a closed one
+        return file
+    with open(os.devnull, "w", encoding="utf-8") as nothing:
+        os.dup2(nothing.fileno(), number)
+    with suppress(OSError, ValueError):
+        stream.flush()  # takes what it holds back out of the way
+    os.dup2(file.fileno(), number)
+    file.close()
+    return None
+
+
+def open_standard_streams() -> None:
+    """Gives each of standard input, output and error that was closed a place where nothing is, so that no other file
+    gets its number.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+@contextmanager
+def watched_output() -> Iterator[None]:
+    """While this lasts, standard output and standard error are a `ConsoleOutput` each."""
+    out, error = _output(sys.stdout, "standard output"), _output(sys.stderr, "standard error")
+    with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, error)):
+        yield
+
+
+def _output(stream: TextIO | None, name: str) -> ConsoleOutput:
+    return ConsoleOutput(open(os.devnull, "w", encoding="utf-8") if stream is None else stream, name)
+
+
+def survive_lost_output(log: Path | None) -> None:
+    """Lets failures of standard output and standard error end nothing from now on; those that are a `ConsoleOutput`.
+
+    Args:
+        log: File that takes what can no longer be shown; None = nothing does. The first one stays.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, ConsoleOutput):
+            stream.goes_on, stream.log = True, stream.log or log
