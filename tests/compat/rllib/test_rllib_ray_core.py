@@ -175,6 +175,45 @@ def test_actors_keep_their_state():
         ray.get(counter.add.remote(1))
 
 
+class Asking:
+    """An actor whose coroutine asks another actor."""
+
+    def __init__(self, counter):
+        self.counter = counter
+
+    async def ask(self):
+        return ray.get(self.counter.later.remote()), ray.get(self.counter.add.remote(1))
+
+    async def leave(self):
+        ray.exit_actor()
+
+    async def fail(self):
+        raise ValueError("no")
+
+
+@pytest.mark.regression(
+    "unclear error", "Async tasks and actors run where an event loop runs already, as in a notebook"
+)
+def test_coroutines_run_where_a_loop_runs_already():
+    @ray.remote
+    async def task():
+        await asyncio.sleep(0)
+        return 3
+
+    async def cell():
+        asking = ray.remote(Asking).remote(ray.remote(Counter).remote(0))
+        with pytest.raises(ValueError, match="no"):
+            ray.get(asking.fail.remote())
+        found = ray.get(task.remote()), ray.get(asking.ask.remote())
+        ray.get(asking.leave.remote())
+        with pytest.raises(exceptions.RayActorError, match="ended itself"):
+            ray.get(asking.ask.remote())
+        return found
+
+    assert asyncio.run(cell()) == (3, ("later", [0, 1]))
+    assert ray.get(ray.remote(Asking).remote(ray.remote(Counter).remote(0)).ask.remote()) == ("later", [0, 1])
+
+
 def test_actors_have_names_and_end():
     made = ray.remote(num_cpus=1)(Counter).options(name="counter").remote()
     assert ray.get_actor("counter") is made

@@ -9,6 +9,7 @@ installed (`joined_ray`), and so they do in the workers of a cluster.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import copy
 import functools
 import inspect
@@ -16,7 +17,8 @@ import itertools
 import os
 import platform
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rookery.compat.rllib import joined_ray
@@ -293,6 +295,18 @@ def cancel(object_ref: ObjectRef, *, force: bool = False, recursive: bool = True
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
+def _finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Returns what a coroutine comes to; where an event loop runs in this thread, as in a notebook or in a coroutine of
+    another task, it runs in a loop of a thread of its own.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(contextvars.copy_context().run, asyncio.run, coroutine).result()
+
+
 def _called(name: str, function: Callable[..., Any], args: Any, kwargs: Any, num_returns: int | None) -> Any:
     """Calls a function with copies; returns a reference, or as many as it has results."""
     count = 1 if num_returns is None else num_returns
@@ -301,7 +315,7 @@ def _called(name: str, function: Callable[..., Any], args: Any, kwargs: Any, num
         named = {key: _value_of(part) if isinstance(part, ObjectRef) else copied(part) for key, part in kwargs.items()}
         result = function(*given, **named)
         if inspect.iscoroutine(result):
-            result = asyncio.run(result)
+            result = _finished(result)
     except (KeyboardInterrupt, SystemExit, _ActorExit):
         raise
     except RayTaskError as error:  # of a task whose result was an argument
