@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from types import SimpleNamespace
 from typing import Any
 
 import cloudpickle
@@ -16,8 +18,8 @@ from rookery.compat.rllib.build_trainers import build_trainer
 from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.config import translated
 from rookery.compat.rllib.env_making import EnvMaker
-from rookery.compat.rllib.envs import ExternalEnv, MultiAgentEnv, TaskSettableEnv, VectorEnv
-from rookery.compat.rllib.example_envs import SimpleCorridor
+from rookery.compat.rllib.envs import ExternalEnv, MultiAgentEnv, TaskSettableEnv, VectorEnv, same_task
+from rookery.compat.rllib.example_envs import CartPoleMassEnv, SimpleCorridor
 from rookery.compat.rllib.model_v2 import TorchModelV2
 from rookery.compat.rllib.offline import JsonReader, JsonWriter, ShuffledInput
 from rookery.compat.rllib.sample_batch import MultiAgentBatch, SampleBatch
@@ -159,6 +161,50 @@ def test_env_task_fn_sets_the_tasks_of_all_copies() -> None:
     assert trainer.train()["hist_stats"]["episode_reward"][-1] == 35.0
     with pytest.raises(ConfigError, match="env_task_fn: SimpleCorridor has no set_task"):
         PPOTrainer(env=SimpleCorridor, config=config).train()
+
+
+@pytest.mark.regression("unclear error", "Tasks of environments may be arrays")
+def test_tasks_that_are_arrays_are_compared() -> None:
+    asked = []
+
+    class Mass(CartPoleMassEnv):
+        def set_task(self, task: Any) -> None:
+            asked.append(task)
+            super().set_task(task)
+
+    config = {**SMALL, "num_envs_per_worker": 1, "env_task_fn": lambda result, env, context: np.array([1.5, 0.2])}
+    trainer = PPOTrainer(env=Mass, config=config)
+    asked.clear()
+    trainer.train()
+    trainer.train()
+    assert len(asked) == 1
+    (masses,) = trainer.workers.foreach_worker(lambda worker: worker.foreach_env(lambda env: env.get_task()))
+    assert masses[0].tolist() == [1.5, 0.2]
+
+
+def test_equal_tasks_are_equal_whatever_they_are_made_of() -> None:
+    one, other = {"a": [np.ones(2), 3]}, {"a": [np.ones(2), 3.0]}
+    assert same_task(one, other) and same_task("x", "x") and same_task(None, None)
+    for different in ({"a": [np.ones(3), 3]}, {"a": [np.ones(2), 3], "b": 1}, 3, None, "x"):
+        assert not same_task(one, different) and not same_task(different, one)
+
+
+@pytest.mark.regression(
+    "wrong result", "An environment of a script is found by itself and not by a number that may be reused"
+)
+def test_environments_that_are_gone_are_forgotten() -> None:
+    maker = EnvMaker(SimpleCorridor, {"corridor_length": 3})
+    first, second = maker(), maker()
+    lanes = SimpleNamespace(_lanes=[SimpleNamespace(env=second), SimpleNamespace(env=first)])
+    assert maker.played(lanes) == maker.made[::-1] and len(maker.made) == 2
+    del second, lanes
+    gc.collect()
+    assert len(maker.made) == 1 and len(maker._own) == 1
+    stranger = SimpleNamespace(env=None)
+    maker._own[id(stranger)] = maker._own[id(first)]  # as if it had the number of one that is gone
+    assert maker.played(SimpleNamespace(_lanes=[SimpleNamespace(env=stranger)])) == maker.made
+    assert maker.context(2).vector_index == 2 and len([maker() for _ in range(3)]) == 3
+    assert maker._number == 5
 
 
 def test_evaluation_has_settings_of_its_own_for_the_environment() -> None:

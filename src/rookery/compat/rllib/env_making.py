@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -66,6 +67,23 @@ def todays_of(env: Any) -> Todays | None:
     return found if found.id in gymnasium.registry else None
 
 
+Reference = Callable[[], Any]
+"""Returns an object, or None once it is gone."""
+
+
+def reference(thing: Any, gone: Callable[[], Any] | None = None) -> Reference:
+    """Returns a reference that does not keep an object alive, unless the object cannot be referred to so.
+
+    Args:
+        thing: The object.
+        gone: Function that is called when it goes.
+    """
+    try:
+        return weakref.ref(thing, None if gone is None else lambda _: gone())
+    except TypeError:
+        return lambda: thing
+
+
 class EnvMaker:
     """Makes the copies of a script's environment. Processes that step copies get the maker, and nothing else.
 
@@ -78,7 +96,6 @@ class EnvMaker:
     Attributes:
         rewrite: That function, once there is a trainer.
         name: What the environment is called.
-        made: The script's own objects that were made in this process.
         spaces: Spaces that a configuration gives to policies.
         mapping: Agent to policy, where there are several.
         members: Gives the script's environment as members of teams act in it; None where there are no teams.
@@ -93,18 +110,27 @@ class EnvMaker:
         self.worker_index: int | None = None
         self.share: LaneShare | None = None
         self.members: Callable[[Any], Any] | None = None
-        self.made: list[Any] = []
         self.rewritten = rewritten
         self.rewrite: Rewrite | None = None
         self.spaces: Spaces = {}
         self.mapping: Callable[[Any, Any], str] | None = None
         self._said: frozenset[str] = frozenset()
         self._spare: list[Any] = []
-        self._own: dict[int, Any] = {}  # the script's object by what Rookery was given for it
+        self._number = 0  # of objects that the script has made here
+        self._first: list[Any] = []  # the first of them, which says what the environment is like
+        self._later: list[Reference] = []
+        self._own: dict[int, tuple[Reference, Reference]] = {}  # what Rookery was given, and the script's object for it
 
     def __getstate__(self) -> dict[str, Any]:
         """Gives what another process needs: no environment that was made here."""
-        return {**self.__dict__, "made": [], "_spare": [], "_own": {}, "_said": said()}
+        nothing: dict[str, Any] = {"_spare": [], "_number": 0, "_first": [], "_later": [], "_own": {}}
+        return {**self.__dict__, **nothing, "_said": said()}
+
+    @property
+    def made(self) -> list[Any]:
+        """The script's own objects that were made in this process, as far as they are still in use."""
+        self._later = [one for one in self._later if one() is not None]
+        return [*self._first, *(found for one in self._later if (found := one()) is not None)]
 
     @property
     def only_here(self) -> str:
@@ -126,8 +152,9 @@ class EnvMaker:
         acted = made if self.members is None else self.members(made)
         given = as_stepped(acted) if isinstance(acted, ExternalEnv) else adapted(acted, self.spaces_of)
         if self.rewritten:
-            given = Observed(given, self, len(self.made) - 1)
-        self._own[id(given)] = made
+            given = Observed(given, self, self._number - 1)
+        key, known = id(given), self._own
+        known[key] = reference(given, lambda: known.pop(key, None)), reference(made)
         return given
 
     def played(self, env: Any) -> list[Any]:
@@ -135,17 +162,23 @@ class EnvMaker:
         found = []
         for lane in getattr(env, "_lanes", ()):
             inner = getattr(lane, "env", None)
-            while inner is not None and id(inner) not in self._own:
+            while inner is not None:
+                given, own = self._own.get(id(inner), (None, None))
+                if own is not None and given is not None and given() is inner:
+                    found.append(own())  # which the other holds
+                    break
                 inner = getattr(inner, "env", None)
-            if inner is not None:
-                found.append(self._own[id(inner)])
         return found or self.made
 
     def own(self, config: Mapping[str, Any] | None = None) -> Any:
         """Returns a copy as the script makes it."""
         given = self.config if config is None else config
-        made = self.creator(self.context(len(self.made), given))
-        self.made.append(made)
+        made = self.creator(self.context(self._number, given))
+        self._number += 1
+        if self._first:
+            self._later.append(reference(made))
+        else:
+            self._first = [made]
         return made
 
     def context(self, number: int, config: Mapping[str, Any] | None = None) -> EnvContext:

@@ -314,6 +314,15 @@ class TaskSettableEnv(Env):
         raise NotImplementedError(f"{type(self).__name__} has no get_task()")
 
 
+def same_task(one: TaskType, other: TaskType) -> bool:
+    """Returns whether two tasks are equal: numbers, texts, arrays, and lists and dicts of these."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same_task(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same_task, one, other))
+    return bool(np.array_equal(one, other))
+
+
 # --- PettingZoo -------------------------------------------------------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ from rookery.compat.rllib.config import Translation, translated
 from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
-from rookery.compat.rllib.envs import EnvContext
+from rookery.compat.rllib.envs import EnvContext, same_task
 from rookery.compat.rllib.episodes import SINGLE
 from rookery.compat.rllib.evaluation_workers import EvaluationWorkers
 from rookery.compat.rllib.exploring import ExplorationHook, apart, exploration_layers, explorer_of
@@ -510,7 +510,7 @@ class Trainer(Trainable):
             if not callable(getattr(env, "set_task", None)):
                 raise ConfigError(f"env_task_fn: {self._env_id} has no set_task: derive it from TaskSettableEnv")
             task = task_of(result, env, EnvContext(self.config["env_config"]))
-            if env.get_task() != task:
+            if not same_task(env.get_task(), task):
                 env.set_task(task)
 
     def _shared_weights(self) -> list[Shared]:
