@@ -248,7 +248,8 @@ class MeasuringThere:
     def ask(self) -> None:
         """Lets them play what the trainer has learned so far."""
         run = self._run
-        task = EvaluationTask(run.policies, run.mapping, {}, self._episodes, self._deterministic)
+        limit = run.config.evaluation.max_episode_steps
+        task = EvaluationTask(run.policies, run.mapping, {}, self._episodes, self._deterministic, limit)
         self._workers.ask(task, run.env_steps)
 
     def answer(self) -> list[EpisodeResult]:
