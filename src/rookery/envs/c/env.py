@@ -21,6 +21,7 @@ from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.batched import BatchedEnv, check_least
+from rookery.envs.c.guard import Guard
 from rookery.envs.c.library import (
     ADDRESS,
     CHECKED,
@@ -79,6 +80,7 @@ class CEnv(BatchedEnv):
         parameters: What episodes may have values of their own of.
         fields: The state by the names of its fields, ``[lanes, ...]`` each.
         plans: Counts how often episodes to come were given another plan.
+        is_noted: Whether it is noted where calls are, for a message if one ends the process (`guard.py`).
     """
 
     library: ClassVar[str | Path]
@@ -87,6 +89,7 @@ class CEnv(BatchedEnv):
     run_arguments: ClassVar[tuple[str, ...]] = ("threads",)
     takes_any_argument = True  # the settings of its library, which are numbers (envs/suites.py)
     plans = 0
+    is_noted: ClassVar[bool] = True
     parameters: Mapping[str, Parameter] = _Said(  # type: ignore[assignment]
         lambda owner: owner.loaded().parameters if hasattr(owner, "library") else {}
     )
@@ -168,7 +171,9 @@ class CEnv(BatchedEnv):
             setattr(entry, name, getattr(rows, name).ctypes.data)
         entry.ended = self._step.ended.ctypes.data
         self._entry, self._fault = entry, FaultEntry()
-        table = self._library.table
+        name = f"{self.name} ({self._library.said})"
+        self._guard = Guard(self._library.table, name, self._block, self._actions, self.num_lanes, self.is_noted)
+        table = self._guard.table
         self._at = {
             "env": ADDRESS(ctypes.addressof(table)),
             "layout": ADDRESS(ctypes.addressof(layout.entry)),
@@ -190,6 +195,7 @@ class CEnv(BatchedEnv):
         """Lets lanes be stepped in so many calls, one for each share of them; in as many as there are lanes at most."""
         shares = min(shares, self.num_lanes)
         ends = [self.num_lanes * k // shares for k in range(shares + 1)]
+        self._guard.split(ends[:-1], ends[1:])
         self._faults = [FaultEntry() for _ in range(shares)]
         self._calls = [
             self._call_of(first, end - first, fault)
@@ -198,7 +204,7 @@ class CEnv(BatchedEnv):
 
     def _call_of(self, first: int, count: int, fault: FaultEntry) -> Callable[[], int]:
         """Prepares the call that steps a share of the lanes."""
-        at, step = self._at, CHECKED(self._library.table.checked_step)
+        at, step = self._at, CHECKED(self._guard.table.checked_step)
         return partial(
             step, at["env"], at["layout"], at["state"], INT64(first), INT64(count), at["actions"], at["rows"],
             ADDRESS(ctypes.addressof(fault)),
@@ -442,6 +448,7 @@ class CEnv(BatchedEnv):
         self.episode[...], self._began[...], self._clock = state["episode"], state["began"], int(state["clock"])
         for name, array in self.fields.items():
             array[...] = state["fields"][name]
+        self._guard.begin_from(self._clock - self._began)
         return self._show_start(), np.zeros(self.num_lanes, dtype=bool)
 
     def _begin_beyond(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
