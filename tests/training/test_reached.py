@@ -92,6 +92,11 @@ LEADS_OUT = {
     "algorithm.model.module_config.columns": {
         "algorithm.model": {"module": "rookery.models.heads:ValueHead", "module_config": {"columns": "x"}}
     },
+    "algorithm.signals.rnd.model.module_config.file": {
+        "algorithm.signals.rnd.model": {"module": "rookery.models.heads:ValueHead", "module_config": {"file": "x"}}
+    },
+    "algorithm.model.hidden": {"algorithm.model.hidden": [64] * 33},
+    "curriculum.size": {"curriculum.size.widen": {"start": [5, 5], "end": [5, 1e9]}, "env.name": "DeepSea"},
     "env.parameters.gravity": {
         "env": {"name": "CartPole-v1", "parameters": {"gravity": {"sampler": "rookery.envs.check:x", "file": "x"}}}
     },

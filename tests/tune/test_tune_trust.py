@@ -101,6 +101,8 @@ REACHED = {
     "a mutation": {"tune.scheduler": {"name": "pbt", "mutations": {"sampling.num_envs": {"choice": [8, 10**9]}}}},
     "bounds": {"tune.scheduler": {"name": "pb2", "bounds": {"algorithm.batch_size": [1, 10**12]}}},
     "a point": {"tune.points": [{"cluster.working_directory": "/"}]},
+    "a keyword that is no setting": {"tune.force": True},
+    "a keyword that stands for code": {"tune.stop": "os:system"},
 }
 
 

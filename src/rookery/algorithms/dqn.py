@@ -35,7 +35,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
-from rookery.core.reach import Count, Rows, Width
+from rookery.core.reach import Count, Layers, Rows
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import (
     Fraction,
@@ -101,7 +101,7 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
     """
     dueling: Structural[bool] = False
     """Whether the value of a state and the advantages of actions are streams of their own."""
-    dueling_hidden: Structural[tuple[Width, ...]] = ()
+    dueling_hidden: Structural[Layers] = ()
     """Widths of the layers that each of these streams has to itself."""
     values: Structural[ValuesConfig] = field(default_factory=ValuesConfig)
     """What is learned of an action's value."""

@@ -109,10 +109,19 @@ Width = Annotated[PositiveInt, Within(8_192)]
 """Numbers of a layer, a memory or a value's distribution."""
 
 Few = Annotated[PositiveInt, Within(1_000)]
-"""Layers, heads, processes, or other parts of which each takes memory."""
+"""Layers, heads, or other parts of which each takes memory."""
 
 FewFromZero = Annotated[NonNegativeInt, Within(1_000)]
 """The same, from 0."""
+
+Processes = Annotated[PositiveInt, Within(256)]
+"""Processes or threads."""
+
+ProcessesFromZero = Annotated[NonNegativeInt, Within(256)]
+"""The same, from 0."""
+
+Layers = Annotated[tuple[Width, ...], Items(32)]
+"""Widths of layers that follow each other."""
 
 Length = Annotated[PositiveInt, Within(65_536)]
 """Steps that are kept in a row, or copies that are kept side by side."""

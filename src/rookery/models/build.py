@@ -29,7 +29,7 @@ from torch.nn import functional
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import import_object
-from rookery.core.reach import ARGUMENTS, CODE, Few, Label, Width
+from rookery.core.reach import ARGUMENTS, CODE, Few, Label, Layers, Width
 from rookery.core.settings import PositiveFloat, Settings
 from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
 from rookery.core.trust import CodeKind
@@ -77,7 +77,7 @@ Normalizer = tuple[tuple[int, ...], Tensor, Tensor] | None
 class ModelConfig(Settings):
     """How a network is built. Action and value heads come on top of what is described here."""
 
-    hidden: tuple[Width, ...] = (64, 64)
+    hidden: Layers = (64, 64)
     """Widths of the layers; without any, the features are the inputs (of pictures: their network's output)."""
 
     activation: Literal["tanh", "relu", "elu", "silu", "gelu"] = "tanh"

@@ -68,7 +68,9 @@ def _in_algorithm(cls: Any, values: Mapping[str, Any], path: str, trees: Sequenc
         where = f"{path}.signals.own.{name}"
         chosen = _class_of(_said(f"{where}.name", trees, _opened(signal).get("name")), None)
         yield from _in_algorithm(chosen, _opened(signal), where, trees)
-    yield from _in_modules({name: part for name, part in values.items() if name != "signals"}, path, trees)
+    if isinstance(signals, Mapping):
+        values = {**values, "signals": {name: part for name, part in signals.items() if name != "own"}}
+    yield from _in_modules(values, path, trees)
 
 
 def _in_modules(values: Any, path: str, trees: Sequence[Any]) -> Iterator[Objection]:
@@ -87,9 +89,10 @@ def _in_modules(values: Any, path: str, trees: Sequence[Any]) -> Iterator[Object
 
 def _lesson_values(course: Any) -> list[Any]:
     """Gives the values of the lessons of a course, and the ends of a range that grows."""
-    found = _opened(course).get("lessons")
+    found, widen = _opened(course).get("lessons"), _opened(_opened(course).get("widen"))
     entries = found if isinstance(found, list | tuple) else []
-    return [entry["value"] if isinstance(entry, Mapping) and "value" in entry else entry for entry in entries]
+    values = [entry["value"] if isinstance(entry, Mapping) and "value" in entry else entry for entry in entries]
+    return [*values, widen.get("start"), widen.get("end")]
 
 
 def _too_many_rows(tree: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Iterator[Objection]:

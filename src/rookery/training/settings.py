@@ -16,9 +16,10 @@ from rookery.core.reach import (
     Count,
     CountFromZero,
     Few,
-    FewFromZero,
     Label,
     Length,
+    Processes,
+    ProcessesFromZero,
     Reaches,
     Rows,
     Within,
@@ -70,7 +71,7 @@ class SamplingConfig(Settings):
 
     num_envs: Structural[Length] = 8
     """Copies of the environment."""
-    helpers: FewFromZero | None = None
+    helpers: ProcessesFromZero | None = None
     """Processes or threads that step copies beside the one that trains, where these are stepped one by one; 0 = none,
     none = as many as a short measurement finds worth it. Changes nothing but speed.
     """
@@ -86,7 +87,7 @@ class SamplingConfig(Settings):
     """Random decisions on throwaway copies that observation normalizers start from, and by which pictures of codes are
     told from those of pixels (`model.codes`).
     """
-    workers: Structural[FewFromZero] = 0
+    workers: Structural[ProcessesFromZero] = 0
     """Workers on Ray that each play a share of the copies, with their own processes and perhaps machines; 0 = this
     process plays all of them (docs/how-to/workers.md).
     """
@@ -115,7 +116,7 @@ class SamplingConfig(Settings):
 class ClusterConfig(Settings):
     """How many learn together; where workers are, and what they get (how many there are says `sampling.workers`)."""
 
-    learners: Structural[Few] = 1
+    learners: Structural[Processes] = 1
     """Learners, each with an equal share of the copies and with minibatches of its own, which agree on every gradient
     step (docs/how-to/several-learners.md).
     """
@@ -153,7 +154,7 @@ class EvaluationConfig(Settings):
     """Episodes an evaluation."""
     num_envs: Length = 10
     """Copies of the environment to evaluate in, at most."""
-    workers: FewFromZero = 0
+    workers: ProcessesFromZero = 0
     """Workers on Ray (`cluster.ray`) that evaluate beside training, what an iteration begins with while it is made,
     each in a share of these copies; 0 = this process, at the end of an iteration.
     """
@@ -252,7 +253,7 @@ class RunConfig(Settings):
     """Names all random streams; none = drawn once and noted."""
     device: Structural[Literal["cpu", "cuda"]] = "cpu"
     """Where networks act and learn; environments step on the processor."""
-    threads: Few | None = None
+    threads: Processes | None = None
     """Threads while learning; none = one, half of the cores where torch learns from pictures or with large layers, and
     up to all of them where kernels have enough to do. Acting has one, or as many where it is on pictures.
     """

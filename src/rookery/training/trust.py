@@ -141,7 +141,7 @@ def notes_of_directory(run_dir: RunDir | None) -> list[str]:
 def unsigned_notes() -> list[str]:
     """Gives a line to be told where nothing that is written has the user's signature; none where it has."""
     why = why_unsigned()
-    told = "its files are not signed, so that going on with it needs --trust-code if it names code of your own"
+    told = "its files are not signed, so that resuming it needs --trust-code if it names code of your own or paths"
     return [f"{why}: {told} (docs/trust.md)"] if why else []
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from rookery.core.config import Polymorphic
-from rookery.core.reach import ARGUMENTS, CODE, CountFromZero, Few, Label, Rows
+from rookery.core.reach import ARGUMENTS, CODE, CountFromZero, Few, Label, Processes, Rows
 from rookery.core.settings import NonNegative, PositiveFloat, Settings, show
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.scheduler import FIFOConfig, SchedulerConfig
@@ -46,7 +46,7 @@ class TuneConfig(Settings):
     """Cores a trial; none = as its settings say, one for most."""
     gpus: NonNegative = 0.0
     """GPUs a trial."""
-    max_concurrent: Few | None = None
+    max_concurrent: Processes | None = None
     """Trials at the same time, at most; none = as many as there is room for."""
     max_failures: CountFromZero = 0
     """How often a trial that raises may go on from its last checkpoint before it counts as failed."""

@@ -9,7 +9,7 @@ from typing import Any
 from rookery.core.class_names import ClassNames
 from rookery.core.layers import nested
 from rookery.core.reach import Objection, of_settings
-from rookery.core.settings import show
+from rookery.core.settings import fields_of, show
 from rookery.core.signing import is_signed
 from rookery.core.trust import CodeKind, Named, Trust, TrustCode, leaves_in, name_in, refuse_reach, texts_in
 from rookery.training.reached import objections_in
@@ -121,6 +121,8 @@ def reached_by_experiment(record: Record) -> Iterator[Objection]:
     for point in record["tune"].get("points", ()):
         yield from objections_in(point, trees)
     yield from of_settings(TuneConfig, variant(section, 0), SECTION)
+    for name in section.keys() - fields_of(TuneConfig).keys():  # keywords of `tune.run` that are no settings
+        yield Objection(f"{SECTION}.{name}", section[name], "is no setting of an experiment")
     for name, known in (("search", SEARCHES), ("scheduler", SCHEDULERS)):
         part = section.get(name)
         if isinstance(part, Mapping):
