@@ -11,6 +11,8 @@ import sys
 import pytest
 from PIL import Image
 
+from rookery.cli import main as main_module
+from rookery.core.errors import ConfigError
 from rookery.core.native import best_build
 from rookery.envs.c.playing import fragment_player
 
@@ -346,3 +348,28 @@ def test_a_broken_row_is_named_and_a_last_one_cut_short_left_out(rookery, runs):
     assert rookery("plot", "cart")[0] == 0
     path.write_text("{oops\n" + rows)
     assert rookery("plot", "cart")[2] == "error: runs/cart/metrics.jsonl:1: is not JSON\n"
+
+
+@pytest.mark.regression("unclear error", "A replay that is too large for the memory ends in one line")
+def test_a_command_that_finds_no_memory_ends_in_one_line(monkeypatch, capsys):
+    def verb():
+        raise MemoryError("Unable to allocate 3.00 TiB for an array")
+
+    monkeypatch.setattr(main_module, "command_line", lambda: verb)
+    with pytest.raises(SystemExit) as ended:
+        main_module.main()
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: there is not enough memory") and "3.00 TiB" in line
+
+
+@pytest.mark.regression("unclear error", "Of very many mistakes the first are printed and the rest counted")
+def test_of_very_many_mistakes_the_first_are_printed(monkeypatch, capsys):
+    def verb():
+        raise ConfigError(*(f"run.yaml:{number}: wrong" for number in range(5000)))
+
+    monkeypatch.setattr(main_module, "command_line", lambda: verb)
+    with pytest.raises(SystemExit):
+        main_module.main()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 101 and lines[-1] == "error: and 4,900 more"

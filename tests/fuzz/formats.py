@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import random
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "replay")]
+sys.path += [str(Path(__file__).parents[1] / "serving")]
 
 from mutations import mutate_bytes, mutate_text, mutate_zip
 from recordings import CHOICE, PARTS, POINT, THROTTLE, recording
@@ -265,20 +267,46 @@ def replay_files() -> dict[str, bytes]:
 
 def read_segment(path: Path) -> None:
     """Reads a directory of replay whose manifest has the right hashes of a damaged file."""
-    import shutil
+    (segment,) = (scratch() / "own").glob("*.safetensors")
+    folder = with_file(scratch() / "own", path.parent / "damaged", segment.name, path.read_bytes())
+    recording_of(find_replay(folder))
 
-    own = scratch() / "own"
-    folder = path.parent / "damaged"
+
+def with_file(own: Path, folder: Path, name: str, content: bytes) -> Path:
+    """Copies a directory that Rookery wrote, with another file whose hash is right, as its author could."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(own, folder)
-    (segment,) = folder.glob("*.safetensors")
-    content = path.read_bytes()
-    segment.write_bytes(content)
+    (folder / name).write_bytes(content)
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"][segment.name] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    manifest["files"][name] |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     manifest.pop("signature", None)
     write_manifest(folder, manifest)
-    recording_of(find_replay(folder))
+    return folder
+
+
+@cache
+def policy_checkpoint() -> Path:
+    from served import checkpoint, policy
+
+    return checkpoint(scratch() / "run", 1, policy(normalize_obs=True))
+
+
+@cache
+def checkpoint_files() -> dict[str, bytes]:
+    return {name: (policy_checkpoint() / name).read_bytes() for name in ("policies.json", "policies.safetensors")}
+
+
+def mutate_checkpoint(content: bytes, rng: random.Random) -> bytes:
+    """Damages JSON as a text and arrays as bytes."""
+    return mutate_text(content, rng) if content[:1] == b"{" else mutate_bytes(content, rng)
+
+
+def read_checkpoint(path: Path) -> None:
+    """Loads the policy of a checkpoint whose manifest has the right hashes of a damaged file."""
+    from rookery.native.actor import load_policy
+
+    name = "policies.json" if path.suffix == ".json" else "policies.safetensors"
+    load_policy(with_file(policy_checkpoint(), path.parent / "damaged", name, path.read_bytes()))
 
 
 @cache
@@ -356,6 +384,7 @@ GROUPS = {
         Group("parquet", parquet_files, mutate_bytes, as_replay, 1000, ("pyarrow",)),
         Group("onnx", onnx_files, mutate_bytes, read_onnx, 500, ("onnx", "onnxruntime")),
         Group("replay", replay_files, mutate_bytes, read_segment, 500),
+        Group("checkpoint", checkpoint_files, mutate_checkpoint, read_checkpoint, 500),
         Group("journal", journal_files, mutate_text, read_journal, 500),
     )
 }

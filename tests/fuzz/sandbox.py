@@ -86,6 +86,9 @@ def _in_child(attempt: Callable[[int, Path], None], seeds: list[int], until: flo
 
 
 def _serve(attempt: Callable[[int, Path], None], seeds: list[int], until: float, folder: Path, out: int) -> None:
+    import torch
+
+    torch.set_num_threads(1)  # threads of the process that was forked are not there
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))

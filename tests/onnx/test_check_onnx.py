@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from rookery.core.errors import ConfigError
 from rookery.models.memory import MemoryConfig
-from rookery.onnx import check_file, write_generic, write_unity
-from rookery.onnx.check import look_at
+from rookery.onnx import check, check_file, write_generic, write_unity
+from rookery.onnx.check import look_at, problems_in
 
 HYBRID = spaces.Dict(jump=spaces.MultiDiscrete([3, 2]), move=spaces.Box(-1, 1, (2,)))
 
@@ -180,3 +180,40 @@ def test_a_file_that_was_cut_off_is_called_incomplete(good, tmp_path):
     other.write_text("no model")
     assert "incomplete" in check_file(cut)[0]
     assert check_file(other) == ["It is not an ONNX file: it does not begin like one."]
+
+
+def as_bytes(nodes, shape, initializers=()):
+    """A file that computes ``action`` of ``obs``."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("obs", "action")]
+    graph = helper.make_graph(nodes, "policy", ports[:1], ports[1:], list(initializers))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+
+
+@pytest.mark.regression("exhausted memory or time", "What is computed of an ONNX file of others has bounds")
+def test_a_file_that_computes_without_end_or_has_a_huge_input_is_told(monkeypatch):
+    monkeypatch.setattr(check, "SECONDS", 0.3)
+    same = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in ("cond", "x")]
+    inputs = [("i", TensorProto.INT64, []), ("cond", TensorProto.BOOL, []), ("x", TensorProto.FLOAT, ["n", 3])]
+    outputs = [("cond_out", TensorProto.BOOL, []), ("x_out", TensorProto.FLOAT, ["n", 3])]
+    body = helper.make_graph(
+        same, "body", *([helper.make_tensor_value_info(*one) for one in ports] for ports in (inputs, outputs))
+    )
+    often = [numpy_helper.from_array(np.array(10**15), "often"), numpy_helper.from_array(np.array(True), "go")]
+    loop = helper.make_node("Loop", ["often", "go", "obs"], ["action"], body=body)
+    (problem,) = problems_in(as_bytes([loop], ["n", 3], often))
+    assert "It fails on a batch of 1 of zeros" in problem and "terminate" in problem
+    (problem,) = problems_in(as_bytes([helper.make_node("Identity", ["obs"], ["action"])], [10**12]))
+    assert problem == "obs has the shape (1000000000000,), of more numbers than are tried out."
+
+
+@pytest.mark.regression("foreign code", "An ONNX file shows nothing of other files of this machine")
+def test_weights_of_a_node_that_stand_in_other_files_are_not_read():
+    weight = numpy_helper.from_array(np.ones((3, 3), np.float32), "w")
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="secret")
+    nodes = [
+        helper.make_node("Constant", [], ["w"], value=weight),
+        helper.make_node("MatMul", ["obs", "w"], ["action"]),
+    ]
+    assert problems_in(as_bytes(nodes, ["n", 3])) == ["Its weights stand in other files, which are not read."]

@@ -7,10 +7,12 @@ import zipfile
 import numpy as np
 import pytest
 from plays import SPACES, Play, memory_for
+from recordings import recording
 
 from rookery.core.errors import SpaceError
 from rookery.core.files import FileError, write_directory
-from rookery.replay import segments
+from rookery.replay import budget, segments
+from rookery.replay.recording import recording_of, write_recordings
 from rookery.replay.segments import copy_rows, facts_of, find_replay, new_segments
 from rookery.replay.summary import Episodes, summarize
 from rookery.replay.transfer import linked, merged, write_arrays
@@ -187,3 +189,11 @@ def test_an_empty_piece_says_nothing():
     rows = {name: np.zeros(0, bool) for name in ("slot", "begins", "reward", "terminated", "truncated", "before")}
     episodes.add(rows, 0, True)
     assert (episodes.running, episodes.returns) == (0, [])
+
+
+@pytest.mark.regression("unclear error", "A replay that is too large for the memory ends in one line")
+def test_a_replay_that_is_too_large_to_be_read_at_once_is_named(tmp_path, monkeypatch):
+    write_recordings(tmp_path / "large", {"main": recording()})
+    monkeypatch.setattr(budget, "bytes_free", lambda: 10)
+    with pytest.raises(FileError, match=r"large.*: its 8 decisions are read at once here and are too many"):
+        recording_of(find_replay(tmp_path / "large"))

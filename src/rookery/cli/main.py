@@ -129,6 +129,14 @@ def main() -> None:
             if len(problems) > MAX_PROBLEMS:
                 sys.stderr.write(f"error: and {len(problems) - MAX_PROBLEMS:,} more\n")
             sys.exit(error.exit_code)
+        except MemoryError as error:
+            survive_lost_output(None)
+            said = " ".join(str(error).split())[:200]
+            sys.stderr.write(
+                f"error: there is not enough memory for what was to be read or made at once{said and f' ({said})'}; "
+                "use a smaller file, or less of it\n"
+            )
+            sys.exit(1)
         except OSError as error:
             if error.filename is None:
                 raise

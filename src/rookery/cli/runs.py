@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER, MANIFEST, checkpoint_number, list_checkpoints
+from rookery.core.json_text import parse_json
 
 ROOT = Path("runs")
 """Where runs are made, and looked for, unless a path says otherwise."""
@@ -157,7 +157,7 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
     rows = []
     for number, line in enumerate(lines, 1):
         try:
-            rows.append(json.loads(line))
+            rows.append(parse_json(line))
         except ValueError:
             if number < len(lines):
                 raise ConfigError(f"{path}:{number}: is not JSON") from None
@@ -167,7 +167,7 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a file of a run; raises a ConfigError if the run has none yet, or it cannot be read."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; the run is too old, or has not got that far") from None
     except (OSError, ValueError) as error:

@@ -16,6 +16,7 @@ import numpy as np
 
 from rookery.core.errors import RookeryError
 from rookery.core.files import Stream
+from rookery.core.json_text import parse_json
 
 TYPES = {
     "BOOL": np.dtype(bool),
@@ -88,7 +89,7 @@ def read_arrays(content: memoryview) -> tuple[dict[str, np.ndarray], dict[str, s
         (size,) = struct.unpack_from("<Q", content)
         if not 2 <= size <= min(LARGEST_HEADER, len(content) - 8):
             raise ArrayFileError(f"a header of {size:,} bytes in a file of {len(content):,}")
-        header = json.loads(bytes(content[8 : 8 + size]))
+        header = parse_json(bytes(content[8 : 8 + size]))
         metadata = header.pop(METADATA, {})
         if not all(isinstance(text, str) for text in metadata.values()):
             raise ArrayFileError("metadata that are no texts")

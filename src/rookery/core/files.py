@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import RookeryError
+from rookery.core.json_text import parse_json
 from rookery.core.leftovers import aside_of, discard, locked, restore, restore_all, sweep, take_lock, temporary_in
 from rookery.core.signing import is_signed, signed
 
@@ -231,7 +232,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     file = path / MANIFEST
     try:
         content = file.read_bytes()
-        manifest = json.loads(content)
+        manifest = parse_json(content)
     except FileNotFoundError:
         raise FileError(f"{path}: there is no {MANIFEST}: this is no checkpoint, or not all of one") from None
     except OSError as error:

@@ -6,8 +6,9 @@ Barracuda twins) looks at a model before an agent may use it, and Unity's list o
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,13 @@ from rookery.onnx.compare import run, session_of
 from rookery.onnx.graph import OPSETS, require_onnx
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
+
+LARGEST_INPUT = 1 << 26
+"""Numbers in an input of a file that is tried out."""
+
+SECONDS = 30.0
+"""How long a file may compute on one batch when it is tried out."""
 
 ROWS = (1, 3)
 """Sizes of the batches that a file is tried with."""
@@ -134,7 +141,7 @@ def look_into(content: bytes) -> Look:
         look.problems.append(_unreadable(content))
         return look
     _facts_about(look, model)
-    if any(tensor.data_location == tensor.EXTERNAL for tensor in model.graph.initializer):
+    if any(tensor.data_location == tensor.EXTERNAL for tensor in _tensors(model)):
         look.problems.append("Its weights stand in other files, which are not read.")
         return look
     try:
@@ -151,6 +158,23 @@ def look_into(content: bytes) -> Look:
         _check_memory(look, constants)
     _try_out(look, content)
     return look
+
+
+def _tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Yields all arrays of a model: those of its graph, of graphs inside nodes, and of attributes."""
+    graphs: list[GraphProto] = [model.graph]
+    nodes = [node for function in model.functions for node in function.node]
+    while graphs or nodes:
+        if graphs:
+            graph = graphs.pop()
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+            nodes += graph.node
+        for attribute in (attribute for node in nodes for attribute in node.attribute):
+            yield from (attribute.t, *attribute.tensors, attribute.sparse_tensor.values)
+            graphs += [attribute.g] * attribute.HasField("g") + list(attribute.graphs)
+        nodes = []
 
 
 def _unreadable(content: bytes) -> str:
@@ -372,9 +396,12 @@ def _try_out(look: Look, content: bytes) -> None:
             feeds: dict[str, np.ndarray] = {}
             for name, dtype, shape in look.inputs:
                 sides = tuple(side if isinstance(side, int) and side > 0 else rows for side in shape)
+                if math.prod(sides) > LARGEST_INPUT:
+                    look.problems.append(f"{name} has the shape {sides}, of more numbers than are tried out.")
+                    return
                 feeds[name] = _values(name, make, sides, dtype)
             try:
-                given = run(session, feeds)
+                given = run(session, feeds, SECONDS)
             except Exception as error:
                 told = "zeros" if make is np.zeros else "numbers"
                 look.problems.append(f"It fails on a batch of {rows} of {told}: {_line(error)}.")

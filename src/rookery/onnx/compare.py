@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -176,11 +177,30 @@ def _compare_steps(policy: Policy, exported: Exported, session: Any, parts: list
     return apart
 
 
-def run(session: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Runs a model on what it is fed, as far as it takes it; gives its outputs by name."""
+def run(session: Any, feeds: Mapping[str, np.ndarray], seconds: float | None = None) -> dict[str, np.ndarray]:
+    """Runs a model on what it is fed, as far as it takes it; gives its outputs by name.
+
+    Args:
+        session: The model.
+        feeds: Arrays by the names of inputs.
+        seconds: When it is stopped, between two of its operators; None = never.
+
+    Raises:
+        Exception: What onnxruntime raises, also where the model was stopped.
+    """
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    timer = None if seconds is None else threading.Timer(seconds, setattr, (options, "terminate", True))
     wanted = {one.name for one in session.get_inputs()}
     names = [one.name for one in session.get_outputs()]
-    values = session.run(names, {name: value for name, value in feeds.items() if name in wanted})
+    if timer is not None:
+        timer.start()
+    try:
+        values = session.run(names, {name: value for name, value in feeds.items() if name in wanted}, options)
+    finally:
+        if timer is not None:
+            timer.cancel()
     return dict(zip(names, values, strict=True))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
@@ -13,8 +14,9 @@ import torch
 from gymnasium import spaces
 
 from rookery.core.encoding import decode, encode
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError, RookeryError, nearest
 from rookery.core.files import FileError, is_own, read_checkpoint_files, split_name
+from rookery.core.json_text import parse_json
 from rookery.core.layers import import_object
 from rookery.core.reach import Objection, largest_number, of_settings
 from rookery.core.settings import object_name
@@ -31,6 +33,10 @@ MEMORY_SETTINGS = ("kind", "layers", "context", "heads", "previous_action", "pre
 
 FILE = "policies.json"
 ARRAYS = "policies.safetensors"
+
+DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, AssertionError, RuntimeError,
+          RecursionError)  # fmt: skip
+"""What is raised where a policy is made of something else than a policy's description."""
 
 LARGEST_OF_HEAD = 100_000
 """The largest number of what stands on a network that others may set."""
@@ -110,7 +116,26 @@ def _described(place: Path) -> tuple[Path, dict[str, Any], dict[str, Any]]:
     checkpoint, files, manifest = read_checkpoint_files(place)
     if FILE not in files or ARRAYS not in files:
         raise FileError(f"{checkpoint}: holds no policies: it is not a checkpoint of Rookery")
-    return checkpoint, decode(json.loads(files[FILE]), files[ARRAYS]), manifest
+    with _readable(checkpoint):
+        described = decode(parse_json(files[FILE]), files[ARRAYS])
+        if not described:
+            raise ValueError("there is none")
+        return checkpoint, {name: dict(one) for name, one in described.items()}, manifest
+
+
+@contextmanager
+def _readable(checkpoint: Path) -> Iterator[None]:
+    """Names the checkpoint where what it says of its policies cannot be used."""
+    try:
+        yield
+    except RookeryError as error:
+        if str(checkpoint) in str(error):
+            raise
+        if isinstance(error, ConfigError):
+            raise ConfigError(*(f"{checkpoint}: {problem}" for problem in error.problems)) from None
+        raise FileError(f"{checkpoint}: {error}") from None
+    except DAMAGE as error:
+        raise FileError(f"{checkpoint}: its policies cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _chosen(
@@ -129,13 +154,16 @@ def _chosen(
         if name is None or name not in described:
             hint = nearest(name, list(described)) if name else f"; say which, as in {place}:{next(iter(described))}"
             raise ConfigError(f"{checkpoint}: policy {name!r} is not one of {', '.join(described)}{hint}")
-        code = _named_code(name, described[name])
+        with _readable(checkpoint):
+            code = list(_named_code(name, described[name]))
         trust = Trust.of(is_own(manifest), trust_code)
         trust.check(checkpoint / FILE, code, way_out)
-        if not trust.everything:
-            refuse_reach(checkpoint / FILE, _reached(name, described[name]), way_out)
-        other = like.get(name)
-        chosen[name] = _build(name, described[name]) if other is None else _build_like(other, name, described[name])
+        # an error of a network of one's own keeps its traceback
+        with nullcontext() if described[name]["model"].get("module") else _readable(checkpoint):
+            if not trust.everything:
+                refuse_reach(checkpoint / FILE, _reached(name, described[name]), way_out)
+            other = like.get(name)
+            chosen[name] = _build(name, described[name]) if other is None else _build_like(other, name, described[name])
     return chosen
 
 
@@ -148,7 +176,8 @@ def policy_names(path: str | Path) -> list[str]:
     checkpoint, files, _ = read_checkpoint_files(Path(path))
     if FILE not in files:
         raise FileError(f"{checkpoint}: holds no policies: it is not a checkpoint of Rookery")
-    return list(json.loads(files[FILE]))
+    with _readable(checkpoint):
+        return list(parse_json(files[FILE]))
 
 
 def _named_code(name: str, described: dict[str, Any]) -> Iterator[Named]:

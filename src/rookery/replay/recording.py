@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import Content, Stream, make_folder, write_directory
+from rookery.core.files import Content, FileError, Stream, make_folder, write_directory
 from rookery.core.spaces import Tree
 from rookery.replay import segments
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
@@ -366,8 +366,15 @@ def recording_of(stored: StoredReplay) -> Recording:
     spaces = Spaces(stored.spaces.obs, stored.spaces.action, 0)
     number = len(stored)
     rng = np.random.default_rng(0)  # of which nothing is drawn
-    buffer = ReplayBuffer(spaces.obs, spaces.action, ReplayConfig(capacity=number), rng, memory_size=0, memory_every=1)
-    copy_rows(stored, buffer)
+    cfg = ReplayConfig(capacity=number)
+    try:
+        buffer = ReplayBuffer(spaces.obs, spaces.action, cfg, rng, memory_size=0, memory_every=1)
+        copy_rows(stored, buffer)
+    except (ConfigError, MemoryError):
+        raise FileError(
+            f"{stored}: its {number:,} decisions are read at once here and are too many for the memory that is left; "
+            "export to .npz, which needs none of them at once, or import fewer episodes (--last-decisions N)"
+        ) from None
     rows = buffer.serial_of(np.arange(number)).argsort()  # oldest first
     after, missing, raw = buffer.after, set(stored.missing), raw_actions(stored)
     goes_on = (after < number) & (after != np.arange(number))

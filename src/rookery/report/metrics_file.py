@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.files import WriteError, write_file
+from rookery.core.json_text import parse_json
 
 METRICS = "metrics.jsonl"
 
@@ -66,7 +67,7 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     rows = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
         with suppress(ValueError):
-            row = json.loads(line)
+            row = parse_json(line)
             if isinstance(row, dict) and isinstance(row.get("iteration"), int):
                 rows.append(row)
     return rows

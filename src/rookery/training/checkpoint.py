@@ -35,6 +35,7 @@ from rookery.core.files import (
     write_directory,
     write_file,
 )
+from rookery.core.json_text import parse_json
 from rookery.core.layers import Layer, import_object, nested, writable
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.secrets import NOT_STORED, Secret
@@ -170,12 +171,14 @@ def read_checkpoint(path: Path) -> Saved:
                 f"{place}: has format {facts.get('format')}, which this version of Rookery cannot read "
                 f"(up to {FORMAT}); a newer one wrote it"
             )
-        state = decode(json.loads(files["state.json"]), files["arrays.safetensors"])
-        config = json.loads(files["config.json"])
-    except (FileError, EncodingError, ValueError) as error:
+        state = decode(parse_json(files["state.json"]), files["arrays.safetensors"])
+        config = parse_json(files["config.json"])
+        history = {path: [(source, value) for source, value in given] for path, given in config["history"].items()}
+        return Saved(place, state, config["values"], config["missing"], history, facts, mapped_files(place, facts))
+    except (FileError, EncodingError) as error:
         raise with_last_good(error, place) from None
-    history = {path: [(source, value) for source, value in given] for path, given in config["history"].items()}
-    return Saved(place, state, config["values"], config["missing"], history, facts, mapped_files(place, facts))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise with_last_good(FileError(f"{place}: is not whole: {type(error).__name__}: {error}"), place) from None
 
 
 def next_name(folder: Path, iteration: int) -> str:
@@ -191,7 +194,7 @@ def next_name(folder: Path, iteration: int) -> str:
 def best_name(folder: Path) -> str | None:
     """Gives the name of the best checkpoint, if one was ever called so."""
     try:
-        name: str = json.loads((folder / BEST).read_text(encoding="utf-8"))["name"]
+        name: str = parse_json((folder / BEST).read_text(encoding="utf-8"))["name"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     named = isinstance(name, str) and checkpoint_number(name) is not None
@@ -204,7 +207,7 @@ def note_best(folder: Path, name: str, score: float | None) -> bool:
         return False
     best = best_name(folder)
     if best is not None:
-        held = json.loads((folder / BEST).read_text(encoding="utf-8")).get("score")
+        held = parse_json((folder / BEST).read_text(encoding="utf-8")).get("score")
         if held is not None and held >= score:
             return False
     write_file(folder / BEST, json.dumps({"name": name, "score": score}).encode())

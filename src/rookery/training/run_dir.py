@@ -30,6 +30,7 @@ from typing import Any
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, FileError, WriteError, write_file
+from rookery.core.json_text import parse_json
 from rookery.core.layers import flow
 from rookery.core.leftovers import clean
 from rookery.core.output import LOG, survive_lost_output
@@ -170,7 +171,7 @@ class RunDir:
         Args:
             history: For the path of each, every (source, value), lowest first.
         """
-        told = json.loads((self.path / "provenance.json").read_text(encoding="utf-8"))
+        told = parse_json((self.path / "provenance.json").read_text(encoding="utf-8"))
         others = {path: given for path, given in told.items() if path.split(".")[0] != "stop" or given[-1][1] == "{}"}
         now = {path: [[source, flow(value)] for source, value in given] for path, given in history.items()}
         self.write("provenance.json", json.dumps(others | now, indent=1))
@@ -213,7 +214,7 @@ class RunDir:
     def _note_versions(self, iteration: int) -> None:
         """Adds the versions of today to `VERSIONS`, with a note, if they are not those the run was last made with."""
         try:
-            written = json.loads((self.path / VERSIONS).read_text(encoding="utf-8"))
+            written = parse_json((self.path / VERSIONS).read_text(encoding="utf-8"))
             last = {**written, **(written.get(LATER) or [{}])[-1]}
             changed = {name: (last[name], now) for name, now in versions().items() if last.get(name, now) != now}
         except (OSError, ValueError, TypeError, AttributeError):

@@ -23,6 +23,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, WriteError
+from rookery.core.json_text import parse_json
 from rookery.tune.scheduler import Action, Actions, Exploit
 from rookery.tune.space import Domain, written
 from rookery.tune.trial import Status, Trial
@@ -110,7 +111,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
     records = []
     for number, line in enumerate(content[: whole_bytes(content)].splitlines(), 1):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             record["kind"]
         except (ValueError, TypeError, KeyError, RecursionError):
             raise FileError(f"{path}:{number}: is no record of a journal; the file was damaged") from None

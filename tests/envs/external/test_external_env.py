@@ -16,6 +16,7 @@ from rookery.envs.external import listener
 from rookery.envs.external.client import Client, EpisodeLost, ExternalError, TrainingOver, pack, proof, unpack
 from rookery.envs.external.env import ExternalEnv, find_token
 from rookery.envs.external.reception import Reception
+from rookery.envs.external.spaces import read_spaces
 from rookery.envs.make import code_of, env_name, make_env
 
 TWO = {
@@ -577,6 +578,28 @@ def test_what_is_taken_up_later_has_the_same_agents():
         assert player.plan(player.start_episode())["seed"] == 1, "the next episode of its lane"
         assert player.welcome["agents"]["ball"]["action"]["shape"] == [2]
     again.close()
+
+
+@pytest.mark.regression("unclear error", "A null in a file of spaces is named with its place")
+@pytest.mark.parametrize(
+    ("spaces", "wanted"),
+    [
+        ({"obs": None, "action": {"discrete": 2}}, "spaces.obs: None is no space"),
+        ({"obs": {"box": None}, "action": {"discrete": 2}}, "spaces.obs.box: is null"),
+        ({"obs": {"box": [2], "low": None}, "action": {"discrete": 2}}, "spaces.obs.low: is null"),
+        ({"obs": {"box": [2], "dtype": None}, "action": {"discrete": 2}}, "spaces.obs.dtype: is null"),
+        ({"obs": {"box": [2], None: 1}, "action": {"discrete": 2}}, "spaces.obs.None: not known"),
+        ({"obs": {"dict": {"a": None}}, "action": {"discrete": 2}}, "spaces.obs.a: None is no space"),
+        ({"obs": {"kind": "Box", "shape": None}, "action": {"discrete": 2}}, "spaces.obs: no space: .*kind Box"),
+        ({"obs": {"box": [2]}, "action": {"kind": None}}, "spaces.action: a space of unknown kind None"),
+        ({"agents": {None: None}}, "spaces.agents.None: expected obs and action"),
+        ({"obs": {"box": [2]}, "action": {"discrete": 2}, "parameters": [None]}, "spaces.parameters: expected"),
+        ({"obs": {"box": [10**6, 10**6]}, "action": {"discrete": 2}}, "spaces.obs: .* together at most 33,554,432"),
+    ],
+)
+def test_nulls_and_sizes_in_spaces_are_named_with_their_place(spaces, wanted):
+    with pytest.raises(EnvError, match=wanted):
+        read_spaces(spaces)
 
 
 @pytest.mark.parametrize(
