@@ -13,11 +13,12 @@ from torch import nn
 from rookery import ModelConfig, PPOConfig, Trainer
 from rookery.algorithms.ppo import PPO, Outputs, ppo_loss, standardized
 from rookery.core.batch import Minibatch, Rollout
-from rookery.core.errors import TrainingError
+from rookery.core.errors import ConfigError, TrainingError
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Streams
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.distributions import Categorical, DiagonalGaussian
+from rookery.models.squashed import Squashed
 from rookery.policies.policy import Policy
 from selection import slow
 
@@ -448,3 +449,22 @@ def test_a_time_limit_does_not_lower_the_value_and_an_end_does(limit):
         assert value == pytest.approx(100, abs=5)
     else:
         assert value < 20, value
+
+
+@dataclass(frozen=True)
+class SquashedPPO(PPOConfig):
+    """PPO with the head of SAC."""
+
+    @property
+    def head(self):
+        return Squashed()
+
+
+@pytest.mark.regression("unclear error", "A squashed head under an on-policy algorithm is refused in one line")
+@pytest.mark.parametrize("native", [True, False])
+def test_a_squashed_head_is_refused_whose_actions_do_not_say_how_likely_they_were(native):
+    settings = SquashedPPO(model={"hidden": (8,), "native": native})
+    with pytest.raises(
+        ConfigError, match=r"policy 'main': its head \(SquashedHead\) is for algorithms that learn from replay"
+    ):
+        Trainer("Pendulum-v1", settings, seed=0, console="quiet")

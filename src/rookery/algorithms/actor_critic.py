@@ -18,6 +18,7 @@ from rookery.models.build import CustomMemory, ModelConfig, build_trunk
 from rookery.models.distributions import Distribution
 from rookery.models.heads import GivenActionHead, GivenValueHead, Outputs, ValueHead, distribution_for
 from rookery.models.recall import put_together, rows_of
+from rookery.models.squashed import BoundedHead, HybridHead
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import Forward
 from rookery.policies.policy import Policy
@@ -67,6 +68,12 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.policy = policy
         self._remembers, self._recalls = policy.memory is not None, policy.recall is not None  # kept at hand
+        if isinstance(policy.head, BoundedHead | HybridHead):
+            raise ConfigError(
+                f"policy {policy.name!r}: its head ({type(policy.head).__name__}) is for algorithms that learn from "
+                "replay: actions near a bound do not say with which probability they were played, and there is no "
+                "entropy; leave `head` of the algorithm's configuration as it is"
+            )
         given, central = isinstance(policy.head, GivenActionHead), policy.has_central
         if given and central:
             raise ConfigError(
