@@ -22,7 +22,7 @@ from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
 from rookery.envs.classic import BatchedCartPole
 from rookery.envs.make import make_env, random_actions
-from rookery.envs.vector.faults import Tolerance
+from rookery.envs.vector.faults import Tolerance, ordinal
 from rookery.envs.vector.shares import SharesEnv, deal
 from selection import slow, slow_except
 
@@ -601,3 +601,9 @@ def test_no_thread_is_left_of_helpers_that_cannot_be_built():
     with pytest.raises(EnvError, match="there is only one"):
         make_env(build, None, (), 2, "threads", helpers=1)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("rookery lanes")]
+
+
+@pytest.mark.regression("unclear error", "How many helpers were lost in a row has the ending of its number")
+def test_a_place_in_an_order_has_the_ending_of_its_number():
+    told = [ordinal(number) for number in (1, 2, 3, 4, 10, 11, 12, 13, 21, 102, 111)]
+    assert told == ["1st", "2nd", "3rd", "4th", "10th", "11th", "12th", "13th", "21st", "102nd", "111th"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
 
 import bursting
@@ -12,6 +13,7 @@ import pytest
 from rookery import DQNConfig, PPOConfig, Trainer
 from rookery.core.errors import EnvError
 from rookery.core.native import best_build
+from rookery.rollout import bursts as playing_bursts
 from selection import slow
 
 pytestmark = [
@@ -114,6 +116,29 @@ def test_lanes_that_go_on_where_another_rests_are_put_back():
     (resting, bursts), (plain, _) = played(bursting.Pausing, helpers(1)), played(bursting.Pausing, HERE)
     assert bursts and resting[:3] == plain[:3]
     assert plain[2]["resting_steps"] > 0
+
+
+@pytest.mark.regression("wrong result", "The pace of bursts counts the steps that were made, also where a lane rests")
+def test_the_pace_is_that_of_the_steps_that_were_made(monkeypatch):
+    clock, short = itertools.count(), 0
+    monkeypatch.setattr(playing_bursts, "perf_counter", lambda: float(next(clock)))
+    with Trainer(bursting.Pausing, PPO, seed=3, num_envs=5, config=[helpers(1)]) as trainer:
+        player = trainer.pool.worker.fragments
+        play = player.play
+
+        def noted(mine, steps, *rest):
+            nonlocal short
+            before = player._pace
+            found = play(mine, steps, *rest)
+            short += found[0] < steps
+            assert player._pace == (1 / found[0] if found[0] else before)  # of this clock, a burst takes a second
+            player._pace = before  # else bursts of a second a step are single steps
+            return found
+
+        player.play = noted
+        for _ in range(2):
+            trainer.train_iteration()
+    assert short
 
 
 def test_episodes_that_break_in_a_burst_are_given_up_as_ever():

@@ -93,7 +93,8 @@ class BurstsPlayer:
         index, handed = env.episode.copy(), perf_counter()
         made, seconds = env.play_burst(steps)
         played = perf_counter()
-        self._pace = (played - handed) / steps
+        if made:
+            self._pace = (played - handed) / made
         ended = self._take(mine, burst, made, returns, lengths, index)
         return made, ended, seconds | {"record": seconds["record"] + perf_counter() - played + handed - began}
 

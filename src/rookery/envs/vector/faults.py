@@ -51,6 +51,12 @@ class Missing(Exception):
     """The episode of a lane cannot be found again, so it is given up in the next step."""
 
 
+def ordinal(number: int) -> str:
+    """Returns a number as its place in an order: ``3rd``."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
 def check_counts(name: str, given: Sequence[np.ndarray], waiting: Sequence[np.ndarray]) -> None:
     """Raises an EnvError if there is not an action for each row that waits."""
     if len(given) != len(waiting) or any(map(ne, map(len, given), map(len, waiting))):

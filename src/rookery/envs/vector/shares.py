@@ -27,6 +27,7 @@ from rookery.envs.vector.faults import (
     check_counts,
     count_lost,
     foreign_state,
+    ordinal,
 )
 from rookery.envs.vector.history import ActionHistory
 from rookery.envs.vector.layout import Layout
@@ -392,7 +393,7 @@ class SharesEnv(VectorBase):
             most = self._tolerance.max_restarts
             if self._losses_in_a_row >= LOSSES_IN_A_ROW:
                 raise EnvError(
-                    f"{about}; that was the {LOSSES_IN_A_ROW}rd in a row, so it would happen again"
+                    f"{about}; that was the {ordinal(LOSSES_IN_A_ROW)} in a row, so it would happen again"
                 ) from loss
             if restarts > most:
                 raise EnvError(f"{about}; sampling.max_restarts = {most} helpers have been replaced before") from loss
@@ -435,8 +436,9 @@ class SharesEnv(VectorBase):
         mine += lost
         if mine.max() >= GIVEN_UP_IN_A_ROW:
             lane = lanes[int(mine.argmax())]
+            place = ordinal(GIVEN_UP_IN_A_ROW)
             raise EnvError(
-                f"{about}; that was the {GIVEN_UP_IN_A_ROW}th episode of lane {lane} in a row that had to be given up"
+                f"{about}; that was the {place} episode of lane {lane} in a row that had to be given up"
             ) from loss
 
     def _whereabouts(self, lanes: range) -> str:
