@@ -1,8 +1,12 @@
 """Agents of a PettingZoo environment that end early, stay listed or respawn: decisions counted by hand."""
 
+import numpy as np
 import pytest
 from counting import Pair
 from playing import play, taken
+
+from rookery import DQNConfig, Trainer
+from rookery.replay.buffer import n_step_windows
 
 ENDED = "An agent that has ended and stays in `env.agents` of a PettingZoo environment is not asked again"
 RESPAWNED = "An agent of a PettingZoo environment that is shown again with both flags false has respawned and acts"
@@ -35,3 +39,18 @@ def test_a_respawned_agent_records_a_life_of_its_own():
     x, y = by_slot("respawns", 6, paid=7.0)
     assert y == [*Y, *Y[:1]]
     assert x == [*LIFE, (4, 5, False, False, 5, True), (5, 6, False, True, 6, False), *LIFE[:1]]
+
+
+@pytest.mark.regression("wrong result", RESPAWNED)
+def test_windows_of_a_replay_end_where_a_life_does():
+    settings = DQNConfig(model={"hidden": (8,)}, learning_starts=1000)
+    config = {"after": "respawns", "paid": 7.0}
+    with Trainer(Pair, settings, env_config=config, seed=0, num_envs=1, console="quiet") as trainer:
+        trainer.train({"env_steps": 6})
+        buffer = trainer.learners["main"].replay.own
+    rows = np.flatnonzero(buffer.slot[: len(buffer)] == 0)
+    reward, discount, _ = n_step_windows(rows, buffer.after, buffer.reward, n_step=3, gamma=0.5)
+    # x earns 1 and 2 and is dead; it is back in step 4, earns 5 and 6, and is cut off
+    assert reward.tolist() == [1 + 0.5 * 2, 2, 5 + 0.5 * 6, 6]
+    assert discount.tolist() == [0, 0, 0.25, 0.5]
+    assert buffer.begins[rows].tolist() == [True, False, True, False]
