@@ -181,7 +181,7 @@ def theirs(run_of_a_stranger, tmp_path, rookery, monkeypatch):
 
 
 def last(run):
-    return sorted((run / "checkpoints").glob("0*"))[-1]
+    return sorted(path for path in (run / "checkpoints").glob("0*") if ".rank" not in path.name)[-1]
 
 
 def say(run, values, verb):
@@ -321,3 +321,22 @@ def test_a_strangers_run_of_a_suite_needs_no_flag(name, rookery, tmp_path, monke
     if name == "CartPole-v1":
         assert "was not written" not in rookery("explain", "theirs", "env.step")[1]
         assert rookery("export", "theirs", "--onnx")[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.regression("foreign code", "A run of others sets no environment variables of the processes that it starts")
+def test_learners_of_a_strangers_run_have_the_users_variables(rookery, tmp_path, monkeypatch):
+    words = ["CartPole-v1", "--run-id", "theirs", "--seed", 3, *TINY, "--evaluate", 0, "--quiet", "cluster.learners=2"]
+    code, _, err = rookery("train", *words, "--stop", "env_steps=32")
+    assert code == 0, err
+    mark, trap = tmp_path / "it-ran", tmp_path / "trap"
+    trap.mkdir()
+    (trap / "sitecustomize.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    values = {"cluster.environment": {"PYTHONPATH": str(trap), "LD_PRELOAD": str(trap / "x.so")}}
+    rewrite(last(tmp_path / "runs" / "theirs"), "config.json", lambda config: change(config, values))
+    code, out, err = rookery("resume", "theirs", "--stop", "env_steps=64", "--evaluate", 0)
+    assert code == 0, err
+    assert "cluster.environment" in out + err and "left out" in out + err
+    assert not mark.exists()
+    code, _, _ = rookery("resume", "theirs", "--stop", "env_steps=96", "--evaluate", 0)
+    assert code == 0 and not mark.exists()

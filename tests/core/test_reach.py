@@ -30,7 +30,6 @@ WALKED = {
     **{f"sampler {name}": cls for name, cls in SAMPLERS.items()},
     **{f"ML-Agents {name}": cls for name, cls in SECTIONS.items()},
 }
-SAYS = "Each settings field and each argument of what comes with Rookery says what it can reach"
 SET_BY_ROOKERY = ("num_lanes", "num_envs", "render_mode")
 """Arguments that no file gives, and the one that is judged by its name."""
 
@@ -39,14 +38,18 @@ def silent_in(cls):
     return [part for name in fields_of(cls) for part in silent_parts(hints_of(cls)[name], name)]
 
 
-@pytest.mark.regression("foreign code", SAYS)
+@pytest.mark.regression(
+    "foreign code", "Each settings field and each argument of what comes with Rookery says what it can reach"
+)
 @pytest.mark.parametrize("cls", WALKED.values(), ids=WALKED)
 def test_every_setting_says_what_it_can_reach(cls):
     assert silent_in(cls) == []
 
 
 @pytest.mark.slow
-@pytest.mark.regression("foreign code", SAYS)
+@pytest.mark.regression(
+    "foreign code", "Each settings field and each argument of what comes with Rookery says what it can reach"
+)
 def test_no_settings_class_anywhere_is_forgotten():
     import_all()
     classes = [cls for cls in subclasses(Settings) if cls.__module__.startswith("rookery.")]
@@ -55,7 +58,9 @@ def test_no_settings_class_anywhere_is_forgotten():
     assert {name: parts for name, parts in silent.items() if parts} == {}
 
 
-@pytest.mark.regression("foreign code", SAYS)
+@pytest.mark.regression(
+    "foreign code", "Each settings field and each argument of what comes with Rookery says what it can reach"
+)
 @pytest.mark.parametrize("name", [*OURS, "external:0", "unity:editor"])
 def test_every_argument_of_our_environments_says_what_it_can_reach(name):
     maker = found_maker(name)
@@ -65,7 +70,9 @@ def test_every_argument_of_our_environments_says_what_it_can_reach(name):
 
 
 @pytest.mark.slow
-@pytest.mark.regression("foreign code", SAYS)
+@pytest.mark.regression(
+    "foreign code", "Each settings field and each argument of what comes with Rookery says what it can reach"
+)
 @pytest.mark.parametrize("kind", [ENVIRONMENT, NETWORK], ids=["environment", "network"])
 def test_no_class_of_ours_takes_a_path_from_others(kind):
     import_all()

@@ -11,7 +11,6 @@ from rookery.core.layers import Layer
 from rookery.training.client_tokens import PATH, RUN_DIRECTORY, token_path
 
 SPACES = {"obs": {"box": [2], "low": -5, "high": 5}, "action": {"discrete": 2}}
-OWN_FOLDER = "A run of external clients has its token file in its own folder, a copied one and a stranger's too"
 
 
 @pytest.fixture
@@ -39,7 +38,9 @@ def listening(run, **keywords):
         return dict(trainer.config.env.config), trainer.env.token, trainer.env.address
 
 
-@pytest.mark.regression("foreign code", OWN_FOLDER)
+@pytest.mark.regression(
+    "foreign code", "A run of external clients has its token file in its own folder, a copied one and a stranger's too"
+)
 def test_a_copied_run_uses_the_token_file_of_its_own_folder(run):
     copy = run.with_name("two")
     shutil.copytree(run, copy)
@@ -50,7 +51,9 @@ def test_a_copied_run_uses_the_token_file_of_its_own_folder(run):
     assert listening(moved)[0]["token_file"] == str(moved / "token")
 
 
-@pytest.mark.regression("foreign code", OWN_FOLDER)
+@pytest.mark.regression(
+    "foreign code", "A run of external clients has its token file in its own folder, a copied one and a stranger's too"
+)
 def test_a_strangers_run_listens_at_loopback_with_a_token_of_its_own(run, capsys):
     theirs = run.with_name("theirs")
     shutil.copytree(run, theirs)

@@ -16,8 +16,6 @@ from rookery.training.reached import objections_in
 from rookery.training.settings import RunConfig
 from rookery.training.trust import named_code, without
 
-HONEST = "An honest run of others needs no flag: settings of every algorithm and preset are taken"
-
 
 def stored(*layers):
     """Settings as a checkpoint has them."""
@@ -29,13 +27,17 @@ def reached(values, *trees):
     return {one.path: one.why for one in objections_in(values, trees)}
 
 
-@pytest.mark.regression("foreign code", HONEST)
+@pytest.mark.regression(
+    "foreign code", "An honest run of others needs no flag: settings of every algorithm and preset are taken"
+)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_defaults_of_an_algorithm_are_taken(name):
     assert reached(stored({"algorithm.name": name, "policies": {"main": {}}, "env.name": "CartPole-v1"})) == {}
 
 
-@pytest.mark.regression("foreign code", HONEST)
+@pytest.mark.regression(
+    "foreign code", "An honest run of others needs no flag: settings of every algorithm and preset are taken"
+)
 def test_every_preset_is_taken():
     tables = (presets.ENV_PRESETS, presets.NAMED_PRESETS, presets.SPACE_PRESETS, presets.MEMORY_PRESETS)
     layers = [values for table in tables for values in leaves(table)]

@@ -28,7 +28,6 @@ REACHED = {
     "demonstrations": "behaviors: {Cart: {behavioral_cloning: {demo_path: theirs/x.demo}}}",
     "demonstrations of a signal": "default_settings: {reward_signals: {gail: {demo_path: theirs/x.demo}}}",
 }
-KEEPS = "What a run of ML-Agents' of others has kept starts no program and reads no path"
 
 
 @pytest.fixture
@@ -46,7 +45,9 @@ def kept(tmp_path, monkeypatch):
     return write
 
 
-@pytest.mark.regression("foreign code", KEEPS)
+@pytest.mark.regression(
+    "foreign code", "What a run of ML-Agents' of others has kept starts no program and reads no path"
+)
 @pytest.mark.parametrize("text", REACHED.values(), ids=REACHED)
 def test_options_of_others_that_reach_something_are_refused(text, kept):
     file = kept(f"{text}\n")
@@ -69,7 +70,9 @@ def test_honest_options_of_others_are_taken(kept):
     assert list(objections_in(yaml_layer(kept(given)).values)) == []
 
 
-@pytest.mark.regression("foreign code", KEEPS)
+@pytest.mark.regression(
+    "foreign code", "What a run of ML-Agents' of others has kept starts no program and reads no path"
+)
 def test_a_run_goes_on_where_it_was_found_whatever_it_says_of_its_place(kept):
     kept(KEPT.format(own="null"))
     asked = Request(None, {"resume": True, "run_id": "cart"}, "quiet", None, False, False)
