@@ -46,9 +46,9 @@ def test_windows_of_a_replay_end_where_a_life_does():
     settings = DQNConfig(model={"hidden": (8,)}, learning_starts=1000)
     config = {"after": "respawns", "paid": 7.0}
     with Trainer(Pair, settings, env_config=config, seed=0, num_envs=1, console="quiet") as trainer:
-        trainer.train({"env_steps": 6})
+        trainer.train({"env_steps": 12})
         buffer = trainer.learners["main"].replay.own
-    rows = np.flatnonzero(buffer.slot[: len(buffer)] == 0)
+    rows = np.flatnonzero(buffer.slot[: len(buffer)] == 0)[:4]
     reward, discount, _ = n_step_windows(rows, buffer.after, buffer.reward, n_step=3, gamma=0.5)
     # x earns 1 and 2 and is dead; it is back in step 4, earns 5 and 6, and is cut off
     assert reward.tolist() == [1 + 0.5 * 2, 2, 5 + 0.5 * 6, 6]
