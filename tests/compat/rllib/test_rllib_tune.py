@@ -438,6 +438,40 @@ def test_asha_stops_what_is_not_among_the_best():
     assert analysis.trials[1].last_result["done"] is True
 
 
+class Late(Climb):
+    """The steepest has no score before its third iteration."""
+
+    def step(self):
+        result = super().step()
+        return {**result, "score": float("nan")} if self.lr == 4 and self.iteration < 2 else result
+
+
+@pytest.mark.regression(
+    "wrong result", "In the RLlib face, a trial whose metric is not a number at first is not stopped"
+)
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        schedulers.ASHAScheduler(max_t=8, grace_period=1, reduction_factor=2),
+        schedulers.MedianStoppingRule(time_attr="training_iteration", grace_period=1, min_samples_required=1),
+    ],
+)
+def test_a_trial_whose_metric_is_no_number_at_first_is_not_stopped_for_it(chosen):
+    arguments = {"config": {"lr": space.grid_search([1, 2, 4, 0.5])}, "metric": "score", "mode": "max"}
+    analysis = run(Late, scheduler=chosen, stop={"training_iteration": 8}, **arguments)
+    assert analysis.best_config["lr"] == 4 and last(analysis)[2] == 8
+    assert last(analysis)[3] == 1, "the flattest is stopped at the first comparison"
+
+
+def test_more_samples_may_be_wanted_of_an_experiment_that_goes_on():
+    tried = {"lr": space.grid_search([1, 2]), "seed": space.randint(0, 10**6)}
+    first = run(config=tried, name="more", num_samples=1)
+    analysis = run(config=tried, name="more", num_samples=3, resume=True)
+    assert [config["lr"] for config in configs(analysis)] == [1, 2] * 3
+    assert configs(analysis)[:2] == configs(first) and last(analysis) == [3] * 6
+    assert [trial.trial_id for trial in analysis.trials[:2]] == [trial.trial_id for trial in first.trials]
+
+
 def test_hyperband_and_medians_stop_the_worst():
     band = schedulers.HyperBandScheduler(metric="score", mode="max", max_t=9)
     analysis = run(config={"lr": space.grid_search(list(range(1, 10)))}, scheduler=band, stop=None)

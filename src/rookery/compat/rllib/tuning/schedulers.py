@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -656,6 +657,9 @@ def scheduler_of(given: Any) -> TrialScheduler:
 class Overheard(Scheduler[Any]):
     """Passes everything on to another scheduler, and remembers what it said last about the trial that reported.
 
+    As in Tune, where comparisons with not-a-number are false, ASHA and median stopping leave a trial alone that has had
+    no number yet: no episode has ended.
+
     Args:
         inner: The scheduler that decides.
     """
@@ -664,6 +668,7 @@ class Overheard(Scheduler[Any]):
         super().__init__(inner.cfg, inner.space, inner.streams)
         self.inner = inner
         self.said: dict[str, Action | Exploit] = {}
+        self.scored: set[str] = set()
 
     @property
     def yields(self) -> bool:
@@ -680,7 +685,11 @@ class Overheard(Scheduler[Any]):
 
     def on_result(self, trial: str, time: float, score: float) -> Actions:
         """Passes it on, and remembers the answer."""
-        actions = self.inner.on_result(trial, time, score)
+        if score > -math.inf:
+            self.scored.add(trial)
+        judged = trial in self.scored or not isinstance(self.inner, ASHA | Median)
+        is_over = time >= getattr(self.cfg, "max_time", math.inf)
+        actions = self.inner.on_result(trial, time, score) if judged or is_over else {}
         self.said[trial] = actions.get(trial, Action.CONTINUE)
         return actions
 
