@@ -28,6 +28,7 @@ from rookery.compat.rllib.tuning.errors import TuneError
 from rookery.compat.rllib.tuning.reporters import CLIReporter
 from rookery.compat.rllib.tuning.resources import PlacementGroupFactory, Resources, SyncConfig, cpus_and_gpus
 from rookery.core.errors import ConfigError
+from rookery.core.seeding import Streams
 
 
 @pytest.fixture(autouse=True)
@@ -461,6 +462,25 @@ def test_a_trial_whose_metric_is_no_number_at_first_is_not_stopped_for_it(chosen
     analysis = run(Late, scheduler=chosen, stop={"training_iteration": 8}, **arguments)
     assert analysis.best_config["lr"] == 4 and last(analysis)[2] == 8
     assert last(analysis)[3] == 1, "the flattest is stopped at the first comparison"
+
+
+@pytest.mark.regression("wrong result", "PB2 chooses fractions between whole bounds where trials begin with fractions")
+@pytest.mark.parametrize(
+    ("begin", "is_whole"),
+    [
+        (0.5, False),
+        (space.grid_search([0.5, 0.1]), False),
+        (space.uniform(0, 1), False),
+        (space.choice([1, 2]), True),
+        (1, True),
+        (space.randint(0, 2), True),
+    ],
+)
+def test_whole_bounds_of_pb2_hold_for_what_trials_begin_with(begin, is_whole):
+    chosen = schedulers.PB2(time_attr="training_iteration", perturbation_interval=1, hyperparam_bounds={"lr": [0, 3]})
+    known = space.space_of({"lr": begin}) | chosen.parameters({"lr": begin})
+    (axis,) = chosen.make(known, Streams(0)).axes.values()
+    assert isinstance(axis.quantile(0.4), int) == is_whole
 
 
 def test_more_samples_may_be_wanted_of_an_experiment_that_goes_on():

@@ -479,11 +479,15 @@ class PB2(TrialScheduler):
         """Whether trials take over checkpoints of others, which they do."""
         return True
 
-    def domains(self) -> dict[str, Any]:
-        """Returns a domain for each pair of bounds; of whole numbers where both are."""
+    def domains(self, space: Space) -> dict[str, Any]:
+        """Returns a domain for each pair of bounds, of whole numbers where both are and the trials begin with such.
+
+        Args:
+            space: The domains that trials begin with, by path.
+        """
         return {
             path: ours.randint(low, high + 1)
-            if isinstance(low, int) and isinstance(high, int)
+            if isinstance(low, int) and isinstance(high, int) and not has_fractions(space.get(path))
             else ours.uniform(low, high)
             for path, (low, high) in self.bounds.items()
         }
@@ -491,7 +495,7 @@ class PB2(TrialScheduler):
     def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a domain for each parameter that the configuration does not leave open itself."""
         found: dict[str, Any] = {}
-        for path, domain in self.domains().items():
+        for path, domain in self.domains({}).items():
             fixed = value_of(config, path, self)
             if fixed is self:
                 found[path] = domain
@@ -501,7 +505,14 @@ class PB2(TrialScheduler):
 
     def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
         """Makes Rookery's PB2."""
-        return OurPB2(PB2Config(**self.common), {**space, **self.domains()}, streams)
+        return OurPB2(PB2Config(**self.common), {**space, **self.domains(space)}, streams)
+
+
+def has_fractions(domain: Any) -> bool:
+    """Returns whether a domain has numbers that are not whole; bounds such as [0, 1] are not of whole numbers then."""
+    if isinstance(domain, ours.Listed):
+        return any(isinstance(value, float) for value in domain.values)
+    return isinstance(domain, ours.Numeric) and not isinstance(domain, ours.Integer)
 
 
 def flat_bounds(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, tuple[float, float]]:
