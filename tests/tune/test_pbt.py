@@ -224,6 +224,19 @@ def test_the_same_seed_gives_the_same_population_whatever_the_timing_and_the_pla
     assert outcome(8, 0, synchronous=False) != outcome(8, 1, synchronous=False)  # which is why it is not the default
 
 
+@pytest.mark.regression("wrong result", "Members that are added to a population when it is resumed wait for each other")
+def test_members_that_come_when_more_samples_are_wanted_wait_for_each_other() -> None:
+    scheduler = pbt()
+    scheduler.add("a", {"algorithm.lr": 1e-3})
+    scheduler.on_result("a", 2.0, 1.0)
+    scheduler.drained(["a"])
+    scheduler.on_end("a")
+    for name in "bc":
+        scheduler.add(name, {"algorithm.lr": 1e-2})
+        assert scheduler.on_result(name, 2.0, float(name == "c")) == {name: Action.PAUSE}
+    assert isinstance(scheduler.drained(["b", "c"])["b"], Exploit)
+
+
 @pytest.mark.parametrize("synchronous", [True, False])
 def test_told_the_same_again_it_answers_the_same(synchronous: bool) -> None:
     simulation = simulate(pbt(quantile=0.4, synchronous=synchronous), 8)

@@ -196,6 +196,10 @@ def last(analysis):
     return [trial.last_result["training_iteration"] for trial in analysis.trials]
 
 
+def test_criteria_are_reached_from_below_whatever_the_mode_as_in_tune():
+    assert last(run(stop={"score": 2}, metric="score", mode="min")) == [2]
+
+
 def test_any_result_may_end_a_trial():
     assert last(run(stop={"nested/twice": 8, "training_iteration": 100})) == [4]
     assert last(run(stop={"timesteps_total": 50})) == [5]

@@ -117,8 +117,9 @@ class Population(Scheduler[C], Generic[C]):
         return not self.cfg.synchronous
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
-        """Adds a member."""
+        """Adds a member; of a closed population, when more samples are wanted than before, it is open again."""
         self.members[trial] = Member(dict(params))
+        self.closed = False
 
     def milestone(self, trial: str) -> float:
         """Returns the end of its interval: the next multiple of `interval` that is not within the burn-in."""
