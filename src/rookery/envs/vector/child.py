@@ -20,6 +20,7 @@ import cloudpickle
 
 from rookery.core.child_process import Gone, die_with, receive_frame, send_frame
 from rookery.core.errors import EnvError
+from rookery.core.output import survive_lost_output, watched_output
 from rookery.envs.base import SeedPlan
 from rookery.envs.parameters import Noted
 from rookery.envs.vector import channel
@@ -161,7 +162,9 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=False)  # a driver that gives up on it asks where it hangs
     control = SharedMemory(PAGE, os.fdopen(int(sys.argv[3]), "r+b", buffering=0))
     try:
-        ShareServer(bell, line, control).run()
+        with watched_output():
+            survive_lost_output(None)  # what an environment prints ends no training
+            ShareServer(bell, line, control).run()
     except Gone:
         os._exit(0)
 
