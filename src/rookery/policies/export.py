@@ -18,12 +18,11 @@ from rookery.core.errors import ConfigError, RookeryError, nearest
 from rookery.core.files import FileError, is_own, read_checkpoint_files, split_name
 from rookery.core.json_text import parse_json
 from rookery.core.layers import import_object
-from rookery.core.reach import Objection, largest_number, of_settings
+from rookery.core.reach import Objection, largest_number, of_arguments, of_settings
 from rookery.core.settings import object_name
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.core.trust import WAY_OUT, Named, Trust, TrustCode, refuse_reach
-from rookery.envs.suites import objections_to_arguments
 from rookery.models.build import NETWORK, ModelConfig
 from rookery.models.heads import HEAD, head_from_json, head_to_json
 from rookery.policies.policy import Policy
@@ -195,9 +194,9 @@ def _reached(name: str, described: dict[str, Any]) -> Iterator[Objection]:
     model = described["model"]
     yield from of_settings(ModelConfig, model, f"{name}.model")
     module = model.get("module")
-    if isinstance(model.get("module_config"), dict):
+    if module is not None and isinstance(model.get("module_config"), dict):
         made = import_object(module) if isinstance(module, str) else module
-        yield from objections_to_arguments(made, model["module_config"], f"{name}.model.module_config")
+        yield from of_arguments(made, model["module_config"], f"{name}.model.module_config")
     if (largest := largest_number(described.get("head", {}))) > LARGEST_OF_HEAD:
         yield Objection(f"{name}.head", largest, f"is above {LARGEST_OF_HEAD:,} and could fill the memory")
 
