@@ -8,11 +8,6 @@ from gymnasium import spaces
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
 
-ENDED = "An agent that has ended and stays in `env.agents` of a PettingZoo environment is not asked again"
-RESPAWNED = "An agent of a PettingZoo environment that is shown again with both flags false has respawned and acts"
-ATTRIBUTES = "A PettingZoo `ParallelEnv` whose spaces are attributes is recognised as a parallel environment"
-
-
 HOW = ("removed", "one step", "stays", "flagged", "respawns")
 
 
@@ -45,14 +40,19 @@ EXPECTED = [
 RESPAWN = [*EXPECTED[:4], ("xy", [0, 40], "", False), ("xy", [5, 50], "", False), ("xy", [6, 60], "xy", True)]
 
 
-@pytest.mark.regression("wrong result", ENDED)
+@pytest.mark.regression(
+    "wrong result", "An agent that has ended and stays in `env.agents` of a PettingZoo environment is not asked again"
+)
 @pytest.mark.parametrize("how", ["serial", "threads 1"])
 @pytest.mark.parametrize("after", HOW[:-1])
 def test_an_agent_that_has_ended_is_not_asked_again_however_long_it_is_listed(after, how):
     assert waiting(Pair, how, after=after) == EXPECTED
 
 
-@pytest.mark.regression("wrong result", RESPAWNED)
+@pytest.mark.regression(
+    "wrong result",
+    "An agent of a PettingZoo environment that is shown again with both flags false has respawned and acts",
+)
 def test_an_agent_shown_again_with_both_flags_false_acts_again():
     assert waiting(Pair, "serial", 6, after="respawns") == RESPAWN
     assert waiting(Pair, "threads 1", 6, lanes=2, after="respawns") == RESPAWN
@@ -65,7 +65,10 @@ def test_processes_show_the_same_rows(after):
     assert shown == waiting(Pair, "serial", lanes=2, after=after)
 
 
-@pytest.mark.regression("wrong result", RESPAWNED)
+@pytest.mark.regression(
+    "wrong result",
+    "An agent of a PettingZoo environment that is shown again with both flags false has respawned and acts",
+)
 def test_an_agent_that_left_the_list_and_is_back_without_flags_acts_again():
     class Back(Pair):
         def step(self, actions):
@@ -78,7 +81,9 @@ def test_an_agent_that_left_the_list_and_is_back_without_flags_acts_again():
     assert acting == ["xy", "xy", "y", "y", "xy"]
 
 
-@pytest.mark.regression("wrong result", ENDED)
+@pytest.mark.regression(
+    "wrong result", "An agent that has ended and stays in `env.agents` of a PettingZoo environment is not asked again"
+)
 def test_an_agent_that_appears_with_a_flag_set_is_not_asked():
     class Late(Pair):
         def step(self, actions):
@@ -100,7 +105,9 @@ def test_the_check_says_that_an_ended_agent_is_still_listed_and_when_it_acts_aga
     assert any("must act again although it ended" in text and "remove it from env.agents, or" in text for text in texts)
 
 
-@pytest.mark.regression("wrong result", ATTRIBUTES)
+@pytest.mark.regression(
+    "wrong result", "A PettingZoo `ParallelEnv` whose spaces are attributes is recognised as a parallel environment"
+)
 @pytest.mark.parametrize("form", ["by agent", "one for all", "a Dict space"])
 def test_a_parallel_env_may_have_its_spaces_as_attributes(form):
     class Attributes(Pair):

@@ -15,11 +15,6 @@ from rookery.judging.episodes import WholeEpisodes
 from rookery.replay.recording import RecordedEpisode, Recording, write_recordings
 from rookery.replay.segments import RAW, Spaces, find_replay
 
-WEIGHED = "Importance weights of a squashed policy hold where its actions lie at their bounds"
-REFUSED = (
-    "Importance estimators refuse data of which more than 0.1 % of the numbers lie at a bound without `action_raw`"
-)
-
 
 class Push(gymnasium.Env):
     """Earns its action and a fortune for three steps; the fortune is seen."""
@@ -71,7 +66,10 @@ def weights_by_hand(data, mean, std):
     return np.exp(np.bincount(episodes.episode, log_ratio.sum(1))), returns
 
 
-@pytest.mark.regression("wrong result", WEIGHED)
+@pytest.mark.regression(
+    "wrong result",
+    "Importance weights of a squashed policy hold where its actions lie at their bounds",
+)
 def test_a_policy_at_its_bounds_earns_by_its_own_play_what_that_earned(at_bounds):
     found = judge(*at_bounds, deterministic=False, gamma=1, methods=["is", "wis", "pdis"], trust_code=True, **SMALL)
     for method in ("is", "wis", "pdis"):
@@ -79,7 +77,10 @@ def test_a_policy_at_its_bounds_earns_by_its_own_play_what_that_earned(at_bounds
     assert found.effective_size == pytest.approx(40, rel=1e-3) and found.probabilities == "recorded"
 
 
-@pytest.mark.regression("wrong result", WEIGHED)
+@pytest.mark.regression(
+    "wrong result",
+    "Importance weights of a squashed policy hold where its actions lie at their bounds",
+)
 def test_weights_of_another_policy_are_those_by_hand(at_bounds, tmp_path):
     other = run_of(tmp_path / "other", 9.5, 2.2)
     found = judge(other, at_bounds[1], deterministic=False, gamma=1, methods=["is", "wis"], trust_code=True, **SMALL)
@@ -102,7 +103,10 @@ def at_a_bound(place, share, number=2000):
     return place
 
 
-@pytest.mark.regression("wrong result", REFUSED)
+@pytest.mark.regression(
+    "wrong result",
+    "Importance estimators refuse data of which more than 0.1 % of the numbers lie at a bound without `action_raw`",
+)
 def test_more_than_a_thousandth_at_a_bound_is_refused_with_the_share(at_bounds, tmp_path):
     run = at_bounds[0]
     for share, name in ((0.0015, "more"), (0.0005, "less")):
@@ -122,7 +126,10 @@ def test_more_than_a_thousandth_at_a_bound_is_refused_with_the_share(at_bounds, 
             judge(run, data, deterministic=False, methods=["wis"], trust_code=True, **SMALL)
 
 
-@pytest.mark.regression("wrong result", REFUSED)
+@pytest.mark.regression(
+    "wrong result",
+    "Importance estimators refuse data of which more than 0.1 % of the numbers lie at a bound without `action_raw`",
+)
 def test_clipped_actions_of_another_kind_of_policy_are_refused_too(tmp_path):
     data = at_a_bound(tmp_path / "data", 0.01)
     with Trainer(Push, PPOConfig(model={"hidden": (8,)}), seed=0, console="quiet") as trainer:
@@ -131,7 +138,10 @@ def test_clipped_actions_of_another_kind_of_policy_are_refused_too(tmp_path):
         assert found.log_likelihood is not None, "a normal density has a value at a bound"
 
 
-@pytest.mark.regression("wrong result", REFUSED)
+@pytest.mark.regression(
+    "wrong result",
+    "Importance estimators refuse data of which more than 0.1 % of the numbers lie at a bound without `action_raw`",
+)
 def test_normal_actions_beyond_the_bounds_have_no_density_under_a_squashed_policy(at_bounds, tmp_path):
     with Trainer(Push, PPOConfig(model={"hidden": (8,)}), seed=0, run_dir=tmp_path / "ppo", console="quiet") as trainer:
         trainer.save()
@@ -142,7 +152,10 @@ def test_normal_actions_beyond_the_bounds_have_no_density_under_a_squashed_polic
     assert own["wis"].value == pytest.approx(own["data"].value, rel=1e-3)
 
 
-@pytest.mark.regression("wrong result", REFUSED)
+@pytest.mark.regression(
+    "wrong result",
+    "Importance estimators refuse data of which more than 0.1 % of the numbers lie at a bound without `action_raw`",
+)
 def test_a_clone_of_actions_at_their_bounds_is_refused(at_bounds):
     assert RAW in next(find_replay(at_bounds[1]).pieces()).rows
     found = judge(*at_bounds, deterministic=False, probabilities="cloned", trust_code=True, **SMALL)

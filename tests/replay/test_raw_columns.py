@@ -15,8 +15,6 @@ from rookery.replay.recording import recording_of, write_recordings
 from rookery.replay.segments import RAW, find_replay, raw_actions
 from rookery.replay.transfer import merged
 
-KEPT = "What tanh was taken of stays with the actions of a recording when it is copied, merged, exported and imported"
-
 
 def squashed(lengths=(3, 1, 4), unknown=()):
     """Episodes whose actions are tanh of numbers, most of them at a bound; of some episodes these are not known."""
@@ -39,7 +37,10 @@ def numbers(source):
     return [one.action_raw for one in source.episodes]
 
 
-@pytest.mark.regression("wrong result", KEPT)
+@pytest.mark.regression(
+    "wrong result",
+    "What tanh was taken of stays with the actions of a recording when it is copied, merged, exported and imported",
+)
 def test_it_comes_back_from_a_directory(tmp_path):
     made = squashed(unknown=(1,))
     found = recording_of(kept(tmp_path / "a", made))
@@ -52,7 +53,10 @@ def test_it_comes_back_from_a_directory(tmp_path):
     assert every.shape == (8, 2) and np.isnan(every).all(axis=1).tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
 
 
-@pytest.mark.regression("wrong result", KEPT)
+@pytest.mark.regression(
+    "wrong result",
+    "What tanh was taken of stays with the actions of a recording when it is copied, merged, exported and imported",
+)
 @pytest.mark.parametrize("kind", ["npz", "csv", "parquet", "json"])
 def test_it_goes_to_other_formats_and_back(tmp_path, kind):
     if kind == "parquet":
@@ -68,7 +72,10 @@ def test_it_goes_to_other_formats_and_back(tmp_path, kind):
             np.testing.assert_array_equal(before, after)
 
 
-@pytest.mark.regression("wrong result", KEPT)
+@pytest.mark.regression(
+    "wrong result",
+    "What tanh was taken of stays with the actions of a recording when it is copied, merged, exported and imported",
+)
 def test_recordings_with_and_without_it_are_merged(tmp_path):
     with_it, without = kept(tmp_path / "a", squashed()), kept(tmp_path / "b", squashed(unknown=(0, 1, 2)))
     assert raw_actions(without) is None

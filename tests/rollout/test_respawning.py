@@ -8,9 +8,6 @@ from playing import play, taken
 from rookery import DQNConfig, Trainer
 from rookery.replay.buffer import n_step_windows
 
-ENDED = "An agent that has ended and stays in `env.agents` of a PettingZoo environment is not asked again"
-RESPAWNED = "An agent of a PettingZoo environment that is shown again with both flags false has respawned and acts"
-
 
 def by_slot(after, policy_rows, paid=0.0, **options):
     """Decisions of agents x and y: (observation, reward, terminated, truncated, next, first), in their order."""
@@ -26,7 +23,9 @@ LIFE = [(0, 1, False, False, 1, True), (1, 2, True, False, None, False)]
 Y = [(t, 10.0 * (t + 1), False, t == 5, t + 1, t == 0) for t in range(6)]
 
 
-@pytest.mark.regression("wrong result", ENDED)
+@pytest.mark.regression(
+    "wrong result", "An agent that has ended and stays in `env.agents` of a PettingZoo environment is not asked again"
+)
 @pytest.mark.parametrize("after", ["removed", "one step", "stays", "flagged"])
 def test_nothing_is_recorded_of_an_agent_after_its_end(after):
     x, y = by_slot(after, 6, paid=7.0)
@@ -34,14 +33,20 @@ def test_nothing_is_recorded_of_an_agent_after_its_end(after):
     assert x == [*LIFE, *LIFE]  # what it is paid after its end belongs to no decision
 
 
-@pytest.mark.regression("wrong result", RESPAWNED)
+@pytest.mark.regression(
+    "wrong result",
+    "An agent of a PettingZoo environment that is shown again with both flags false has respawned and acts",
+)
 def test_a_respawned_agent_records_a_life_of_its_own():
     x, y = by_slot("respawns", 6, paid=7.0)
     assert y == [*Y, *Y[:1]]
     assert x == [*LIFE, (4, 5, False, False, 5, True), (5, 6, False, True, 6, False), *LIFE[:1]]
 
 
-@pytest.mark.regression("wrong result", RESPAWNED)
+@pytest.mark.regression(
+    "wrong result",
+    "An agent of a PettingZoo environment that is shown again with both flags false has respawned and acts",
+)
 def test_windows_of_a_replay_end_where_a_life_does():
     settings = DQNConfig(model={"hidden": (8,)}, learning_starts=1000)
     config = {"after": "respawns", "paid": 7.0}

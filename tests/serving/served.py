@@ -78,9 +78,6 @@ def batcher_of(version, said=None, **limits):
     return Batcher(version, incidents=Incidents(told.append), **given)
 
 
-INTERNAL = "A client of a server is given the id of an internal error, and the log has the id with the traceback"
-
-
 class Web:
     """Speaks HTTP to a server, over one connection."""
 

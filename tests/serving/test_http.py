@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 pytest.importorskip("uvicorn")
 
-from served import HYBRID, INTERNAL, MANY_SORTS, TOKEN, Web, checkpoint, policy, serving
+from served import HYBRID, MANY_SORTS, TOKEN, Web, checkpoint, policy, serving
 
 from rookery.core.errors import ConfigError
 from rookery.serving.server import PolicyServer, ServingOptions
@@ -234,7 +234,10 @@ def test_many_clients_at_once_each_get_their_own_answer(tmp_path):
     assert counts["batches"] < 160
 
 
-@pytest.mark.regression("unclear error", INTERNAL)
+@pytest.mark.regression(
+    "unclear error",
+    "A client of a server is given the id of an internal error, and the log has the id with the traceback",
+)
 def test_a_network_that_fails_is_told_to_those_who_asked_and_the_server_goes_on(tmp_path, monkeypatch):
     said = []
     with serving(checkpoint(tmp_path, 1, policy()), said) as server:

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("uvicorn")
 
-from served import INTERNAL, TOKEN, Web, batcher_of, checkpoint, policy, serving
+from served import TOKEN, Web, batcher_of, checkpoint, policy, serving
 
 from rookery.core.incidents import Incidents
 from rookery.envs.external.client import Client, ExternalError
@@ -19,9 +19,6 @@ from rookery.serving import server as server_module
 from rookery.serving.batcher import NotDecided, Question, ServedActions
 from rookery.serving.server import PolicyServer, ServingOptions
 from rookery.serving.versions import load_version
-
-SURVIVES = "The thread that answers for a policy server survives an error of any kind, and all who wait are answered"
-FREED = "A policy server that cannot begin frees its ports and ends its threads"
 
 ID = "internal error [0-9a-f]{8}"
 
@@ -59,7 +56,10 @@ def version(tmp_path):
     return load_version(checkpoint(tmp_path, 1, policy()))
 
 
-@pytest.mark.regression("no end", SURVIVES)
+@pytest.mark.regression(
+    "no end",
+    "The thread that answers for a policy server survives an error of any kind, and all who wait are answered",
+)
 def test_an_error_outside_of_a_forward_pass_is_answered_to_all_who_wait(version, monkeypatch):
     said, answers = [], Answers()
     batcher = batcher_of(version, said)
@@ -73,7 +73,10 @@ def test_an_error_outside_of_a_forward_pass_is_answered_to_all_who_wait(version,
     batcher.close()
 
 
-@pytest.mark.regression("no end", SURVIVES)
+@pytest.mark.regression(
+    "no end",
+    "The thread that answers for a policy server survives an error of any kind, and all who wait are answered",
+)
 def test_a_network_that_ends_its_thread_does_not_end_the_server(version, monkeypatch):
     said, answers = [], Answers()
     batcher = batcher_of(version, said)
@@ -90,7 +93,10 @@ def test_a_network_that_ends_its_thread_does_not_end_the_server(version, monkeyp
     batcher.close()
 
 
-@pytest.mark.regression("no end", SURVIVES)
+@pytest.mark.regression(
+    "no end",
+    "The thread that answers for a policy server survives an error of any kind, and all who wait are answered",
+)
 def test_a_reply_that_raises_takes_nobody_elses_answer_away_and_no_answer_comes_twice(version):
     said, answers, broken = [], Answers(), []
 
@@ -110,7 +116,10 @@ def test_a_reply_that_raises_takes_nobody_elses_answer_away_and_no_answer_comes_
     assert ["OSError" in said[0], "ZeroDivisionError" in said[1], len(said)] == [True, True, 2]
 
 
-@pytest.mark.regression("no end", SURVIVES)
+@pytest.mark.regression(
+    "no end",
+    "The thread that answers for a policy server survives an error of any kind, and all who wait are answered",
+)
 def test_a_question_that_cannot_be_taken_is_answered_and_the_others_too(version):
     said, answers = [], Answers()
     batcher = batcher_of(version, said)
@@ -120,7 +129,10 @@ def test_a_question_that_cannot_be_taken_is_answered_and_the_others_too(version)
     batcher.close()
 
 
-@pytest.mark.regression("unclear error", INTERNAL)
+@pytest.mark.regression(
+    "unclear error",
+    "A client of a server is given the id of an internal error, and the log has the id with the traceback",
+)
 def test_an_error_in_the_application_is_an_id_over_http(tmp_path, monkeypatch):
     said = []
     with serving(checkpoint(tmp_path, 1, policy()), said) as server:
@@ -134,7 +146,10 @@ def test_an_error_in_the_application_is_an_id_over_http(tmp_path, monkeypatch):
         assert Web(server).call("GET", "/health")[1]["internal_errors"] == 2
 
 
-@pytest.mark.regression("unclear error", INTERNAL)
+@pytest.mark.regression(
+    "unclear error",
+    "A client of a server is given the id of an internal error, and the log has the id with the traceback",
+)
 def test_an_error_is_an_id_on_the_socket_and_other_clients_are_answered(tmp_path, monkeypatch):
     said = []
     with serving(checkpoint(tmp_path, 1, policy()), said, socket_port=0) as server:
@@ -157,7 +172,10 @@ def test_a_log_that_cannot_be_written_stops_nothing():
     assert re.fullmatch(ID, incidents.report(ValueError("x"))) and incidents.count == 1
 
 
-@pytest.mark.regression("unclear error", FREED)
+@pytest.mark.regression(
+    "unclear error",
+    "A policy server that cannot begin frees its ports and ends its threads",
+)
 @pytest.mark.parametrize("part", ["CheckpointWatch", "SocketClients", "Batcher"])
 def test_a_server_that_cannot_begin_frees_ports_and_threads(tmp_path, monkeypatch, part):
     path = checkpoint(tmp_path, 1, policy())

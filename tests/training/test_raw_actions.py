@@ -14,10 +14,6 @@ from rookery import PPOConfig, SACConfig, Trainer, record_replay
 from rookery.replay.recording import recording_of
 from rookery.replay.segments import RAW, find_replay, raw_actions
 
-RECORDED = (
-    "A recording of drawn squashed actions says what tanh was taken of, so that its probabilities hold at a bound"
-)
-
 
 class Drift(gymnasium.Env):
     """Shows where it stands, which an action moves; earns the action, and is cut off after 5 steps."""
@@ -68,7 +64,10 @@ def density(mean, log_std, raw):
     return (normal - slope).sum(-1)
 
 
-@pytest.mark.regression("wrong result", RECORDED)
+@pytest.mark.regression(
+    "wrong result",
+    "A recording of drawn squashed actions says what tanh was taken of, so that its probabilities hold at a bound",
+)
 @pytest.mark.parametrize("exploration", [{}, {"kind": "ou"}, {"kind": "gsde"}])
 def test_recorded_probabilities_are_those_of_the_numbers_before_tanh(tmp_path, exploration):
     run = saturated(Drift, tmp_path / "run", **exploration)
