@@ -3,7 +3,8 @@
 import gymnasium
 import pytest
 
-from rookery.envs.suites import WORDS, drawn_values, objections_to, objections_to_parameters, why_not
+from rookery.core.arguments import WORDS, why_not
+from rookery.envs.suites import drawn_values, objections_to, objections_to_parameters
 
 HONEST = {
     "CartPole-v1": {"sutton_barto_reward": True, "render_mode": "rgb_array", "max_episode_steps": 100_000},

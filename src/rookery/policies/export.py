@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
+from rookery.core.arguments import objections_to_arguments
 from rookery.core.encoding import decode, encode
 from rookery.core.errors import ConfigError, RookeryError, nearest
 from rookery.core.files import FileError, is_own, read_checkpoint_files, split_name

@@ -1,0 +1,129 @@
+"""Which arguments of code that is not Rookery's a file may set which others have written: docs/trust.md.
+
+Classes and functions of Rookery say it in their signatures (`core/reach.py`). Gymnasium, PettingZoo and other suites of
+environments know nothing of that: numbers within bounds and flags are taken, and texts where `WORDS` or `LOOKED_UP` has
+them.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rookery.core.reach import RENDER_MODES, Objection, of_arguments
+
+LARGEST = 4_096
+"""The largest whole number of an argument that may size a map, a picture or a list."""
+
+DEEPEST = 4
+"""How deep lists and mappings of arguments may lie in each other."""
+
+MOMENTS = frozenset(
+    ("max_episode_steps", "max_steps", "max_cycles", "max_frames", "max_moves", "max_num_frames_per_episode",
+     "max_timesteps", "episode_length", "seed")
+)  # fmt: skip
+"""Arguments that are whole numbers of steps or names of random streams, and size nothing."""
+
+COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
+
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "render_mode": RENDER_MODES,
+    # Gymnasium's toy texts
+    "map_name": ("4x4", "8x8"),
+    # ALE, and PettingZoo's Atari games
+    "obs_type": ("rgb", "grayscale", "ram", "rgb_image", "grayscale_image"),
+    # MiniGrid and BabyAI
+    "obstacle_type": ("wall", "lava"),
+    "obj_type": ("ball", "box", "key", "door"),
+    "first_color": COLORS,
+    "second_color": COLORS,
+    "select_by": ("color", "type", "loc"),
+    "wfc_config": (
+        "MazeSimple", "DungeonMazeScaled", "RoomsFabric", "ObstaclesBlackdots", "ObstaclesAngular",
+        "ObstaclesHogs3", "MazeKnot", "MazeWall", "RoomsOffice", "ObstaclesHogs2", "Skew2", "Maze", "MazeSpirals",
+        "MazePaths", "Mazelike", "Dungeon", "DungeonRooms", "DungeonLessRooms", "DungeonSpirals", "RoomsMagicOffice",
+        "SkewCave", "SkewLake",
+    ),
+    # PettingZoo
+    "obs_method": ("vector", "image", "vector-sequence", "vector-masked"),
+    "observation_type": ("card_knowledge", "seer", "minimal"),
+}  # fmt: skip
+"""Texts of arguments that are words of a list, by argument."""
+
+
+def objections_to_arguments(maker: Any, config: Mapping[str, Any], path: str) -> Iterator[Objection]:
+    """Yields what stands against arguments of a class or function that others have written.
+
+    Args:
+        maker: The class or function; None where there is none.
+        config: The arguments.
+        path: Where they stand.
+    """
+    if is_ours(maker):
+        yield from of_arguments(maker, config, path)
+        return
+    for name, value in config.items():
+        if why := why_not(name, value):
+            yield Objection(f"{path}.{name}", value, why)
+
+
+def why_not(name: str, value: Any, deep: int = 0) -> str:
+    """Says why an argument of an environment of Gymnasium, PettingZoo or another suite is not taken from others.
+
+    Args:
+        name: The argument.
+        value: The value.
+        deep: In how many lists and mappings it lies.
+
+    Returns:
+        What it can reach, or an empty text.
+    """
+    if name in LOOKED_UP and value is not None:
+        return "" if LOOKED_UP[name](value) else f"is no {name} that comes with the package, and could be a path"
+    if isinstance(value, str):
+        return "" if value in WORDS.get(name, ()) else "is a text, which could be a path, a program or an address"
+    if isinstance(value, bool | float) or value is None:
+        return ""
+    if isinstance(value, int):
+        large = abs(value) > (1_000_000_000 if name in MOMENTS else LARGEST)
+        return f"is above {LARGEST:,} and could fill the memory" if large else ""
+    if isinstance(value, Mapping | list | tuple) and deep < DEEPEST and len(value) <= LARGEST:
+        inner = value.values() if isinstance(value, Mapping) else value
+        return next((why for one in inner if (why := why_not(name, one, deep + 1))), "")
+    return "is neither a number nor a flag"
+
+
+def is_ours(maker: Any) -> bool:
+    """Says whether a class or function is Rookery's own."""
+    return str(getattr(maker, "__module__", "")).partition(".")[0] == "rookery"
+
+
+@functools.cache
+def _models() -> frozenset[str]:
+    """Names of the robots that come with Gymnasium."""
+    spec = find_spec("gymnasium.envs.mujoco")
+    folders = [Path(place, "assets") for place in (spec.submodule_search_locations or ()) if spec] if spec else []
+    return frozenset(file.name for folder in folders for file in folder.glob("*.xml"))
+
+
+def _is_map(value: Any) -> bool:
+    """Says whether a value is a map of FrozenLake: rows of letters."""
+    rows = [value] if isinstance(value, str) else value
+    return (
+        isinstance(rows, list | tuple)
+        and len(rows) <= 64
+        and all(isinstance(row, str) and re.fullmatch("[SFHG]{1,64}", row) is not None for row in rows)
+    )
+
+
+LOOKED_UP: Mapping[str, Callable[[Any], bool]] = {
+    "xml_file": lambda value: isinstance(value, str) and value in _models(),
+    "desc": _is_map,
+    "main_body": lambda value: isinstance(value, int) or (isinstance(value, str) and value.isidentifier()),
+    "camera_name": lambda value: isinstance(value, str) and value.isidentifier(),
+}
+"""Arguments whose values are looked up in what comes with a package, by argument."""
