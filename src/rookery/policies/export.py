@@ -19,7 +19,7 @@ from rookery.core.errors import ConfigError, RookeryError, nearest
 from rookery.core.files import FileError, is_own, read_checkpoint_files, split_name
 from rookery.core.json_text import parse_json
 from rookery.core.layers import import_object
-from rookery.core.reach import Objection, largest_number, of_arguments, of_settings
+from rookery.core.reach import Objection, largest_number, of_settings
 from rookery.core.settings import object_name
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, action_spec, obs_spec
@@ -197,7 +197,7 @@ def _reached(name: str, described: dict[str, Any]) -> Iterator[Objection]:
     module = model.get("module")
     if module is not None and isinstance(model.get("module_config"), dict):
         made = import_object(module) if isinstance(module, str) else module
-        yield from of_arguments(made, model["module_config"], f"{name}.model.module_config")
+        yield from objections_to_arguments(made, model["module_config"], f"{name}.model.module_config")
     if (largest := largest_number(described.get("head", {}))) > LARGEST_OF_HEAD:
         yield Objection(f"{name}.head", largest, f"is above {LARGEST_OF_HEAD:,} and could fill the memory")
 
