@@ -45,7 +45,7 @@ C = TypeVar("C")
 DEFAULT = "default"
 """The source of a value that nobody set."""
 
-MAX_UNKNOWN = 20
+MAX_UNKNOWN = 50
 """Unknown keys that are named one by one, with the nearest of the known settings."""
 
 MAX_KNOWN = 10_000
@@ -162,11 +162,7 @@ def resolve(schema: type[C], layers: Sequence[Layer], names: Mapping[str, str] |
     merge = _Merge(names or {})
     trees = [_Said(layer, rank, "", hidden("", nested(layer.values))) for rank, layer in enumerate(layers)]
     config = merge.section(schema, "", trees, None)
-    for said in merge.unknown[:MAX_UNKNOWN]:
-        merge.refuse_unknown(said)
-    if (more := len(merge.unknown) - MAX_UNKNOWN) > 0:
-        said = merge.unknown[MAX_UNKNOWN]
-        merge.problems.append(f"{said.source}: {said.path}: from here on {more:,} more keys are no settings either")
+    _refuse_unknown(merge)
     if merge.problems:
         raise ConfigError(*merge.problems)
     return Resolved(config, merge.history, tuple(merge.notes), merge.fixed, frozenset(merge.inherited))
@@ -467,13 +463,18 @@ class _Merge:
                 (own, value), (common, beaten) = self.history[here][-1], self.history[above][-1]
                 self.notes.append(f"{here} = {flow(value)} ({own}) wins over {above} = {flow(beaten)} ({common})")
 
-    def refuse_unknown(self, said: _Said) -> None:
-        """Notes a key that is no setting, with the path that was meant."""
+
+def _refuse_unknown(merge: _Merge) -> None:
+    """Notes the keys that are no settings, the first ones with the path that was meant."""
+    known = list(islice(merge.history, MAX_KNOWN))
+    for said in merge.unknown[:MAX_UNKNOWN]:
         section = said.path.rpartition(".")[0]
         dot = f"{section}." if section else ""
-        known = list(islice(self.history, MAX_KNOWN))
         near = dict.fromkeys(one[len(dot) :].split(".")[0] for one in known if one.startswith(dot))
-        self.refuse(said, unknown(suggestion(said.path, known), near))
+        merge.refuse(said, unknown(suggestion(said.path, known), near))
+    for said in merge.unknown[MAX_UNKNOWN : MAX_UNKNOWN + 1]:
+        more = len(merge.unknown) - MAX_UNKNOWN
+        merge.problems.append(f"{said.source}: {said.path}: from here on {more:,} more keys are no settings either")
 
 
 def _taken_back(cls: type, parts: list[_Said], start: Settings | None) -> tuple[list[_Said], list[str]]:
