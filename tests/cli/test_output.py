@@ -104,13 +104,21 @@ def test_a_training_goes_on_without_its_console_and_writes_on_in_log_txt(tmp_pat
     ["resume", "cart", "--stop", "env_steps=700", "--evaluate", "0", "--plain"],
     ["tune", *TRAIN[1:-2], "algorithm.lr={grid_search: [1e-3, 1e-4]}", "--name", "x", "--plain"],
     ["mlagents", "learn", "cart.yaml", "--env", "CartPole-v1", "--run-id", "y"],
+    ["rllib", "run", "script.py"],
 ], ids=lambda words: words[0])  # fmt: skip
 def test_every_kind_of_training_goes_on_without_its_console(runs, tmp_path, what, words):
     (tmp_path / "cart.yaml").write_text("behaviors: {Cart: {trainer_type: ppo, max_steps: 300, summary_freq: 100}}\n")
+    (tmp_path / "script.py").write_text(
+        "from ray import tune\n"
+        "tune.run('PPO', config={'env': 'CartPole-v1', 'num_workers': 0, 'train_batch_size': 64,\n"
+        "                        'sgd_minibatch_size': 32},\n"
+        "         stop={'training_iteration': 2}, local_dir='results', name='z')\n"
+        "print('the end')\n"
+    )
     code, error = run(tmp_path, words, OUTPUTS[what](), OUTPUTS[what]())
     assert (code, error) == (0, "")
-    folder = {"resume": "runs/cart", "tune": "runs/x", "mlagents": "results/y"}[words[0]]
-    assert "standard output cannot be written" in (tmp_path / folder / "log.txt").read_text()
+    folder = {"resume": "runs/cart", "tune": "runs/x", "mlagents": "results/y", "rllib": "results/z"}[words[0]]
+    assert "cannot be written" in (tmp_path / folder / "log.txt").read_text()
 
 
 @SURVIVED

@@ -44,6 +44,7 @@ from rookery.compat.rllib.tuning.trial import Trial
 from rookery.core.errors import ConfigError, refuse
 from rookery.core.files import FOLDER
 from rookery.core.interrupt import Interrupted
+from rookery.core.output import LOG, survive_lost_output
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings import show
@@ -456,6 +457,7 @@ def loop(
 ) -> None:
     """Runs Rookery's loop, watched by a driver."""
     cfg, orders = experiment.cfg, driver.orders
+    survive_lost_output(setup.folder / LOG)
     if isinstance(search, Suggestions):
         orders.reporter.set_total_samples(setup.total)
     orders.callbacks.tell("setup")
