@@ -481,6 +481,7 @@ IN_C = "_actions _lanes _begin_seeds _values _fields_at _obs_at"
 """What a step of an environment in C works with, and addresses of arrays."""
 
 WORKSPACE = {"WorkerPolicy": "acted",  # counts from when it was made
+             "Guard": "_made _began _copy _log",  # the latest calls, kept for a message
              **dict.fromkeys(("CartPoleInC", "PendulumInC"), IN_C), "ArenaInC": f"{IN_C} _clock _began",
              "BatchedCartPole": ("_both _inertia _sin _thrust _work _change _reach _fallen"),
              "BatchedArena": ("_index _target _target1 _target2 _free _free1 _free2 _trails _other_free _apart _quiet "

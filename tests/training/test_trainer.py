@@ -471,6 +471,7 @@ FORGETTABLE = {
     "ActionNoise": "its block follows from the streams and the vector step",
     "Interrupt": "whether somebody asked to stop, asked anew by every train()",
     "Clock": "when the lap under way began; what has passed is in Run.seconds",
+    "Guard": "the latest calls of an environment in C, kept for a message",
     "Watch": "what it has seen of the iteration under way, looked at anew by every train()",
     "CheckpointPace": "when the next checkpoint is due, counted anew by every train()",
     "Route": "found out again from the desks in the next step",
@@ -674,7 +675,7 @@ def test_every_other_object_that_changes_is_known_to(reached):
 
 def test_what_need_not_be_remembered_is_still_there(reached):
     absent = set() if best_build() else {"NativeActor", "NetworkKernels", "DrawingHead", "SquashedDrawing"}
-    in_c = {name for name in FORGETTABLE if name.endswith(("InC", "Entry", "CLibrary", "Player", "Playing"))}
+    in_c = {name for name in FORGETTABLE if name.endswith(("InC", "Entry", "CLibrary", "Player", "Playing", "Guard"))}
     absent |= in_c if why_not_in_c() else {"BatchedCartPole", "BatchedArena"}
     assert FORGETTABLE.keys() - absent <= {type(thing).__name__ for thing in reached.values()}
 
