@@ -1,4 +1,4 @@
-"""Arguments of other packages that others have written: what is looked up is known, and all other texts are not taken."""
+"""Arguments of other packages that others have written: texts are taken where they are looked up among known ones."""
 
 import gymnasium
 import pytest
