@@ -11,6 +11,9 @@ import pytest
 
 PAGE = Path(__file__).parents[2] / "benchmarks" / "results" / "faults.md"
 
+OTHER = "\n## Damaged files\n"
+"""What begins the part of the page that other tests are reported in, which is kept."""
+
 ROWS: list[tuple[str, str, str, float]] = []
 
 
@@ -41,8 +44,10 @@ def pytest_sessionfinish(session, exitstatus):
         f"{_cpu()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, "
         f"Python {platform.python_version()}; {'all passed' if exitstatus == 0 else 'NOT ALL PASSED'}.",
     ]
+    written = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    other = written.partition(OTHER)
     PAGE.parent.mkdir(parents=True, exist_ok=True)
-    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    PAGE.write_text("\n".join(lines) + "\n" + "".join(other[1:]), encoding="utf-8")
 
 
 def _cpu():

@@ -221,7 +221,8 @@ def read_declared(said: Mapping[str, Any], name: str) -> Mapping[str, Parameter]
         one = value
         if not isinstance(value, Parameter):
             one = Parameter(*value) if isinstance(value, tuple | list) and len(value) == 3 else Parameter(value)
-        if not isinstance(key, str) or isinstance(one.default, tuple | list | Mapping):
+        is_bounded = all(bound is None or is_number(bound) for bound in (one.low, one.high))
+        if not isinstance(key, str) or isinstance(one.default, tuple | list | Mapping) or not is_bounded:
             form = "a name with a default, or with (default, low, high)"
             raise EnvError(f"{name}: parameters has {key!r}: {value!r}, expected {form}")
         if wrong := one.objection(one.default):

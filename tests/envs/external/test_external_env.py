@@ -594,6 +594,10 @@ def test_what_is_taken_up_later_has_the_same_agents():
         ({"obs": {"box": [2]}, "action": {"kind": None}}, "spaces.action: a space of unknown kind None"),
         ({"agents": {None: None}}, "spaces.agents.None: expected obs and action"),
         ({"obs": {"box": [2]}, "action": {"discrete": 2}, "parameters": [None]}, "spaces.parameters: expected"),
+        (
+            {"obs": {"box": [2]}, "action": {"discrete": 2}, "parameters": {"wind": [0.0, -1.0, [1.0]]}},
+            r"spaces.parameters: parameters has 'wind'",
+        ),
         ({"obs": {"box": [10**6, 10**6]}, "action": {"discrete": 2}}, "spaces.obs: .* together at most 33,554,432"),
     ],
 )

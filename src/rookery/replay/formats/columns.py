@@ -38,6 +38,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
 DONE = ("done", "dones")
 """Names of flags that do not say why an episode is over."""
 
+MOST_CATEGORIES = 1 << 24
+"""Whole numbers up to here may be categories, where nothing says what they are."""
+
 WHOLE = "iub"
 """Kinds of NumPy types that hold whole numbers."""
 
@@ -522,6 +525,11 @@ def guessed_spaces(table: ColumnTable, action_bounds: tuple[float, float] | None
     only = len(seen) == 1 and all(array.ndim == 1 for array in seen.values())
     inside = {path: _guessed(array, only) for path, array in seen.items() if path != MASK}
     actions = table.columns["action"]
+    if actions.dtype.kind in WHOLE and not action_bounds and actions.max(initial=0) >= MOST_CATEGORIES:
+        raise ConfigError(
+            f"{table.source}: action is up to {actions.max():,}, which is too much for one of several choices; say "
+            "what actions are: --action-bounds=LEAST,LARGEST, --env ENV or --like REPLAY"
+        )
     bounded = action_bounds and spaces.Box(*action_bounds, actions.shape[1:] or (1,), np.float32)
     action = action_spec(bounded or _guessed(actions, True))
     space = inside[""] if set(inside) == {""} else spaces.Dict({path: part for path, part in inside.items() if path})
@@ -531,7 +539,8 @@ def guessed_spaces(table: ColumnTable, action_bounds: tuple[float, float] | None
 def _guessed(array: np.ndarray, whole_are_categories: bool) -> spaces.Space[Any]:
     if array.dtype == np.uint8 and array.ndim > 1:
         return spaces.Box(0, 255, array.shape[1:], np.uint8)
-    if array.dtype.kind in WHOLE and whole_are_categories and array.ndim <= 2 and array.min(initial=0) >= 0:
+    are_categories = array.dtype.kind in WHOLE and whole_are_categories and array.ndim <= 2
+    if are_categories and array.min(initial=0) >= 0 and array.max(initial=0) < MOST_CATEGORIES:
         if array.ndim == 1 or array.shape[1] == 1:
             return spaces.Discrete(int(array.max()) + 1)
         return spaces.MultiDiscrete(array.max(axis=0).astype(np.int64) + 1)
