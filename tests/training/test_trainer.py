@@ -472,6 +472,7 @@ FORGETTABLE = {
     "Interrupt": "whether somebody asked to stop, asked anew by every train()",
     "Clock": "when the lap under way began; what has passed is in Run.seconds",
     "Guard": "the latest calls of an environment in C, kept for a message",
+    "GuardedEntry": "the same, as C reads it",
     "Watch": "what it has seen of the iteration under way, looked at anew by every train()",
     "CheckpointPace": "when the next checkpoint is due, counted anew by every train()",
     "Route": "found out again from the desks in the next step",
