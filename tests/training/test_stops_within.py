@@ -76,7 +76,7 @@ def stop_at(trainer, number, asked=signal.SIGINT):
 
 
 @stops
-@pytest.mark.parametrize("name", slow_except("two of them", "ppo and dqn", of=CASES))
+@pytest.mark.parametrize("name", slow_except("two of them", of=CASES))
 def test_a_run_that_stops_between_two_gradient_steps_is_the_run_that_did_not(name, tmp_path, monkeypatch):
     with make(run_dir=tmp_path / "whole", **CASES[name]) as trainer:
         trainer.train({"iterations": ITERATIONS})
@@ -98,6 +98,7 @@ def test_a_run_that_stops_between_two_gradient_steps_is_the_run_that_did_not(nam
 
 
 @stops
+@pytest.mark.slow
 def test_a_trainer_that_stopped_between_two_gradient_steps_goes_on_in_the_same_process(tmp_path, monkeypatch):
     monkeypatch.setattr(rounds, "CHUNK", 1)
     with make(run_dir=tmp_path / "whole", **CASES["two of them"]) as trainer:
@@ -180,6 +181,7 @@ def test_seconds_end_a_run_whose_iteration_takes_much_longer(tmp_path, capsys):
 
 
 @stops
+@pytest.mark.slow
 def test_seconds_end_an_iteration_on_policy_between_two_vector_steps(tmp_path):
     class Slow(Callback):
         def on_episode_step(self, episode):
@@ -284,6 +286,7 @@ def test_learning_alone_and_playing_alone_have_the_same_rows_stopped_or_not(call
 
 
 @stops
+@pytest.mark.slow
 def test_learning_alone_ends_by_seconds_and_by_no_other_criterion(tmp_path):
     with make("CartPole-v1", tmp_path, cfg=REPLAYING, callbacks=[slow_learning(0.01)], **LONG) as trainer:
         trainer.train({"iterations": 2})
