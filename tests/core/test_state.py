@@ -136,12 +136,7 @@ class Longer(Renamed):
         return {**state, "index": state["index"] - 1}
 
 
-KEPT = pytest.mark.regression(
-    "data lost", "States of older versions are upgraded when they load, those of newer are refused"
-)
-
-
-@KEPT
+@pytest.mark.regression("data lost", "Older saved states are upgraded when they load, newer ones refused")
 @pytest.mark.parametrize(
     ("wrote", "state"),
     [
@@ -160,14 +155,14 @@ def test_a_state_of_an_older_version_is_upgraded_class_by_class(wrote, state):
     assert one.state_dict()[VERSIONS] == {"Renamed": 3, "Longer": 2}
 
 
-@KEPT
+@pytest.mark.regression("data lost", "Older saved states are upgraded when they load, newer ones refused")
 def test_a_state_that_is_up_to_date_is_not_upgraded_again():
     one = Longer()
     state = one.upgraded({"count": 1, "attempts": 4, "index": 3})
     assert one.upgraded(state) is state
 
 
-@KEPT
+@pytest.mark.regression("data lost", "Older saved states are upgraded when they load, newer ones refused")
 def test_a_state_of_a_newer_version_is_refused_with_its_class_and_both_versions():
     one = Longer()
     for state in (one.state_dict() | {VERSIONS: {"Renamed": 4, "Longer": 2}}, {VERSIONS: {"Renamed": 4}}):

@@ -20,10 +20,6 @@ LATER = {
 }
 """By class, what states of its first version did not have; states of other classes stay as they are."""
 
-KEPT = pytest.mark.regression(
-    "data lost", "States of older versions are upgraded when they load, those of newer are refused"
-)
-
 
 def trainer():
     ppo = PPOConfig(fragment_length=16, epochs=1, signals={"extrinsic": {}, "rnd": {}}, model={"hidden": (8,)})
@@ -44,7 +40,7 @@ def as_first_written(state, seen):
     return {VERSIONS: others, **older} if others else older
 
 
-@KEPT
+@pytest.mark.regression("data lost", "Older saved states are upgraded when they load, newer ones refused")
 def test_a_run_resumes_from_states_of_the_first_versions():
     with trainer() as before, trainer() as after:
         before.train_iteration()
@@ -60,7 +56,7 @@ def test_a_run_resumes_from_states_of_the_first_versions():
         assert json.dumps(encode(mine["pool"])[0]) == json.dumps(encode(other["pool"])[0])
 
 
-@KEPT
+@pytest.mark.regression("data lost", "Older saved states are upgraded when they load, newer ones refused")
 def test_opponents_of_the_first_version_have_been_drawn_no_second_time():
     with trainer() as run:
         state = run.self_play.state_dict()
@@ -68,7 +64,7 @@ def test_opponents_of_the_first_version_have_been_drawn_no_second_time():
         assert run.self_play.lineup == {"kept": {"main": [1]}, "round": 0}
 
 
-@KEPT
+@pytest.mark.regression("data lost", "Older saved states are upgraded when they load, newer ones refused")
 @pytest.mark.parametrize(
     ("name", "path"), [("Run", ()), ("LocalPool", ("pool",)), ("RolloutWorker", ("pool", "worker"))]
 )
@@ -82,7 +78,7 @@ def test_a_run_of_a_newer_version_is_refused(name, path):
             run.load_state_dict(state)
 
 
-@KEPT
+@pytest.mark.regression("data lost", "Older saved states are upgraded when they load, newer ones refused")
 def test_the_error_of_a_newer_checkpoint_names_it(tmp_path):
     with trainer() as run:
         place = run.save(tmp_path / "saved")
