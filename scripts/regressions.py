@@ -34,11 +34,21 @@ Faults that once passed in silence or ended badly, what holds now, and the test 
 def marked(file: Path) -> Iterator[tuple[str, str, str]]:
     """Yields kind, item and test of every marker in a file of tests.
 
+    A marker, and each of its texts, may have a name of its own at the top of the file.
+
     Raises:
         ValueError: If a marker has not two literal texts, or its kind is not in `KINDS`.
     """
     place = file.relative_to(ROOT).as_posix()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    named = {ast.unparse(target): node.value for node in assigned for target in node.targets}
+
+    def meant(node: ast.expr) -> ast.expr:
+        """Returns what a name of the file stands for; anything else as it is."""
+        return named.get(node.id, node) if isinstance(node, ast.Name) else node
+
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             calls, test = node.decorator_list, f"{place}::{node.name}"
         elif isinstance(node, ast.Assign) and any(
@@ -47,10 +57,14 @@ def marked(file: Path) -> Iterator[tuple[str, str, str]]:
             calls, test = (node.value.elts if isinstance(node.value, ast.List) else [node.value]), place
         else:
             continue
-        for call in calls:
+        for call in map(meant, calls):
             if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.regression"):
                 continue
-            words = [word.value for word in call.args if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+            words = [
+                word.value
+                for word in map(meant, call.args)
+                if isinstance(word, ast.Constant) and isinstance(word.value, str)
+            ]
             if len(words) != 2 or words[0] not in KINDS:
                 raise ValueError(f"{test}: regression(kind, item) needs two texts, the first of {', '.join(KINDS)}")
             yield words[0], words[1], test
