@@ -123,7 +123,9 @@ def test_force_replaces_a_run_and_keeps_what_its_user_put_there(trained, tmp_pat
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 4
 
 
-@pytest.mark.regression("data lost", "A start that was killed before its first row can simply be made again")
+@pytest.mark.regression(
+    "data lost", "A start that was killed before its first row can be repeated with the same command"
+)
 @pytest.mark.parametrize("left", [[], ["checkpoints"], ["checkpoints", "run.lock"]])
 def test_a_start_that_was_killed_before_its_settings_were_written_is_made_again_by_the_same_command(
     trained, rookery, tmp_path, left

@@ -237,7 +237,9 @@ def test_force_replaces_a_run_and_keeps_what_its_user_put_there(cart, learn):
     assert [path.name for path in cart.parent.iterdir()] == ["cart"]
 
 
-@pytest.mark.regression("data lost", "A start that was killed before its first row can simply be made again")
+@pytest.mark.regression(
+    "data lost", "A start that was killed before its first row can be repeated with the same command"
+)
 def test_a_run_that_was_killed_at_its_start_is_moved_aside_by_the_same_command(cart, learn):
     without_checkpoints(cart)
     assert "there is data of that run already" in refused(learn("--run-id", "cart"))  # of which rows are left

@@ -14,7 +14,7 @@ from commands import TINY
 from rookery.cli.main import main
 from selection import slow_except
 
-SURVIVED = pytest.mark.regression("data lost", "A training goes on when its console is gone, and writes on in log.txt")
+SURVIVED = pytest.mark.regression("data lost", "A training continues without its console and writes to log.txt")
 ONE_LINE = pytest.mark.regression("unclear error", "Output that cannot be written is an error of one line")
 
 TRAIN = ["train", "CartPole-v1", "--seed", "3", "--stop", "env_steps=64", *TINY, "--evaluate", "0"]

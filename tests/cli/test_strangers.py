@@ -238,7 +238,7 @@ def merge(low, high):
 
 
 @pytest.mark.regression(
-    "foreign code", "No field of a run of others starts, opens or listens at anything, with no verb"
+    "foreign code", "No field of a foreign run starts, opens or listens at anything, with any command"
 )
 @pytest.mark.parametrize(("verb", "field"), slow_except(*QUICK, of=CASES))
 def test_nothing_that_a_stranger_says_is_reached(verb, field, theirs, rookery, tmp_path):
@@ -263,7 +263,9 @@ POLICY = {
 }
 
 
-@pytest.mark.regression("foreign code", "No field of a policy of others starts, opens or fills anything, with no verb")
+@pytest.mark.regression(
+    "foreign code", "No field of a foreign policy starts, opens or fills anything, with any command"
+)
 @pytest.mark.parametrize("field", POLICY)
 def test_nothing_that_a_policy_of_a_stranger_says_is_reached(field, theirs, rookery):
     part, name, value = POLICY[field]

@@ -58,7 +58,9 @@ def warm():
     make(None).close()
 
 
-@pytest.mark.regression("data lost", "A start that was killed before its first row can simply be made again")
+@pytest.mark.regression(
+    "data lost", "A start that was killed before its first row can be repeated with the same command"
+)
 @ONE_OR_MANY
 def test_killed_before_any_file_operation_a_command_can_be_given_again_or_resumed(tmp_path, which, measured):
     folder, counts = tmp_path / "place", {"again": 0, "resumed": 0}
@@ -94,7 +96,9 @@ def rows_of_whole(run):
         return []
 
 
-@pytest.mark.regression("data lost", "A start that was killed before its first row can simply be made again")
+@pytest.mark.regression(
+    "data lost", "A start that was killed before its first row can be repeated with the same command"
+)
 @pytest.mark.slow
 def test_killed_while_a_run_is_replaced_what_its_user_put_there_stays_and_force_works_again(tmp_path, measured):
     whole = tmp_path / "whole"
@@ -119,7 +123,7 @@ def test_killed_while_a_run_is_replaced_what_its_user_put_there_stays_and_force_
     measured("kill -9 before each file operation of a replaced run", total, outcome)
 
 
-@pytest.mark.regression("data lost", "Rows are on the disk before a checkpoint that counts them, and a gap is told")
+@pytest.mark.regression("data lost", "Rows are on disk before the checkpoint that counts them, and a gap is reported")
 @pytest.mark.slow
 def test_killed_before_any_file_operation_of_a_checkpoint_the_last_one_is_whole_and_its_rows_are_there(
     tmp_path, measured
@@ -153,7 +157,9 @@ def climb(config):
         tune.report(config["x"] * step)
 
 
-@pytest.mark.regression("data lost", "A start that was killed before its first row can simply be made again")
+@pytest.mark.regression(
+    "data lost", "A start that was killed before its first row can be repeated with the same command"
+)
 @pytest.mark.slow
 def test_killed_before_any_file_operation_an_experiment_can_be_begun_again_or_gone_on_with(tmp_path, measured):
     folder, counts = tmp_path / "place", {"again": 0, "resumed": 0}

@@ -189,7 +189,7 @@ def as_bytes(nodes, shape, initializers=()):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
 
 
-@pytest.mark.regression("exhausted memory or time", "What is computed of an ONNX file of others has bounds")
+@pytest.mark.regression("exhausted memory or time", "Checking an ONNX file is bounded in time and input size")
 def test_a_file_that_computes_without_end_or_has_a_huge_input_is_told(monkeypatch):
     monkeypatch.setattr(check, "SECONDS", 0.3)
     same = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in ("cond", "x")]

@@ -40,7 +40,9 @@ def data_sets(file, rows, **more):
         file.create_dataset(name, shape, bool if name == "terminals" else np.float32, **more)
 
 
-@pytest.mark.regression("exhausted memory or time", "What is read of a data file stays in proportion to its bytes")
+@pytest.mark.regression(
+    "exhausted memory or time", "Reading a data file takes memory and time in proportion to its bytes"
+)
 def test_a_sparse_hdf5_file_is_refused_before_it_is_read(tmp_path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "sparse.hdf5", "w") as file:
@@ -53,7 +55,9 @@ def test_a_sparse_hdf5_file_is_refused_before_it_is_read(tmp_path):
     assert time.process_time() - began < 1
 
 
-@pytest.mark.regression("exhausted memory or time", "What is read of a data file stays in proportion to its bytes")
+@pytest.mark.regression(
+    "exhausted memory or time", "Reading a data file takes memory and time in proportion to its bytes"
+)
 def test_the_option_that_an_error_names_lets_the_file_in(tmp_path, monkeypatch):
     small(monkeypatch)
     columns = {"obs": np.zeros((80_000, 4), np.float32), "action": np.zeros((80_000, 1)), "done": np.zeros(80_000)}
@@ -91,7 +95,9 @@ def test_a_compressed_file_of_a_million_constant_rows_loads(tmp_path, kind):
     assert len(read_recordings([path], Wanted())["main"]) == rows
 
 
-@pytest.mark.regression("exhausted memory or time", "What is read of a data file stays in proportion to its bytes")
+@pytest.mark.regression(
+    "exhausted memory or time", "Reading a data file takes memory and time in proportion to its bytes"
+)
 def test_a_header_that_claims_more_than_there_is_takes_no_memory(tmp_path):
     head = np.lib.format.header_data_from_array_1_0(np.zeros((1, 4), np.float32)) | {"shape": (1 << 40, 4)}
     file = io.BytesIO()
@@ -103,7 +109,9 @@ def test_a_header_that_claims_more_than_there_is_takes_no_memory(tmp_path):
         read_recordings([tmp_path / "claims.npz"], Wanted())
 
 
-@pytest.mark.regression("exhausted memory or time", "What is read of a data file stays in proportion to its bytes")
+@pytest.mark.regression(
+    "exhausted memory or time", "Reading a data file takes memory and time in proportion to its bytes"
+)
 def test_a_packed_column_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     small(monkeypatch)
     batch = {"type": "SampleBatch", "obs": pack(np.zeros((1 << 20, 1))), "actions": [0], "dones": [True]}
@@ -115,7 +123,9 @@ def test_a_packed_column_that_unpacks_to_too_much_is_refused(tmp_path, monkeypat
         read_recordings([tmp_path / "out.json"], Wanted())
 
 
-@pytest.mark.regression("exhausted memory or time", "What is read of a data file stays in proportion to its bytes")
+@pytest.mark.regression(
+    "exhausted memory or time", "Reading a data file takes memory and time in proportion to its bytes"
+)
 def test_a_demonstration_of_zeros_is_refused_at_its_first_row(tmp_path):
     (tmp_path / "zeros.demo").write_bytes(bytes(30_000_000))
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
@@ -128,7 +138,9 @@ def test_a_demonstration_of_zeros_is_refused_at_its_first_row(tmp_path):
         read_recordings([tmp_path / "empty.demo"], Wanted())
 
 
-@pytest.mark.regression("exhausted memory or time", "What is read of a data file stays in proportion to its bytes")
+@pytest.mark.regression(
+    "exhausted memory or time", "Reading a data file takes memory and time in proportion to its bytes"
+)
 def test_a_picture_that_is_larger_than_was_said_is_not_unpacked():
     huge = encoded(np.zeros((3000, 3000, 3), np.uint8), "camera")
     small_one = ObservationProto((4, 4, 3), huge.compression_type, huge.compressed_data, None, (0, 1, 2))
@@ -163,7 +175,9 @@ def test_hdf5_files_that_point_to_other_files_are_refused(tmp_path, way):
         read_recordings([tmp_path / "theirs.hdf5"], Wanted())
 
 
-@pytest.mark.regression("exhausted memory or time", "What is read of a data file stays in proportion to its bytes")
+@pytest.mark.regression(
+    "exhausted memory or time", "Reading a data file takes memory and time in proportion to its bytes"
+)
 def test_a_data_set_that_is_packed_twice_is_refused_and_a_large_chunk_is_unpacked_once(tmp_path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "twice.hdf5", "w") as file:

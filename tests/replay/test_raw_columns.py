@@ -39,7 +39,7 @@ def numbers(source):
 
 @pytest.mark.regression(
     "wrong result",
-    "What tanh was taken of stays with the actions of a recording when it is copied, merged, exported and imported",
+    "`action_raw` stays with the actions of a recording that is copied, merged, exported or imported",
 )
 def test_it_comes_back_from_a_directory(tmp_path):
     made = squashed(unknown=(1,))
@@ -55,7 +55,7 @@ def test_it_comes_back_from_a_directory(tmp_path):
 
 @pytest.mark.regression(
     "wrong result",
-    "What tanh was taken of stays with the actions of a recording when it is copied, merged, exported and imported",
+    "`action_raw` stays with the actions of a recording that is copied, merged, exported or imported",
 )
 @pytest.mark.parametrize("kind", ["npz", "csv", "parquet", "json"])
 def test_it_goes_to_other_formats_and_back(tmp_path, kind):
@@ -74,7 +74,7 @@ def test_it_goes_to_other_formats_and_back(tmp_path, kind):
 
 @pytest.mark.regression(
     "wrong result",
-    "What tanh was taken of stays with the actions of a recording when it is copied, merged, exported and imported",
+    "`action_raw` stays with the actions of a recording that is copied, merged, exported or imported",
 )
 def test_recordings_with_and_without_it_are_merged(tmp_path):
     with_it, without = kept(tmp_path / "a", squashed()), kept(tmp_path / "b", squashed(unknown=(0, 1, 2)))

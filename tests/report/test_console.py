@@ -325,7 +325,7 @@ def lines_of_a_log(monkeypatch, capsys, terminal):
     return [int(shown) for shown in re.findall(r"^iteration (\d+) ", out, re.MULTILINE)]
 
 
-@pytest.mark.regression("no end", "A line says at least every 10 s where a run stands")
+@pytest.mark.regression("no end", "A run prints its progress at least every 10 s")
 def test_lines_of_a_log_become_rarer_and_the_last_is_there(monkeypatch, capsys):
     shown = lines_of_a_log(monkeypatch, capsys, terminal=False)
     assert shown[:20] == list(range(1, 21)) and shown[-1] == 7200

@@ -307,7 +307,7 @@ def test_without_a_token_the_whole_name_of_the_host_counts(host, is_taken):
     assert is_loopback_host(host) is is_taken
 
 
-@pytest.mark.regression("exhausted memory or time", "Connections that show no token keep nobody out who has one")
+@pytest.mark.regression("exhausted memory or time", "Connections without the token shut out no client that has it")
 def test_idle_connections_without_a_token_give_way_to_those_with_one(tmp_path):
     with serving(checkpoint(tmp_path, 1, policy()), max_connections=16) as server, ExitStack() as held:
         first = Web(server)
@@ -324,7 +324,7 @@ def test_idle_connections_without_a_token_give_way_to_those_with_one(tmp_path):
         assert len(server._server.server_state.connections) <= 16
 
 
-@pytest.mark.regression("exhausted memory or time", "Connections that show no token keep nobody out who has one")
+@pytest.mark.regression("exhausted memory or time", "Connections without the token shut out no client that has it")
 def test_so_many_clients_with_a_token_are_served_as_was_said(tmp_path):
     with serving(checkpoint(tmp_path, 1, policy()), max_connections=3) as server:
         clients = [Web(server) for _ in range(4)]

@@ -66,7 +66,7 @@ def density(mean, log_std, raw):
 
 @pytest.mark.regression(
     "wrong result",
-    "A recording of drawn squashed actions says what tanh was taken of, so that its probabilities hold at a bound",
+    "A recording of drawn squashed actions has `action_raw`, so that its probabilities hold at a bound",
 )
 @pytest.mark.parametrize("exploration", [{}, {"kind": "ou"}, {"kind": "gsde"}])
 def test_recorded_probabilities_are_those_of_the_numbers_before_tanh(tmp_path, exploration):

@@ -85,7 +85,9 @@ def test_force_replaces_all_of_the_old_run_and_keeps_what_its_user_put_there(tmp
     assert [row["iteration"] for row in rows(folder)] == [1]
 
 
-AGAIN = pytest.mark.regression("data lost", "A start that was killed before its first row can simply be made again")
+AGAIN = pytest.mark.regression(
+    "data lost", "A start that was killed before its first row can be repeated with the same command"
+)
 
 
 def begun_and_killed(folder, **arguments):
@@ -145,7 +147,7 @@ def test_a_directory_whose_replacement_was_killed_half_way_is_replaced_by_force_
 
 
 GAPS = pytest.mark.regression(
-    "data lost", "Rows are on the disk before a checkpoint that counts them, and a gap is told"
+    "data lost", "Rows are on disk before the checkpoint that counts them, and a gap is reported"
 )
 
 
@@ -182,7 +184,7 @@ def test_a_gap_in_the_rows_is_told_with_its_numbers_once(tmp_path, capsys):
     assert "4 of 8 rows are missing" in capsys.readouterr().err
 
 
-@pytest.mark.regression("setting dropped", "A run that goes on with other versions says so, and notes them")
+@pytest.mark.regression("setting dropped", "A run resumed with other versions reports and records them")
 def test_other_versions_are_told_once_and_noted_beside_the_first(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "run"
     with make("CartPole-v1", run_dir=folder) as trainer:

@@ -18,8 +18,9 @@ from rookery.training import rounds, watch
 from selection import slow_except
 from team_envs import Squad
 
-ITEM = "A run stops in the middle of an iteration, when its time is up or at Ctrl-C, and loses nothing"
-stops = pytest.mark.regression("no end", ITEM)
+stops = pytest.mark.regression(
+    "no end", "A run stops in the middle of an iteration, when its time is up or at Ctrl-C, and loses nothing"
+)
 
 MANY = {"train_every": 20, "updates_per_step": 0.5}
 """Several gradient steps in each round."""

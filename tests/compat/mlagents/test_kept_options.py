@@ -46,7 +46,7 @@ def kept(tmp_path, monkeypatch):
 
 
 @pytest.mark.regression(
-    "foreign code", "What a run of ML-Agents' of others has kept starts no program and reads no path"
+    "foreign code", "The stored options of a foreign ML-Agents run start no program and read no path"
 )
 @pytest.mark.parametrize("text", REACHED.values(), ids=REACHED)
 def test_options_of_others_that_reach_something_are_refused(text, kept):
@@ -71,7 +71,7 @@ def test_honest_options_of_others_are_taken(kept):
 
 
 @pytest.mark.regression(
-    "foreign code", "What a run of ML-Agents' of others has kept starts no program and reads no path"
+    "foreign code", "The stored options of a foreign ML-Agents run start no program and read no path"
 )
 def test_a_run_goes_on_where_it_was_found_whatever_it_says_of_its_place(kept):
     kept(KEPT.format(own="null"))

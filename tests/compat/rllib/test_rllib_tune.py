@@ -401,7 +401,7 @@ class Counts(Callback):
         self.ended.append(trial.trial_id)
 
 
-@pytest.mark.regression("data lost", "An experiment of the RLlib face that goes on keeps the trials that were over")
+@pytest.mark.regression("data lost", "A resumed experiment of an RLlib script keeps its finished trials")
 def test_trials_that_were_over_are_there_when_an_experiment_goes_on():
     class Stops(Climb):
         stops = True

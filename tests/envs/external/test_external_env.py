@@ -510,7 +510,7 @@ def test_more_connections_than_there_may_be_are_refused_but_strangers_give_way()
         episode(newcomers[0], 1)
 
 
-@pytest.mark.regression("exhausted memory or time", "Connections that show no token keep nobody out who has one")
+@pytest.mark.regression("exhausted memory or time", "Connections without the token shut out no client that has it")
 def test_strangers_take_only_some_of_the_files_that_the_process_may_open(monkeypatch):
     monkeypatch.setattr(listener, "most_strangers", lambda max_connections: 4)
     with Played(env := made(lanes=2)):
