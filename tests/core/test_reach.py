@@ -9,7 +9,7 @@ import pytest
 import rookery
 from hostile import watch
 from rookery.algorithms.names import ALGORITHMS
-from rookery.compat.mlagents.kept import SECTIONS
+from rookery.compat.mlagents.foreign_options import SECTIONS
 from rookery.core.errors import RookeryError
 from rookery.core.layers import import_object
 from rookery.core.reach import argument_hints, objections, of_arguments, of_settings, silent_parts

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 from rookery.core.files import FOLDER, write_directory
-from rookery.core.incidents import Incidents
+from rookery.core.internal_errors import InternalErrors
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.policies.export import policy_files
@@ -75,7 +75,7 @@ def batcher_of(version, said=None, **limits):
     """A batcher by itself; what goes wrong in it is appended to `said`."""
     told = [] if said is None else said
     given = {"max_rows": 8, "max_waiting": 99, "max_remembered": 99, **limits}
-    return Batcher(version, incidents=Incidents(told.append), **given)
+    return Batcher(version, internal_errors=InternalErrors(told.append), **given)
 
 
 class Web:

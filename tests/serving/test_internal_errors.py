@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn")
 
 from served import TOKEN, Web, batcher_of, checkpoint, policy, serving
 
-from rookery.core.incidents import Incidents
+from rookery.core.internal_errors import InternalErrors
 from rookery.envs.external.client import Client, ExternalError
 from rookery.serving import server as server_module
 from rookery.serving.batcher import NotDecided, Question, ServedActions
@@ -168,8 +168,8 @@ def test_a_log_that_cannot_be_written_stops_nothing():
     def full(text):
         raise OSError("No space left on device")
 
-    incidents = Incidents(full)
-    assert re.fullmatch(ID, incidents.report(ValueError("x"))) and incidents.count == 1
+    internal_errors = InternalErrors(full)
+    assert re.fullmatch(ID, internal_errors.report(ValueError("x"))) and internal_errors.count == 1
 
 
 @pytest.mark.regression(

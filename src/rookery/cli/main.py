@@ -37,8 +37,8 @@ from rookery.cli.serve import serve
 from rookery.cli.timers import timers
 from rookery.cli.train import train
 from rookery.cli.tune import app as tune_app
+from rookery.core.console_output import open_standard_streams, survive_lost_output, watched_output
 from rookery.core.errors import ConfigError, EnvError, RookeryError
-from rookery.core.output import open_standard_streams, survive_lost_output, watched_output
 from rookery.core.tracebacks import own_traceback
 
 MAX_PROBLEMS = 100

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from rookery.core.arguments import objections_to_arguments
 from rookery.core.encoding import decode, encode
 from rookery.core.errors import ConfigError, RookeryError, nearest
 from rookery.core.files import FileError, is_own, read_checkpoint_files, split_name
+from rookery.core.foreign_arguments import objections_to_arguments
 from rookery.core.json_text import parse_json
 from rookery.core.layers import import_object
 from rookery.core.reach import Objection, largest_number, of_settings

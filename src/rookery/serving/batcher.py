@@ -17,7 +17,7 @@ import torch
 
 from rookery.core.device import device_of
 from rookery.core.errors import RookeryError
-from rookery.core.incidents import Incidents
+from rookery.core.internal_errors import InternalErrors
 from rookery.core.spaces import Tree
 from rookery.policies.policy import Policy
 from rookery.serving.sessions import SessionMemory
@@ -130,7 +130,7 @@ class Batcher:
         max_waiting: Questions that may wait; more are refused.
         max_remembered: Rows of memory that are kept (`SessionMemory`).
         seed: What draws of actions begin with; None = each server draws its own.
-        incidents: Takes errors of ours and of networks; after each the thread goes on.
+        internal_errors: Takes errors of ours and of networks; after each the thread goes on.
 
     Attributes:
         version: The policies that answer now.
@@ -145,11 +145,11 @@ class Batcher:
         max_rows: int,
         max_waiting: int,
         max_remembered: int,
-        incidents: Incidents,
+        internal_errors: InternalErrors,
         seed: int | None = None,
     ) -> None:
         self.version = version
-        self._incidents = incidents
+        self._internal_errors = internal_errors
         self.counts = Counts()
         self.sessions = SessionMemory(max_remembered)
         self._max_rows, self._max_waiting = max_rows, max_waiting
@@ -220,7 +220,7 @@ class Batcher:
                     self._take(taken)
                 self._answer(taken)
             except BaseException as error:  # the only thread: were it to end, all later questions would wait for ever
-                self._give_up(taken, self._incidents.report(error))
+                self._give_up(taken, self._internal_errors.report(error))
 
     def _take(self, taken: list[Question | Forgetting]) -> None:
         """Moves those who wait to `taken`, in their order: as many as fit, and of each session one, because its next
@@ -268,7 +268,7 @@ class Batcher:
         try:
             (entry.forgotten if isinstance(entry, Forgetting) else entry.reply)(answer)
         except Exception as error:
-            self._incidents.report(error)
+            self._internal_errors.report(error)
 
     def _decide(self, version: ServedVersion, policy: Policy, deterministic: bool, questions: list[Question]) -> None:
         """Answers questions to one policy with one forward pass."""
@@ -287,7 +287,7 @@ class Batcher:
             memory = torch.cat([memory for _, memory, _ in asked if memory is not None]) if remembering else None
             actions = self._acted(policy, obs, memory, deterministic)
         except Exception as error:  # of a network of the user's own
-            problem = NotDecided(f"policy {policy.name!r} cannot decide: {self._incidents.report(error)}")
+            problem = NotDecided(f"policy {policy.name!r} cannot decide: {self._internal_errors.report(error)}")
             for question, _, _ in asked:
                 self._tell(question, problem)
             return

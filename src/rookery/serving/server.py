@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rookery.core.errors import ConfigError, EnvError
-from rookery.core.incidents import Incidents
+from rookery.core.internal_errors import InternalErrors
 from rookery.core.interrupt import Interrupt
 from rookery.core.trust import TrustCode
 from rookery.envs.external.listener import ConnectionLimits, most_strangers
@@ -108,7 +108,7 @@ class PolicyServer:
         version = load_version(checkpoint, [name] if name else (), trust_code)
         names = list(version.policies)
         self._default = names[0] if len(names) == 1 else None
-        self._incidents = Incidents(say)
+        self._internal_errors = InternalErrors(say)
         self.socket_address: tuple[str, int] | None = None
         self._clients: SocketClients | None = None
         self._watch: CheckpointWatch | None = None
@@ -121,7 +121,7 @@ class PolicyServer:
                 max_rows=options.max_batch,
                 max_waiting=options.max_waiting,
                 max_remembered=options.max_sessions,
-                incidents=self._incidents,
+                internal_errors=self._internal_errors,
                 seed=options.draws,
             )
             undo.callback(self._batcher.close)
@@ -143,7 +143,7 @@ class PolicyServer:
         at = options.host, port
         try:
             return SocketClients(
-                self._batcher, self._default, options.likeliest, *at, token, limits, self._said, self._incidents
+                self._batcher, self._default, options.likeliest, *at, token, limits, self._said, self._internal_errors
             )
         except EnvError as error:
             raise ConfigError(
@@ -190,7 +190,7 @@ class PolicyServer:
             "version_seconds": round(time.time() - version.loaded, 3),
             "sessions": {"kept": len(sessions), "rows": sessions.rows, "evicted": sessions.evicted},
             "answered": asdict(self._batcher.counts),
-            "internal_errors": self._incidents.count,
+            "internal_errors": self._internal_errors.count,
             "checkpoints": {"swapped": watch.swapped if watch else 0, "refused": watch.refused if watch else 0},
         }
 
@@ -203,7 +203,7 @@ class PolicyServer:
             options.token,
             options.max_bytes,
             self.health,
-            self._incidents,
+            self._internal_errors,
         )
 
     def close(self) -> None:

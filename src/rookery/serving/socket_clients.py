@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rookery.core.errors import RookeryError
-from rookery.core.incidents import Incidents
+from rookery.core.internal_errors import InternalErrors
 from rookery.core.space_files import space_to_json
 from rookery.envs.external.listener import ClientListener, ConnectionLimits
 from rookery.envs.external.wire import MessageError
@@ -31,7 +31,7 @@ class SocketClients:
         token: What clients have to know.
         limits: What is borne.
         say: Takes a line about what went wrong.
-        incidents: Takes internal errors, of which a client is given the id alone.
+        internal_errors: Takes internal errors, of which a client is given the id alone.
 
     Attributes:
         address: Host and port.
@@ -50,9 +50,9 @@ class SocketClients:
         token: str,
         limits: ConnectionLimits,
         say: Callable[[str], None],
-        incidents: Incidents,
+        internal_errors: InternalErrors,
     ) -> None:
-        self._failed, self._incidents = say, incidents
+        self._failed, self._internal_errors = say, internal_errors
         self._batcher, self._default, self._deterministic = batcher, default, deterministic
         self._episodes: dict[str, set[str]] = {}
         version = batcher.version
@@ -76,7 +76,7 @@ class SocketClients:
         except MessageError:
             raise
         except Exception as error:
-            raise MessageError(self._incidents.report(error)) from None
+            raise MessageError(self._internal_errors.report(error)) from None
 
     def _take(self, session: str, number: int, request: Mapping[str, Any]) -> None:
         operation, episode = request.get("op"), request.get("episode")

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from rookery.core.errors import RookeryError, nearest
-from rookery.core.incidents import Incidents
+from rookery.core.internal_errors import InternalErrors
 from rookery.serving.asking import FIELDS, answered, description, known_policy, plain, read_question, session_of
 from rookery.serving.batcher import Batcher, NotDecided, ServedActions, Stopping, TooMuch, UnfitQuestion
 from rookery.serving.reading import WrongObservation
@@ -94,7 +94,7 @@ class PolicyApp:
         token: What has to be shown; None = nothing.
         max_bytes: The largest body of a request.
         health: Gives what there is to say of the server beside what the batcher counts.
-        incidents: Takes internal errors, of which a client is given the id alone.
+        internal_errors: Takes internal errors, of which a client is given the id alone.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class PolicyApp:
         token: str | None,
         max_bytes: int,
         health: Callable[[], dict[str, Any]],
-        incidents: Incidents,
+        internal_errors: InternalErrors,
     ) -> None:
-        self._incidents = incidents
+        self._internal_errors = internal_errors
         self._batcher, self._default, self._deterministic = batcher, default, deterministic
         self._token, self._max_bytes, self._health = token, max_bytes, health
         self._outbox: Outbox | None = None
@@ -122,11 +122,11 @@ class PolicyApp:
         except Refused as refused:
             status, body, allowed = refused.status, refused.body, refused.allowed
         except Exception as error:
-            status, body = 500, {"error": self._incidents.report(error)}
+            status, body = 500, {"error": self._internal_errors.report(error)}
         try:
             encoded = json.dumps(body, separators=(",", ":")).encode()
         except (TypeError, ValueError) as error:  # an action that JSON has no words for
-            status, encoded = 500, json.dumps({"error": self._incidents.report(error)}).encode()
+            status, encoded = 500, json.dumps({"error": self._internal_errors.report(error)}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(encoded)).encode())]
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))

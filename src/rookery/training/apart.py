@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from rookery.core.batch import Rollout
 from rookery.core.errors import ConfigError, refuse
 from rookery.training.compute import threads_for
+from rookery.training.gradient_steps import make_in_parts
 from rookery.training.pace import ITERATION, with_replay
-from rookery.training.rounds import make_in_parts
 from rookery.training.run import Progress, Run
 from rookery.training.stopping import Stop, time_limits
 

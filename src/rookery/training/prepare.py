@@ -45,7 +45,7 @@ from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
 from rookery.training.codes import code_layers, codes_of
 from rookery.training.from_data import capacity_layers, env_of_data
 from rookery.training.learners import RankTask, learners_of
-from rookery.training.misread import misread_settings
+from rookery.training.misread_settings import misread_settings
 from rookery.training.named_policies import check_named
 from rookery.training.parameters import parameter_names
 from rookery.training.presets import find_preset, space_layer

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.config import Resolved
+from rookery.core.console_output import LOG, survive_lost_output
 from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, FileError, WriteError, write_file
 from rookery.core.json_text import parse_json
 from rookery.core.layers import flow
 from rookery.core.leftovers import clean
-from rookery.core.output import LOG, survive_lost_output
 from rookery.core.secrets import secrets_in, without_secrets
 from rookery.core.signing import signed_text, without_signature
 from rookery.core.timers import Timers

@@ -38,6 +38,7 @@ from rookery.training.endless import EndlessNote
 from rookery.training.evaluation import Measure, limit_of, record
 from rookery.training.facts import nothing_to_do, run_facts
 from rookery.training.following import follow
+from rookery.training.gradient_steps import end_round, learn_from_replay, update_in_parts
 from rookery.training.horizon import HorizonNotes, move_horizon
 from rookery.training.learners import RankTask
 from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining
@@ -46,7 +47,6 @@ from rookery.training.replays import SavedReplays
 from rookery.training.results import made_within, mean_rows, result_of
 from rookery.training.room import explained_shortage
 from rookery.training.round import Round
-from rookery.training.rounds import end_round, learn_from_replay, update_in_parts
 from rookery.training.run import Progress, Run
 from rookery.training.run_dir import RunDir, versions
 from rookery.training.saved_shares import own_share, wait_for_shares, write_share

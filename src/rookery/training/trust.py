@@ -19,8 +19,8 @@ from rookery.models.build import NETWORK
 from rookery.signals.signal import SignalConfig
 from rookery.training.checkpoint import Saved
 from rookery.training.client_tokens import with_new_token, with_own_token
+from rookery.training.foreign_settings import objections_in, says
 from rookery.training.parameters import SAMPLER
-from rookery.training.reached import objections_in, says
 from rookery.training.run_dir import RunDir
 
 V = TypeVar("V")

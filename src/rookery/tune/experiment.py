@@ -14,10 +14,10 @@ from secrets import randbits
 from typing import Any
 
 from rookery.core.config import resolve
+from rookery.core.console_output import LOG, survive_lost_output
 from rookery.core.errors import ConfigError, refuse
 from rookery.core.files import write_file
 from rookery.core.layers import Layer, import_object, mapping_of, nested
-from rookery.core.output import LOG, survive_lost_output
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, fields_of, is_undecided, show

@@ -12,7 +12,7 @@ from rookery.core.reach import Objection, of_settings
 from rookery.core.settings import fields_of, show
 from rookery.core.signing import is_signed
 from rookery.core.trust import CodeKind, Named, Trust, TrustCode, leaves_in, name_in, refuse_reach, texts_in
-from rookery.training.reached import objections_in
+from rookery.training.foreign_settings import objections_in
 from rookery.training.trust import named_code
 from rookery.tune.journal import FILE, Record
 from rookery.tune.names import SCHEDULERS, SEARCHES

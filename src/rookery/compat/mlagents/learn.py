@@ -19,7 +19,7 @@ from rookery.compat.mlagents.behaviors import (
     match_behaviors,
 )
 from rookery.compat.mlagents.demonstrations import import_demonstrations, with_absolute_paths
-from rookery.compat.mlagents.kept import check_reach
+from rookery.compat.mlagents.foreign_options import check_reach
 from rookery.compat.mlagents.options import RunOptions, goes_on, read_options
 from rookery.compat.mlagents.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
 from rookery.compat.mlagents.schedule_ends import StoredEnds
@@ -41,7 +41,7 @@ from rookery.policies.policy import Policy
 from rookery.report.live import write_line
 from rookery.training import own_files
 from rookery.training.facts import finished_lines
-from rookery.training.misread import MINIBATCH
+from rookery.training.misread_settings import MINIBATCH
 from rookery.training.pace import ITERATION
 from rookery.training.run_dir import RunDir
 from rookery.training.settings import SamplingConfig

@@ -87,7 +87,7 @@ class CEnv(BatchedEnv):
     symbol: ClassVar[str] = SYMBOL
     arguments: ClassVar[Mapping[str, Any]] = {"threads": 1}
     run_arguments: ClassVar[tuple[str, ...]] = ("threads",)
-    takes_any_argument = True  # the settings of its library, which are numbers (core/arguments.py)
+    takes_any_argument = True  # the settings of its library, which are numbers (core/foreign_arguments.py)
     plans = 0
     is_noted: ClassVar[bool] = True
     parameters: Mapping[str, Parameter] = _Said(  # type: ignore[assignment]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import EnvError, RookeryError, SpaceError
-from rookery.core.incidents import Incidents
+from rookery.core.internal_errors import InternalErrors
 from rookery.core.settings import show
 from rookery.core.space_files import space_to_json
 from rookery.core.spaces import MASK, ActionSpec, Tree
@@ -149,7 +149,7 @@ class Reception:
         self.name, self.spaces, self.token, self.limits = name, spaces, token, limits
         self.changed = threading.Condition()
         self.error: Exception | None = None
-        self.incidents = Incidents()
+        self.internal_errors = InternalErrors()
         self._desks: list[Desk] = []
         """Those at which somebody has played; the last is who plays now."""
         self._queue: deque[tuple[str, int, str, bool]] = deque()
@@ -335,7 +335,7 @@ class Reception:
             except (MessageError, SpaceError) as error:
                 raise MessageError(f"episode {name}: {error}") from None
             except Exception as error:  # of ours, or a request that nobody has thought of; the training goes on
-                raise MessageError(f"episode {name}: {self.incidents.report(error)}") from None
+                raise MessageError(f"episode {name}: {self.internal_errors.report(error)}") from None
 
     def gone(self, session: str) -> None:
         """Gives up what a client that does not come back was playing."""

@@ -20,8 +20,8 @@ from rookery.core.trust import texts_in
 from rookery.envs.make import env_name, has_single_copies
 from rookery.report.metrics_file import row_at
 from rookery.rollout.hooks import EpisodeListener
+from rookery.training.foreign_settings import objections_in
 from rookery.training.prepare import callbacks_of
-from rookery.training.reached import objections_in
 from rookery.training.results import result_of
 from rookery.training.settings import RunConfig, algorithm_name
 from rookery.training.stopping import StopFunction, stop_rule

@@ -41,10 +41,10 @@ from rookery.compat.rllib.tuning.search import Plan, Searcher, SearcherAsAsked, 
 from rookery.compat.rllib.tuning.space import filled, seed_of_numpy, space_of
 from rookery.compat.rllib.tuning.stopper import CombinedStopper, Stopper, TimeoutStopper, stopper_of
 from rookery.compat.rllib.tuning.trial import Trial
+from rookery.core.console_output import LOG, survive_lost_output
 from rookery.core.errors import ConfigError, refuse
 from rookery.core.files import FOLDER
 from rookery.core.interrupt import Interrupted
-from rookery.core.output import LOG, survive_lost_output
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings import show

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rookery.envs.suites import drawn_values, objections_to, objections_to_parameters
+from rookery.envs.foreign_config import drawn_values, objections_to, objections_to_parameters
 
 HONEST = {
     "CartPole-v1": {"sutton_barto_reward": True, "render_mode": "rgb_array", "max_episode_steps": 100_000},

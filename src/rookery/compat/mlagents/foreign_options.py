@@ -13,8 +13,8 @@ from rookery.core.layers import override_layer, yaml_layer
 from rookery.core.reach import Objection, of_settings
 from rookery.core.signing import is_signed_text
 from rookery.core.trust import Trust, TrustCode, refuse_reach
+from rookery.envs.foreign_config import objections_to
 from rookery.envs.make import is_player
-from rookery.envs.suites import objections_to
 
 SECTIONS = {
     "env_settings": EnvOptions,

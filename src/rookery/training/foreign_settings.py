@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rookery.algorithms.names import ALGORITHMS
-from rookery.core.arguments import objections_to_arguments
 from rookery.core.class_names import ClassNames
+from rookery.core.foreign_arguments import objections_to_arguments
 from rookery.core.layers import CLASS, import_object, mapping_of, nested
 from rookery.core.reach import Label, Objection, objections, of_settings
 from rookery.core.settings import Settings
 from rookery.core.trust import OBJECT, is_ours
-from rookery.envs.suites import objections_to, objections_to_parameters
+from rookery.envs.foreign_config import objections_to, objections_to_parameters
 from rookery.training.settings import EnvConfig, PolicyEntry, RunConfig
 
 MOST_ROWS = 67_108_864

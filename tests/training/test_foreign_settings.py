@@ -11,8 +11,8 @@ from rookery.core.layers import CLASS, Layer
 from rookery.core.trust import OBJECT, Trust
 from rookery.training import presets
 from rookery.training.checkpoint import config_file
+from rookery.training.foreign_settings import objections_in
 from rookery.training.parameters import SAMPLER
-from rookery.training.reached import objections_in
 from rookery.training.settings import RunConfig
 from rookery.training.trust import named_code, without
 

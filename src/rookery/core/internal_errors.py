@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 
-class Incidents:
+class InternalErrors:
     """Writes internal errors to a server's log, from any thread.
 
     Args:

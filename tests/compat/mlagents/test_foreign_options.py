@@ -3,7 +3,7 @@
 import pytest
 
 from rookery import ConfigError
-from rookery.compat.mlagents.kept import check_reach, objections_in
+from rookery.compat.mlagents.foreign_options import check_reach, objections_in
 from rookery.compat.mlagents.learn import Request, options_of
 from rookery.core.layers import yaml_layer
 from rookery.core.signing import signed_text
