@@ -1,8 +1,7 @@
-"""Which arguments of code that is not Rookery's a file may set which others have written: docs/trust.md.
+"""Arguments that a foreign file may give to classes and functions (docs/trust.md).
 
-Classes and functions of Rookery say it in their signatures (`core/reach.py`). Gymnasium, PettingZoo and other suites of
-environments know nothing of that: numbers within bounds and flags are taken, and texts where `WORDS` or `LOOKED_UP` has
-them.
+The signatures of Rookery declare what their arguments reach (`core/reach.py`). Those of Gymnasium, PettingZoo and other
+suites of environments do not: numbers within bounds and flags are taken, and texts that `WORDS` or `LOOKED_UP` allows.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from typing import Any
 from rookery.core.reach import RENDER_MODES, Objection, of_arguments
 
 LARGEST = 4_096
-"""The largest whole number of an argument that may size a map, a picture or a list."""
+"""The largest whole number of an argument that may size a map, an image or a list."""
 
 DEEPEST = 4
-"""How deep lists and mappings of arguments may lie in each other."""
+"""How deep lists and mappings of arguments may be nested."""
 
 MOMENTS = frozenset(
     ("max_episode_steps", "max_steps", "max_cycles", "max_frames", "max_moves", "max_num_frames_per_episode",
      "max_timesteps", "episode_length", "seed")
 )  # fmt: skip
-"""Arguments that are whole numbers of steps or names of random streams, and size nothing."""
+"""Arguments that count steps or name random streams, and size no memory."""
 
 COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 
@@ -52,11 +51,11 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "obs_method": ("vector", "image", "vector-sequence", "vector-masked"),
     "observation_type": ("card_knowledge", "seer", "minimal"),
 }  # fmt: skip
-"""Texts of arguments that are words of a list, by argument."""
+"""Allowed texts by argument."""
 
 
 def objections_to_arguments(maker: Any, config: Mapping[str, Any], path: str) -> Iterator[Objection]:
-    """Yields what stands against arguments of a class or function that others have written.
+    """Yields the objections to arguments of a class or function in a foreign file.
 
     Args:
         maker: The class or function; None where there is none.
@@ -72,15 +71,15 @@ def objections_to_arguments(maker: Any, config: Mapping[str, Any], path: str) ->
 
 
 def why_not(name: str, value: Any, deep: int = 0) -> str:
-    """Says why an argument of an environment of Gymnasium, PettingZoo or another suite is not taken from others.
+    """Returns why a foreign argument for an environment of Gymnasium, PettingZoo or another suite is not taken.
 
     Args:
         name: The argument.
         value: The value.
-        deep: In how many lists and mappings it lies.
+        deep: Number of lists and mappings around it.
 
     Returns:
-        What it can reach, or an empty text.
+        The reason; empty if it is taken.
     """
     if name in LOOKED_UP and value is not None:
         return "" if LOOKED_UP[name](value) else f"is no {name} that comes with the package, and could be a path"
@@ -98,20 +97,20 @@ def why_not(name: str, value: Any, deep: int = 0) -> str:
 
 
 def is_ours(maker: Any) -> bool:
-    """Says whether a class or function is Rookery's own."""
+    """Returns whether a class or function is Rookery's own."""
     return str(getattr(maker, "__module__", "")).partition(".")[0] == "rookery"
 
 
 @functools.cache
 def _models() -> frozenset[str]:
-    """Names of the robots that come with Gymnasium."""
+    """Returns the names of the robots that come with Gymnasium."""
     spec = find_spec("gymnasium.envs.mujoco")
     folders = [Path(place, "assets") for place in (spec.submodule_search_locations or ()) if spec] if spec else []
     return frozenset(file.name for folder in folders for file in folder.glob("*.xml"))
 
 
 def _is_map(value: Any) -> bool:
-    """Says whether a value is a map of FrozenLake: rows of letters."""
+    """Returns whether a value is a map of FrozenLake: rows of letters."""
     rows = [value] if isinstance(value, str) else value
     return (
         isinstance(rows, list | tuple)
@@ -126,4 +125,4 @@ LOOKED_UP: Mapping[str, Callable[[Any], bool]] = {
     "main_body": lambda value: isinstance(value, int) or (isinstance(value, str) and value.isidentifier()),
     "camera_name": lambda value: isinstance(value, str) and value.isidentifier(),
 }
-"""Arguments whose values are looked up in what comes with a package, by argument."""
+"""Functions that return whether a value is one of a package, by argument."""

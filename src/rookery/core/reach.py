@@ -1,15 +1,16 @@
-"""What a setting or an argument can reach, said at its type, and the judgement of values that others have written.
+"""What a setting or an argument can reach, declared in its type, and the check of values from foreign files.
 
-A file with another signature, or none, may set flags, words of a list, numbers within bounds, and texts that are only
-compared, printed or looked up among known names. These are harmless. A value that names a path, a program, an
-environment variable, an address or code, or a number that takes any amount of memory, needs the user's trust:
+A foreign file is one that another user wrote: it has another signature, or none. It may set flags, words of a list,
+numbers within bounds, and texts that are only compared, printed or looked up among known names. These are harmless. A
+value that names a path, a program, an environment variable, an address or code, or a number that takes any amount of
+memory, needs the user's trust:
 
     host: Annotated[str, Reaches("an address of this machine", default_will_do=True)] = "127.0.0.1"
     num_envs: Annotated[PositiveInt, Within(65_536)] = 8
     measure: Label = "return"
 
-Most of it follows from the type. `silent_parts` finds the parts of a type that say nothing; a value of such a part is
-never taken from others.
+Most of this follows from the type. `silent_parts` finds the parts of a type that declare nothing; a value of such a
+part is never taken from a foreign file.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from rookery.core.settings import (
 )
 
 LONGEST = 10_000
-"""Entries of a list or mapping that others may write where nothing else is said."""
+"""Most entries of a list or mapping in a foreign file where its type declares no limit."""
 
 
 @dataclass(frozen=True)
 class Reaches:
-    """Marks what leads beyond the training itself, so that others may not set it.
+    """Marks a value that leads beyond the training itself, so that a foreign file may not set it.
 
     Attributes:
         what: What a value reaches, for messages: "a path", "a program", "an environment variable".
-        default_will_do: Whether the value of others is left out, with a note, instead of being refused.
+        default_will_do: Whether a foreign value is left out, with a note, instead of being refused.
         but: Words that reach nothing.
     """
 
@@ -63,7 +64,7 @@ class Within:
     """Marks a number that sizes memory.
 
     Attributes:
-        limit: The largest number that others may set. On a mapping or list it holds for all numbers in it.
+        limit: The largest number in a foreign file. On a mapping or list it holds for all numbers in it.
     """
 
     limit: float
@@ -74,7 +75,7 @@ class Items:
     """Marks a list that sizes memory.
 
     Attributes:
-        limit: The most entries that others may write.
+        limit: Most entries in a foreign file.
     """
 
     limit: int
@@ -82,7 +83,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Harmless:
-    """Marks a value that reaches nothing, whatever it is.
+    """Marks a type whose values all reach nothing.
 
     Attributes:
         use: What it is used for.
@@ -135,12 +136,12 @@ RENDER_MODES = ("rgb_array", "human", "ansi", "rgb_array_list", "ansi_list", "de
 
 @dataclass(frozen=True)
 class Objection:
-    """Why a value that others have written is not taken.
+    """The reason why a foreign value is not taken.
 
     Attributes:
         path: Where it stands.
         value: The value.
-        why: What it reaches, following on "which": "reaches a path".
+        why: The reason, as a predicate: "reaches a path".
         default_will_do: Whether it can be left out instead.
     """
 
@@ -151,14 +152,14 @@ class Objection:
 
 
 def silent_parts(hint: Any, path: str) -> Iterator[str]:
-    """Yields where a type does not say what its values can reach.
+    """Yields the parts of a type that do not declare what their values can reach.
 
     Args:
         hint: The type, of a setting or an argument.
-        path: What to call it.
+        path: Its name.
 
     Yields:
-        The path of each part that says nothing: of a field of settings, or the argument itself.
+        The path of each such part: of a field of settings, or of the argument itself.
     """
     if _mark(hint, Reaches | Harmless):
         return
@@ -187,14 +188,14 @@ def silent_parts(hint: Any, path: str) -> Iterator[str]:
 
 
 def objections(hint: Any, value: Any, path: str, *, foreign: bool = False) -> Iterator[Objection]:
-    """Yields what stands against a value that others have written.
+    """Yields the objections to a foreign value.
 
     Args:
         hint: Type of the setting or argument; ``inspect.Parameter.empty`` where there is none.
         value: The value, as JSON or YAML has it.
         path: Where it stands.
-        foreign: Whether the type is of code that is not Rookery's, which cannot say what it reaches: numbers and flags
-            are taken then, as of arguments of Gymnasium's environments.
+        foreign: Whether the type belongs to code other than Rookery's, which cannot declare what it reaches: then
+            numbers and flags are taken, as for arguments of Gymnasium's environments.
     """
     if value is None:
         return
@@ -214,7 +215,7 @@ def objections(hint: Any, value: Any, path: str, *, foreign: bool = False) -> It
 
 
 def _of_part(hint: Any, value: Any, path: str, *, foreign: bool) -> Iterator[Objection]:
-    """Yields what stands against a value that a type, which is no union, can hold."""
+    """Yields the objections to a value of a type that is not a union."""
     if (mark := _mark(hint, Reaches)) is not None:
         yield from _reached(mark, value, path)
         return
@@ -238,15 +239,15 @@ def _of_part(hint: Any, value: Any, path: str, *, foreign: bool) -> Iterator[Obj
     elif inner is int and _mark(hint, Within):
         yield from _beyond(hint, value, path)
     elif next(silent_parts(hint, path), None) is not None and not (foreign and is_number(value)):
-        yield Objection(path, value, "says nothing of what it can reach")
+        yield Objection(path, value, "has a type that does not declare what it can reach")
 
 
 def of_settings(cls: type, values: Any, path: str, *, foreign: bool = False) -> Iterator[Objection]:
-    """Yields what stands against values of a config class.
+    """Yields the objections to values of a config class.
 
     Args:
         cls: The class.
-        values: Its fields as a mapping; names of no field are left to whoever reads the settings.
+        values: Its fields as a mapping; unknown names are left to the reader of the settings.
         path: Where they stand; empty for a whole run.
         foreign: As of `objections`.
     """
@@ -257,10 +258,10 @@ def of_settings(cls: type, values: Any, path: str, *, foreign: bool = False) -> 
 
 
 def of_arguments(maker: Any, values: Mapping[str, Any], path: str) -> Iterator[Objection]:
-    """Yields what stands against arguments of a class or function of Rookery.
+    """Yields the objections to arguments of a class or function of Rookery.
 
     Args:
-        maker: The class or function, whose signature says what its arguments reach.
+        maker: The class or function, whose signature declares what its arguments reach.
         values: Arguments by name.
         path: Where they stand.
     """
@@ -272,11 +273,11 @@ def of_arguments(maker: Any, values: Mapping[str, Any], path: str) -> Iterator[O
         if name in hints:
             yield from objections(hints[name], value, where)
         elif value is not None:
-            yield Objection(where, value, "says nothing of what it can reach")
+            yield Objection(where, value, "has a type that does not declare what it can reach")
 
 
 def of_numbers(hint: Any, value: Any, path: str) -> Iterator[Objection]:
-    """Yields what stands against the numbers in a value that is given to an argument or drawn for it.
+    """Yields the objections to the numbers in a value that is given to an argument or drawn for it.
 
     Args:
         hint: Type of the argument.
@@ -341,7 +342,7 @@ def _reached(mark: Reaches, value: Any, path: str) -> Iterator[Objection]:
 
 
 def _beyond(hint: Any, value: Any, path: str) -> Iterator[Objection]:
-    """Yields that the largest number in a value is above what its type has as the largest, if it has one."""
+    """Yields an objection if the largest number in a value is above the limit of its type."""
     mark = _mark(hint, Within)
     if mark is not None and (largest := largest_number(value)) > mark.limit:
         yield Objection(path, largest, f"is above {mark.limit:,.0f} and could fill the memory")
@@ -359,7 +360,7 @@ def _is_bounded(hint: Any) -> bool:
 
 
 def _mark(hint: Any, kind: Any) -> Any:
-    """Gives the mark of a kind that stands at a type, or at one of the types that it is made of by ``Annotated``."""
+    """Returns the first mark of a kind in an ``Annotated`` type; None if there is none."""
     marks = (item for item in get_args(hint)[1:] if isinstance(item, kind)) if get_origin(hint) is Annotated else ()
     return next(iter(marks), None)
 

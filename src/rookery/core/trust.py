@@ -158,16 +158,16 @@ class Trust:
 def refuse_reach(
     file: Path, found: Iterable[Objection], way_out: str = WAY_OUT, again: Callable[[str], str] = lambda _: ""
 ) -> None:
-    """Refuses values of others that reach something.
+    """Refuses foreign values that reach something.
 
     Args:
-        file: Where they stand.
-        found: What stands against them.
-        way_out: How they can be taken all the same.
-        again: Gives how a caller gives the value of a path again; empty if that cannot be.
+        file: The file with the values.
+        found: The objections to them.
+        way_out: How to take them all the same, as text.
+        again: Returns how a caller gives the value of a path again; empty if that is impossible.
 
     Raises:
-        ConfigError: With a line for each value: where it stands, what it reaches, and the way out.
+        ConfigError: With a line for each value: its path, the objection, and the way out.
     """
     refuse(
         dict.fromkeys(

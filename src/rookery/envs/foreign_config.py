@@ -1,4 +1,4 @@
-"""Which arguments and parameters of an environment a run may set that others have written: docs/trust.md."""
+"""Arguments and parameters that a foreign run may give to an environment (docs/trust.md)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rookery.envs.make import found_maker
 
 
 def objections_to(env: Any, config: Mapping[str, Any], path: str = "env.config") -> Iterator[Objection]:
-    """Yields what stands against arguments of an environment that others have written.
+    """Yields the objections to arguments of an environment in a foreign file.
 
     Args:
-        env: The environment, as `make_env` takes it; one that cannot be found takes what those of suites take.
+        env: The environment, as `make_env` takes it; one that cannot be found counts as one of another suite.
         config: The arguments.
         path: Where they stand.
     """
@@ -25,11 +25,11 @@ def objections_to(env: Any, config: Mapping[str, Any], path: str = "env.config")
 
 
 def objections_to_parameters(env: Any, values: Mapping[str, Any], path: str = "env.parameters") -> Iterator[Objection]:
-    """Yields what stands against environment parameters, which may be arguments of the constructor.
+    """Yields the objections to environment parameters, which may be arguments of the constructor.
 
     Args:
         env: The environment.
-        values: By parameter, a value or a sampler, or a list of these.
+        values: A value or a sampler, or a list of these, by parameter.
         path: Where they stand.
     """
     maker = _maker(env) if values else None
@@ -59,12 +59,12 @@ def drawn_values(value: Any) -> Iterator[Any]:
 
 
 def _maker(env: Any) -> Any:
-    """Returns the class or function that makes an environment; None if there is none, or it is an id's."""
+    """Returns the class or function that makes an environment; None if there is none, or an id names it."""
     try:
         found = found_maker(env)
     except EnvError:
         return None
     found = getattr(found, "func", found) if isinstance(found, functools.partial) else found
     known = inspect.isclass(found) or inspect.isfunction(found)
-    # EnvPool's tasks, files in C and what scripts of 2021 brought take arguments that are not ours to judge
+    # EnvPool's tasks, files in C and environments of scripts of 2021 have arguments whose types declare nothing
     return found if known and not getattr(found, "takes_any_argument", False) else None

@@ -36,10 +36,10 @@ ARRAYS = "policies.safetensors"
 
 DAMAGE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, AssertionError, RuntimeError,
           RecursionError)  # fmt: skip
-"""What is raised where a policy is made of something else than a policy's description."""
+"""Errors that are raised where a description of a policy is damaged."""
 
 LARGEST_OF_HEAD = 100_000
-"""The largest number of what stands on a network that others may set."""
+"""The largest number in the description of a foreign policy's head."""
 
 
 def policy_files(policies: Mapping[str, Policy], models: Mapping[str, ModelConfig]) -> dict[str, bytes]:
@@ -125,7 +125,7 @@ def _described(place: Path) -> tuple[Path, dict[str, Any], dict[str, Any]]:
 
 @contextmanager
 def _readable(checkpoint: Path) -> Iterator[None]:
-    """Names the checkpoint where what it says of its policies cannot be used."""
+    """Turns errors of a description of policies that cannot be used into errors that name the checkpoint."""
     try:
         yield
     except RookeryError as error:
@@ -191,7 +191,7 @@ def _named_code(name: str, described: dict[str, Any]) -> Iterator[Named]:
 
 
 def _reached(name: str, described: dict[str, Any]) -> Iterator[Objection]:
-    """Yields what stands against a policy that others have written."""
+    """Yields the objections to a foreign policy."""
     model = described["model"]
     yield from of_settings(ModelConfig, model, f"{name}.model")
     module = model.get("module")

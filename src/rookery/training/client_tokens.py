@@ -1,4 +1,4 @@
-"""Where a run keeps the token that its clients from outside have to know (`envs/external/env.py`)."""
+"""The file in the directory of a run with the token for its external clients (`envs/external/env.py`)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rookery.training.checkpoint import Saved
 from rookery.training.own_files import TOKEN_FILE
 
 RUN_DIRECTORY = "run directory"
-"""Source of the path of a token file that lies in the folder of its run."""
+"""Source of the path of a token file in the directory of its run."""
 
 PATH = "env.config.token_file"
 
 
 def token_path(folder: Path) -> str:
-    """Gives the path of the token file of a run."""
+    """Returns the path of the token file of a run."""
     return str((folder / TOKEN_FILE).absolute())
 
 
 def with_own_token(saved: Saved) -> Saved:
-    """Gives a run whose token file lies in its folder the path that this file has now: a run may have been copied."""
+    """Returns a run with the present path of a token file in its directory: the run may have been copied."""
     source = saved.history.get(PATH, [("", None)])[-1][0]
     if source != RUN_DIRECTORY or saved.path.parent.name != FOLDER:
         return saved
@@ -33,7 +33,7 @@ def with_own_token(saved: Saved) -> Saved:
 
 
 def with_new_token(saved: Saved, folder: Path) -> Saved:
-    """Gives a run of others that goes on in a folder a token file there; one that lies there already is removed."""
+    """Returns a foreign run with a new token file in the directory where it is resumed; an old one is removed."""
     env = nested(saved.values).get("env")
     if not (isinstance(env, Mapping) and str(env.get("name")).startswith(SCHEME)):
         return saved

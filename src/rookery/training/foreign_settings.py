@@ -1,4 +1,4 @@
-"""What the settings of a run reach that others have written: see `core/reach.py` and docs/trust.md."""
+"""The check of what the settings of a foreign run reach: see `core/reach.py` and docs/trust.md."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rookery.envs.foreign_config import objections_to, objections_to_parameters
 from rookery.training.settings import EnvConfig, PolicyEntry, RunConfig
 
 MOST_ROWS = 67_108_864
-"""Copies times steps of a fragment that others may ask for."""
+"""Most rows of a fragment in a foreign run: environments times steps."""
 
 
 def objections_in(values: Mapping[str, Any], trees: Sequence[Any] = ()) -> Iterator[Objection]:
-    """Yields what stands against settings that others have written.
+    """Yields the objections to foreign settings.
 
     Args:
-        values: Settings by path, or as a tree, whose names of code may all be imported.
-        trees: What the caller says beside them, as trees, lowest first.
+        values: Settings by path, or as a tree; all code that they name may be imported.
+        trees: The caller's own settings over them, as trees, lowest first.
     """
     tree = nested(values)
     env = tree.get("env")
@@ -50,7 +50,7 @@ def objections_in(values: Mapping[str, Any], trees: Sequence[Any] = ()) -> Itera
 
 
 def _in_env(env: Mapping[str, Any], named: Any) -> Iterator[Objection]:
-    """Yields what stands against the arguments and parameters of an environment."""
+    """Yields the objections to the arguments and parameters of an environment."""
     config, parameters = env.get("config"), env.get("parameters")
     if isinstance(config, Mapping):
         yield from objections_to(named, config)
@@ -59,7 +59,7 @@ def _in_env(env: Mapping[str, Any], named: Any) -> Iterator[Objection]:
 
 
 def _in_algorithm(cls: Any, values: Mapping[str, Any], path: str, trees: Sequence[Any]) -> Iterator[Objection]:
-    """Yields what stands against the settings of an algorithm: of its class, its own signals and its modules."""
+    """Yields the objections to the settings of an algorithm, its own signals and its modules."""
     if isinstance(cls, type) and issubclass(cls, Settings) and "__dataclass_fields__" in vars(cls):
         ours = is_ours(cls.__module__)
         yield from of_settings(cls, values, path, foreign=not ours)
@@ -75,7 +75,7 @@ def _in_algorithm(cls: Any, values: Mapping[str, Any], path: str, trees: Sequenc
 
 
 def _in_modules(values: Any, path: str, trees: Sequence[Any]) -> Iterator[Objection]:
-    """Yields what stands against arguments of modules, wherever a model stands."""
+    """Yields the objections to arguments of modules, at any depth."""
     if not isinstance(values, Mapping):
         return
     config = values.get("module_config")
@@ -89,7 +89,7 @@ def _in_modules(values: Any, path: str, trees: Sequence[Any]) -> Iterator[Object
 
 
 def _lesson_values(course: Any) -> list[Any]:
-    """Gives the values of the lessons of a course, and the ends of a range that grows."""
+    """Returns the values of the lessons of a course, and the ends of a range that grows."""
     found, widen = _opened(course).get("lessons"), _opened(_opened(course).get("widen"))
     entries = found if isinstance(found, list | tuple) else []
     values = [entry["value"] if isinstance(entry, Mapping) and "value" in entry else entry for entry in entries]
@@ -97,26 +97,27 @@ def _lesson_values(course: Any) -> list[Any]:
 
 
 def _too_many_rows(tree: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Iterator[Objection]:
-    """Yields that copies and fragments are within bounds each, and too large together."""
+    """Yields an objection for each fragment that is too large for the number of environments."""
     sampling = _opened(tree.get("sampling"))
     lanes = sampling.get("num_envs", 1)
     for path, part in (("algorithm", algorithm), *_opened(tree.get("policies")).items()):
         where = path if path == "algorithm" else f"policies.{path}"
         length = _opened(part).get("fragment_length", 1)
         if isinstance(lanes, int) and isinstance(length, int) and lanes * length > MOST_ROWS:
-            why = f"makes {lanes * length:,} rows of {lanes:,} copies, above {MOST_ROWS:,}, which could fill the memory"
+            rows = f"{lanes * length:,} rows of {lanes:,} environments"
+            why = f"makes {rows}, above {MOST_ROWS:,}, which could fill the memory"
             yield Objection(f"{where}.fragment_length", length, why)
 
 
 def _opened(value: Any) -> Mapping[str, Any]:
-    """Gives a section as a mapping: a name or class alone is one that says no more."""
+    """Returns a section as a mapping; a name or class alone is a section with nothing else."""
     if isinstance(value, Mapping):
         return {"name": value} if OBJECT in value else value
     return {"name": value} if isinstance(value, str) else {}
 
 
 def _said(path: str, trees: Sequence[Any], otherwise: Any) -> Any:
-    """Gives what the last of some trees says of a setting, or what a file says."""
+    """Returns the value of a setting in the last tree that has one, else `otherwise`."""
     for tree in reversed(trees):
         if says(tree, path):
             *above, last = path.split(".")
@@ -130,7 +131,7 @@ def _said(path: str, trees: Sequence[Any], otherwise: Any) -> Any:
 
 
 def _class_of(name: Any, otherwise: Any) -> Any:
-    """Gives the config class that a name or class means, or `otherwise`, a class or its name, where none is named."""
+    """Returns the config class of a name or class; of `otherwise`, a class or its name, where none is named."""
     names = ClassNames(ALGORITHMS)
     if isinstance(name, Mapping) and OBJECT in name:
         name = name[OBJECT]
@@ -141,7 +142,7 @@ def _class_of(name: Any, otherwise: Any) -> Any:
 
 
 def says(tree: Any, path: str) -> bool:
-    """Says whether settings given as a tree decide a setting by themselves, whatever a lower layer says of it."""
+    """Returns whether settings, given as a tree, decide a setting without lower layers."""
     key, _, rest = path.partition(".")
     if not isinstance(tree, Mapping | Settings):
         return False

@@ -85,7 +85,7 @@ def again_at(path: str) -> str:
 def without_foreign_code(
     saved: Saved, layers: Iterable[Layer], trust_code: TrustCode, run_dir: RunDir | None = None
 ) -> Saved:
-    """Refuses what a checkpoint of others may not say, unless the caller gives it again, or trusts it.
+    """Refuses code and values of a foreign checkpoint, unless the caller gives them again, or trusts the checkpoint.
 
     Args:
         saved: The checkpoint.
@@ -94,8 +94,8 @@ def without_foreign_code(
         run_dir: Directory of the run, if the run goes on there.
 
     Returns:
-        The checkpoint without the names that the caller's own words take the place of, which are not even imported, and
-        without the values in whose place defaults will do, of which its notes tell.
+        The checkpoint without the names that the caller's own settings replace, which are not even imported, and
+        without the values that defaults replace, which its notes list.
 
     Raises:
         ConfigError: With a line for each name and each value.
@@ -112,7 +112,7 @@ def without_foreign_code(
             values[path] = value
     trust.check(file, named_code(values))
     kept, notes = _without_reach(file, values, trees)
-    # What is written next takes its values from the history, which has to say no more than what was looked at.
+    # The next checkpoint takes its values from the history, so it must hold the checked values alone.
     history = {
         path: [*given[:-1], (given[-1][0], kept[path])]
         for path, given in saved.history.items()
@@ -123,7 +123,7 @@ def without_foreign_code(
 
 
 def without(values: Mapping[str, V], paths: Collection[str]) -> dict[str, V]:
-    """Gives settings by path, or as a tree, without those at some paths."""
+    """Returns settings by path, or as a tree, without those at some paths."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         if any(key == path or key.startswith(f"{path}.") for path in paths):
@@ -148,16 +148,16 @@ def unsigned_notes() -> list[str]:
 def check_settings(
     file: Path, values: Mapping[str, Any], trust_code: TrustCode, over: Sequence[Layer] = ()
 ) -> dict[str, Any]:
-    """Refuses what a settings file of a run of others may not say, unless it is trusted.
+    """Refuses code and values of the settings file of a foreign run, unless it is trusted.
 
     Args:
         file: The file, ``config.yaml``.
         values: What was read from it.
         trust_code: What of the code that it names may be run.
-        over: What stands over it.
+        over: Layers over it.
 
     Returns:
-        The values without those in whose place defaults will do.
+        The values without those that defaults replace.
 
     Raises:
         ConfigError: With a line for each name and each value.
@@ -170,16 +170,16 @@ def check_settings(
 
 
 def begun_anew(folder: Path, stored: Layer, layers: Sequence[Layer], trust_code: TrustCode) -> tuple[Layer, list[str]]:
-    """Refuses what ``provenance.json`` of a run without a checkpoint may not say, with which the run begins anew.
+    """Refuses values in ``provenance.json`` of a run without a checkpoint, from which the run begins anew.
 
     Args:
         folder: Directory of the run.
-        stored: The settings that it tells, of which `check_stored` has seen the code.
-        layers: What stands over them.
+        stored: Its settings; `check_stored` has checked the code that they name.
+        layers: Layers over them.
         trust_code: What of the code that they name may be run.
 
     Returns:
-        The settings without those in whose place defaults will do, and lines that tell of these.
+        The settings without those that defaults replace, and lines that list these.
 
     Raises:
         ConfigError: With a line for each value.
@@ -198,12 +198,12 @@ def begun_anew(folder: Path, stored: Layer, layers: Sequence[Layer], trust_code:
 def _without_reach(
     file: Path, values: Mapping[str, Any], trees: Sequence[Any], mine: Collection[tuple[str, str]] = ()
 ) -> tuple[dict[str, Any], list[str]]:
-    """Gives settings of others without those in whose place defaults will do, and lines that tell of these.
+    """Returns foreign settings without those that defaults replace, and lines that list these.
 
     Args:
-        file: Where they stand.
+        file: The file with the settings.
         values: The settings.
-        trees: What stands over them, as trees.
+        trees: Settings over them, as trees.
         mine: Paths and values that are the user's own.
 
     Raises:

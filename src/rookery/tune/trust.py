@@ -112,7 +112,7 @@ def _params_in(record: Record) -> Iterator[Mapping[str, Any]]:
 
 
 def reached_by_experiment(record: Record) -> Iterator[Objection]:
-    """Yields what stands against the first record of a journal that others have written."""
+    """Yields the objections to the first record of a foreign journal."""
     section = {name: part for name, part in record["tune"].items() if name != "points"}
     config = {} if record["spec"]["trainable"] else record["spec"]["config"]
     trees = [nested(variant(config, 0))]
@@ -130,7 +130,7 @@ def reached_by_experiment(record: Record) -> Iterator[Objection]:
 
 
 def _of_part(part: Mapping[str, Any], known: Mapping[str, str], path: str, trees: list[Any]) -> Iterator[Objection]:
-    """Yields what stands against a search or scheduler, and against the parameters that it varies."""
+    """Yields the objections to a search or scheduler, and to the parameters that it varies."""
     names = ClassNames(known)
     cls, _ = names.find(names.spelled(part.get("name")))
     if cls is not None:
@@ -144,7 +144,7 @@ def _of_part(part: Mapping[str, Any], known: Mapping[str, str], path: str, trees
 
 
 def count(node: Any) -> int:
-    """Counts the alternatives of the domain in a tree that has the most."""
+    """Returns the largest number of alternatives of a domain in a tree."""
     if _is_domain(node):
         return len(_alternatives(node))
     parts = node.values() if isinstance(node, Mapping) else node if isinstance(node, list | tuple) else ()
@@ -152,7 +152,7 @@ def count(node: Any) -> int:
 
 
 def variant(node: Any, number: int) -> Any:
-    """Gives a tree in which one value stands in the place of each domain: its alternative of a number, in turn."""
+    """Returns a tree with each domain replaced by its alternative of a number, counted in turn."""
     if _is_domain(node):
         found = _alternatives(node)
         return found[number % len(found)]
@@ -166,7 +166,7 @@ def _is_domain(node: Any) -> bool:
 
 
 def _alternatives(domain: Mapping[str, Any]) -> list[Any]:
-    """Gives what may come of a domain, the ends of a range among them; None of what a function computes."""
+    """Returns values of a domain, the ends of a range among them; [None] for a function."""
     ((name, arguments),) = domain.items()
     if name == "sample_from":
         return [None]

@@ -1,4 +1,4 @@
-"""What ``configuration.yaml`` of a run may say that others have written: docs/trust.md."""
+"""Options that ``configuration.yaml`` of a foreign run may set (docs/trust.md)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SECTIONS = {
 
 
 def check_reach(configuration: Path, flags: Mapping[str, object], trust_code: TrustCode) -> None:
-    """Refuses options of others that reach a program or a path.
+    """Refuses options of a foreign run that reach a program or a path.
 
-    Texts that ``config.yaml`` beside it has too, with the user's signature, are the user's own.
+    A run is the user's own if ``config.yaml`` beside the file has the user's signature.
 
     Args:
         configuration: The file.
-        flags: What the user says now, by the names of flags.
+        flags: The user's own options now, by the names of flags.
         trust_code: What of the code that the run names may be run.
 
     Raises:
-        ConfigError: With a line for each.
+        ConfigError: With a line for each option.
     """
     beside = configuration.with_name("config.yaml")
     text = beside.read_text(encoding="utf-8") if beside.is_file() else ""
@@ -47,7 +47,7 @@ def check_reach(configuration: Path, flags: Mapping[str, object], trust_code: Tr
 
 
 def objections_in(values: Mapping[str, Any]) -> Iterator[Objection]:
-    """Yields what stands against options that others have written."""
+    """Yields the objections to foreign options."""
     for name, section in SECTIONS.items():
         given = values.get(name)
         if isinstance(given, Mapping):

@@ -235,7 +235,7 @@ def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
 
 
 def reaching(config: Mapping[str, Any]) -> Layer:
-    """Gives those settings of an experiment that a checkpoint may not say by itself which others have written."""
+    """Returns the settings of an experiment that a foreign checkpoint may not set."""
     tree, values = nested(variant(config, 0)), dict[str, Any]()
     for one in objections_in(tree):
         node: Any = tree
