@@ -117,6 +117,35 @@ def test_nothing_of_others_runs(verb, place, theirs, rookery, monkeypatch, tmp_p
     assert theirs.is_dir()
 
 
+ROUNDABOUT = {
+    "a section that is a name beside another part of it": {"env": MODULE, "env.config": {}},
+    "a program in the place of a section": {"env": "./hostile-player.x86_64", "env.config": {}},
+    "an object that a later value hides": {"env": {"name": {OBJECT: CALL}}, "env.name": "CartPole-v1"},
+    "a policy with a dot in its name": {"policies": {"a.b": {"name": f"{MODULE}:Thing and more"}}},
+    "a signal with a dot in its name": {"algorithm.signals.own": {"a.b": {"name": f"{MODULE}:Thing and more"}}},
+    "a module with a dash in its name": {"policies": {"a.b": {"name": "hostile-package:Thing"}}},
+}
+
+
+@pytest.mark.regression("foreign code", "A run of others imports and starts nothing, however its settings are nested")
+@pytest.mark.parametrize("place", ROUNDABOUT)
+def test_no_nesting_of_settings_hides_code(place, theirs, rookery, monkeypatch, tmp_path):
+    mark = plant(tmp_path, monkeypatch)
+    (tmp_path / "path" / "hostile-package.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    player = tmp_path / "hostile-player.x86_64"
+    player.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    player.chmod(0o755)
+
+    def change(config):
+        config["values"] = {path: value for path, value in config["values"].items() if not path.startswith("env.")}
+        config["values"] = {**ROUNDABOUT[place], "env.implementation": "serial", **config["values"]}
+
+    rewrite(last(theirs), "config.json", change)
+    code, _, err = rookery("evaluate", "theirs", "--episodes", 1)
+    assert code == 2, err
+    assert "Traceback" not in err and not mark.exists()
+
+
 def test_the_ways_out_are_named_and_work(theirs, rookery):
     rewrite(last(theirs), "config.json", set_values({"env.name": OWN}))
     assert "env=MyEnv" in refused(rookery("evaluate", "theirs", "--episodes", 1), OWN)

@@ -402,6 +402,17 @@ def test_every_byte_of_a_manifest_counts(run):
             read_manifest(file.parent)
 
 
+@pytest.mark.regression("foreign code", "A checkpoint of others with links to devices, and pipes, is refused at once")
+@pytest.mark.parametrize("name", ["state.json", "manifest.json"])
+def test_devices_and_pipes_are_no_files_of_a_checkpoint(run, name):
+    file = run / "checkpoints" / "000002" / name
+    for place in (lambda: file.symlink_to("/dev/zero"), lambda: os.mkfifo(file)):
+        file.unlink()
+        place()
+        with pytest.raises(FileError, match=f"{name}: cannot be read: it is a device or a pipe"):
+            read_checkpoint_files(run)
+
+
 @pytest.mark.parametrize("name", ["state.json", "arrays", "empty"])
 def test_a_missing_or_emptied_or_longer_file_is_named(run, name):
     file = run / "checkpoints" / "000002" / name

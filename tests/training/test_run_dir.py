@@ -322,3 +322,32 @@ def test_a_run_can_have_any_name(tmp_path, name):
     with Trainer.load(str(folder / "checkpoints" / "000003")) as trainer:
         assert trainer.iteration == 3
     assert str(folder) in told(ConfigError, lambda: make("CartPole-v1", run_dir=folder)) or "'" in name
+
+
+LINKS = "A run of others writes to nothing that links in its folder lead to"
+
+
+@pytest.mark.regression("foreign code", LINKS)
+@pytest.mark.parametrize("name", ["run.lock", "metrics.jsonl", "log.txt", "token", "checkpoints"])
+def test_links_in_the_place_of_what_a_run_writes_are_refused(name, tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    run.mkdir()
+    if name == "checkpoints":
+        other.mkdir()
+    else:
+        other.write_text("mine\n")
+    (run / name).symlink_to(other)
+    with pytest.raises(FileError, match=f"{name}: is a link to {other}"):
+        RunDir(run)
+    assert list(other.iterdir()) == [] if other.is_dir() else other.read_text() == "mine\n"
+
+
+def test_an_own_run_may_have_its_checkpoints_elsewhere(tmp_path):
+    run = tmp_path / "run"
+    with make("CartPole-v1", run_dir=run, checkpoint_every=1) as trainer:
+        trainer.train({"iterations": 1})
+    shutil.move(run / "checkpoints", tmp_path / "large-disk")
+    (run / "checkpoints").symlink_to(tmp_path / "large-disk")
+    with Trainer.load(run, resume=True) as trainer:
+        trainer.train({"iterations": 2})
+    assert (tmp_path / "large-disk" / "000002").is_dir()

@@ -18,11 +18,12 @@ import mmap
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rookery.core.errors import RookeryError
 from rookery.core.json_text import parse_json
@@ -227,11 +228,31 @@ def pieces_of(path: Path) -> Iterator[bytes]:
             yield piece
 
 
+def open_file(path: Path) -> BinaryIO:
+    """Opens a file for reading, which ends where its bytes do: no device, and no pipe that somebody else could fill.
+
+    Raises:
+        OSError: If it cannot be opened, or is no file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(code, os.strerror(code) if code == errno.EISDIR else "it is a device or a pipe")
+    return os.fdopen(descriptor, "rb")
+
+
+def _content(path: Path) -> bytes:
+    with open_file(path) as file:
+        return file.read()
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a directory; raises a FileError if there is none, or it cannot be understood."""
     file = path / MANIFEST
     try:
-        content = file.read_bytes()
+        content = _content(file)
         manifest = parse_json(content)
     except FileNotFoundError:
         raise FileError(f"{path}: there is no {MANIFEST}: this is no checkpoint, or not all of one") from None
@@ -280,7 +301,7 @@ def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
             continue
         file = path / name
         try:
-            content = file.read_bytes()
+            content = _content(file)
         except OSError as error:
             raise FileError(f"{file}: cannot be read: {error.strerror or error}") from None
         _compare(file, (len(content), hashlib.sha256(content).hexdigest()), (facts["bytes"], facts["sha256"]))
@@ -295,7 +316,7 @@ def map_file(file: Linked) -> memoryview:
         FileError: If it is missing or not what was written; says how.
     """
     try:
-        with file.path.open("rb") as opened:
+        with open_file(file.path) as opened:
             is_empty = not os.fstat(opened.fileno()).st_size
             content = memoryview(b"" if is_empty else mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:

@@ -141,6 +141,10 @@ def read_value(text: str) -> Any:
         raise ValueError(str(error)) from None
 
 
+NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+"""What stands behind the colon in the import path of a class or function."""
+
+
 def import_object(text: str) -> Any:
     """Gives the class or function that ``my.module:Name`` names.
 
@@ -148,7 +152,9 @@ def import_object(text: str) -> Any:
         ConfigError: If there is none; names what is missing, and the nearest name in the module.
     """
     module_name, colon, name = text.partition(":")
-    if not colon or not module_name or not name:
+    if (
+        not colon or not module_name or "/" in module_name or not NAME.fullmatch(name)
+    ):  # before anything of the module runs
         above, _, last = text.rpartition(".")
         example = f"write {above}:{last}" if above and not colon else "for example my_package.my_module:MyClass"
         raise ConfigError(f"{text!r} must be module:Name, {example}")

@@ -29,8 +29,11 @@ PACKAGES = ("rookery", "gymnasium", "pettingzoo")
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 """Names of modules; those of others can be stranger."""
 
-IMPORT_PATH = re.compile(rf"{MODULE.pattern}:[^\W\d][\w./-]*")
-"""What may well name code: ``module:Name``, or ``module:Id-v0`` of an environment that the module registers."""
+IMPORT_PATH = re.compile(r"[^:/]+:[^\W\d][\w./-]*")
+"""What may name code: ``module:Name``, or ``module:Id-v0`` of an environment that the module registers.
+
+All that `import_object` imports is like this, whatever the file of the module is called.
+"""
 
 COMPILED = BuiltinFunctionType | MethodDescriptorType
 

@@ -65,7 +65,7 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     """Returns all rows of a folder, oldest first, without a line that a kill cut short."""
     path = folder / METRICS
     rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         with suppress(ValueError):
             row = parse_json(line)
             if isinstance(row, dict) and isinstance(row.get("iteration"), int):
@@ -80,6 +80,6 @@ def row_at(folder: Path, iteration: int) -> dict[str, Any] | None:
 
 def cut_rows(folder: Path, iteration: int) -> None:
     """Removes the rows after an iteration, because they will be written again."""
-    if (folder / METRICS).exists():
+    if (folder / METRICS).is_file():
         kept = [json.dumps(row) + "\n" for row in read_rows(folder) if row["iteration"] <= iteration]
         write_file(folder / METRICS, "".join(kept).encode())

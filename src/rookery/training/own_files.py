@@ -7,6 +7,7 @@ and its first checkpoint, is moved aside by the next start.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator
@@ -17,6 +18,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import FOLDER, NUMBERED, FileError, WriteError, list_checkpoints
 from rookery.core.layers import yaml_layer
 from rookery.core.leftovers import REPLACED, TEMPORARY, locked
+from rookery.core.signing import is_signed_text
 from rookery.envs.logs import PLAYER_LOGS
 from rookery.report.metrics_file import read_rows
 
@@ -118,6 +120,40 @@ def free_name(folder: Path, ending: str) -> Path:
 def aside_of_killed(folder: Path) -> Path:
     """Returns a free name for a run that was killed at its start."""
     return free_name(folder, KILLED)
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuses the directory of a run where a link stands in the place of what Rookery writes there.
+
+    Writing would change what the link leads to, anywhere on the disk. A user may link folders of an own run.
+
+    Raises:
+        FileError: If there is one; says what to do about it.
+    """
+    config = folder / CONFIG
+    is_own = config.is_file() and is_signed_text(CONFIG, config.read_text(encoding="utf-8", errors="replace"))
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        is_folder = path.name in FOLDERS or path.name == PLAYER_LOGS
+        if path.is_symlink() and (is_folder or TOP.fullmatch(path.name)) and not (is_own and is_folder):
+            raise _linked(path)
+
+
+def refuse_links_of_trials(folder: Path) -> None:
+    """Refuses an experiment in which links stand in the place of what Rookery writes there, as `refuse_links` does.
+
+    Raises:
+        FileError: If there is one; says what to do about it.
+    """
+    refuse_links(folder)
+    for path in (folder / JOURNAL, folder / TRIALS, *sorted((folder / TRIALS).glob("*"))):
+        if path.is_symlink():
+            raise _linked(path)
+        refuse_links(path)
+
+
+def _linked(path: Path) -> FileError:
+    what = f"is a link to {os.readlink(path)}, which would be written to"
+    return FileError(f"{path}: {what}; put what it leads to in its place, or remove it")
 
 
 def remove(folder: Path, keep: Collection[str] = STAYING) -> list[Path]:

@@ -81,8 +81,9 @@ class RunDir:
 
     def _open(self) -> None:
         """Makes the directory if it is missing, and takes its lock."""
+        own_files.refuse_links(self.path)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self.path / "run.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        self._lock = os.open(self.path / "run.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             self._claim()
         except BaseException:

@@ -42,6 +42,11 @@ def named_code(values: Mapping[str, Any], between: Collection[str] = ()) -> Iter
         values: Settings by path, or as a tree.
         between: Keys that stand between a setting and its values, and are no part of its path.
     """
+    # Objects are imported as they stand; settings are read as a tree, where a text `env` beside `env.config` is a name.
+    yield from dict.fromkeys(named for tree in (values, nested(values)) for named in _named_in(tree, between))
+
+
+def _named_in(values: Mapping[str, Any], between: Collection[str]) -> Iterator[Named]:
     for where, leaf in leaves_in(values):
         keys = where.split(".")
         path = ".".join(key for key in keys if key not in between)

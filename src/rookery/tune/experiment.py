@@ -29,7 +29,12 @@ from rookery.report.experiment_table import progress_reporter
 from rookery.report.results import IterationResult
 from rookery.report.tensorboard import write_experiment
 from rookery.training.callbacks import Callback
-from rookery.training.own_files import experiment_was_killed_at_start, move_killed_experiment, remove_trials
+from rookery.training.own_files import (
+    experiment_was_killed_at_start,
+    move_killed_experiment,
+    refuse_links_of_trials,
+    remove_trials,
+)
 from rookery.training.prepare import code_values, layers_of
 from rookery.training.settings import SHORTHANDS, RunConfig
 from rookery.training.stopping import StopFunction
@@ -347,6 +352,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
     if before:
         refuse_changes(place, before, record)
         check_params(place, read(place), record)
+        refuse_links_of_trials(place)
     notes = [] if before or force else move_killed_experiment(place)
     with closing(make_executor(job, cfg)) as executor, closing(Journal(place, anew=not before)) as journal:
         if not before:  # nothing was wrong: only now is an older experiment replaced
