@@ -13,6 +13,7 @@ from rookery import ConfigError, tune
 from rookery.cli.main import main
 from rookery.core.files import FileError, write_directory
 from rookery.core.layers import Layer
+from rookery.training.own_files import refuse_links_of_trials
 from rookery.tune.job import Start
 from rookery.tune.jobs.trainable import CONTENT, unpacked
 from rookery.tune.jobs.training_job import TrainingJob
@@ -200,3 +201,29 @@ def test_files_of_a_checkpoint_stay_in_its_folder(name, tmp_path):
     with pytest.raises(FileError, match="names a file outside of it"):
         unpacked(tmp_path / "000001", tmp_path)
     assert not (tmp_path / "gone-astray").exists()
+
+
+@pytest.mark.regression("foreign code", "A run of others writes to nothing that links in its folder lead to")
+@pytest.mark.parametrize("name", ["journal.jsonl", "trials", "trials/00000", "trials/00000/log.txt"])
+def test_links_in_an_experiment_are_refused(name, tmp_path):
+    other, place = tmp_path / "other", tmp_path / "theirs" / name
+    other.mkdir()
+    place.parent.mkdir(parents=True)
+    place.symlink_to(other)
+    with pytest.raises(FileError, match=f"{name}: is a link to {other}"):
+        refuse_links_of_trials(tmp_path / "theirs")
+
+
+@pytest.mark.regression("foreign code", "Long values of others are compared to their ends with what is the user's own")
+def test_long_values_are_compared_whole(tmp_path):
+    spec = {"trainable": None, "config": TRAINING}
+    mine = f"runs/{'x' * 90}"
+    init_from = "policies.main.init_from"
+    now = {
+        "space": {init_from: {"choice": [f"{mine}/mine"]}},
+        "spec": {**spec, "config": {**TRAINING, init_from: {"choice": [f"{mine}/mine"]}}},
+        "tune": SECTION,
+    }
+    check_params(tmp_path, [{"kind": "trial", "params": {init_from: f"{mine}/mine"}}], now)
+    with pytest.raises(ConfigError, match="reaches a path"):
+        check_params(tmp_path, [{"kind": "trial", "params": {init_from: f"{mine}/theirs"}}], now)

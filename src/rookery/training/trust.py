@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -194,7 +195,7 @@ def begun_anew(folder: Path, stored: Layer, layers: Sequence[Layer], trust_code:
     file = folder / "config.yaml"
     own: set[tuple[str, str]] = set()
     if is_signed_text("config.yaml", file.read_text(encoding="utf-8")):  # which says what the user wanted at the start
-        own = {(one.path, show(one.value)) for one in objections_in(yaml_layer(file).values)}
+        own = {(one.path, repr(one.value)) for one in objections_in(yaml_layer(file).values)}
     trees = [nested(layer.values) for layer in layers]
     values, notes = _without_reach(folder / "provenance.json", stored.values, trees, own)
     return replace(stored, values=values), notes
@@ -217,7 +218,7 @@ def _without_reach(
     found = [
         one
         for one in objections_in(values, trees)
-        if (one.path, show(one.value)) not in mine and not any(says(tree, one.path) for tree in trees)
+        if (one.path, repr(one.value)) not in mine and not any(says(tree, one.path) for tree in trees)
     ]
     refuse_reach(file, (one for one in found if not one.default_will_do), again=again_at)
     told = dict.fromkeys(f"{one.path} = {show(one.value)} ({one.why})" for one in found)
@@ -240,5 +241,10 @@ def check_stored(folder: Path, values: Mapping[str, Any], trust_code: TrustCode)
     """
     text = (folder / "config.yaml").read_text(encoding="utf-8")
     is_known = is_signed_text("config.yaml", text)
-    others = (named for named in named_code(values) if not (is_known and named.name in text))
+    others = (named for named in named_code(values) if not (is_known and _is_in(named.name, text)))
     Trust.of(False, trust_code).check(folder / "provenance.json", (replace(named, again="") for named in others))
+
+
+def _is_in(name: str, text: str) -> bool:
+    """Returns whether a text has a name as a whole, not as a part of a longer one."""
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.:])", text) is not None

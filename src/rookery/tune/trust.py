@@ -9,7 +9,7 @@ from typing import Any
 from rookery.core.class_names import ClassNames
 from rookery.core.layers import nested
 from rookery.core.reach import Objection, of_settings
-from rookery.core.settings import fields_of, show
+from rookery.core.settings import fields_of
 from rookery.core.signing import is_signed
 from rookery.core.trust import CodeKind, Named, Trust, TrustCode, leaves_in, name_in, refuse_reach, texts_in
 from rookery.training.foreign_settings import objections_in
@@ -89,7 +89,7 @@ def check_params(folder: Path, records: Iterable[Record], now: Record) -> None:
         return
     trust = Trust(names=frozenset(texts_in([now["space"], now["spec"], now["tune"]])))
     allowed = list(reached_by_experiment(now))
-    texts = {(one.path, show(one.value)) for one in allowed}
+    texts = {(one.path, repr(one.value)) for one in allowed}
     sizes = {one.path for one in allowed if not isinstance(one.value, str)}  # a search draws others between them
     config = variant(now["spec"]["config"], 0)
     computed = {path for path, domain in now["space"].items() if "sample_from" in domain}
@@ -100,7 +100,7 @@ def check_params(folder: Path, records: Iterable[Record], now: Record) -> None:
             found = objections_in(given, [nested({**config, **given})])
             refuse_reach(
                 folder / FILE,
-                (one for one in found if one.path not in sizes and (one.path, show(one.value)) not in texts),
+                (one for one in found if one.path not in sizes and (one.path, repr(one.value)) not in texts),
             )
 
 

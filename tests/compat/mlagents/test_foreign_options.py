@@ -2,6 +2,7 @@
 
 import pytest
 
+from hostile import MODULE, plant
 from rookery import ConfigError
 from rookery.compat.mlagents.foreign_options import check_reach, objections_in
 from rookery.compat.mlagents.learn import Request, options_of
@@ -55,8 +56,36 @@ def test_options_of_others_that_reach_something_are_refused(text, kept):
         check_reach(file, {}, False)
     assert all(str(line).startswith(f"{file}: ") for line in str(caught.value).splitlines())
     check_reach(file, {}, True)
-    kept(f"{text}\n", signed_text("config.yaml", "env: {name: CartPole-v1}\n"))
+    kept(f"{text}\n", signed_text("config.yaml", f"env: {{name: CartPole-v1}}\n# {text}\n"))
     check_reach(file, {}, False)
+
+
+MIXED = "Options that a stranger put beside the user's own config.yaml start and import nothing"
+
+
+@pytest.mark.regression("foreign code", MIXED)
+def test_words_for_a_player_that_an_own_run_does_not_have_are_refused(kept):
+    file = kept(f"{REACHED['words for a player']}\n", signed_text("config.yaml", "env: {name: games/tank.x86_64}\n"))
+    with pytest.raises(ConfigError, match="reaches a program"):
+        check_reach(file, {}, False)
+
+
+@pytest.mark.regression("foreign code", MIXED)
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"default_settings: {{trainer_type: '{MODULE}:Thing'}}",
+        f"env_settings: {{env_path: {MODULE}, env_args: [--size=3]}}",
+        f"env_settings: {{env_path: '{MODULE}:Thing', env_args: [--size=3]}}",
+    ],
+)
+def test_no_option_of_others_names_code(text, kept, monkeypatch, tmp_path):
+    mark = plant(tmp_path, monkeypatch)
+    for config in ("env: {name: CartPole-v1}\n", signed_text("config.yaml", f"env: {{name: {MODULE}_of_mine}}\n")):
+        kept(f"{text}\n", config)
+        with pytest.raises(ConfigError, match="reading this would run"):
+            options_of(Request(None, {"resume": True, "run_id": "cart"}, "quiet", None, False, False))
+    assert not mark.exists()
 
 
 def test_flags_take_the_place_of_what_others_say(kept):

@@ -12,9 +12,11 @@ from rookery.core.errors import ConfigError
 from rookery.core.layers import override_layer, yaml_layer
 from rookery.core.reach import Objection, of_settings
 from rookery.core.signing import is_signed_text
-from rookery.core.trust import Trust, TrustCode, refuse_reach
+from rookery.core.trust import Trust, TrustCode, refuse_reach, texts_in
 from rookery.envs.foreign_config import objections_to
 from rookery.envs.make import is_player
+
+DEMONSTRATIONS = "demo_path"
 
 SECTIONS = {
     "env_settings": EnvOptions,
@@ -27,7 +29,8 @@ SECTIONS = {
 def check_reach(configuration: Path, flags: Mapping[str, object], trust_code: TrustCode) -> None:
     """Refuses options of a foreign run that reach a program or a path.
 
-    A run is the user's own if ``config.yaml`` beside the file has the user's signature.
+    Nothing signs the file. Texts that ``config.yaml`` beside it has too, with the user's signature, are the user's own,
+    and so are then the demonstrations, which that file names otherwise.
 
     Args:
         configuration: The file.
@@ -39,22 +42,34 @@ def check_reach(configuration: Path, flags: Mapping[str, object], trust_code: Tr
     """
     beside = configuration.with_name("config.yaml")
     text = beside.read_text(encoding="utf-8") if beside.is_file() else ""
-    if Trust.of(is_signed_text("config.yaml", text), trust_code).everything:
+    if Trust.of(False, trust_code).everything:
         return
+    is_own = is_signed_text("config.yaml", text)
     said = {FLAGS[name] for name, value in flags.items() if value is not None and name in FLAGS}
-    found = objections_in(yaml_layer(configuration).values)
-    refuse_reach(configuration, (one for one in found if one.path not in said))
+    found = objections_in(yaml_layer(configuration).values, flags.get("env"))
+    refuse_reach(
+        configuration, (one for one in found if one.path not in said and not (is_own and _is_known(one, text)))
+    )
 
 
-def objections_in(values: Mapping[str, Any]) -> Iterator[Objection]:
-    """Yields the objections to foreign options."""
+def _is_known(one: Objection, text: str) -> bool:
+    return one.path.endswith(DEMONSTRATIONS) or all(part in text for part in texts_in(one.value))
+
+
+def objections_in(values: Mapping[str, Any], given_env: object = None) -> Iterator[Objection]:
+    """Yields the objections to foreign options.
+
+    Args:
+        values: The options.
+        given_env: The environment that the user gives in the place of theirs.
+    """
     for name, section in SECTIONS.items():
         given = values.get(name)
         if isinstance(given, Mapping):
             yield from of_settings(section, given, name)
     env = values.get("env_settings")
     if isinstance(env, Mapping) and env.get("env_args"):
-        path, player = "env_settings.env_args", env.get("env_path")
+        path, player = "env_settings.env_args", given_env or env.get("env_path")
         words = [str(word).lstrip("-") for word in env["env_args"]]
         if player is None or is_player(str(player)):
             yield Objection(path, words, "reaches a program")
@@ -71,6 +86,6 @@ def objections_in(values: Mapping[str, Any]) -> Iterator[Objection]:
 def _paths_in(values: Any, path: str) -> Iterator[Objection]:
     """Yields the demonstrations that behaviours name."""
     for key, value in values.items() if isinstance(values, Mapping) else ():
-        if key == "demo_path" and value:
+        if key == DEMONSTRATIONS and value:
             yield Objection(f"{path}.{key}", value, "reaches a path")
         yield from _paths_in(value, f"{path}.{key}")

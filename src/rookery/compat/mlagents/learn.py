@@ -131,8 +131,9 @@ def options_of(request: Request) -> RunOptions:
     run = {name: request.flags.get(name, getattr(usual, name)) for name in ("results_dir", "run_id")}
     kept = Path(*map(str, run.values())) / CONFIGURATION
     if request.file is None and request.flags.get("resume") and kept.is_file():
-        check_reach(kept, request.flags, request.trust_code)
-        return kept_options(kept, {**request.flags, **run}, request.trust_code)  # it lies where it was found
+        options = kept_options(kept, {**request.flags, **run}, request.trust_code)  # it lies where it was found
+        check_reach(kept, request.flags, request.trust_code)  # which looks at the environment, whose code is known now
+        return options
     return read_options(request.file, request.flags)
 
 
@@ -143,8 +144,8 @@ def kept_options(configuration: Path, flags: Mapping[str, object], trust_code: T
         ConfigError: If somebody else has written the run, and it names code that nobody trusts (docs/trust.md).
     """
     values = yaml_layer(configuration).values
-    behaviors, env = values.get("behaviors"), values.get("env_settings")
-    named: dict[str, Any] = {}
+    behaviors, env, common = (values.get(name) for name in ("behaviors", "env_settings", "default_settings"))
+    named: dict[str, Any] = {"algorithm.name": common.get("trainer_type")} if isinstance(common, Mapping) else {}
     if isinstance(env, Mapping) and "env" not in flags:
         named["env.name"] = env.get("env_path")
     for name, one in behaviors.items() if isinstance(behaviors, Mapping) else ():
