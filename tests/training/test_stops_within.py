@@ -14,7 +14,7 @@ from rookery import AWACConfig, Callback, ConfigError, IQLConfig, MultiAgentAren
 from rookery.algorithms.maddpg import MADDPGConfig
 from rookery.core.interrupt import TIME_UP, Interrupted
 from rookery.report import console
-from rookery.training import rounds, watch
+from rookery.training import gradient_steps, watch
 from selection import slow_except
 from team_envs import Squad
 
@@ -84,7 +84,7 @@ def test_a_run_that_stops_between_two_gradient_steps_is_the_run_that_did_not(nam
         expected = digest(trainer), weights(trainer), rows(tmp_path / "whole")
     folder, within = tmp_path / "stopped", 0
     for number, chunk in ((3, 1), (1, 1), (11, 4), (8, 10), (None, 10)):
-        monkeypatch.setattr(rounds, "CHUNK", chunk)
+        monkeypatch.setattr(gradient_steps, "CHUNK", chunk)
         begun = (folder / "checkpoints").exists()
         trainer = Trainer.load(folder, resume=True) if begun else make(run_dir=folder, **CASES[name])
         with trainer:
@@ -101,7 +101,7 @@ def test_a_run_that_stops_between_two_gradient_steps_is_the_run_that_did_not(nam
 @stops
 @pytest.mark.slow
 def test_a_trainer_that_stopped_between_two_gradient_steps_goes_on_in_the_same_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(rounds, "CHUNK", 1)
+    monkeypatch.setattr(gradient_steps, "CHUNK", 1)
     with make(run_dir=tmp_path / "whole", **CASES["two of them"]) as trainer:
         trainer.train({"iterations": ITERATIONS})
         expected = digest(trainer), weights(trainer), rows(tmp_path / "whole")
@@ -116,7 +116,7 @@ def test_a_trainer_that_stopped_between_two_gradient_steps_goes_on_in_the_same_p
 
 @stops
 def test_a_stop_while_sampling_is_paused_is_between_gradient_steps(tmp_path, monkeypatch):
-    monkeypatch.setattr(rounds, "CHUNK", 1)
+    monkeypatch.setattr(gradient_steps, "CHUNK", 1)
     found = []
     for stopped in (False, True):
         folder = tmp_path / str(stopped)
