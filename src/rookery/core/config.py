@@ -46,10 +46,10 @@ DEFAULT = "default"
 """The source of a value that nobody set."""
 
 MAX_UNKNOWN = 50
-"""Unknown keys that are named one by one, with the nearest of the known settings."""
+"""Most unknown keys that are named in errors, each with the nearest known setting."""
 
 MAX_KNOWN = 10_000
-"""Paths of settings among which the nearest is searched for: those of many policies are much alike."""
+"""Most paths of settings that are searched for the nearest: those of many policies are alike."""
 
 
 @dataclass(frozen=True)
@@ -465,7 +465,7 @@ class _Merge:
 
 
 def _refuse_unknown(merge: _Merge) -> None:
-    """Notes the keys that are no settings, the first ones with the path that was meant."""
+    """Adds a problem for each of the first unknown keys, with the nearest known path, and one for the rest."""
     known = list(islice(merge.history, MAX_KNOWN))
     for said in merge.unknown[:MAX_UNKNOWN]:
         section = said.path.rpartition(".")[0]

@@ -1,7 +1,7 @@
-"""Standard output and standard error that may stop taking anything: a closed pipe or terminal, a full disk.
+"""Standard output and standard error that may fail: a closed pipe or terminal, a full disk.
 
-A command whose output cannot be written ends with one line. A training goes on, and writes what it would have shown
-into ``log.txt`` of its run.
+A command whose output cannot be written ends with one line. A training continues, and writes its further output into
+``log.txt`` of its run.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, TextIO, cast
 from rookery.core.errors import RookeryError
 
 LOG = "log.txt"
-"""File in the directory of a run that takes what can no longer be shown."""
+"""File in the directory of a run for output that can no longer be shown."""
 
 HELD = 1 << 16
-"""Characters that a stream may hold back before they fail to be written."""
+"""Most characters that are kept since the last flush, to be written again elsewhere."""
 
 
 class OutputError(RookeryError):
@@ -30,15 +30,15 @@ class OutputError(RookeryError):
 
 
 class ConsoleOutput:
-    """A stream that can be replaced when it fails; all else is that of the stream.
+    """A stream that can be replaced when it fails; other attributes are those of the stream.
 
     Args:
         stream: Stream to write to.
         name: Name for messages, ``standard output``.
 
     Attributes:
-        goes_on: Whether a failure is survived; else it is raised.
-        log: File that takes over then; None = nothing does.
+        is_survivable: Whether a failure is ignored; else it is raised.
+        log: File that replaces the stream then; None = none.
     """
 
     def __init__(self, stream: TextIO, name: str) -> None:
@@ -47,8 +47,8 @@ class ConsoleOutput:
         self._is_lost = False
         self._failure: Exception | None = None
         self._held = ""
-        """What was written since the last time that the stream has taken everything."""
-        self.goes_on = False
+        """The text since the last flush that succeeded."""
+        self.is_survivable = False
         self.log: Path | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -58,7 +58,7 @@ class ConsoleOutput:
         """Writes a text.
 
         Raises:
-            OutputError: If it cannot be written and nothing takes over.
+            OutputError: If it cannot be written and failures are not survived.
             BrokenPipeError: Likewise, if the reader has closed its end.
         """
         self._raise_again()
@@ -70,7 +70,7 @@ class ConsoleOutput:
         return len(text)
 
     def flush(self) -> None:
-        """Writes what is held back; raises as `write` does."""
+        """Flushes the stream; raises as `write` does."""
         self._raise_again()
         try:
             self._stream.flush()
@@ -79,11 +79,11 @@ class ConsoleOutput:
         self._held = ""
 
     def _lose(self, error: Exception) -> None:
-        """Lets a file take over, or nothing, so that what comes after fails no more; raises unless the work goes on.
+        """Replaces the stream by a file, or by nothing, so that later output cannot fail; raises unless ignored.
 
-        That a terminal has closed is always survived: a signal says so too.
+        A closed terminal is always ignored: the process gets a signal too.
         """
-        log = self.log if self.goes_on and not self._is_lost else None
+        log = self.log if self.is_survivable and not self._is_lost else None
         self._is_lost = True
         replacement = replace_lost(self._stream, self._name, error, log)
         if replacement is not None:
@@ -91,14 +91,14 @@ class ConsoleOutput:
         if log is not None:
             self._stream.write(self._held)
         self._held = ""
-        if not self.goes_on and getattr(error, "errno", None) != errno.EIO:
+        if not self.is_survivable and getattr(error, "errno", None) != errno.EIO:
             refused = OutputError(f"{self._name}: cannot be written: {_reason(error)}")
             self._failure = error if isinstance(error, BrokenPipeError) else refused
             self._raise_again()
 
     def _raise_again(self) -> None:
-        """Raises what `write` has raised: some callers only look whether it works."""
-        if self._failure is not None and not self.goes_on:
+        """Raises the error of `write` again: some callers suppress the first."""
+        if self._failure is not None and not self.is_survivable:
             raise self._failure from None
 
 
@@ -107,13 +107,13 @@ def _reason(error: Exception) -> str:
 
 
 def replace_lost(stream: TextIO, name: str, error: Exception, log: Path | None) -> TextIO | None:
-    """Lets what is written to a stream that failed go to a file, also from compiled code.
+    """Redirects a stream that failed to a file, for compiled code too.
 
     Args:
         stream: Stream that failed.
         name: Name of the stream for the note in the file.
         error: Reason.
-        log: The file; None = nothing is kept.
+        log: The file; None = output is discarded.
 
     Returns:
         The stream to write to from now on; None if it is the same one.
@@ -137,8 +137,8 @@ def replace_lost(stream: TextIO, name: str, error: Exception, log: Path | None) 
 
 
 def open_standard_streams() -> None:
-    """Gives each of standard input, output and error that was closed a place where nothing is, so that no other file
-    gets its number.
+    """Opens the null device for each of standard input, output and error that is closed, so that no other file gets its
+    number.
     """
     for number in (0, 1, 2):
         try:
@@ -149,7 +149,7 @@ def open_standard_streams() -> None:
 
 @contextmanager
 def watched_output() -> Iterator[None]:
-    """While this lasts, standard output and standard error are a `ConsoleOutput` each."""
+    """Makes standard output and standard error a `ConsoleOutput` each, as a context."""
     out, error = _output(sys.stdout, "standard output"), _output(sys.stderr, "standard error")
     with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, error)):
         yield
@@ -160,11 +160,11 @@ def _output(stream: TextIO | None, name: str) -> ConsoleOutput:
 
 
 def survive_lost_output(log: Path | None) -> None:
-    """Lets failures of standard output and standard error end nothing from now on; those that are a `ConsoleOutput`.
+    """Makes failures of standard output and standard error harmless from now on, where they are a `ConsoleOutput`.
 
     Args:
-        log: File that takes what can no longer be shown; None = nothing does. The first one stays.
+        log: File for output that can no longer be shown; None = none. A file that was given before stays.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, ConsoleOutput):
-            stream.goes_on, stream.log = True, stream.log or log
+            stream.is_survivable, stream.log = True, stream.log or log

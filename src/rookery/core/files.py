@@ -51,7 +51,7 @@ PIECE = 1 << 24
 
 
 LONGEST_NAME = 255
-"""Bytes of a name in a folder, at most; no usual file system takes more."""
+"""Most bytes of a file name; no common file system takes more."""
 
 FEW = 5
 """Up to so many directories are listed in a message."""
@@ -144,7 +144,7 @@ def write_directory(
         path: Path of the directory.
         files: Content of each file by name.
         facts: Further entries of the manifest.
-        replace: Whether a directory that is there is replaced as soon as the new one is whole; else there must be none.
+        replace: Whether an existing directory is replaced as soon as the new one is whole; else there must be none.
 
     Raises:
         FileError: If it cannot be written; nothing of it is left unless the message says so.
@@ -178,7 +178,7 @@ def write_directory(
 
 @contextlib.contextmanager
 def _moved_aside(path: Path) -> Iterator[None]:
-    """Moves a directory out of the way for a new one, and back if that does not come."""
+    """Moves a directory aside for a new one, and back if the new one fails."""
     if not path.exists():
         yield
         return
@@ -193,7 +193,7 @@ def _moved_aside(path: Path) -> Iterator[None]:
 
 
 def _remove_replaced(path: Path) -> None:
-    """Removes the directory that another one has replaced; if that fails, the next writer of the place does it."""
+    """Removes the directory that was replaced; if this fails, the next writer of the path does it."""
     if aside_of(path).exists():
         with contextlib.suppress(OSError):
             discard(aside_of(path))
@@ -359,7 +359,7 @@ def _write(path: Path, pieces: Iterable[bytes | memoryview]) -> tuple[int, str]:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     size, digest = 0, hashlib.sha256()
     try:
-        take_lock(descriptor, 0.0)  # so that `sweep` knows that a process is at work
+        take_lock(descriptor, 0.0)  # so that `sweep` leaves the file alone
         for piece in pieces:
             digest.update(piece)
             view = memoryview(piece)

@@ -1,4 +1,4 @@
-"""Errors of our own inside a server: the log has each with its traceback, and clients are given no more than its id."""
+"""Internal errors of a server: the log has each with its traceback, and a client gets only its id."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class InternalErrors:
     """Writes internal errors to a server's log, from any thread.
 
     Args:
-        log: Takes the text of an entry; None = standard error. What it raises is passed over: a log that cannot be
-            written must not stop the server.
+        log: Writes the text of an entry; None = to standard error. Its errors are ignored: a log that cannot be written
+            must not stop the server.
 
     Attributes:
         count: Errors so far.
@@ -27,7 +27,7 @@ class InternalErrors:
         self._lock = threading.Lock()
 
     def report(self, error: BaseException) -> str:
-        """Writes an error with its traceback to the log; returns what a client may be given: ``internal error ID``."""
+        """Writes an error with its traceback to the log; returns the text for a client: ``internal error ID``."""
         name = f"internal error {secrets.token_hex(4)}"
         trace = "".join(traceback.format_exception(error)).rstrip()
         with self._lock:

@@ -28,11 +28,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 TIME_UP = 0
-"""What `Interrupt.number` is where the time of a training is up; the number of no signal."""
+"""The value of `Interrupt.number` when the time of a training is up; no signal has this number."""
 
 
 class TimeUp(Interrupted):
-    """The time of a training is up, and it stopped in good order."""
+    """A training stopped because its time is up."""
 
     def __init__(self) -> None:
         self.signal = TIME_UP
@@ -101,11 +101,11 @@ class Interrupt:
             raise Interrupted(self.number) if self.number else TimeUp
 
     def time_is_up(self) -> None:
-        """Asks to stop because the time is up, unless a signal has come."""
+        """Requests a stop because the time is up, unless a signal has come."""
         if self.number is None:
             self.number = TIME_UP
 
     def forget_time(self) -> None:
-        """Takes a request of `time_is_up` back."""
+        """Withdraws a request of `time_is_up`."""
         if self.number == TIME_UP:
             self.number = None

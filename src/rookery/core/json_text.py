@@ -1,4 +1,4 @@
-"""JSON as it is read from files: `parse_json`, which fails in one way."""
+"""JSON from files: `parse_json` raises a ValueError for every invalid text."""
 
 from __future__ import annotations
 

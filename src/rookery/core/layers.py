@@ -84,16 +84,16 @@ OVERRIDE = "path=value, for example algorithm.lr=3e-4"
 
 
 QUOTED = """'policies."Name?team=0".lr=3e-4'"""
-"""An override of a setting whose path has a name with ``=``, as a shell takes it."""
+"""An override of a setting whose path contains a name with ``=``, quoted for a shell."""
 
 PATH_AND_VALUE = re.compile(r'((?:"[^"]*"|[^="])*)=(.*)', re.DOTALL)
-"""An override: its path, of which parts may stand in quotes, and its value."""
+"""An override: its path, parts of which may be quoted, and its value."""
 
 
 def override_layer(overrides: Iterable[str], source: str = "command line", form: str = OVERRIDE) -> Layer:
     """Gives the layer of overrides such as ``algorithm.lr=3e-4``; the value is read as YAML.
 
-    A name with ``=`` stands in quotes: ``policies."Name?team=0".lr=3e-4``.
+    A name with ``=`` must be quoted: ``policies."Name?team=0".lr=3e-4``.
 
     Args:
         overrides: The words.

@@ -1,8 +1,8 @@
-"""What a killed writer leaves behind: unfinished files and directories, and directories that were being replaced.
+"""Leftovers of killed writers: unfinished files and directories, and directories that were being replaced.
 
 Unfinished ones are called ``.tmp-PROCESS-NUMBER`` and are removed. A directory that is replaced waits as
 ``.replaced-NAME`` until the new one is in its place. If the writer is killed in between, the next reader or writer of
-the place puts the old one back. Writers hold a lock on the files they work at, so that only real leftovers are touched.
+the place puts the old one back. Writers lock the files that they write, so that only real leftovers are touched.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TEMPORARY = ".tmp-"
 """Beginning of the names of unfinished directories and files."""
 
 REPLACED = ".replaced-"
-"""Beginning of the name of a directory while a new one takes its place; the rest is its own name."""
+"""Beginning of the name of a directory while it is replaced; the rest is its own name."""
 
 NUMBERED = re.compile(rf"{re.escape(TEMPORARY)}(\d+)-[0-9a-f]{{8}}")
 """Names that `temporary_in` gives, with the number of the process."""
 
 PATIENCE = 2.0
-"""Seconds to wait for another process that is replacing a directory: the renames take microseconds."""
+"""Seconds to wait for another process that is replacing a directory; the renames take microseconds."""
 
 
 def temporary_in(parent: Path) -> Path:
@@ -37,7 +37,7 @@ def temporary_in(parent: Path) -> Path:
 
 
 def aside_of(path: Path) -> Path:
-    """Returns where a directory waits while it is replaced."""
+    """Returns the path to which a directory is moved while it is replaced."""
     return path.with_name(f"{REPLACED}{path.name}")
 
 
@@ -97,7 +97,7 @@ def restore_all(parent: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Removes a directory so that, if it is interrupted, no half of it looks whole.
+    """Removes a directory; if this is interrupted, no part of it looks like a whole one.
 
     Raises:
         OSError: If it cannot be removed; it is whole then.
@@ -108,7 +108,7 @@ def discard(path: Path) -> None:
 
 
 def clean(parent: Path) -> None:
-    """Puts back or removes all that writers have left in a folder; none may be at work there."""
+    """Puts back or removes all leftovers in a folder in which no process is writing."""
     restore_all(parent)
     for path in parent.glob(f"{TEMPORARY}*"):
         _remove(path)
@@ -118,11 +118,11 @@ def clean(parent: Path) -> None:
 
 
 def sweep(parent: Path) -> None:
-    """Removes unfinished files and directories of processes that have ended; others may be at work in the folder."""
+    """Removes unfinished files and directories of processes that have ended; other processes may be writing there."""
     for path in parent.glob(f"{TEMPORARY}*"):
         match = NUMBERED.fullmatch(path.name)
         if match and not _is_alive(int(match[1])):
-            with locked(path, patience=0.0) as is_free:  # a process of another machine has no number here
+            with locked(path, patience=0.0) as is_free:  # the process may run on another machine
                 if is_free:
                     _remove(path)
 

@@ -81,7 +81,7 @@ def signed_text(kind: str, text: str) -> str:
 
 
 def without_signature(text: str) -> str:
-    """Returns what `signed_text` was given."""
+    """Returns a text of `signed_text` without its signature."""
     rest, comment, _ = text.rpartition(COMMENT)
     return rest if comment else text
 

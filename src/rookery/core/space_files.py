@@ -47,7 +47,7 @@ def space_from_json(text: dict[str, Any]) -> spaces.Space[Any]:
     """The space that `space_to_json` described.
 
     Raises:
-        SpaceError: If the description is of no known kind, of none that there can be, or larger than any that is used.
+        SpaceError: If the description is of an unknown kind, invalid, or of more than `LARGEST_SPACE` numbers.
     """
     try:
         return _space_from_json(text)
@@ -87,13 +87,13 @@ def _space_from_json(text: Any) -> spaces.Space[Any]:
 
 
 def sized(shape: Any) -> tuple[int, ...]:
-    """Returns the shape of a space, of which numbers are made at once.
+    """Returns the shape of a space as a tuple, checked before arrays of it are made.
 
     Args:
-        shape: Whole numbers, or one.
+        shape: A whole number, or a list of these.
 
     Raises:
-        ValueError: If they are none, or stand for more numbers than any space has.
+        ValueError: If they are not whole numbers, or their product is above `LARGEST_SPACE`.
     """
     sizes = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
     if not all(type(size) is int and size >= 0 for size in sizes) or math.prod(sizes) > LARGEST_SPACE:
@@ -102,7 +102,7 @@ def sized(shape: Any) -> tuple[int, ...]:
 
 
 LARGEST_SPACE = 1 << 25
-"""Numbers in a space: more than in a picture of 4,096 x 2,304 pixels in three colours."""
+"""Most numbers in a space: more than in an image of 4,096 x 2,304 pixels in three colours."""
 
 WRITTEN = {
     "box": ("low", "high", "dtype"),

@@ -4,9 +4,8 @@ A class with state derives from `Stateful` and sorts the names of its attributes
 training) and `fixed` (what a new object gets again from settings, or derives from what is saved). A test walks every
 object of a trainer and fails when an attribute is in neither.
 
-States of older versions of Rookery stay loadable: a class whose saved attributes change in name or meaning counts its
-`state_version` up and defines `upgrade`. Attributes of a class that has never changed have version 1, which is not
-written.
+States of older versions of Rookery can still be loaded: a class whose saved attributes change in name or meaning raises
+its `state_version` and defines `upgrade`. A class that has never changed has version 1, which is not written.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from torch import Tensor
 from rookery.core.errors import RookeryError
 
 VERSIONS = "@versions"
-"""Key in a state of the versions of its classes; never the name of an attribute."""
+"""Key in a state for the versions of its classes; no attribute has this name."""
 
 
 class StateError(RookeryError):
@@ -33,8 +32,8 @@ class Stateful:
     """Gives `state_dict` and `load_state_dict` from the declared names; both lists add up along the base classes.
 
     Attributes:
-        state_version: Version of what this class itself declares in `saved`. It is not inherited: a subclass has its
-            own, and a state holds one for each class along the base classes that is past version 1.
+        state_version: Version of the attributes that this class itself declares in `saved`. It is not inherited: each
+            class has its own, and a state holds those above 1 of all base classes.
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
@@ -61,14 +60,14 @@ class Stateful:
 
     @classmethod
     def state_versions(cls) -> dict[str, int]:
-        """Versions by class name, base classes first, of the classes that are past version 1."""
+        """Versions by class name, base classes first, of the classes whose version is above 1."""
         return {base.__name__: _own_version(base) for base in reversed(cls.__mro__) if _own_version(base) > 1}
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
         """Returns a state of an older version as the present version of the defining class would have written it.
 
-        Each class past version 1 defines its own, without `super()`: base classes have upgraded their part before.
-        Values of attributes that the older version did not have may be taken from `self`, which is as it was made.
+        Each class with a version above 1 defines its own, without `super()`: base classes have upgraded their part
+        before. Values of attributes that the older version did not have may be taken from `self`, a newly made object.
 
         Args:
             state: The state; must not be changed in place.

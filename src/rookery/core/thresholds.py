@@ -8,11 +8,11 @@ BUDGETS = (
     "env_steps", "iterations", "iteration", "episodes", "seconds", "minutes", "decisions", "finished_policies",
     "finished_share",
 )  # fmt: skip
-"""Criteria that grow from 0; metrics may be anything."""
+"""Criteria that only grow, from 0; all others are metrics."""
 
 
 class AtMost(float):
-    """A threshold of a number of which less is better: it is reached where the number is not above it."""
+    """A threshold that a number reaches by being no larger, for numbers of which less is better."""
 
     __slots__ = ()
 
@@ -23,12 +23,12 @@ def is_reached(value: float, threshold: float) -> bool:
 
 
 def directed(criteria: Mapping[str, float], falling: Collection[str]) -> dict[str, float]:
-    """Returns criteria of which those on some numbers are reached from above.
+    """Returns criteria with an `AtMost` for each number that is to fall.
 
     Args:
         criteria: Thresholds by name, with dots or slashes.
-        falling: Names of numbers of which less is better. One of `BUDGETS` grows all the same, so that its criterion
-            stays a limit: the fewest env steps to a target, and 100,000 at most.
+        falling: Names of numbers of which less is better. `BUDGETS` are not changed, since they grow in any case: with
+            the fewest env steps as the aim, ``env_steps: 100_000`` is still a limit.
     """
     names = {name.replace(".", "/") for name in falling} - set(BUDGETS)
     return {

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node
 
 MAX_CHARACTERS = 2 << 20
-"""Characters of a text."""
+"""Most characters of a text."""
 
 MAX_DEPTH = 64
-"""Levels of sections and lists inside each other."""
+"""Most levels of nested sections and lists."""
 
 MAX_REPEATED = 1 << 18
 """Characters that aliases may add to any text; a text of more than a tenth of this may grow tenfold."""
 
 NODE_WEIGHT = 16
-"""Characters that a value counts for besides its own."""
+"""Characters that each value counts in addition to its own."""
 
 MAX_DIGITS = 400
-"""Characters of a whole number: larger ones fit no float."""
+"""Most characters of a whole number: larger numbers fit no float."""
 
 BOUND = "a bound is exceeded"
-"""Context of the errors of YAML that is well-formed and too much."""
+"""Context of errors of YAML that is well-formed and exceeds a bound."""
 
 INT_TAG = "tag:yaml.org,2002:int"
 
@@ -51,7 +51,7 @@ def load_yaml(text: str, name: str) -> Any:
 
 
 def load_with_nodes(text: str, name: str) -> tuple[Any, Node | None]:
-    """Returns the value of a text as `load_yaml` does, and the nodes it was made of, which know their lines.
+    """Returns the value of a text as `load_yaml` does, and its nodes, which have line numbers.
 
     Args:
         text: The text.
@@ -94,7 +94,7 @@ def construct_yaml(node: Node | None, text: str, name: str) -> Any:
 
     Args:
         node: The nodes.
-        text: The text they are of.
+        text: The text.
         name: Name of the text in messages.
 
     Raises:
@@ -134,7 +134,7 @@ def _bounded_composer() -> type:
     from ruamel.yaml.events import AliasEvent, ScalarEvent
 
     class BoundedComposer(Composer):
-        """Counts levels, and what nodes weigh with and without their aliases written out."""
+        """Counts levels, and the size of nodes with and without their aliases expanded."""
 
         def __init__(self, loader: Any = None) -> None:
             super().__init__(loader=loader)
@@ -167,7 +167,7 @@ def _bounded_composer() -> type:
             return node
 
         def _repeat(self, event: Any) -> None:
-            """Counts what an alias stands for."""
+            """Counts the nodes of an alias."""
             if event.anchor in self.anchors and event.anchor not in self._weights:
                 problem = f"*{event.anchor}: the section or list contains itself"
                 raise ComposerError(BOUND, None, problem, event.start_mark)

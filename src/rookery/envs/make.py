@@ -426,7 +426,7 @@ def run_arguments(env: Any) -> Collection[str]:
 
 
 def found_maker(env: Any) -> Any:
-    """Returns what makes an environment: a class, a callable, or a Gymnasium spec for an id.
+    """Returns the maker of an environment: a class, a callable, or a Gymnasium spec for an id.
 
     Raises:
         EnvError: If there is no such environment.

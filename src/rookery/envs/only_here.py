@@ -1,7 +1,7 @@
-"""Environments that only this process can step: they say so, the program says so for all, or their code shows it.
+"""Environments that only this process can step: by an attribute, by a reason of the program, or by their code.
 
-Helper processes have copies of what an environment refers to. What lives in one process, an actor say, or a global that
-the environment changes, is another thing in each of them, and nothing would tell.
+Helper processes have copies of all objects that an environment refers to. An object of one process, such as an actor or
+a global that the environment changes, would differ in each of them without an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 ATTRIBUTE = "only_here"
-"""Attribute of an environment's class, or of a function that makes one: why only this process can step it."""
+"""Attribute of an environment's class, or of a function that makes one: the reason, a text, or True."""
 
 PACKAGES = ("site-packages", "dist-packages")
 
@@ -30,10 +30,10 @@ _reasons: list[Callable[[], str]] = []
 
 
 def keep_here(reason: Callable[[], str]) -> None:
-    """Lets a program say why its environments must be stepped in its own process.
+    """Registers a reason why all environments must be stepped in this process.
 
     Args:
-        reason: Is called before helpers are chosen; returns an empty text if there is no reason (any more).
+        reason: Called before helpers are chosen; returns the reason, or an empty text if there is none at that time.
     """
     if reason not in _reasons:
         _reasons.append(reason)
@@ -43,7 +43,7 @@ def why_only_here(env: Any) -> str:
     """Returns why only this process can step an environment; an empty text if any can.
 
     Args:
-        env: A class, a function that makes environments, or the name of one, ``my.module:MyEnv``, that was imported.
+        env: A class, a function that makes environments, or the name of either, ``my.module:MyEnv``, if imported.
     """
     if isinstance(env, str):
         module, _, name = env.partition(":")
@@ -57,9 +57,9 @@ def why_only_here(env: Any) -> str:
 
 
 def changed_global(env: Any) -> str:
-    """Returns the first global that the code of a class or function changes; an empty text if none is seen.
+    """Returns the first global that the code of a class or function changes; an empty text if none is found.
 
-    Of a function, the classes that it names count too. Code of installed packages is not looked at.
+    For a function, the classes that it names are searched too. Code of installed packages is not searched.
     """
     for part in env.__mro__ if inspect.isclass(env) else (env, *_classes(env)):
         module = sys.modules.get(part.__module__)

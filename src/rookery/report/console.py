@@ -25,10 +25,10 @@ THINNING = 0.05
 """Part by which the time of a training grows from one line of its log to the next."""
 
 SILENCE = 10.0
-"""Seconds without a line after which one says where an iteration or an evaluation stands."""
+"""Seconds without a line after which a line reports the progress of an iteration or an evaluation."""
 
 RAREST = 8.0
-"""Seconds between lines of iterations at most, in the longest log, so that none of the others come between them."""
+"""Most seconds between lines of iterations, so that no line of progress comes between them."""
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,15 @@ class Reporter(Listener):
     """A reporter is told of everything in a run that is worth showing; this one shows notes only."""
 
     tells_standing = False
-    """Whether the reporter shows where a run stands in the middle of an iteration."""
+    """Whether the reporter shows the progress of an iteration."""
 
     def standing(self, make: Callable[[], str]) -> None:
-        """Reports, if it is time, where a run stands in the middle of an iteration or an evaluation.
+        """Reports the progress of an iteration or an evaluation, if it is time.
 
         Called about twice a second, from another thread than the other methods.
 
         Args:
-            make: Returns it in one line.
+            make: Returns the progress in one line.
         """
 
     def start(self, run: RunFacts, timers: Timers) -> None:
@@ -133,7 +133,7 @@ class JsonReporter(Reporter):
 
 
 class StandingReporter(Reporter):
-    """A reporter that shows notes and, on standard error, where an evaluation stands that takes long."""
+    """A reporter that shows notes, and the progress of a long evaluation on standard error."""
 
     tells_standing = True
 
@@ -141,7 +141,7 @@ class StandingReporter(Reporter):
         self._spoken = time.monotonic()
 
     def standing(self, make: Callable[[], str]) -> None:
-        """Writes where the run stands after `SILENCE` seconds without a line."""
+        """Writes the progress after `SILENCE` seconds without a line."""
         if time.monotonic() - self._spoken >= SILENCE:
             self._spoken = time.monotonic()
             write_line(make(), sys.stdout if self.note_to_output else sys.stderr)
@@ -238,7 +238,7 @@ class LiveReporter(Reporter):
             self._draw()
 
     def standing(self, make: Callable[[], str]) -> None:
-        """Shows where an iteration stands that takes longer than `SILENCE`: in the panel, else in a line."""
+        """Shows the progress of an iteration that takes longer than `SILENCE`: in the panel, else in a line."""
         if time.monotonic() - self._over < SILENCE:
             return
         with self._drawing:

@@ -24,8 +24,8 @@ COST = 0.01
 
 @contextmanager
 def surviving(stream: TextIO) -> Iterator[None]:
-    """While this lasts, a failure of a stream ends no training: what it would show goes nowhere from then on. An
-    `ConsoleOutput` says itself what is survived.
+    """Discards further output of a stream that fails, as a context, so that no training ends by it. A `ConsoleOutput`
+    handles its failures itself.
     """
     try:
         yield

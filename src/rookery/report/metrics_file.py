@@ -30,10 +30,10 @@ def append_row(folder: Path, row: Mapping[str, Any]) -> None:
 
 
 def sync_rows(folder: Path) -> None:
-    """Flushes the file of a folder to the disk, before a checkpoint that counts its rows.
+    """Flushes `metrics.jsonl` of a folder to the disk, before a checkpoint that counts its rows.
 
     Raises:
-        FileError: If the disk does not take it.
+        FileError: If it cannot be flushed.
     """
     try:
         for path in (folder / METRICS, folder):
@@ -49,7 +49,7 @@ def sync_rows(folder: Path) -> None:
 
 
 def gap_note(folder: Path, iteration: int) -> str:
-    """Returns a line about the iterations up to this one that have no row; empty if each has one."""
+    """Returns a note on iterations up to this one without a row; empty if there are none."""
     there = {row["iteration"] for row in read_rows(folder)}
     missing = [number for number in range(1, iteration + 1) if number not in there]
     if not missing:

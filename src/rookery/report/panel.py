@@ -71,7 +71,7 @@ class Panel:
         self.criteria = criteria
         self.result: IterationResult | None = None
         self.standing = ""
-        """Where the iteration under way stands, if it takes long."""
+        """The progress of the iteration under way, if it takes long."""
         self.events: deque[tuple[float, str]] = deque(maxlen=EVENTS)
         self._curves: dict[str, deque[float | None]] = {}
         self._evaluations: deque[float | None] = deque(maxlen=HISTORY)

@@ -197,7 +197,7 @@ class IterationResult:
             ``workers/fetch`` and ``workers/join``, ``workers/bytes`` that came, and ``workers/idle/N``, the share of
             its latest time in which worker N did not play.
         stop_reason: Reason why training ended here; empty if it goes on.
-        whole: Whether an iteration is over; else training was stopped in the middle of the next one, which has no row.
+        whole: Whether the iteration is complete; else training was stopped in its middle, and it has no row.
     """
 
     iteration: int

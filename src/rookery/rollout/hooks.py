@@ -39,7 +39,7 @@ class EpisodeResult:
         lessons: Lesson that each parameter with lessons was in when the episode began, from 0.
         groups: Sum of rewards of each group that the environment names, beside what its members got by themselves.
         vector_step: How many vector steps its lane's worker had made when it ended.
-        sources: Name of the callback that measured each metric, see `names_of`.
+        sources: Name of the callback that measured each metric (`names_of`).
     """
 
     lane: int
@@ -85,7 +85,7 @@ class Episode(Stateful):
         metrics: Yours: numbers that are averaged over episodes, into results, curves and the console.
         histograms: Yours: lists of numbers, shown as histograms.
         user_data: Yours: whatever you need until the episode ends. Plain values and arrays survive a restart.
-        sources: Name of the callback that measured each metric, see `names_of`.
+        sources: Name of the callback that measured each metric (`names_of`).
     """
 
     saved = ("index", "length", "parameters", "obs", "action", "reward", "returns", "metrics", "histograms",
@@ -179,13 +179,14 @@ def moments_of(listener: Any) -> set[str]:
 
 
 UNNAMED = ""
-"""What is used instead of a name for callbacks whose names are not known, from states of older versions."""
+"""Name of callbacks with an unknown name, from states of older versions."""
 
 
 def names_of(listeners: Sequence[EpisodeListener]) -> list[str]:
-    """Returns the name of each listener, by which checkpoints know it: ``module:Class``, and from the second of a class
-    on its number. The module is left out for classes of a script or notebook, which may be called otherwise next time,
-    and for those of Rookery, where classes have names of their own and may move.
+    """Returns the name of each listener in checkpoints: ``module:Class``, and a number from the second of a class on.
+
+    The module is left out for classes of a script or notebook, whose file may have another name next time, and for
+    those of Rookery, whose class names are unique and whose modules may change.
     """
     names: list[str] = []
     for listener in listeners:

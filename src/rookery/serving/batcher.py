@@ -33,7 +33,7 @@ class Stopping(RookeryError):
 
 
 class NotDecided(RookeryError):
-    """A policy could not decide, because of an error of its own or of ours; the message says no more than its id."""
+    """A policy could not decide because of an internal error; the message has only the id of the error."""
 
 
 class UnfitQuestion(RookeryError):
@@ -71,7 +71,7 @@ class Question:
         session: Whose memory it is; None for somebody of whom nothing is kept.
         first: ``[N]`` bool, rows where an episode starts; True for all; False for none.
         reward: ``[N]`` what the last action earned, for policies that see it.
-        is_answered: Whether `reply` was called; the batcher's own.
+        is_answered: Whether `reply` was called; set by the batcher.
     """
 
     policy: str
@@ -96,7 +96,7 @@ class Forgetting:
     Attributes:
         session: Which.
         forgotten: Is told whether there was one; called in the batcher's thread.
-        is_answered: Whether `forgotten` was called; the batcher's own.
+        is_answered: Whether `forgotten` was called; set by the batcher.
     """
 
     session: Hashable
@@ -130,7 +130,7 @@ class Batcher:
         max_waiting: Questions that may wait; more are refused.
         max_remembered: Rows of memory that are kept (`SessionMemory`).
         seed: What draws of actions begin with; None = each server draws its own.
-        internal_errors: Takes errors of ours and of networks; after each the thread goes on.
+        internal_errors: Logs errors of the server and of networks; the thread continues after each.
 
     Attributes:
         version: The policies that answer now.
@@ -162,7 +162,7 @@ class Batcher:
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread that answers is there."""
+        """Whether the thread that answers is alive."""
         return self._thread.is_alive()
 
     def ask(self, question: Question) -> None:
@@ -219,12 +219,13 @@ class Batcher:
                 with self._ready:
                     self._take(taken)
                 self._answer(taken)
-            except BaseException as error:  # the only thread: were it to end, all later questions would wait for ever
+            except BaseException as error:  # the only thread: without it later questions would wait for ever
                 self._give_up(taken, self._internal_errors.report(error))
 
     def _take(self, taken: list[Question | Forgetting]) -> None:
-        """Moves those who wait to `taken`, in their order: as many as fit, and of each session one, because its next
-        question needs what is remembered after this one.
+        """Moves waiting entries to `taken`, in order: as many as fit, and one of each session.
+
+        The next question of a session needs the memory after this one.
         """
         kept: list[Question | Forgetting] = []
         rows, seen = 0, set()
@@ -245,7 +246,7 @@ class Batcher:
             self._waiting.extendleft(reversed(kept))
 
     def _answer(self, taken: list[Question | Forgetting]) -> None:
-        """Answers all of these, with one forward pass for each policy."""
+        """Answers these entries, with one forward pass for each policy."""
         version = self.version  # one for all of them, whatever is swapped meanwhile
         groups: dict[tuple[str, bool], list[Question]] = {}
         for entry in taken:
@@ -257,13 +258,13 @@ class Batcher:
             self._decide(version, version.policies[name], deterministic, questions)
 
     def _give_up(self, taken: list[Question | Forgetting], problem: str) -> None:
-        """Answers those that have no answer yet with an error."""
+        """Answers the entries without an answer with an error."""
         for entry in taken:
             if not entry.is_answered:
                 self._tell(entry, False if isinstance(entry, Forgetting) else NotDecided(problem))
 
     def _tell(self, entry: Question | Forgetting, answer: Any) -> None:
-        """Calls what takes an answer; an error in one such function is nobody else's."""
+        """Calls the function that takes an answer; an error in it does not affect other entries."""
         entry.is_answered = True
         try:
             (entry.forgotten if isinstance(entry, Forgetting) else entry.reply)(answer)

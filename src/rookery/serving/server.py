@@ -112,7 +112,7 @@ class PolicyServer:
         self.socket_address: tuple[str, int] | None = None
         self._clients: SocketClients | None = None
         self._watch: CheckpointWatch | None = None
-        with contextlib.ExitStack() as undo:  # what has begun ends again where a later part cannot begin
+        with contextlib.ExitStack() as undo:  # if a later part fails, earlier parts are closed
             self._listening = listening(options.host, options.port)
             undo.callback(self._listening.close)
             self.address: tuple[str, int] = self._listening.getsockname()[:2]
@@ -137,7 +137,7 @@ class PolicyServer:
         self._server: uvicorn.Server | None = None
 
     def _socket_clients(self, port: int, token: str) -> SocketClients:
-        """Begins to take clients on the socket; raises a ConfigError if its port is taken."""
+        """Starts the socket for clients; raises a ConfigError if its port is taken."""
         options = self._options
         limits = ConnectionLimits(options.max_bytes, options.max_connections)
         at = options.host, port
@@ -270,7 +270,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def _protocol(options: ServingOptions) -> type[asyncio.Protocol]:
-    """Returns the class of what reads the requests of a connection."""
+    """Returns the protocol class that reads the requests of a connection."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     most = most_strangers(options.max_connections)

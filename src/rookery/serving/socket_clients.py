@@ -31,7 +31,7 @@ class SocketClients:
         token: What clients have to know.
         limits: What is borne.
         say: Takes a line about what went wrong.
-        internal_errors: Takes internal errors, of which a client is given the id alone.
+        internal_errors: Logs internal errors; a client gets only the id.
 
     Attributes:
         address: Host and port.
@@ -70,7 +70,7 @@ class SocketClients:
             self._listener.close(reason)
 
     def requested(self, session: str, number: int, request: Mapping[str, Any]) -> None:
-        """Takes a request of a client; in the listener's thread, which an internal error must not end."""
+        """Takes a request of a client, in the listener's thread, which must survive internal errors."""
         try:
             self._take(session, number, request)
         except MessageError:

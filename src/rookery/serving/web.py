@@ -36,7 +36,7 @@ STATUS: tuple[tuple[type[RookeryError], int], ...] = (
     (Stopping, 503),
     (NotDecided, 500),
 )
-"""What an error is called over HTTP; the first that fits counts, and all others are internal errors."""
+"""HTTP status of errors, by class; the first match counts, and all other errors are internal."""
 
 
 REFUSED = tuple(kind for kind, _ in STATUS)
@@ -94,7 +94,7 @@ class PolicyApp:
         token: What has to be shown; None = nothing.
         max_bytes: The largest body of a request.
         health: Gives what there is to say of the server beside what the batcher counts.
-        internal_errors: Takes internal errors, of which a client is given the id alone.
+        internal_errors: Logs internal errors; a client gets only the id.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class PolicyApp:
             status, body = 500, {"error": self._internal_errors.report(error)}
         try:
             encoded = json.dumps(body, separators=(",", ":")).encode()
-        except (TypeError, ValueError) as error:  # an action that JSON has no words for
+        except (TypeError, ValueError) as error:  # an action that JSON cannot represent
             status, encoded = 500, json.dumps({"error": self._internal_errors.report(error)}).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(encoded)).encode())]
         if status == 401:

@@ -1,4 +1,4 @@
-"""What callbacks keep in checkpoints, each under the name of its class, so that none is given the state of another."""
+"""States of callbacks in checkpoints, each under the name of its class, so that no callback loads that of another."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rookery.training.run import Windows
 
 
 class CallbackStates:
-    """States of callbacks by name: of those that are there, and of those that a loaded run had and was not given.
+    """States of callbacks by name, including those of absent callbacks, which a loaded run had and was not given.
 
-    The latter are written again into later checkpoints, and their metrics are left out of results.
+    States of absent callbacks are written into later checkpoints, and their metrics are left out of results.
 
     Args:
         callbacks: The callbacks of the trainer.
-        windows: Keeps the metrics that callbacks measured.
-        note: Is given lines that a user should read at once.
-        notes: Lines that are shown when a training begins.
-        plays: Whether anything is played, so that metrics of a callback that is not there grow old.
+        windows: Holds the metrics that callbacks measured.
+        note: Shows a line at once.
+        notes: List of lines that are shown when a training begins.
+        plays: Whether anything is played, so that metrics of an absent callback become outdated.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class CallbackStates:
         self.absent: dict[str, Any] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state of each callback by name; None for one that keeps nothing."""
+        """Returns the state of each callback by name; None for one without a state."""
         own = {
             name: callback.state_dict() if hasattr(callback, "state_dict") else None
             for name, callback in self.callbacks.items()
@@ -79,8 +79,8 @@ class CallbackStates:
         """Returns states that an older version of Rookery wrote without names by the names of the callbacks.
 
         Args:
-            listed: The states, in the order of the callbacks then; None for each that kept nothing.
-            free: Names of the callbacks now that no other state belongs to.
+            listed: The states, in the order of the callbacks then; None for each without a state.
+            free: Names of the present callbacks that have no state by name.
 
         Raises:
             StateError: If there are states, and another number of callbacks.
@@ -104,13 +104,13 @@ class CallbackStates:
 
 
 def _give(name: str, callback: Any, state: Any, source: str) -> None:
-    """Lets a callback load a state.
+    """Loads the state of a callback.
 
     Args:
         name: Name of the callback.
         callback: The callback.
         state: The state.
-        source: What the checkpoint calls it.
+        source: Its name in the checkpoint.
 
     Raises:
         StateError: If the callback refuses the state, whatever it raises.

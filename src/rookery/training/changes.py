@@ -32,7 +32,7 @@ def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> N
     """Refuses to change settings that keep their value in the middle of a run.
 
     Args:
-        resolved: The settings that the run is to go on with.
+        resolved: The settings with which the run is to continue.
         before: Its values until now, as text, by path.
 
     Raises:
@@ -62,13 +62,13 @@ def explained_misfit(resolved: Resolved[RunConfig], saved: Saved, env: VectorEnv
     """Explains an error while the state of a checkpoint is loaded.
 
     Args:
-        resolved: The settings that the run is to go on with.
+        resolved: The settings with which the run is to continue.
         saved: The checkpoint.
         env: The environment.
 
     Raises:
-        ConfigError: If settings are changed that keep their value.
-        SpaceError: If agents see or do something else than before.
+        ConfigError: If settings are changed that cannot change.
+        SpaceError: If observations or actions differ from those of the checkpoint.
         StateError: If another version of Rookery wrote the state; names the checkpoint.
     """
     try:
@@ -84,14 +84,14 @@ def check_fit(resolved: Resolved[RunConfig], before: Mapping[str, str], env: Vec
     """Says why a saved state does not fit to what was made for it, where that is known.
 
     Args:
-        resolved: The settings that the run is to go on with.
+        resolved: The settings with which the run is to continue.
         before: Its values until now, as text, by path.
         env: The environment.
         described: What the checkpoint says of the environment until now; None if it does not.
 
     Raises:
-        ConfigError: If settings are changed that keep their value.
-        SpaceError: If agents see or do something else than before.
+        ConfigError: If settings are changed that cannot change.
+        SpaceError: If observations or actions differ from those of the checkpoint.
     """
     check_changes(resolved, before)
     if described is None:

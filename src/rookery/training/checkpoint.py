@@ -49,8 +49,7 @@ from rookery.training.settings import RunConfig
 FORMAT = 2
 """Grows when the files of a checkpoint change; format 1, which has no versions in states, is read as well.
 
-What objects write into these files is not counted here: their classes have versions and upgrade older states
-(`core/state.py`)."""
+States of objects in these files have versions of their own (`core/state.py`)."""
 
 BEST = "best.json"
 
@@ -69,7 +68,7 @@ class Saved:
         history: Every value each setting was given, with its source; objects as their names.
         facts: The manifest.
         memories: Files of replay by name, which nobody has read yet.
-        notes: What a user is told when it is loaded.
+        notes: Lines to show when it is loaded.
     """
 
     path: Path

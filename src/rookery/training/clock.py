@@ -52,7 +52,7 @@ class Clock:
         return self._held is not None
 
     def passed(self) -> float:
-        """Returns the seconds of the lap so far; called from another thread too."""
+        """Returns the seconds of the lap so far; may be called from another thread."""
         return (self._held or time.perf_counter()) - self._since
 
     def begin(self) -> None:

@@ -28,7 +28,7 @@ TELL_AFTER = 5000
 """Steps of each copy in which no episode has ended, after which a user is told."""
 
 UNKNOWN_LIMIT = 5000
-"""Steps after which evaluations cut an episode while no episode of training has ended, where no setting says when."""
+"""Steps after which evaluations cut an episode while no episode of training has ended, unless a setting is given."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class BoundedEpisodes:
         return PlayedEpisodes(tuple(self.finished), self.cut, self.episodes, self.lanes, self.deterministic, self.limit)
 
     def standing(self) -> str:
-        """Returns how far the episodes have come, in words; called from another thread too."""
+        """Returns the progress of the episodes as text; may be called from another thread."""
         lengths = self.worker.lengths[~self._idle]
         longest = int(lengths.max()) if len(lengths) else 0
         return (

@@ -48,13 +48,13 @@ class Measure:
         return not self._run.ranks.rank and self._ends_with_measure
 
     def of_iteration(self, evaluate: Callable[[], EvaluationResult]) -> EvaluationResult | None:
-        """Measures at the end of an iteration, at rank 0, if that is due; the other ranks wait.
+        """Evaluates at the end of an iteration, at rank 0, if an evaluation is due; the other ranks wait.
 
         Args:
-            evaluate: Measures.
+            evaluate: Makes the evaluation.
 
         Raises:
-            Interrupted: If the run is to stop, on all ranks; the measure is made again when it goes on.
+            Interrupted: If the run is to stop, on all ranks; a resumed run evaluates again.
         """
         run, evaluation = self._run, None
         if self.is_due:
@@ -69,7 +69,7 @@ class Measure:
 
     @property
     def _ends_with_measure(self) -> bool:
-        """Whether rank 0 measures at the end of the iteration under way."""
+        """Whether rank 0 evaluates at the end of the iteration under way."""
         run, every = self._run, self._run.config.evaluation.every
         return bool(every) and not run.paused and (run.iteration + 1) % every == 0
 
@@ -121,7 +121,7 @@ class Measure:
 
 @contextmanager
 def measuring(run: Run, played: Measured) -> Iterator[None]:
-    """Lets a run say how far episodes have come, while this lasts."""
+    """Makes the progress of episodes known to a run, as a context."""
     run.measured = played
     try:
         yield

@@ -132,7 +132,7 @@ class EvaluationWorkers:
         return self._asked is not None and (self._asked[0].episodes, self._asked[0].deterministic) == wanted
 
     def standing(self) -> str:
-        """Returns what is waited for, in words; called from another thread too."""
+        """Returns the evaluation under way as text; may be called from another thread."""
         episodes = self._asked[0].episodes if self._asked is not None else 0
         return f"evaluation: {len(self._tickets)} workers play {episodes} episodes"
 

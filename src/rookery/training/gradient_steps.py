@@ -13,20 +13,20 @@ from rookery.training.round import Round
 from rookery.training.run import Progress, Run
 
 LOOK_SECONDS = 0.25
-"""Most seconds between two looks at whether the run is to stop, if a gradient step does not take longer."""
+"""Most seconds between two checks for a stop, unless a single gradient step takes longer."""
 
 
 def update_in_parts(run: Run, this: Round, name: str, rollout: Rollout) -> Row:
-    """Makes one update of a policy from what it has played, or what is left of one that was stopped.
+    """Makes one update of a policy that learns from replay, or the rest of one that was stopped.
 
     Args:
         run: The run.
         this: The round.
         name: The policy; its algorithm learns from replay, and makes its updates in parts.
-        rollout: What it has played, on its device.
+        rollout: Its rollout, on its device.
 
     Raises:
-        Interrupted: If the run is to stop; the round knows the gradient steps that are left.
+        Interrupted: If the run is to stop; the round holds the number of gradient steps that are left.
     """
     learner = run.learners[name]
     if this.left is None:
@@ -36,10 +36,10 @@ def update_in_parts(run: Run, this: Round, name: str, rollout: Rollout) -> Row:
 
 
 def learn_from_replay(run: Run, this: Round, progress: Progress) -> None:
-    """Lets all policies learn from replay alone what belongs to the env steps of a round.
+    """Makes the gradient steps of a round in which policies learn from replay alone.
 
     Raises:
-        Interrupted: If the run is to stop; the round keeps what is left of it.
+        Interrupted: If the run is to stop; the round holds what is left.
     """
     for name in this.each(run.check_stop):
         learner, replay = run.learners[name], run.replays[name]
@@ -65,7 +65,7 @@ def make_steps(run: Run, this: Round, name: str) -> None:
 
 
 def make_in_parts(run: Run, number: int, make: Callable[[int], None]) -> None:
-    """Makes gradient steps, and looks between them whether the run is to stop.
+    """Makes gradient steps, and checks between them whether the run is to stop.
 
     Args:
         run: The run.
@@ -84,13 +84,13 @@ def make_in_parts(run: Run, number: int, make: Callable[[int], None]) -> None:
             return
         run.check_stop()
         took = perf_counter() - began
-        if run.ranks.size > 1:  # all ranks look after the same steps
+        if run.ranks.size > 1:  # all ranks check after the same steps
             took = max(each for (each,) in run.ranks.numbers(took))
         part = max(1, min(int(part * LOOK_SECONDS / max(took, 1e-9)), CHUNK, number))
 
 
 def end_round(run: Run, this: Round, progress: Progress) -> None:
-    """Hands out the weights of a round that is over; while all copies rest, one of learning from replay follows it.
+    """Distributes the weights after a round; while all environments rest, a round of learning from replay follows.
 
     Raises:
         Interrupted: If the run is to stop.

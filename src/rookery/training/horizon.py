@@ -1,6 +1,6 @@
 """The horizon of a run: the environment step at which schedules without a length of their own end.
 
-It is `stop.env_steps` of the settings, else that of the first training that is given one; checkpoints keep it. Only
+It is `stop.env_steps` of the settings, else that of the first `train(stop=)` with one; checkpoints keep it. Only
 `Trainer.load` with a larger `stop.env_steps` moves it.
 """
 
@@ -36,7 +36,7 @@ def endless_schedules(learners: Mapping[str, Algorithm[Any]]) -> list[str]:
 
 
 def values_now(run: Run, horizon: float | None) -> dict[str, float]:
-    """Returns what depends on a horizon, as it is at this moment: schedules by path, and the progress of lessons."""
+    """Returns the present values that depend on a horizon: schedules by path, and the progress of lessons."""
     found: dict[str, float] = {}
     for name, learner in run.learners.items():
         now = learner.cfg.at(run.env_steps, horizon)
@@ -51,7 +51,7 @@ def move_horizon(run: Run, resolved: Resolved[RunConfig], source: str, keep: boo
     """Moves the horizon of a loaded run where a larger `stop.env_steps` is given, and notes what changes by it.
 
     Args:
-        run: A run as its checkpoint has it.
+        run: The run, loaded from its checkpoint.
         resolved: Its settings, those of the checkpoint and those given now.
         source: The source of the former.
         keep: Leave schedules as they are; those of a run without a horizon stay constant.
@@ -74,7 +74,7 @@ def move_horizon(run: Run, resolved: Resolved[RunConfig], source: str, keep: boo
 
 
 def change(path: str, now: float, then: float) -> str:
-    """Returns the words for a value that a new end of its schedule changes at once."""
+    """Returns a note on the change of a value by a new end of its schedule."""
     return f"{path} now {now:.4g}, becomes {then:.4g}" if now != then else f"{path} stays {now:.4g} for now"
 
 

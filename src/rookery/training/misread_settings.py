@@ -1,8 +1,8 @@
-"""Settings whose names mean something else in other libraries, where a value looks as if that was meant.
+"""Notes on settings with another meaning in other libraries, for values that suggest that meaning.
 
-`batch_size` is the only one. Stable-Baselines3 and ML-Agents call the decisions in a gradient step so, also of PPO;
-here those are `minibatch_size`, and `batch_size` is the decisions of a whole update, as RLlib's `train_batch_size`.
-Algorithms without minibatches, and those that learn from replay, mean by it what other libraries mean.
+`batch_size` is the only one. In PPO of Stable-Baselines3 and ML-Agents it counts the decisions of a gradient step;
+here that is `minibatch_size`, and `batch_size` counts those of a whole update, as `train_batch_size` of RLlib does.
+In algorithms without minibatches, and in those that learn from replay, the meaning is the same everywhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rookery.training.settings import RunConfig
 from rookery.training.unused import is_said
 
 MINIBATCH = "decisions in a gradient step are minibatch_size"
-"""How a note names the setting that was probably meant."""
+"""The part of a note that names the setting which was probably meant."""
 
 
 def misread_settings(resolved: Resolved[RunConfig]) -> list[str]:

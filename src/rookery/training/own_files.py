@@ -1,7 +1,7 @@
-"""What Rookery writes into the directory of a run or an experiment: all that goes when another takes its place.
+"""The files that Rookery writes into the directory of a run or an experiment, which are removed when it is replaced.
 
-Everything else there is its user's and stays. A run or an experiment that was killed at its start, before its first row
-and its first checkpoint, is moved aside by the next start.
+All other files there belong to the user and stay. A run or an experiment that was killed at its start, before its first
+row and its first checkpoint, is moved aside at the next start.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from rookery.report.metrics_file import read_rows
 CONFIG = "config.yaml"
 
 TOKEN_FILE = "token"
-"""The file with what clients of the environment have to know; a run that replaces another keeps it."""
+"""The file with the token for clients of the environment; a run that replaces another keeps it."""
 
 STAYING = ("run.lock", TOKEN_FILE, PLAYER_LOGS)
-"""What is ours, and stays for the run that takes the place of another: its start has written there already."""
+"""Files of Rookery that are not removed when a run is replaced: the start of the new run has written them."""
 
 LEFTOVER = rf"{re.escape(TEMPORARY)}.+|{re.escape(REPLACED)}.+"
 
@@ -56,17 +56,17 @@ EXPERIMENT = re.compile(rf"{LEFTOVER}|{EVENTS}|journal\.jsonl|experiment\.yaml|t
 JOURNAL, TRIALS = "journal.jsonl", "trials"
 
 REPORTED = b'"kind":"result"'
-"""What a line of a journal holds if a trial has reported."""
+"""Part of each line of a journal with a result of a trial."""
 
 KILLED = "killed-at-start"
-"""Ending of the name of a run that was moved aside because it never began."""
+"""Ending of the name of a run that was moved aside because it was killed at its start."""
 
 SHOWN = 5
-"""Paths that a note names, at most."""
+"""Most paths in a note."""
 
 
 def entries(folder: Path) -> Iterator[tuple[Path, bool]]:
-    """Yields the contents of the directory of a run, and of the folders that Rookery makes there; and what is ours."""
+    """Yields each path in the directory of a run and in the folders of Rookery there, and whether Rookery wrote it."""
     behaviors = behaviors_in(folder)
     inside = FOLDERS | {
         name: re.compile(rf"{LEFTOVER}|{EVENTS}|{re.escape(name)}-\d+(?:\.onnx)?") for name in behaviors
@@ -76,12 +76,12 @@ def entries(folder: Path) -> Iterator[tuple[Path, bool]]:
         if path.name in inside and path.is_dir():
             yield from ((child, bool(inside[path.name].fullmatch(child.name))) for child in sorted(path.iterdir()))
         else:
-            is_ours = path.name in models or bool(TOP.fullmatch(path.name))
-            yield path, is_ours and not path.is_symlink()
+            is_own = path.name in models or bool(TOP.fullmatch(path.name))
+            yield path, is_own and not path.is_symlink()
 
 
 def behaviors_in(folder: Path) -> list[str]:
-    """Returns what ML-Agents' files of a run's policies are called."""
+    """Returns the names of the policies of a run in ML-Agents' files."""
     try:
         policies = yaml_layer(folder / CONFIG).values.get("policies")
     except (ConfigError, OSError):
@@ -91,13 +91,13 @@ def behaviors_in(folder: Path) -> list[str]:
 
 
 def foreign(folder: Path) -> list[Path]:
-    """Returns what is in the directory of a run and was not written by Rookery."""
-    return [path for path, is_ours in entries(folder) if not is_ours]
+    """Returns the paths in the directory of a run that Rookery did not write."""
+    return [path for path, is_own in entries(folder) if not is_own]
 
 
 def holds_run(folder: Path) -> bool:
-    """Returns whether anything in a folder is ours."""
-    return any(is_ours for _, is_ours in entries(folder))
+    """Returns whether Rookery wrote any file of a folder."""
+    return any(is_own for _, is_own in entries(folder))
 
 
 def has_begun(folder: Path) -> bool:
@@ -106,19 +106,19 @@ def has_begun(folder: Path) -> bool:
 
 
 def was_killed_at_start(folder: Path) -> bool:
-    """Returns whether a folder holds nothing but the start of a run, or nothing at all; its lock is not looked at."""
+    """Returns whether a folder is empty, or holds nothing but the start of a run; its lock is not checked."""
     return folder.is_dir() and not has_begun(folder) and not foreign(folder)
 
 
 def free_name(folder: Path, ending: str) -> Path:
-    """Returns the name of a folder with an ending that says what became of it, and a number if that is taken."""
+    """Returns the path of a folder with an ending, and with a number if that exists."""
     first = folder.with_name(f"{folder.name}.{ending}")
     names = itertools.chain([first], (first.with_name(f"{first.name}-{number}") for number in itertools.count(2)))
     return next(path for path in names if not path.exists())
 
 
 def aside_of_killed(folder: Path) -> Path:
-    """Returns a free name for a run that was killed at its start."""
+    """Returns a free path for a run that was killed at its start."""
     return free_name(folder, KILLED)
 
 
@@ -157,20 +157,20 @@ def _linked(path: Path) -> FileError:
 
 
 def remove(folder: Path, keep: Collection[str] = STAYING) -> list[Path]:
-    """Removes what is ours from the directory of a run, its settings first, so that no half of it looks like a run.
+    """Removes the files of Rookery from the directory of a run, settings first, so that no rest looks like a run.
 
     Args:
         folder: Directory of the run.
         keep: Names in it that stay.
 
     Returns:
-        What was not ours, and is still there.
+        The paths that Rookery did not write, which stay.
 
     Raises:
         FileError: If something cannot be removed; names it.
     """
     found = list(entries(folder))
-    ours = [path for path, is_ours in found if is_ours and not {path.name, path.parent.name} & set(keep)]
+    ours = [path for path, is_own in found if is_own and not {path.name, path.parent.name} & set(keep)]
     for path in sorted(ours, key=lambda path: path.name != CONFIG):
         try:
             if path.is_dir() and not path.is_symlink():
@@ -182,11 +182,11 @@ def remove(folder: Path, keep: Collection[str] = STAYING) -> list[Path]:
     for parent in {path.parent for path in ours} - {folder}:
         with suppress(OSError):  # of one that holds other things, or is a link
             parent.rmdir()
-    return [path for path, is_ours in found if not is_ours]
+    return [path for path, is_own in found if not is_own]
 
 
 def kept_note(folder: Path, kept: Iterable[Path]) -> list[str]:
-    """Returns a note that names what was not removed; nothing if there is none."""
+    """Returns a note on the paths that were not removed; an empty list if there are none."""
     names = [str(path.relative_to(folder)) for path in kept]
     if not names:
         return []
@@ -195,7 +195,7 @@ def kept_note(folder: Path, kept: Iterable[Path]) -> list[str]:
 
 
 def killed_note(folder: Path, aside: Path) -> str:
-    """Returns a note that a run was moved aside because it never began."""
+    """Returns a note on a run that was moved aside because it was killed at its start."""
     return f"{folder}: an earlier start was killed before its first iteration was over; what it left is {aside} now"
 
 
@@ -228,7 +228,7 @@ def move_killed_experiment(folder: Path) -> list[str]:
 
 
 def remove_trials(folder: Path) -> list[str]:
-    """Removes what is ours of the trials of an experiment; returns a note about what stays.
+    """Removes the files of Rookery from the trials of an experiment; returns a note on other files, which stay.
 
     Raises:
         FileError: If something cannot be removed; names it.

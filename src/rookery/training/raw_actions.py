@@ -1,7 +1,7 @@
-"""What a squashed policy drew before tanh brought it between the bounds, kept beside the actions of a recording.
+"""The numbers before tanh that a squashed policy drew, kept beside the actions of a recording.
 
-Close to a bound float32 does not tell an action's number before tanh from the action, so the log-probability that was
-played could not be computed again from the action alone.
+Close to a bound, the number before tanh cannot be computed from an action in float32, and so neither can the
+log-probability with which it was drawn.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Drawn = Callable[[Tensor, Tensor, Tensor], None]
 
 
 class RawActions:
-    """Keeps what a policy draws before tanh, until the decisions come back as rows.
+    """Keeps the numbers before tanh of a policy until the decisions come back as rows.
 
     Attaching it makes the policy act by its modules, since kernels do not give these numbers.
 
@@ -55,22 +55,22 @@ class RawActions:
         return found
 
     def clear(self) -> None:
-        """Forgets what no decision has come back for, at the end of an episode."""
+        """Removes all numbers at the end of an episode."""
         self._drawn.clear()
 
 
 def raw_actions_of(policy: WorkerPolicy, deterministic: bool) -> RawActions | None:
-    """Returns what keeps the numbers before tanh; None where the policy draws none."""
+    """Returns a `RawActions` for a policy; None if it draws no numbers before tanh."""
     return None if deterministic or not squashes(policy.policy) else RawActions(policy)
 
 
 def squashes(policy: Policy) -> bool:
-    """Returns whether numbers among the policy's actions are tanh of others."""
+    """Returns whether a policy takes tanh of numbers of its actions."""
     return isinstance(policy.head, SquashedHead | HybridHead)
 
 
 class _KeepingBehavior(Behavior):
-    """Draws as another behavior does, and hands on what was drawn before tanh."""
+    """Draws as another behavior does, and passes on the numbers before tanh."""
 
     def __init__(self, behavior: SquashedGaussian | Hybrid, keep: Drawn) -> None:
         self._behavior, self._keep = behavior, keep

@@ -254,7 +254,7 @@ class PlayedPart:
     """What one policy has decided so far in an episode.
 
     Args:
-        raw: Keeps what the policy drew before tanh; None for policies that are not squashed.
+        raw: Keeps the numbers before tanh; None for policies that are not squashed.
 
     Attributes:
         total: How many decisions these are.

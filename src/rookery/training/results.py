@@ -64,12 +64,12 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
 
 
 def made_within(run: Run, make: Callable[[], IterationResult], rule: Stop) -> tuple[IterationResult, str]:
-    """Makes an iteration, or a part of it if the time is up; returns where the run stands, and why it ends, if it does.
+    """Makes an iteration, or a part of it if the time is up; returns its result, and the reason if the run ends.
 
     Args:
         run: The run.
         make: Makes the iteration.
-        rule: What ends the training.
+        rule: The stop rule of the training.
     """
     try:
         result = make()

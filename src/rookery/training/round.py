@@ -1,4 +1,4 @@
-"""The state of learning between two calls of playing: what is still to be learned, and from what."""
+"""The state of learning between two calls of playing: policies, rollouts and gradient steps that are left."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rookery.core.state import Stateful
 
 
 class Round(Stateful):
-    """Learning that follows one call of playing, or that is made while nothing is played.
+    """Learning that follows one call of playing, or that takes place while nothing is played.
 
     Args:
         names: Policies that learn, in this order.
-        rollouts: What each of them has played; None = they learn from replay alone.
+        rollouts: Rollouts of these policies by name; None = they learn from replay alone.
         env_steps: Environment steps that learning from replay alone is for; None = those of one call of playing.
 
     Attributes:
         alone: Whether they learn from replay alone.
-        left: Gradient steps on replay that the first policy still makes; None = it has not begun.
+        left: Gradient steps on replay that the first policy still has to make; None = not begun.
     """
 
     saved = ("names", "left", "env_steps", "alone")
@@ -36,7 +36,7 @@ class Round(Stateful):
         self.left: int | None = None
 
     def each(self, check: Callable[[], None]) -> Iterator[str]:
-        """Gives the policies that still learn; each has learned when the next is asked for.
+        """Yields the policies that still have to learn; each must have learned when the next is requested.
 
         Args:
             check: Called between two policies; raises if the run is to stop.
@@ -48,11 +48,11 @@ class Round(Stateful):
                 check()
 
     def keep(self) -> None:
-        """Copies what was played, which playing on would overwrite."""
+        """Copies the rollouts, whose memory is overwritten by further playing."""
         self.rollouts = {name: rollout.map(lambda _, tensor: tensor.clone()) for name, rollout in self.rollouts.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns everything, what was played included."""
+        """Returns the whole state, rollouts included."""
         rollouts = {
             name: vars(rollout.map(lambda _, tensor: tensor.to("cpu", copy=True)))
             for name, rollout in self.rollouts.items()

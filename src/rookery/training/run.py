@@ -53,10 +53,10 @@ ALGORITHM = CodeKind("an algorithm (a class of rookery.extend.Algorithm)", lambd
 
 
 class Measured(Protocol):
-    """Episodes that are played to measure."""
+    """Episodes of an evaluation."""
 
     def standing(self) -> str:
-        """Returns how far they have come, in words; called from another thread too."""
+        """Returns their progress as text; may be called from another thread."""
         ...
 
 
@@ -85,10 +85,10 @@ class Progress(Stateful):
         self.sizes: dict[str, tuple[int, int]] = {}
         """Decisions and cut fragments of each policy's last rollout."""
         self.round: Round | None = None
-        """What is learned now, before playing goes on; None while playing."""
+        """The learning under way; None while playing."""
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
-        """Adds to states of version 1, which were never stopped while learning, that nothing is left to be learned."""
+        """Adds to states of version 1, which were never stopped while learning, that no learning is under way."""
         return {"round": None, **state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -134,7 +134,7 @@ class Windows(Stateful):
         self.sources: dict[str, str] = {}
         """Name of the callback that measured each metric."""
         self.absent: frozenset[str] = frozenset()
-        """Names of callbacks that the run had and was not given when it was loaded, whose metrics are not current."""
+        """Names of callbacks that a loaded run had and was not given; their metrics are not current."""
 
     def upgrade(self, state: dict[str, Any], version: int) -> dict[str, Any]:
         """Adds to states of version 1 who measured each metric, which is not known."""
@@ -142,7 +142,7 @@ class Windows(Stateful):
 
     @property
     def current_metrics(self) -> dict[str, deque[float]]:
-        """The metrics of callbacks that are there."""
+        """The metrics of present callbacks."""
         return {name: v for name, v in self.metrics.items() if self.sources.get(name, UNNAMED) not in self.absent}
 
     def add(self, finished: Iterable[EpisodeResult], env: VectorEnv | None = None) -> None:
@@ -204,8 +204,8 @@ class Run(Stateful):
         last_learning: What the algorithms reported of the last iteration in which they learned.
         paused: Whether iterations learn from replay alone.
         progress: The iteration that is under way, so that a run can be stopped and taken up in the middle of it.
-        apart: Likewise an iteration of learning alone or of playing alone, by the name of the call.
-        measured: What is played to measure now, or None.
+        apart: The same for an iteration of learning alone or of playing alone, by the name of the call.
+        measured: The evaluation under way, or None.
         criteria: What last ended a training, or was to end it.
         curriculum: Lessons of environment parameters, and how far they have come.
         self_play: Who plays whom, where policies play against themselves.
@@ -326,7 +326,7 @@ class Run(Stateful):
         return self.criteria or criteria_of(self.config.stop)
 
     def check_stop(self) -> None:
-        """Raises `Interrupted` if the run is to stop, on all ranks; what was played and is not learned from is kept."""
+        """Raises `Interrupted` if the run is to stop, on all ranks; keeps rollouts that no update has used yet."""
         try:
             self.ranks.check(self.interrupt)
         except Interrupted:
@@ -381,7 +381,7 @@ class Run(Stateful):
         return Progress(self.env_steps, self.lane_steps, self.seconds, made)
 
     def count_played(self, sample: Sample) -> None:
-        """Takes over how far playing has come, and makes the policies that are missing."""
+        """Takes over the counts of playing, and makes missing policies."""
         self.env_steps, self.lane_steps = sample.env_steps, sample.lane_steps
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished

@@ -47,12 +47,12 @@ from rookery.training.own_files import TOKEN_FILE
 from rookery.training.settings import RunConfig
 
 DRAWN = re.compile(r"^seed:.*# drawn\n", re.MULTILINE)
-"""The line of a seed that each start draws anew."""
+"""The line of a seed that each start draws again."""
 
 VERSIONS = "versions.json"
 
 LATER = "later"
-"""Key in `VERSIONS` of a list: versions that the run was resumed with, and the iteration, where they were others."""
+"""Key in `VERSIONS` of a list: other versions with which the run was resumed, each with the iteration."""
 
 PACKAGES = ("rookery", "torch", "numpy", "gymnasium", "pettingzoo")
 
@@ -70,7 +70,7 @@ class RunDir:
         self._before_play = 0
         """Gradient steps on data while nothing had been played, which come before the first env step in TensorBoard."""
         self.notes: list[str] = []
-        """Lines that a user should read once, when the training starts."""
+        """Notes to show once, when the training starts."""
         try:
             self._open()
         except OSError as error:
@@ -112,7 +112,7 @@ class RunDir:
         return self.path / FOLDER
 
     def begin(self, resolved: Resolved[RunConfig], force: bool) -> None:
-        """Writes what is known at the start of a run. A run of the same settings that was killed at its start is moved
+        """Writes the files of the start of a run. A run with the same settings that was killed at its start is moved
         aside.
 
         Raises:
@@ -147,12 +147,12 @@ class RunDir:
         return DRAWN.sub("", without_signature(written)) == DRAWN.sub("", resolved.to_yaml())
 
     def _move_aside(self) -> Path:
-        """Moves what is here to another name, and begins an empty directory; returns where it is."""
+        """Renames the directory and makes a new one; returns the path of the old one."""
         aside, before = own_files.aside_of_killed(self.path), self._lock
         try:
             os.rename(self.path, aside)
             self._open()
-            for name in (TOKEN_FILE, PLAYER_LOGS):  # which this start has written
+            for name in (TOKEN_FILE, PLAYER_LOGS):  # written by this start
                 if (aside / name).exists():
                     os.rename(aside / name, self.path / name)
         except OSError as error:
@@ -201,7 +201,7 @@ class RunDir:
                 raise WriteError(f"{self.path}: TensorBoard's file cannot be written: {error.strerror}") from None
 
     def go_on_from(self, iteration: int, env_steps: int, tensorboard: bool) -> None:
-        """Removes what was written after the moment that a resumed run continues from, and notes what is missing."""
+        """Removes rows and files from after the checkpoint of a resumed run, and notes missing rows."""
         cut_rows(self.path, iteration)
         if line := gap_note(self.path, iteration):
             self.notes.append(line)
@@ -213,13 +213,13 @@ class RunDir:
             self.board.resume(self._before_play + env_steps)
 
     def _note_versions(self, iteration: int) -> None:
-        """Adds the versions of today to `VERSIONS`, with a note, if they are not those the run was last made with."""
+        """Adds the present versions to `VERSIONS`, with a note, if they differ from those before."""
         try:
             written = parse_json((self.path / VERSIONS).read_text(encoding="utf-8"))
             last = {**written, **(written.get(LATER) or [{}])[-1]}
             changed = {name: (last[name], now) for name, now in versions().items() if last.get(name, now) != now}
         except (OSError, ValueError, TypeError, AttributeError):
-            return  # of a run that was made before there was such a file
+            return  # an older run has no such file
         changed.pop("platform", None)  # a new kernel changes no numbers
         if not changed:
             return
@@ -229,7 +229,7 @@ class RunDir:
         self.write(VERSIONS, json.dumps(written, indent=1))
 
     def take_notes(self) -> list[str]:
-        """Returns the notes that were not read yet."""
+        """Returns the notes that were not shown yet."""
         notes, self.notes = self.notes, []
         return notes
 

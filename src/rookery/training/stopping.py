@@ -17,7 +17,7 @@ StopFunction = Callable[[IterationResult], bool]
 C = TypeVar("C")
 
 ENV_STEPS = "env_steps"
-"""The criterion that is the end of schedules too."""
+"""The criterion that also ends schedules."""
 
 GIVEN = "train(stop)"
 """The source of a criterion that `Trainer.train` was given."""
@@ -63,13 +63,13 @@ class Stop:
 
     @property
     def limit(self) -> tuple[str, float] | None:
-        """The criterion that limits the time of training, as text, and its seconds; None if there is no such one."""
+        """The criterion that limits the time of training, as text, and its seconds; None if there is none."""
         limits = [(f"{name}={_short(value)}", value * TIMES[in_settings(name)])
                   for name, value in self.criteria.items() if in_settings(name) in TIMES]  # fmt: skip
         return min(limits, key=lambda limit: limit[1], default=None)
 
     def late(self, seconds: float) -> str:
-        """Returns why training ends after so many seconds, in the middle of an iteration too; empty if it goes on."""
+        """Returns why training ends after so many seconds; empty if it continues."""
         if self.limit is None or seconds < self.limit[1]:
             return ""
         return f"{_short(seconds)} seconds of training, and {self.limit[0]} ends it"
@@ -199,7 +199,7 @@ def carried_on(before: Mapping[str, float], resolved: Resolved[C], settings: Map
 
 
 def given_anew(resolved: Resolved[C], settings: Mapping[str, float | None], source: str) -> dict[str, float | None]:
-    """Returns the settings of the section `stop` that a loaded run did not have before; see `carried_on`."""
+    """Returns the settings of the section `stop` that were given anew to a loaded run; see `carried_on`."""
     return {name: threshold for name, threshold in settings.items()
             if _given(resolved, name)[-1][0] not in (source, DEFAULT)}  # fmt: skip
 

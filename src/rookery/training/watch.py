@@ -1,7 +1,7 @@
-"""A thread beside a training: it asks for a stop when the time is up, and reports where a long iteration stands.
+"""A thread beside a training that requests a stop when the time is up, and reports the progress of a long iteration.
 
-The training itself never reads a clock for this. It looks at `Interrupt.number`, as for Ctrl-C, where a checkpoint can
-stand.
+The training itself never reads a clock for this. It checks `Interrupt.number`, as for Ctrl-C, where a checkpoint can be
+written.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from rookery.training.pace import ITERATION, remaining
 from rookery.training.run import Progress, Run
 
 LOOK_SECONDS = 0.5
-"""Time between two looks."""
+"""Seconds between two checks."""
 
 MEASURED_SECONDS = 1.0
-"""Time over which gradient steps are counted, before an iteration's length is estimated from them."""
+"""Seconds over which gradient steps are counted before the length of an iteration is estimated from them."""
 
 
 class Watch:
-    """Looks at a run from a thread of its own while it trains or measures.
+    """Watches a run in a thread of its own while it trains or evaluates.
 
     Args:
         run: The run.
-        reporter: Returns what reports it.
+        reporter: Returns its reporter.
     """
 
     def __init__(self, run: Run, reporter: Callable[[], Reporter]) -> None:
@@ -36,11 +36,11 @@ class Watch:
         self._under_way: Progress | None = None
         self._acted = 0
         self._first: tuple[float, int] | None = None
-        """Seconds of training and gradient steps of the iteration at the first look after one was made."""
+        """Seconds of training and gradient steps of the iteration at the first check after one was made."""
 
     @contextmanager
     def over(self, limit: tuple[str, float] | None = None) -> Iterator[None]:
-        """Watches while this lasts; inside another one it does nothing.
+        """Watches the run, as a context; does nothing inside another such context.
 
         Args:
             limit: The criterion that limits the time, as text, and the seconds of training at which the run is asked to
@@ -73,7 +73,7 @@ class Watch:
                 continue
             if limit is not None:
                 pause = min(pause, limit[1] - now)
-            with suppress(OSError, ValueError):  # of a console that has gone; the time is looked at nevertheless
+            with suppress(OSError, ValueError):  # the console is closed; the limit of time still holds
                 self._reporter().standing(self.standing)
                 if limit is not None and not estimated and run.iteration == first_iteration:
                     length, left = self._estimate(now)
@@ -88,10 +88,10 @@ class Watch:
             "it; sampling.iteration_steps=N makes iterations shorter"
         )
 
-    # --- where it stands ----------------------------------------------------------------------------------------------
+    # --- progress of an iteration -------------------------------------------------------------------------------------
 
     def standing(self) -> str:
-        """Returns where the run stands in the middle of an iteration or an evaluation, in one line."""
+        """Returns the progress of an iteration or an evaluation in one line."""
         run = self._run
         if run.measured is not None:
             return run.measured.standing()
@@ -112,7 +112,7 @@ class Watch:
         return " | ".join(parts)
 
     def _progress(self) -> Progress | None:
-        """Returns the iteration under way; notes where it began, as far as it has been seen."""
+        """Returns the iteration under way; notes the decisions at its beginning."""
         run = self._run
         progress = run.under_way
         if progress is not self._under_way:
@@ -125,8 +125,8 @@ class Watch:
         return sum(replay.gradient_steps - progress.gradient_steps.get(name, 0) for name, replay in replays)
 
     def _estimate(self, now: float) -> tuple[float, float | None]:
-        """Returns for how long the iteration under way has been made, and estimates for how long it will be made, in
-        seconds; None where gradient steps do not show that yet, or decide it.
+        """Returns the seconds that the iteration under way has taken, and estimates those that are left; None where
+        gradient steps do not show that yet, or do not decide it.
         """
         progress = self._progress()
         if progress is None:

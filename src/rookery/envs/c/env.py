@@ -80,7 +80,7 @@ class CEnv(BatchedEnv):
         parameters: What episodes may have values of their own of.
         fields: The state by the names of its fields, ``[lanes, ...]`` each.
         plans: Counts how often episodes to come were given another plan.
-        is_noted: Whether it is noted where calls are, for a message if one ends the process (`guard.py`).
+        is_noted: Whether calls are noted, for a message if one ends the process (`guard.py`).
     """
 
     library: ClassVar[str | Path]

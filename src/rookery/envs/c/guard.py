@@ -1,4 +1,4 @@
-"""Names the environment, lane and step where code in C ends the process: what ``sources/guard.c`` is given."""
+"""Names the environment, lane and step if code in C ends the process, through ``sources/guard.c``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FUNCTIONS = {
     "checked_step": "rookery_guarded_step",
     "checked_reset": "rookery_guarded_reset",
 }
-"""Functions of a table that note where they are, by their symbol in the library."""
+"""Functions of a table that note each call, and their symbols in the library."""
 
 LOGGED = 64
-"""Steps that are kept beside a copy of the state before them."""
+"""Steps that are logged beside a copy of the state before them."""
 
 ENTRY_BYTES = 16
 
@@ -39,8 +39,8 @@ class GuardedEntry(ctypes.Structure):
 
 @cache
 def functions() -> dict[str, int | None]:
-    """Installs the handler of signals; returns addresses of the functions that steps and resets go through, by their
-    name in a table; none where the library is missing or older.
+    """Installs the signal handler; returns the addresses of the functions for steps and resets, by their name in a
+    table; an empty dict if the library is missing or older.
     """
     try:
         library = ctypes.CDLL(str(LIBRARY))
@@ -53,18 +53,18 @@ def functions() -> dict[str, int | None]:
 
 
 class Guard:
-    """The table of an environment, with functions that note where they are.
+    """The table of an environment, with functions that note each call.
 
     Args:
         table: The environment's own table.
-        name: What the environment is called in a message.
+        name: Name of the environment for messages.
         block: The state of all lanes.
-        actions: Where steps read actions, ``[rows, ...]``.
+        actions: The array of actions, ``[rows, ...]``.
         lanes: Number of its copies.
         is_noted: Whether calls are to be noted.
 
     Attributes:
-        table: The table to call; the environment's own where nothing can be noted.
+        table: The table to call; the environment's own if calls cannot be noted.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Guard:
         self.table = self._entry.table
 
     def split(self, firsts: Sequence[int], ends: Sequence[int]) -> None:
-        """Notes which lanes are stepped in one call: from each of `firsts` to before the end beside it."""
+        """Notes which lanes are stepped in one call: from each of `firsts` up to, and without, its end."""
         steps = self._made[self._share] - self._began
         for first, end in zip(firsts, ends, strict=True):
             self._share[first:end] = first
@@ -98,6 +98,6 @@ class Guard:
             self._entry.log = None
 
     def begin_from(self, steps: np.ndarray) -> None:
-        """Notes that the state is another one, and ``[lanes]`` how many steps the running episode of each lane has."""
+        """Notes a new state and the steps of the running episode of each lane, ``[lanes]``."""
         self._began[:] = self._made[self._share] - steps
         self._entry.used = self._entry.log_bytes  # which begins a new log

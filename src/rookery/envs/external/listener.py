@@ -30,12 +30,12 @@ MOST_UNREAD = 1 << 20
 
 
 def most_strangers(max_connections: int) -> int:
-    """Returns how many connections may be open that have not shown the token.
+    """Returns the largest number of open connections that have not shown the token.
 
-    Each takes a file of the process, which needs files for those that have, and to write its results.
+    Each takes a file of the process, which needs files for clients with the token and for its results.
 
     Args:
-        max_connections: Connections at a time, of all kinds.
+        max_connections: Most connections of all kinds.
     """
     import resource
 

@@ -334,7 +334,7 @@ class Reception:
                 ops[op](episode, number, request)
             except (MessageError, SpaceError) as error:
                 raise MessageError(f"episode {name}: {error}") from None
-            except Exception as error:  # of ours, or a request that nobody has thought of; the training goes on
+            except Exception as error:  # an internal error; the training continues
                 raise MessageError(f"episode {name}: {self.internal_errors.report(error)}") from None
 
     def gone(self, session: str) -> None:

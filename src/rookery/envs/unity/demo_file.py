@@ -31,7 +31,7 @@ LONGEST_NAME = 16
 
 @dataclass(frozen=True)
 class DemoFile:
-    """A demonstration, whose rows are read when they are wanted.
+    """A demonstration whose rows are read on demand.
 
     Attributes:
         path: Where it lies.
@@ -49,11 +49,11 @@ class DemoFile:
 
     @property
     def pairs(self) -> tuple[AgentInfoActionPairProto, ...]:
-        """All its rows at once."""
+        """All rows."""
         return tuple(self.rows())
 
     def rows(self) -> Iterator[AgentInfoActionPairProto]:
-        """Yields its rows.
+        """Yields the rows.
 
         Raises:
             FileError: If it ends too early; says where.
@@ -66,7 +66,7 @@ class DemoFile:
                 if self.meta.number_steps:
                     had = f", after {number:,} whole rows" if number else ""
                     raise FileError(f"{self.path}: is no whole demonstration{had}: {error}") from None
-                break  # the recorder was stopped without an end: what it wrote last is not whole
+                break  # the recorder was killed: its last row is not whole
             yield pair
             number += 1
         if number < self.meta.number_steps:
@@ -75,7 +75,7 @@ class DemoFile:
             )
 
     def has_masks(self) -> bool:
-        """Returns whether a row forbids actions; looks at nothing else of the rows."""
+        """Returns whether any row has an action mask; reads nothing else of the rows."""
         place = self.start
         with suppress(WireError):
             while place < len(self.content):

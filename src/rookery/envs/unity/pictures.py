@@ -46,7 +46,7 @@ def decoded(obs: ObservationProto) -> np.ndarray:
         most = max(channels, len(obs.compressed_channel_mapping), 1)
         parts = [_planes(one, size) for one in islice(_pictures(obs.compressed_data), most)]
         found = np.concatenate(parts, axis=2)
-    except Exception as error:  # a damaged picture makes Pillow fail in many ways
+    except Exception as error:  # Pillow raises many kinds of errors for a damaged image
         raise WireError(f"observation {obs.name!r}: its PNG cannot be read ({error})") from None
     mapping = np.array(obs.compressed_channel_mapping or _usual_mapping(channels, found.shape[2]))
     if len(mapping) != found.shape[2]:
@@ -79,9 +79,9 @@ def encoded(picture: np.ndarray, name: str) -> ObservationProto:
 
 
 def _planes(png: bytes, size: tuple[int, int]) -> np.ndarray:
-    """Returns a picture ``[H, W, 3]``; raises a ValueError if it is not as wide and high as was said."""
+    """Returns an image ``[H, W, 3]``; raises a ValueError if it has another width or height."""
     with Image.open(io.BytesIO(png)) as picture:
-        if picture.size != size:  # before it is unpacked: a few bytes can say that they are a huge picture
+        if picture.size != size:  # before decompression: a few bytes can declare a huge image
             raise ValueError(f"a picture of shape {picture.size[::-1]} where {size[::-1]} was said")
         return np.asarray(picture.convert("RGB"))
 

@@ -163,7 +163,7 @@ def main() -> None:
     control = SharedMemory(PAGE, os.fdopen(int(sys.argv[3]), "r+b", buffering=0))
     try:
         with watched_output():
-            survive_lost_output(None)  # what an environment prints ends no training
+            survive_lost_output(None)  # output of an environment must not end the training
             ShareServer(bell, line, control).run()
     except Gone:
         os._exit(0)

@@ -188,7 +188,7 @@ static void report(int number, siginfo_t *about, void *context) {
                      (long long)(here.is_reset ? 0 : env->made[env->share[lane]] - env->began[lane] + 1));
         int size = snprintf(text, sizeof text, "error: %s: %s: %s() ended the process by %s; rookery envs check says in "
                             "which line\n", env->name, where, here.is_reset ? "reset" : "step", NAMES[which]);
-        if (write(2, text, (size_t)size) < 0) size = 0; /* there is nobody left to tell */
+        if (write(2, text, (size_t)size) < 0) size = 0; /* an error here cannot be reported */
     }
     sigaction(number, &before[which], NULL);
     if (about->si_code <= 0) raise(number); /* it was sent, and would not come again by itself */

@@ -14,10 +14,10 @@ import rookery
 MODULE = "rookery.envs.unity.testing"
 
 VERBS = ("record", "replay")
-"""Words in the place of an environment: what plays is a session of another player."""
+"""Words instead of an environment, for a session of another player."""
 
 UNITY_NAMES = "--unity-names"
-"""The option with which a player announces names as Unity's players do; scripts of before do not have it."""
+"""The option with which a player announces names as Unity's players do; older scripts do not have it."""
 
 
 def write_player(path: str | Path, env: str, options: Sequence[str] = ()) -> Path:
