@@ -14,8 +14,9 @@ from rookery import ConfigError, Trainer, load_policy
 from rookery.core.errors import SpaceError
 from rookery.core.files import FileError, is_own, read_manifest
 from rookery.core.layers import CLASS
+from rookery.core.signing import signed_text
 from rookery.core.trust import OBJECT, Trust
-from rookery.training.trust import named_code
+from rookery.training.trust import check_stored, named_code
 from selection import slow_except
 from small_envs import OWN
 
@@ -216,6 +217,22 @@ def test_nothing_of_others_runs_where_code_is_only_shown(command, theirs, rooker
     if played:
         rookery(*words, "--trust-code")
         assert mark.exists()
+
+
+@pytest.mark.regression(
+    "unclear error", "A run of one's own that ended before its first checkpoint resumes with its environment in C"
+)
+def test_a_signed_config_makes_the_code_that_it_names_ones_own_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "env: {name: walk.c, wrappers: [my_module:Wrapper]}\n"
+    (tmp_path / "config.yaml").write_text(signed_text("config.yaml", text))
+    check_stored(tmp_path, {"env.name": "walk.c", "env.wrappers": ["my_module:Wrapper"]}, False)
+    for values in ({"env.name": "alk.c"}, {"env.wrappers": ["module:Wrap"]}):  # parts of its names
+        with pytest.raises(ConfigError, match="say --trust-code"):
+            check_stored(tmp_path, values, False)
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"would run .*walk\.c"):
+        check_stored(tmp_path, {"env.name": "walk.c"}, False)
 
 
 LIBRARY = {

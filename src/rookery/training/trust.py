@@ -239,12 +239,8 @@ def check_stored(folder: Path, values: Mapping[str, Any], trust_code: TrustCode)
     Raises:
         ConfigError: With a line for each name.
     """
-    text = (folder / "config.yaml").read_text(encoding="utf-8")
-    is_known = is_signed_text("config.yaml", text)
-    others = (named for named in named_code(values) if not (is_known and _is_in(named.name, text)))
-    Trust.of(False, trust_code).check(folder / "provenance.json", (replace(named, again="") for named in others))
-
-
-def _is_in(name: str, text: str) -> bool:
-    """Returns whether a text has a name as a whole, not as a part of a longer one."""
-    return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.:])", text) is not None
+    file, own = folder / "config.yaml", set()
+    if is_signed_text("config.yaml", file.read_text(encoding="utf-8")):
+        own = {named.name for named in named_code(yaml_layer(file).values)}
+    others = (replace(named, again="") for named in named_code(values) if named.name not in own)
+    Trust.of(False, trust_code).check(folder / "provenance.json", others)
