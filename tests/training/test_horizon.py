@@ -78,6 +78,17 @@ def test_a_larger_stop_on_load_moves_the_end_of_all_schedules_and_says_so(tmp_pa
         assert trainer.horizon == 256
 
 
+def test_a_stop_that_the_run_has_passed_moves_no_end_of_schedules(tmp_path, capsys):
+    with pole(run_dir=tmp_path / "run") as trainer:
+        trainer.train({"env_steps": 128})
+    with Trainer.load(tmp_path / "run", resume=True, keep_schedules=True, config={"stop.env_steps": 256}) as trainer:
+        trainer.train()
+    capsys.readouterr()
+    with Trainer.load(tmp_path / "run", config={"stop.env_steps": 192}) as trainer:
+        assert trainer.horizon == 128
+    assert "schedules end at" not in capsys.readouterr().err
+
+
 @pytest.mark.regression("wrong result", "A run resumed with a larger stop.env_steps learns on, and says at what rate")
 def test_a_run_that_has_moved_its_end_is_the_same_when_stopped_and_resumed(tmp_path):
     found = []

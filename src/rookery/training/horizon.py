@@ -58,7 +58,7 @@ def move_horizon(run: Run, resolved: Resolved[RunConfig], source: str, keep: boo
     """
     before, env_steps = run.horizon, given_anew(resolved, resolved.config.stop, source).get(ENV_STEPS)
     has_end = before is not None and math.isfinite(before)
-    if env_steps is None or (before is not None and has_end and env_steps <= before):
+    if env_steps is None or (before is not None and has_end and env_steps <= max(before, run.env_steps)):
         return
     if keep:
         run.horizon = math.inf if before is None else before
