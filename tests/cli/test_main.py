@@ -13,12 +13,19 @@ from textwrap import dedent
 import pytest
 from commands import TINY
 
+from rookery import __version__
+
 
 def test_help_lists_the_verbs(rookery):
     code, out, _ = rookery("--help")
     assert code == 0
     for verb in ("train", "resume", "learn", "evaluate", "record", "plot", "timers", "explain", "envs", "config"):
         assert f" {verb} " in out
+
+
+@pytest.mark.regression("unclear error", "rookery --version prints the version, without a command")
+def test_version_needs_no_command(rookery):
+    assert rookery("--version") == (0, f"rookery {__version__}\n", "")
 
 
 def test_a_mistyped_verb_is_a_usage_error_that_names_the_nearest(rookery):
@@ -98,12 +105,13 @@ def test_a_taken_usual_name_gets_a_number(trained, tmp_path):
     assert names == {"CartPole-v1-ppo-s3", "CartPole-v1-ppo-s3-2", "CartPole-v1-ppo-s3-3"}
 
 
-def test_a_taken_run_id_is_refused_with_two_ways_out(trained):
+def test_a_taken_run_id_is_refused_with_three_ways_out(trained):
     trained("--quiet", "--run-id", "mine")
     code, _, err = trained("--quiet", "--run-id", "mine")
     assert code == 2
     expected = (
-        "error: command line: --run-id mine: runs/mine exists; add --force to replace it, or give another --run-id\n"
+        "error: command line: --run-id mine: runs/mine exists; rookery resume runs/mine continues it, --force "
+        "replaces it; else give another --run-id\n"
     )
     assert err == expected
 
@@ -146,9 +154,10 @@ def test_force_deletes_nothing_where_no_run_was(trained, tmp_path):
     precious = tmp_path / "runs" / "mine"
     precious.mkdir(parents=True)
     (precious / "thesis.txt").write_text("years")
-    code, _, err = trained("--run-id", "mine", "--force")
-    assert code == 2
-    assert "runs/mine holds no run" in err
+    for words in ((), ("--force",)):  # which is not offered where it would be refused
+        code, _, err = trained("--run-id", "mine", *words)
+        assert code == 2
+        assert "runs/mine holds no run (nothing in it is of one); give another --run-id\n" in err
     assert (precious / "thesis.txt").read_text() == "years"
 
 

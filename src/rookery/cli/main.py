@@ -72,15 +72,22 @@ app.add_typer(rllib_app, name="rllib")
 app.add_typer(mlagents_app, name="mlagents")
 
 
+def print_version(is_wanted: bool) -> None:
+    """Prints the version and stops, if that is wanted."""
+    if is_wanted:
+        typer.echo(f"rookery {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def top(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=print_version),
+    ] = False,
 ) -> None:
     """Train one or many agents by reinforcement learning, and see exactly how."""
     sys.path.insert(0, "")  # so that my.module:MyEnv is found beside where the command is given
-    if version:
-        typer.echo(f"rookery {__version__}")
-        raise typer.Exit
 
 
 def program() -> None:

@@ -346,10 +346,16 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> tuple[Path
     is_new = not folder.exists()
     if is_new:
         folder.mkdir(parents=True)
-    elif not force and not was_killed_at_start(folder):
-        raise ConfigError(f"{LINE}: --run-id {run_id}: {folder} exists; add --force to replace it, or {other}")
-    elif not was_killed_at_start(folder) and not holds_run(folder):
-        raise ConfigError(f"{LINE}: --force: {folder} holds no run (nothing in it is of one); {other}")
+    elif was_killed_at_start(folder):
+        pass  # it is moved aside when the run begins
+    elif not holds_run(folder):
+        option = "--force" if force else f"--run-id {run_id}"
+        raise ConfigError(f"{LINE}: {option}: {folder} holds no run (nothing in it is of one); {other}")
+    elif not force:
+        raise ConfigError(
+            f"{LINE}: --run-id {run_id}: {folder} exists; rookery resume {folder} continues it, --force replaces it; "
+            f"else {other}"
+        )
     return folder, is_new
 
 
