@@ -260,6 +260,7 @@ POLICY = {
     "entities": ("model", "entity_size", 10**9),
     "a module's arguments": ("model", "module_config", {"file": f"{TRAP}/data"}),
     "a head": ("head", "atoms", 10**9),
+    "layers together": ("model", "hidden", [8192] * 32),
 }
 
 

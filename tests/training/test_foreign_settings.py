@@ -178,3 +178,22 @@ def test_an_own_run_may_say_anything(tmp_path):
         assert trainer.config.cluster.environment == {"A": "b"}
     with pytest.raises(ConfigError):
         Trainer("CartPole-v1", num_envs=-1)
+
+
+@pytest.mark.regression(
+    "foreign code", "Sizes of others are bound together, not only each: networks, and spaces in a file"
+)
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"algorithm.model.hidden": [8192] * 32},
+        {"algorithm.model.hidden": [2048, 2048], "algorithm.critic.number": 1000},
+        {"policies": {f"p{number}": {"model": {"hidden": [2048, 2048]}} for number in range(100)}},
+        {"algorithm.model.hidden": [2048, 2048], "policies": {f"p{number}": {} for number in range(100)}},
+        {"algorithm.model.memory": {"kind": "lstm", "size": 8192, "layers": 1000}},
+    ],
+    ids=["layers", "critics", "policies", "policies that start from one", "memory"],
+)
+def test_networks_are_bound_together(values):
+    assert any("weights together" in one.why for one in objections_in(values))
+    assert not any("weights together" in one.why for one in objections_in({"algorithm.model.hidden": [8192, 8192]}))

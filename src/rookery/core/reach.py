@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 import types
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -129,6 +130,9 @@ Length = Annotated[PositiveInt, Within(65_536)]
 
 Rows = Annotated[PositiveInt, Within(16_777_216)]
 """Decisions that are held in memory at once."""
+
+MOST_WEIGHTS = 268_435_456
+"""Weights of all networks together, of 4 bytes each and as much again for each state of an optimizer."""
 
 RENDER_MODES = ("rgb_array", "human", "ansi", "rgb_array_list", "ansi_list", "depth_array", "rgbd_tuple", "text")
 """Values of ``render_mode``, the one argument that every environment has."""
@@ -398,3 +402,21 @@ def _takes(hint: Any, value: Any) -> bool:
     if origin is not None and isinstance(origin, type) and origin is not type and issubclass(origin, Collection):
         return isinstance(value, list | tuple)
     return inner is not types.NoneType
+
+
+def weights_in(values: Any) -> int:
+    """Returns about how many weights lie between the layers of all networks that settings describe, and in memories.
+
+    Args:
+        values: Settings as a tree, whose numbers may be of any type.
+    """
+    if not isinstance(values, Mapping):
+        return 0
+    hidden, memory, critic = (values.get(name) for name in ("hidden", "memory", "critic"))
+    widths = [width for width in hidden if isinstance(width, int)] if isinstance(hidden, list | tuple) else []
+    found: int = sum(map(operator.mul, widths, widths[1:])) + sum(map(weights_in, values.values()))
+    if isinstance(memory, Mapping):
+        size, layers = (memory.get(name, 1) for name in ("size", "layers"))
+        found += 8 * size * size * layers if isinstance(size, int) and isinstance(layers, int) else 0
+    number = critic.get("number", 1) if isinstance(critic, Mapping) else 1
+    return found * max(number, 1) if isinstance(number, int) else found

@@ -50,6 +50,7 @@ def space_from_json(text: dict[str, Any]) -> spaces.Space[Any]:
         SpaceError: If the description is of an unknown kind, invalid, or of more than `LARGEST_SPACE` numbers.
     """
     try:
+        sized([numbers_in(text, of_pictures=1)])
         return _space_from_json(text)
     except SpaceError:
         raise
@@ -84,6 +85,29 @@ def _space_from_json(text: Any) -> spaces.Space[Any]:
     if kind == "Text":
         return spaces.Text(text["max_length"])
     raise SpaceError(f"a space of unknown kind {kind!r}")
+
+
+def numbers_in(text: Any, of_pictures: int = 4) -> int:
+    """Returns how many numbers a network is given for an element of a space, or gives for it.
+
+    Args:
+        text: The description of the space; elements of a set count once.
+        of_pictures: How many numbers of a picture become one before they meet other layers; 1 = none do: those that
+            the bounds of the space hold, where categories count as one.
+    """
+    kind = text.get("kind")
+    if kind in ("Dict", "Tuple"):
+        parts = [part[1] for part in text["spaces"]] if kind == "Dict" else text["spaces"]
+        return sum(numbers_in(part, of_pictures) for part in parts)
+    if kind == "EntitySet":
+        return numbers_in(text["space"], of_pictures)
+    if kind == "Box":
+        return math.prod(sized(text["shape"])) // (of_pictures if len(text["shape"]) > 2 else 1)
+    if kind == "MultiBinary":
+        return math.prod(sized(text["n"]))
+    if kind == "Discrete" and of_pictures > 1:
+        return int(text["n"])
+    return int(np.sum(text["nvec"])) if kind == "MultiDiscrete" and of_pictures > 1 else 1
 
 
 def sized(shape: Any) -> tuple[int, ...]:

@@ -19,9 +19,9 @@ from rookery.core.files import FileError, is_own, read_checkpoint_files, split_n
 from rookery.core.foreign_arguments import objections_to_arguments
 from rookery.core.json_text import parse_json
 from rookery.core.layers import import_object
-from rookery.core.reach import Objection, largest_number, of_settings
+from rookery.core.reach import MOST_WEIGHTS, Objection, largest_number, of_settings, weights_in
 from rookery.core.settings import object_name
-from rookery.core.space_files import space_from_json, space_to_json
+from rookery.core.space_files import numbers_in, space_from_json, space_to_json
 from rookery.core.spaces import MASK, action_spec, obs_spec
 from rookery.core.trust import WAY_OUT, Named, Trust, TrustCode, refuse_reach
 from rookery.models.build import NETWORK, ModelConfig
@@ -198,6 +198,11 @@ def _reached(name: str, described: dict[str, Any]) -> Iterator[Objection]:
     if module is not None and isinstance(model.get("module_config"), dict):
         made = import_object(module) if isinstance(module, str) else module
         yield from objections_to_arguments(made, model["module_config"], f"{name}.model.module_config")
+    hidden = model.get("hidden") or [1]
+    ends = hidden[0] * numbers_in(described["obs_space"]) + hidden[-1] * numbers_in(described["action_space"])
+    if (weights := weights_in(model) + ends) > MOST_WEIGHTS:
+        why = f"makes a network of about {weights:,} weights, above {MOST_WEIGHTS:,}, which could fill the memory"
+        yield Objection(f"{name}.model.hidden", hidden, why)
     if (largest := largest_number(described.get("head", {}))) > LARGEST_OF_HEAD:
         yield Objection(f"{name}.head", largest, f"is above {LARGEST_OF_HEAD:,} and could fill the memory")
 

@@ -9,7 +9,7 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.core.class_names import ClassNames
 from rookery.core.foreign_arguments import objections_to_arguments
 from rookery.core.layers import CLASS, import_object, mapping_of, nested
-from rookery.core.reach import Label, Objection, objections, of_settings
+from rookery.core.reach import MOST_WEIGHTS, Label, Objection, objections, of_settings, weights_in
 from rookery.core.settings import Settings
 from rookery.core.trust import OBJECT, is_ours
 from rookery.envs.foreign_config import objections_to, objections_to_parameters
@@ -47,6 +47,7 @@ def objections_in(values: Mapping[str, Any], trees: Sequence[Any] = ()) -> Itera
     rest = {name: part for name, part in tree.items() if name not in ("env", "algorithm", "policies")}
     yield from of_settings(RunConfig, rest, "")
     yield from _too_many_rows(tree, algorithm)
+    yield from _too_many_weights(tree, algorithm)
 
 
 def _in_env(env: Mapping[str, Any], named: Any) -> Iterator[Objection]:
@@ -107,6 +108,18 @@ def _too_many_rows(tree: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Ite
             rows = f"{lanes * length:,} rows of {lanes:,} environments"
             why = f"makes {rows}, above {MOST_ROWS:,}, which could fill the memory"
             yield Objection(f"{where}.fragment_length", length, why)
+
+
+def _too_many_weights(tree: Mapping[str, Any], algorithm: Mapping[str, Any]) -> Iterator[Objection]:
+    """Yields an objection if the networks of all policies are too large together."""
+    common = weights_in(algorithm)
+    policies = _opened(tree.get("policies")).values()
+    weights = sum(weights_in(_opened(part)) or common for part in policies) if policies else common
+    if weights > MOST_WEIGHTS:
+        why = (
+            f"makes networks of about {weights:,} weights together, above {MOST_WEIGHTS:,}, which could fill the memory"
+        )
+        yield Objection("algorithm.model.hidden", _opened(algorithm.get("model")).get("hidden"), why)
 
 
 def _opened(value: Any) -> Mapping[str, Any]:
