@@ -420,6 +420,21 @@ def test_tables_say_which_columns_they_drop_and_where_time_jumps(tmp_path):
     assert read(path).dropped == ("weather",)
 
 
+@pytest.mark.regression(
+    "unclear error", "A column of a CSV file that is named for two roles is read once and used for both"
+)
+def test_a_column_of_text_tables_may_have_two_roles(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("x,t,action,reward,game\n0,1,1,0,7\n1,2,0,1,7\n2,1,1,1,9\n")
+    columns = {"obs": ["x", "t", "game"], "step": ["t"], "episode": ["game"], "action": ["action"]}
+    found = read(path, columns=columns)
+    assert [one.obs["obs"].tolist() for one in found.episodes] == [[[0, 1, 7], [1, 2, 7]], [[2, 1, 9]]]
+    path.write_text(path.read_text().replace("9", "last"))
+    with pytest.raises(ConfigError, match=r"row 3 \(line 4\): game is 'last', which is no number"):
+        read(path, columns=columns)
+    assert [len(one) for one in read(path, columns=columns | {"obs": ["x", "x"]}).episodes] == [2, 1]
+
+
 def test_time_limits_and_bounds_hold_for_all_formats(tmp_path):
     one = recording(POINT, THROTTLE, lengths=(4, 3))
     for kind in ("npz", "csv", "rllib", "unity"):

@@ -80,7 +80,11 @@ def put_aside(
     places = {name: place for place, name in enumerate(names)}
     episodes: dict[object, int] = {}
     first, rows = 0, list(islice(lines, LINES))
-    for name in (name for mine in roles.values() for name in mine):
+    roles_of: dict[str, set[str]] = {}
+    for role, mine in roles.items():
+        for name in mine:
+            roles_of.setdefault(name, set()).add(role)
+    for name in roles_of:
         staged.append(name, np.zeros(0, np.int64))
     while rows:
         for number, row in enumerate(rows, first):
@@ -88,19 +92,18 @@ def put_aside(
                 raise ConfigError(
                     f"{path}: {row_name(path, number)}: has {len(row)} values, and there are {len(names)} columns"
                 )
-        for role, mine in list(roles.items()):
-            for name in mine:
-                texts = [row[places[name]] for row in rows]
-                if role == "episode":
-                    staged.append(name, np.array([episodes.setdefault(_key(text), len(episodes)) for text in texts]))
-                    continue
-                try:
-                    staged.append(name, numbers(path, name, texts, first))
-                except ConfigError:
-                    if role != "step" or role in wanted.columns:
-                        raise
-                    del roles[role]
-                    break
+        for name, used_as in list(roles_of.items()):  # a column is read once, also if it has two roles
+            texts = [row[places[name]] for row in rows]
+            if used_as == {"episode"}:
+                staged.append(name, np.array([episodes.setdefault(_key(text), len(episodes)) for text in texts]))
+                continue
+            try:
+                staged.append(name, numbers(path, name, texts, first))
+            except ConfigError:
+                if used_as != {"step"} or "step" in wanted.columns:
+                    raise
+                del roles_of[name]
+                roles.pop("step", None)
         first, rows = first + len(rows), list(islice(lines, LINES))
 
 
