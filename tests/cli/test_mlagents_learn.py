@@ -247,7 +247,7 @@ def test_a_run_that_was_killed_at_its_start_is_moved_aside_by_the_same_command(c
     code, _, error = learn("--run-id", "cart", "--seed", 3)
     assert code == 0, error
     killed = "results/cart.killed-at-start"
-    assert f"was killed before its first iteration was over; what it left is {killed} now" in error
+    assert f"was killed before its first iteration was over; its files are in {killed} now" in error
     assert {"cart", "cart.killed-at-start"} == {path.name for path in cart.parent.iterdir()}
     assert steps_of(cart) == [100, 200, 300, 400, 500]
 

@@ -109,7 +109,7 @@ def test_a_run_that_was_killed_at_its_start_is_moved_aside_by_the_same_start(tmp
         with pytest.raises(FileError, match="another run is writing here"):
             RunDir(folder)
     told_so = (
-        f"note: {folder}: an earlier start was killed before its first iteration was over; what it left is {folder}"
+        f"note: {folder}: an earlier start was killed before its first iteration was over; its files are in {folder}"
     )
     assert f"{told_so}.killed-at-start-3 now\n" in capsys.readouterr().err
     assert (folder / "token").read_text() == "t"  # this start may have written it

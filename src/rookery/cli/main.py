@@ -140,7 +140,7 @@ def main() -> None:
             survive_lost_output(None)
             said = " ".join(str(error).split())[:200]
             sys.stderr.write(
-                f"error: there is not enough memory for what was to be read or made at once{said and f' ({said})'}; "
+                f"error: not enough memory to read or make this at once{said and f' ({said})'}; "
                 "use a smaller file, or less of it\n"
             )
             sys.exit(1)

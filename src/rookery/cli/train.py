@@ -350,7 +350,7 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> tuple[Path
         pass  # it is moved aside when the run begins
     elif not holds_run(folder):
         option = "--force" if force else f"--run-id {run_id}"
-        raise ConfigError(f"{LINE}: {option}: {folder} holds no run (nothing in it is of one); {other}")
+        raise ConfigError(f"{LINE}: {option}: {folder} holds no run; {other}")
     elif not force:
         raise ConfigError(
             f"{LINE}: --run-id {run_id}: {folder} exists; rookery resume {folder} continues it, --force replaces it; "

@@ -229,10 +229,10 @@ def pieces_of(path: Path) -> Iterator[bytes]:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Opens a file for reading, which ends where its bytes do: no device, and no pipe that somebody else could fill.
+    """Opens a regular file for reading; a device or a pipe is refused, since it may never end.
 
     Raises:
-        OSError: If it cannot be opened, or is no file.
+        OSError: If it cannot be opened, or is not a regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     mode = os.fstat(descriptor).st_mode

@@ -142,7 +142,7 @@ def read_value(text: str) -> Any:
 
 
 NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-"""What stands behind the colon in the import path of a class or function."""
+"""The part of an import path behind the colon: the name of a class or function."""
 
 
 def import_object(text: str) -> Any:

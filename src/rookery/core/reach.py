@@ -211,7 +211,7 @@ def objections(hint: Any, value: Any, path: str, *, foreign: bool = False) -> It
     fitting = [part for part in _parts(hint) if _takes(part, value)]
     if not fitting:
         if not (isinstance(value, str) and any(isinstance(item, InPercent) for item in limits_of(hint))):
-            yield Objection(path, value, "is nothing that can stand here")
+            yield Objection(path, value, "is not a possible value here")
     elif _mark(hint, Harmless):
         yield from _beyond(hint, value, path)
     else:

@@ -121,7 +121,7 @@ def sized(shape: Any) -> tuple[int, ...]:
     """
     sizes = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
     if not all(type(size) is int and size >= 0 for size in sizes) or math.prod(sizes) > LARGEST_SPACE:
-        raise ValueError(f"{shape!r} where whole numbers are wanted, together at most {LARGEST_SPACE:,}")
+        raise ValueError(f"{shape!r} where whole numbers are expected, with a product of at most {LARGEST_SPACE:,}")
     return sizes
 
 

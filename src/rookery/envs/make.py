@@ -153,7 +153,7 @@ def make_env(
     if implementation not in IMPLEMENTATIONS:
         hint = nearest(implementation, IMPLEMENTATIONS)
         raise EnvError(f"env implementation {implementation!r} is unknown{hint}; use {', '.join(IMPLEMENTATIONS)}")
-    settings, name, found = asked_again(config or {}), env_name(env), _find(env)
+    settings, name, found = asked_again(config or {}), env_name(env), found_maker(env)
     if _plays_many(found):
         if wrappers:
             raise EnvError(f"{name} plays many copies at once and cannot be wrapped; leave env.wrappers empty")
@@ -194,7 +194,7 @@ def has_single_copies(
     Raises:
         EnvError: If there is no such environment.
     """
-    found = _find(env)
+    found = found_maker(env)
     if _plays_many(found) or implementation in ("c", "batched"):
         return False
     twins, settings = _twins(found, "auto"), dict(config or {})
@@ -213,7 +213,7 @@ def twin_without(
     Raises:
         EnvError: If there is no such environment.
     """
-    found, settings = _find(env), dict(config or {})
+    found, settings = found_maker(env), dict(config or {})
     twins = [] if _plays_many(found) else _twins(found, "auto")
     if _usable(twins, "auto", wrappers, num_lanes, settings, None)[1]:
         return ""
@@ -237,7 +237,7 @@ def lane_maker(
     Raises:
         EnvError: If there is no such environment or wrapper; from the calls, if it cannot be built.
     """
-    settings, name, found = dict(config or {}), env_name(env), _find(env)
+    settings, name, found = dict(config or {}), env_name(env), found_maker(env)
     if _plays_many(found):
         raise EnvError(f"{name} plays many copies at once: there is no single one")
     wraps = [(str(getattr(wrapper, "__name__", wrapper)), _find_wrapper(wrapper)) for wrapper in wrappers]
@@ -263,7 +263,7 @@ def is_vector(env: Any) -> bool:
     Raises:
         EnvError: If there is no such environment.
     """
-    return _plays_many(_find(env))
+    return _plays_many(found_maker(env))
 
 
 def env_name(env: Any) -> str:
@@ -421,7 +421,7 @@ def run_arguments(env: Any) -> Collection[str]:
     """Returns the names of those arguments of an environment that say how its copies are run, and not what they are:
     what its class lists under ``run_arguments``. They may be others when a training goes on.
     """
-    found = _find(env) if env is not None else None
+    found = found_maker(env) if env is not None else None
     return getattr(getattr(found, "func", found), "run_arguments", ())  # func: of a class with some arguments given
 
 
@@ -431,11 +431,6 @@ def found_maker(env: Any) -> Any:
     Raises:
         EnvError: If there is no such environment.
     """
-    return _find(env)
-
-
-def _find(env: Any) -> Any:
-    """Returns what makes one copy: a class, a callable, or a Gymnasium spec for an id."""
     if isinstance(env, str):
         return _find_name(env)
     if isinstance(env, ModuleType):
@@ -472,12 +467,12 @@ def _find_name(name: str) -> Any:
         imported = _import(module, f"env {name!r}", nearest(name, list(OURS.values())))  # which may register ids
         if attribute in gymnasium.registry and not hasattr(imported, attribute):
             return gymnasium.spec(attribute)
-        return _find(_attribute(module, attribute, f"env {name!r}", ENVIRONMENT))
+        return found_maker(_attribute(module, attribute, f"env {name!r}", ENVIRONMENT))
     if name not in gymnasium.registry:
         if re.fullmatch(MODULE_NAME, name):
             above, _, last = name.rpartition(".")
             what = f"env {name!r}"
-            return _find(_import(name, what) if _is_module(name) else _attribute(above, last, what, ENVIRONMENT))
+            return found_maker(_import(name, what) if _is_module(name) else _attribute(above, last, what, ENVIRONMENT))
         for prefix, (provider, package) in PROVIDERS.items():
             if name.startswith(prefix):
                 _import_provider(name, provider, package)

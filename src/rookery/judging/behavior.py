@@ -36,7 +36,7 @@ NARROW = 0.01
 """Standard deviation below which numbers count as not drawn, in units of half their range."""
 
 AT_BOUNDS = 0.001
-"""Share of the numbers that may lie at a bound without a record of what they were before tanh."""
+"""Largest share of numbers at a bound whose number before tanh is not recorded."""
 
 ENOUGH = 20.0
 """Unlikely choices that one would expect among drawn ones, of which not one was made."""

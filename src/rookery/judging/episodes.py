@@ -35,7 +35,7 @@ class WholeEpisodes:
         time: ``[N]`` how many decisions came before it in its episode.
         reward: ``[N]`` float64.
         logp: ``[N]`` float64, the log-probability that was recorded; None if none is known.
-        raw: ``[N, k]`` of squashed actions what tanh was taken of, NaN where it is not known; None where nothing is.
+        raw: ``[N, k]`` numbers before tanh of squashed actions, NaN where unknown; None where all are.
         terminated: ``[E]`` whether each has no future; the others were cut off.
         likeliest: Whether a note says that the likeliest actions of a squashed policy were recorded.
         left_out: Episodes of which the replay holds a part alone.
@@ -134,7 +134,7 @@ class WholeEpisodes:
         return torch.from_numpy(self.buffer.action.take(self._rows[rows], axis=0))
 
     def raw_actions(self, rows: np.ndarray) -> Tensor | None:
-        """What tanh was taken of, ``[n, k]``; see `raw`."""
+        """Returns the numbers before tanh, ``[n, k]``; see `raw`."""
         return None if self.raw is None else torch.from_numpy(self.raw[rows])
 
     def at_bounds(self, beyond: bool, known: bool) -> float:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 LARGEST_INPUT = 1 << 26
-"""Numbers in an input of a file that is tried out."""
+"""Most numbers in an input of a file that is tried."""
 
 SECONDS = 30.0
-"""How long a file may compute on one batch when it is tried out."""
+"""Most seconds of a file for one batch when it is tried."""
 
 ROWS = (1, 3)
 """Sizes of the batches that a file is tried with."""

@@ -136,7 +136,7 @@ class Recording:
         episodes: In the order in which they began, none of them empty.
         taken: What became of the columns of the files, in words.
         dropped: Columns of the files that nothing was made of.
-        notes: What else is to be known of them, for people.
+        notes: Notes on the recordings of each policy, for the user.
     """
 
     spaces: Spaces
@@ -299,7 +299,7 @@ def files_of(
         spaces: What the rows of each policy are made of.
         missing: What is not known of them.
         written: When they were first written, in seconds since 1970; None = now.
-        notes: What else is to be known of them, for people.
+        notes: Notes on the recordings of each policy, for the user.
     """
     files: dict[str, Content] = {}
     facts: dict[str, Any] = {}

@@ -123,9 +123,9 @@ def aside_of_killed(folder: Path) -> Path:
 
 
 def refuse_links(folder: Path) -> None:
-    """Refuses the directory of a run where a link stands in the place of what Rookery writes there.
+    """Refuses the directory of a run in which a file or folder of Rookery is a link.
 
-    Writing would change what the link leads to, anywhere on the disk. A user may link folders of an own run.
+    Writing would change the target of the link, anywhere on the disk. Folders of the user's own runs may be links.
 
     Raises:
         FileError: If there is one; says what to do about it.
@@ -139,7 +139,7 @@ def refuse_links(folder: Path) -> None:
 
 
 def refuse_links_of_trials(folder: Path) -> None:
-    """Refuses an experiment in which links stand in the place of what Rookery writes there, as `refuse_links` does.
+    """Refuses an experiment in which files or folders of Rookery are links, as `refuse_links` does.
 
     Raises:
         FileError: If there is one; says what to do about it.
@@ -153,7 +153,7 @@ def refuse_links_of_trials(folder: Path) -> None:
 
 def _linked(path: Path) -> FileError:
     what = f"is a link to {os.readlink(path)}, which would be written to"
-    return FileError(f"{path}: {what}; put what it leads to in its place, or remove it")
+    return FileError(f"{path}: {what}; replace it by its target, or remove it")
 
 
 def remove(folder: Path, keep: Collection[str] = STAYING) -> list[Path]:
@@ -196,7 +196,7 @@ def kept_note(folder: Path, kept: Iterable[Path]) -> list[str]:
 
 def killed_note(folder: Path, aside: Path) -> str:
     """Returns a note on a run that was moved aside because it was killed at its start."""
-    return f"{folder}: an earlier start was killed before its first iteration was over; what it left is {aside} now"
+    return f"{folder}: an earlier start was killed before its first iteration was over; its files are in {aside} now"
 
 
 def experiment_was_killed_at_start(folder: Path) -> bool:

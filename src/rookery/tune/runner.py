@@ -271,7 +271,7 @@ class Runner:
             return
         kept = self.kept(row)
         age, score = self.age_and_score(kept)
-        awaited = self.is_awaited(trial, age)  # a trial that is made here is one that the scheduler knows of next
+        awaited = self.is_awaited(trial, age)  # may add a trial, so it comes before `on_result`
         actions = self.checked(self.scheduler.on_result(trial.name, age, score), trial)
         if reason:
             actions = {name: action for name, action in actions.items() if name != trial.name}

@@ -76,9 +76,9 @@ class Scheduler(ABC, Generic[C]):
 
     @property
     def yields(self) -> bool:
-        """Whether a trial that has come to its milestone lets those go first that wait for a worker.
+        """Whether a trial at its milestone gives its worker to a waiting trial.
 
-        Then all trials get equally old together where there are fewer workers than trials.
+        Then all trials reach the same age together if there are fewer workers than trials.
         """
         return False
 

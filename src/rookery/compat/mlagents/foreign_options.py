@@ -29,8 +29,8 @@ SECTIONS = {
 def check_reach(configuration: Path, flags: Mapping[str, object], trust_code: TrustCode) -> None:
     """Refuses options of a foreign run that reach a program or a path.
 
-    Nothing signs the file. Texts that ``config.yaml`` beside it has too, with the user's signature, are the user's own,
-    and so are then the demonstrations, which that file names otherwise.
+    The file has no signature. Texts that also stand in a ``config.yaml`` beside it with the user's signature are the
+    user's own, and so are the demonstrations then, which that file names in another way.
 
     Args:
         configuration: The file.
@@ -61,7 +61,7 @@ def objections_in(values: Mapping[str, Any], given_env: object = None) -> Iterat
 
     Args:
         values: The options.
-        given_env: The environment that the user gives in the place of theirs.
+        given_env: The environment that the user gives instead of that of the file.
     """
     for name, section in SECTIONS.items():
         given = values.get(name)

@@ -473,7 +473,7 @@ def finished_notes(trainer: Trainer) -> list[str]:
 
 @contextmanager
 def put_aside(folder: Path, *, is_replaced: bool, stays: str | None = None) -> Iterator[list[str]]:
-    """Makes room for a run: the one that is replaced goes when this ends, and comes back if it ends by an error. If the
+    """Moves a run that is replaced aside, as a context: it is removed at the end, or put back after an error. If the
     process is killed, the next start puts it back (`recover`).
 
     Args:
@@ -482,7 +482,7 @@ def put_aside(folder: Path, *, is_replaced: bool, stays: str | None = None) -> I
         stays: A folder in it that the new one has too.
 
     Yields:
-        A list that has notes for the user when this has ended.
+        A list, to which notes for the user are added at the end.
 
     Raises:
         FileError: If the run is being written.
@@ -491,7 +491,7 @@ def put_aside(folder: Path, *, is_replaced: bool, stays: str | None = None) -> I
     with ExitStack() as stack:
         is_moved = is_replaced and folder.exists()
         if is_moved:
-            RunDir(folder).close()  # nobody else is writing there
+            RunDir(folder).close()  # no other process is writing there
             stack.enter_context(locked(folder))
             folder.rename(aside_of(folder))
         try:
@@ -511,7 +511,7 @@ def put_aside(folder: Path, *, is_replaced: bool, stays: str | None = None) -> I
 
 
 def recover(folder: Path) -> None:
-    """Puts back a run whose replacement was killed; what the new run had written by then is moved aside.
+    """Puts back a run whose replacement was killed; the files of the new run are moved aside.
 
     Raises:
         FileError: If another process is replacing the run now.
@@ -527,8 +527,9 @@ def recover(folder: Path) -> None:
 
 
 def remove_replaced(folder: Path) -> list[str]:
-    """Removes the run that another one has replaced, but for what its user put there, which moves to the new one; a run
-    that was killed at its start is kept. Returns notes.
+    """Removes a run that was replaced, except for files of the user, which move to the new run; returns notes.
+
+    A run that was killed at its start is kept.
     """
     aside = aside_of(folder)
     if own_files.was_killed_at_start(aside):

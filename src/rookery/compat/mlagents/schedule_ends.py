@@ -1,4 +1,4 @@
-"""The ends that ``max_steps`` of a behaviour gives in a resumed run: of linear schedules, and of lessons by progress.
+"""Ends of linear schedules and of lessons by progress, which follow ``max_steps`` of a behaviour in a resumed run.
 
 Only a larger ``max_steps`` moves the end of schedules. Progress is the part of ``max_steps`` that is over, so lessons
 by progress follow any other ``max_steps``.
@@ -46,7 +46,7 @@ class StoredEnds:
         self.lessons = {f"curriculum.{name}.lessons": course.get("lessons") for name, course in courses.items()}
 
     def settle(self, values: dict[str, Any], kept: Iterable[str], keep_schedules: bool) -> dict[str, str]:
-        """Gives schedules the ends that hold in the resumed run.
+        """Sets the ends of schedules in the resumed run.
 
         Args:
             values: Settings that change, by path; schedules among them are replaced, or left out where nothing of them
