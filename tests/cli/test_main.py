@@ -157,7 +157,7 @@ def test_force_deletes_nothing_where_no_run_was(trained, tmp_path):
     for words in ((), ("--force",)):  # which is not offered where it would be refused
         code, _, err = trained("--run-id", "mine", *words)
         assert code == 2
-        assert "runs/mine holds no run (nothing in it is of one); give another --run-id\n" in err
+        assert "runs/mine holds no run; give another --run-id\n" in err
     assert (precious / "thesis.txt").read_text() == "years"
 
 

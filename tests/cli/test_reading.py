@@ -360,7 +360,7 @@ def test_a_command_that_finds_no_memory_ends_in_one_line(monkeypatch, capsys):
         main_module.main()
     assert ended.value.code == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: there is not enough memory") and "3.00 TiB" in line
+    assert line.startswith("error: not enough memory") and "3.00 TiB" in line
 
 
 @pytest.mark.regression("unclear error", "Of very many mistakes the first are printed and the rest counted")
