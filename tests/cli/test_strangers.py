@@ -288,6 +288,18 @@ def test_nothing_that_a_policy_of_a_stranger_says_is_reached(field, theirs, rook
     assert seen == []
 
 
+@pytest.mark.regression("foreign code", "A checkpoint of others with links to devices, and pipes, is refused at once")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("timers.json", ["timers", "theirs"]), ("provenance.json", ["explain", "theirs", "env.name"])],
+)
+def test_no_file_of_a_strangers_run_is_a_device(name, words, theirs, rookery):
+    (theirs / name).unlink()
+    (theirs / name).symlink_to("/dev/zero")
+    code, _, err = rookery(*words)
+    assert code == 2 and f"{name}: cannot be read: " in err and "it is a device or a pipe" in err
+
+
 SUITES = {
     "CartPole-v1": [],
     "MultiAgentArena": ["env.config.width=6", "env.config.height=6"],

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FOLDER, MANIFEST, checkpoint_number, list_checkpoints
+from rookery.core.files import FOLDER, MANIFEST, checkpoint_number, list_checkpoints, read_content
 from rookery.core.json_text import parse_json
 
 ROOT = Path("runs")
@@ -167,7 +167,7 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a file of a run; raises a ConfigError if the run has none yet, or it cannot be read."""
     try:
-        content: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = parse_json(read_content(path))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; the run is too old, or has not got that far") from None
     except (OSError, ValueError) as error:

@@ -243,7 +243,8 @@ def open_file(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def _content(path: Path) -> bytes:
+def read_content(path: Path) -> bytes:
+    """Reads a file, as `open_file` opens it."""
     with open_file(path) as file:
         return file.read()
 
@@ -252,7 +253,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a directory; raises a FileError if there is none, or it cannot be understood."""
     file = path / MANIFEST
     try:
-        content = _content(file)
+        content = read_content(file)
         manifest = parse_json(content)
     except FileNotFoundError:
         raise FileError(f"{path}: there is no {MANIFEST}: this is no checkpoint, or not all of one") from None
@@ -301,7 +302,7 @@ def read_directory(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
             continue
         file = path / name
         try:
-            content = _content(file)
+            content = read_content(file)
         except OSError as error:
             raise FileError(f"{file}: cannot be read: {error.strerror or error}") from None
         _compare(file, (len(content), hashlib.sha256(content).hexdigest()), (facts["bytes"], facts["sha256"]))

@@ -29,6 +29,7 @@ from rookery.core.files import (
     list_checkpoints,
     mapped_files,
     read_checkpoint_files,
+    read_content,
     read_manifest,
     remove_directory,
     with_last_good,
@@ -193,7 +194,7 @@ def next_name(folder: Path, iteration: int) -> str:
 def best_name(folder: Path) -> str | None:
     """Gives the name of the best checkpoint, if one was ever called so."""
     try:
-        name: str = parse_json((folder / BEST).read_text(encoding="utf-8"))["name"]
+        name: str = parse_json(read_content(folder / BEST))["name"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     named = isinstance(name, str) and checkpoint_number(name) is not None
