@@ -175,6 +175,14 @@ def test_a_run_id_cannot_leave_the_folder_of_runs(trained, run_id):
     assert f"--run-id {run_id!r} must be made of letters, digits and . _ + -" in err
 
 
+@pytest.mark.regression("unclear error", "A folder that cannot be made is named with its option")
+@pytest.mark.parametrize("words", [(), ("--run-id", "mine")])
+def test_runs_in_what_is_no_folder_are_refused_with_the_option(words, trained, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    expected = "error: command line: --run-dir notes.txt: the folder of a run cannot be made there: Not a directory\n"
+    assert trained("--run-dir", "notes.txt", *words) == (2, "", expected)
+
+
 def test_a_run_that_cannot_begin_leaves_no_folder(rookery, tmp_path):
     code, _, err = rookery("train", "CartPole-v9")
     assert code == 2

@@ -314,10 +314,15 @@ def claimed(root: Path, run_id: str | None, usual: str, force: bool) -> Iterator
     Where what is done with it raises, the folders that were made for it go again, as long as they are empty.
 
     Raises:
-        ConfigError: If `run_id` is no name, or is taken and `force` is not set.
+        ConfigError: If `run_id` is no name, or is taken and `force` is not set, or the folder cannot be made.
     """
     absent = [place for place in (root, *root.parents) if not place.exists()]
-    folder, is_new = claim(root, run_id, usual, force)
+    try:
+        folder, is_new = claim(root, run_id, usual, force)
+    except OSError as error:
+        raise ConfigError(
+            f"{LINE}: --run-dir {root}: the folder of a run cannot be made there: {error.strerror}"
+        ) from None
     try:
         yield folder
     except BaseException:
