@@ -393,7 +393,8 @@ def _failed(path: Path, error: OSError, size: int, placed: bool) -> WriteError:
     before = "what was there before is unchanged"
     if not os.path.lexists(path) and aside_of(path).exists():
         before = f"what was there before is {aside_of(path)} now, and is put back when {path} is next read or written"
-    return WriteError(f"{path}: {size:,} bytes cannot be written: {reason}{free}; {before}")
+    failed = f"{size:,} bytes cannot be written: {reason}{free}" if size else f"cannot be written: {reason}"
+    return WriteError(f"{path}: {failed}; {before}")
 
 
 def beside(path: Path) -> str:
