@@ -291,7 +291,11 @@ def test_nothing_that_a_policy_of_a_stranger_says_is_reached(field, theirs, rook
 @pytest.mark.regression("foreign code", "A checkpoint of others with links to devices, and pipes, is refused at once")
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("timers.json", ["timers", "theirs"]), ("provenance.json", ["explain", "theirs", "env.name"])],
+    [
+        ("timers.json", ["timers", "theirs"]),
+        ("metrics.jsonl", ["plot", "theirs"]),
+        ("provenance.json", ["explain", "theirs", "env.name"]),
+    ],
 )
 def test_no_file_of_a_strangers_run_is_a_device(name, words, theirs, rookery):
     (theirs / name).unlink()

@@ -151,9 +151,11 @@ def read_rows(run: Path) -> list[dict[str, Any]]:
     """
     path = run / "metrics.jsonl"
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_content(path).decode().splitlines()
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is none yet: no iteration of this run is over") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
     rows = []
     for number, line in enumerate(lines, 1):
         try:
