@@ -35,7 +35,7 @@ def marked(file: Path) -> Iterator[tuple[str, str, str]]:
     """Yields kind, item and test of every marker in a file of tests.
 
     Raises:
-        ValueError: If a marker has not two literal texts, or its kind is not in `KINDS`.
+        ValueError: If a marker has not two texts, literal or of a name in the file, or its kind is not in `KINDS`.
     """
     place, tree = file.relative_to(ROOT).as_posix(), ast.parse(file.read_text(encoding="utf-8"))
     named = {
@@ -54,7 +54,8 @@ def marked(file: Path) -> Iterator[tuple[str, str, str]]:
         call = named.get(mark.id) if isinstance(mark, ast.Name) else mark
         if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "pytest.mark.regression"):
             continue
-        words = [word.value for word in call.args if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+        given_words = [named.get(word.id) if isinstance(word, ast.Name) else word for word in call.args]
+        words = [word.value for word in given_words if isinstance(word, ast.Constant) and isinstance(word.value, str)]
         if len(words) != 2 or words[0] not in KINDS:
             raise ValueError(f"{test}: regression(kind, item) needs two texts, the first of {', '.join(KINDS)}")
         yield words[0], words[1], test
