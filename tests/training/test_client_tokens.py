@@ -39,7 +39,7 @@ def listening(run, **keywords):
 
 
 @pytest.mark.regression(
-    "foreign code", "A run of external clients has its token file in its own folder, a copied one and a stranger's too"
+    "foreign code", "A run of external clients keeps its token file in its own folder, also copied or foreign"
 )
 def test_a_copied_run_uses_the_token_file_of_its_own_folder(run):
     copy = run.with_name("two")
@@ -52,7 +52,7 @@ def test_a_copied_run_uses_the_token_file_of_its_own_folder(run):
 
 
 @pytest.mark.regression(
-    "foreign code", "A run of external clients has its token file in its own folder, a copied one and a stranger's too"
+    "foreign code", "A run of external clients keeps its token file in its own folder, also copied or foreign"
 )
 def test_a_strangers_run_listens_at_loopback_with_a_token_of_its_own(run, capsys):
     theirs = run.with_name("theirs")

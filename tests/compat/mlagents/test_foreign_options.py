@@ -60,7 +60,7 @@ def test_options_of_others_that_reach_something_are_refused(text, kept):
     check_reach(file, {}, False)
 
 
-MIXED = "Options that a stranger put beside the user's own config.yaml start and import nothing"
+MIXED = "Foreign options beside a signed config.yaml start and import nothing"
 
 
 @pytest.mark.regression("foreign code", MIXED)
