@@ -158,8 +158,8 @@ def test_the_limit_of_an_evaluation_is_the_setting_where_it_is_given_or_an_episo
 
 @BOUNDED
 def test_an_evaluation_says_how_far_it_is(monkeypatch, capsys):
-    monkeypatch.setattr(console, "SILENCE", 0.1)
-    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(console, "SILENCE", 0.0)
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.001)  # a few of the thousands of steps are made between two looks
     with trainer(limit=4000, **{"env.config.every": 1, "logging.console": "plain"}) as made:
         made.evaluate(3)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("evaluation: ")]

@@ -598,7 +598,7 @@ def test_what_is_taken_up_later_has_the_same_agents():
             {"obs": {"box": [2]}, "action": {"discrete": 2}, "parameters": {"wind": [0.0, -1.0, [1.0]]}},
             r"spaces.parameters: parameters has 'wind'",
         ),
-        ({"obs": {"box": [10**6, 10**6]}, "action": {"discrete": 2}}, "spaces.obs: .* together at most 33,554,432"),
+        ({"obs": {"box": [10**6, 10**6]}, "action": {"discrete": 2}}, "spaces.obs: .* product of at most 33,554,432"),
     ],
 )
 def test_nulls_and_sizes_in_spaces_are_named_with_their_place(spaces, wanted):
