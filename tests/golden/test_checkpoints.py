@@ -94,6 +94,4 @@ def test_what_is_stored_is_small_and_names_no_place():
     assert sum(path.stat().st_size for path in files) < 3_000_000
     for path in files:
         content = path.read_bytes()
-        assert not [
-            word for word in (b"/tmp/", b"/home/", b"/root/", b"/work/", b"site-packages") if word in content
-        ], path
+        assert not [word for word in (b"/tmp/", b"/home/", b"/Users/", b"site-packages") if word in content], path
