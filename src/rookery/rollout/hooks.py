@@ -39,7 +39,7 @@ class EpisodeResult:
         lessons: Lesson that each parameter with lessons was in when the episode began, from 0.
         groups: Sum of rewards of each group that the environment names, beside what its members got by themselves.
         vector_step: How many vector steps its lane's worker had made when it ended.
-        sources: Name of the callback that measured each metric (`names_of`).
+        sources: Name of the callback that measured each metric (`names_of`); None if none measured anything.
     """
 
     lane: int
@@ -54,7 +54,7 @@ class EpisodeResult:
     lessons: dict[str, int] = field(default_factory=dict)
     groups: dict[str, float] = field(default_factory=dict)
     vector_step: int = 0
-    sources: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] | None = None
 
 
 class Episode(Stateful):

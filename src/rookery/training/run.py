@@ -156,7 +156,7 @@ class Windows(Stateful):
                 self.kept.append(episode)
             self.totals.append(episode.total)
             self.lengths.append(episode.length)
-            self.sources.update(episode.sources)
+            self.sources.update(episode.sources or {})
             for name, number in episode.metrics.items():
                 self.metrics.setdefault(name, deque(maxlen=WINDOW)).append(float(number))
             for name, numbers in episode.histograms.items():
