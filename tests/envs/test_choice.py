@@ -1,5 +1,6 @@
 """How many helpers are chosen, and that an environment which is no good for them gets none."""
 
+import gc
 import subprocess
 import sys
 import threading
@@ -17,6 +18,8 @@ from rookery.envs.only_here import why_only_here
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import SharesEnv
 from rookery.training.prepare import make_copies
+from small_envs import Comings
+from threads import in_threads
 
 
 @pytest.fixture
@@ -276,3 +279,22 @@ def test_a_program_may_keep_its_environments_until_the_reason_is_gone():
         assert why_only_here(Taking) == ""
     finally:
         only_here._reasons.remove(say)
+
+
+@pytest.mark.regression(
+    "unclear error", "Two trainings that begin in two threads of one program end with a SystemError of Python's parser"
+)
+def test_code_of_environments_is_searched_in_several_threads_at_once():
+    # what a garbage collection calls lets another thread run in the middle of a parse
+    between, every = sys.getswitchinterval(), gc.get_threshold()
+    call = lambda phase, info: [None for _ in range(20)]  # noqa: E731
+    gc.callbacks.append(call)
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(50)
+    try:
+        found = in_threads(lambda _: [why_only_here(Comings) for _ in range(8)], 3)
+    finally:
+        sys.setswitchinterval(between)
+        gc.set_threshold(*every)
+        gc.callbacks.remove(call)
+    assert found == [[""] * 8] * 3

@@ -10,6 +10,7 @@ import ast
 import inspect
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,9 @@ CHANGES = frozenset(
      "add", "discard", "write", "writelines")
 )  # fmt: skip
 """Methods that change lists, dictionaries, sets and files."""
+
+_parsing = threading.Lock()
+"""Held while code is parsed: two threads that parse at once make Python's parser raise a SystemError now and then."""
 
 _reasons: list[Callable[[], str]] = []
 
@@ -68,16 +72,22 @@ def changed_global(env: Any) -> str:
             continue
         if any(folder in PACKAGES or folder.startswith("python3") for folder in Path(file).parts):
             continue
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(part)))
-        except (OSError, TypeError, SyntaxError):
-            continue
-        for node in ast.walk(tree):
+        tree = _parsed(part)
+        for node in ast.walk(tree) if tree else ():
             if isinstance(node, ast.FunctionDef):
                 found = next(_changed(node, vars(module)), "")
                 if found:
                     return found
     return ""
+
+
+def _parsed(part: Any) -> ast.Module | None:
+    """Returns the parsed code of a class or function; None if it has no source or cannot be parsed."""
+    try:
+        with _parsing:
+            return ast.parse(textwrap.dedent(inspect.getsource(part)))
+    except (OSError, TypeError, SyntaxError, ValueError, RecursionError, SystemError):
+        return None
 
 
 def _classes(function: Any) -> Iterator[type]:
