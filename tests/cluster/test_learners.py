@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from rookery.cluster.ranks import Ranks, meet
 from rookery.core.errors import ConfigError, TrainingError
 from selection import slow
 from small_envs import Comings
+from threads import in_threads
 
 CLUSTER = {"cluster.learners": 2}
 
@@ -30,8 +30,7 @@ def on_two(folder, work):
     def one(rank):
         return work(meet(folder / "ranks", rank, 2, timeout=60))
 
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(one, range(2)))
+    return in_threads(one, 2)
 
 
 def weights(trainer, policy="main"):

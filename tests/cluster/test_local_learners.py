@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from rookery.core.errors import ConfigError, EnvError, RemoteError, TrainingErro
 from rookery.core.files import FileError
 from selection import slow
 from small_envs import Comings
+from threads import in_threads
 
 TWO = {"cluster.learners": 2}
 PPO = PPOConfig(fragment_length=32, minibatch_size=32, epochs=2, model={"normalize_obs": True})
@@ -207,5 +207,4 @@ def test_learning_and_playing_apart_are_the_same_on_learners_of_one_command_and_
         with Trainer("CartPole-v1", DQN, ranks=meet(tmp_path / "ranks", rank, 2, timeout=60), **settings) as trainer:
             return run(trainer)
 
-    with ThreadPoolExecutor(2) as pool:
-        assert [*pool.map(one, range(2))] == [expected] * 2
+    assert in_threads(one, 2) == [expected] * 2

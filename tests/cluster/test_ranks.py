@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import fields, replace
 
@@ -33,6 +32,7 @@ from rookery.replay.buffer import SampledSequences
 from rookery.rollout.slots import SlotStore
 from rookery.rollout.storage import Outcome
 from selection import slow_except, slow_repeats
+from threads import in_threads
 
 OBS = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 CHOICE, NUMBERS = spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float32)
@@ -49,8 +49,7 @@ def together(folder, work, size=2):
         finally:
             ranks.close()
 
-    with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(one, range(size)))
+    return in_threads(one, size)
 
 
 def learner(kind, cfg, action):
