@@ -19,6 +19,7 @@ from torch import distributed
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
 from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.errors import RemoteError, RookeryError, TrainingError
+from rookery.core.waits import exit_code_of
 
 LAST_WORDS = 5.0
 """Seconds in which a rank that has failed says why."""
@@ -144,8 +145,6 @@ def _end_all(processes: list[subprocess.Popen[bytes]], lines: list[socket.socket
     for line in lines:
         line.close()
     for process in processes:
-        try:
-            process.wait(LEAVE)
-        except subprocess.TimeoutExpired:
+        if exit_code_of(process, LEAVE) is None:
             process.kill()
-            process.wait()
+            exit_code_of(process)

@@ -23,6 +23,7 @@ from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayE
 
 from rookery import __version__
 from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
+from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.core.errors import ConfigError, RemoteError, WorkerLostError
 
 LATE_SECONDS = 10.0
@@ -293,7 +294,7 @@ class RayHosts:
         if host.name:
             return True
         try:
-            host.node, machine, host.process, version = ray.get(host.started, timeout=seconds)
+            host.node, machine, host.process, version = value_of(host.started, seconds)
             if version != __version__:
                 raise ConfigError(
                     f"cluster: machine {machine} has rookery {version}, and this one {__version__}: install the same "
@@ -339,7 +340,7 @@ class RayHosts:
         """Finds those that answer by now of the processes that were begun because there was room."""
         if not self._joining:
             return []
-        over = set(ray.wait([host.started for host in self._joining], num_returns=len(self._joining), timeout=0)[0])
+        over = set(ready_of([host.started for host in self._joining], 0.0))
         known = [host for host in self._joining if host.started in over]
         self._joining = [host for host in self._joining if host.started not in over]
         self._hosts += known
@@ -364,15 +365,12 @@ class RayHosts:
     def ready(self, tickets: Sequence[RayCall], seconds: float) -> list[RayCall]:
         """Waits for the first of some calls, and says which are over by then."""
         by_ref = {ticket.ref: ticket for ticket in tickets}
-        found, left = ray.wait(list(by_ref), timeout=seconds)
-        if found and left:
-            found += ray.wait(left, num_returns=len(left), timeout=0)[0]
-        return [by_ref[ref] for ref in found]
+        return [by_ref[ref] for ref in ready_of(list(by_ref), seconds)]
 
     def result(self, ticket: RayCall) -> Any:
         """Returns what a call returned."""
         try:
-            return ray.get(ticket.ref)
+            return value_of(ticket.ref)
         except RayTaskError as error:
             cause = error.cause
             raise cause from RemoteError(str(error))
@@ -387,7 +385,7 @@ class RayHosts:
         if not ray.is_initialized():
             return
         closing = [self.call(number, "close").ref for number, host in self._home.items() if not host.is_lost]
-        ray.wait(closing, num_returns=len(closing), timeout=LATE_SECONDS) if closing else None
+        ready_of(closing, LATE_SECONDS, at_least=len(closing))
         for host in self._hosts + self._joining:
             ray.kill(host.actor)
         self._hosts.clear()

@@ -22,6 +22,7 @@ from torch import distributed
 from rookery import __version__
 from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
+from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.core.errors import ConfigError, RemoteError, RookeryError, TrainingError
 
 LAST_WORDS = 20.0
@@ -150,7 +151,7 @@ class RayRanks(Gathered):
     def _begin(self, module: str, task: bytes, size: int) -> None:
         """Waits until all are there, and meets them."""
         try:
-            answers = ray.get([actor.where.remote() for actor in self._actors], timeout=START_SECONDS)
+            answers = value_of([actor.where.remote() for actor in self._actors], START_SECONDS)
         except GetTimeoutError as error:
             raise TrainingError(
                 f"cluster.learners = {size}: not all learners began within {START_SECONDS:g} seconds: others use the "
@@ -192,14 +193,14 @@ class RayRanks(Gathered):
     def lost(self, error: Exception) -> RookeryError:
         """Returns what the rank says that has failed first, or that it is gone."""
         told: RookeryError = super().lost(error)
-        ray.wait(self._serving, timeout=LAST_WORDS)
-        over, _ = ray.wait(self._serving, num_returns=len(self._serving), timeout=TOO)
+        ready_of(self._serving, LAST_WORDS)
+        over = ready_of(self._serving, TOO, at_least=len(self._serving))
         for rank, ticket in enumerate(self._serving, 1):
             if ticket not in over:
                 continue
             name = f"learner {rank} of {self.size} on {self._names[rank - 1]}"
             try:
-                ray.get(ticket)
+                value_of(ticket)
             except RayTaskError as found:
                 cause = found.cause
                 if isinstance(cause, RankLostError):

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
+
+from rookery.core.waits import exit_code_of
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """What libraries read to know how many cores they have."""
@@ -75,9 +76,7 @@ def die_with(driver: int, line: socket.socket, by_signal: bool) -> None:
 
 def describe_end(process: subprocess.Popen[bytes]) -> str:
     """How a child ended that does not answer any more, in words: ``was killed by SIGKILL``."""
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(1.0)
-    code = process.poll()
+    code = exit_code_of(process, 1.0)
     if code is None:
         return "closed its connection"
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended by itself with exit code {code}"

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from rookery.core.child_process import Gone, die_with, receive_frame, send_frame, start_child
+from rookery.core.waits import exit_code_of
 
 WORKING_SET = 1 << 17
 """Numbers that each goes through again and again: about what a worker touches between two waits."""
@@ -38,7 +39,7 @@ def crowd(size: int) -> Iterator[None]:
         for line, process in members:
             line.close()
             process.kill()
-            process.wait()
+            exit_code_of(process)
 
 
 def compute() -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rookery.core.errors import EnvError, nearest
+from rookery.core.waits import exit_code_of
 from rookery.envs.unity import guard
 
 PREFIX = "unity:"
@@ -203,8 +204,7 @@ class PlayerProcess:
 
     def wait(self, seconds: float) -> None:
         """Waits for its end, for some seconds at most."""
-        with suppress(subprocess.TimeoutExpired):
-            self._guard.wait(seconds)
+        exit_code_of(self._guard, seconds)
 
     def failed(self) -> bool:
         """Says whether it has ended by an error or a signal."""
@@ -238,11 +238,9 @@ class PlayerProcess:
         if self._line >= 0:
             os.close(self._line)
             self._line = -1
-        try:
-            self._guard.wait(2 * guard.GRACE + 1.0)
-        except subprocess.TimeoutExpired:
+        if exit_code_of(self._guard, 2 * guard.GRACE + 1.0) is None:
             self._guard.kill()
-            self._guard.wait()
+            exit_code_of(self._guard)
         with suppress(OSError):
             if not self.output.stat().st_size:
                 self.output.unlink()

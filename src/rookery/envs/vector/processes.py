@@ -23,6 +23,7 @@ import cloudpickle
 from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.errors import EnvError, RemoteError
 from rookery.core.processor import usable_cores
+from rookery.core.waits import exit_code_of
 from rookery.envs.base import Kind
 from rookery.envs.vector import channel
 from rookery.envs.vector.burst import Burst
@@ -226,4 +227,4 @@ def _end_process(process: subprocess.Popen[bytes], ends: tuple[socket.socket, ..
     for end in ends:
         end.close()
     process.kill()
-    process.wait()
+    exit_code_of(process)

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.processor import LIMIT, usable_cores
+from rookery.core.waits import exit_code_of
 from rookery.tune.executor import Event, Executor, Failed, Order, pickled_job
 from rookery.tune.executors.trial_worker import LOG
 from rookery.tune.job import Job, Start
@@ -204,7 +205,7 @@ def _end_process(process: subprocess.Popen[bytes], line: socket.socket, owner: i
     line.close()
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    exit_code_of(process)
 
 
 def deal(

@@ -22,6 +22,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
+from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.core.errors import ConfigError
 from rookery.tune.executor import Event, Executor, Failed, Order, Stopped, pickled_job
 from rookery.tune.executors.trial_worker import TrialWorker
@@ -232,7 +233,7 @@ class RayExecutor(Executor):
         worker, problem = self._worker_of(trial), ""
         if worker.node:
             try:
-                problem = ray.get(worker.actor.end.remote(save), timeout=END_SECONDS)
+                problem = value_of(worker.actor.end.remote(save), END_SECONDS)
             except GetTimeoutError:
                 problem = f"did not end within {END_SECONDS:g} seconds, and its process was ended"
                 worker.node = ""
@@ -263,7 +264,7 @@ class RayExecutor(Executor):
             if not self._open:
                 time.sleep(left)
                 return None
-            found, _ = ray.wait(list(self._open), timeout=left)
+            found = ready_of(list(self._open), left)
             if not found:
                 return None
             event = self._take(self._open.pop(found[0]), found[0])
@@ -273,7 +274,7 @@ class RayExecutor(Executor):
     def _take(self, worker: RayWorker, ref: Any) -> Event | None:
         """What an answer says: an event, or on which node a worker stands."""
         try:
-            answer = ray.get(ref)
+            answer = value_of(ref)
         except RayError as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
                 raise ConfigError(

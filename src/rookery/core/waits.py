@@ -1,0 +1,66 @@
+"""Waiting for other processes: in short slices, between which signals are acted on and a deadline is kept.
+
+Every wait for another process goes through `wait_until`; `tests/test_waits.py` finds those that do not.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+from collections.abc import Callable
+from time import monotonic
+from typing import TypeVar
+
+SLICE_SECONDS = 0.25
+"""The longest that a wait blocks before signals, checks and the deadline are looked at again."""
+
+Found = TypeVar("Found")
+
+
+def wait_until(
+    look: Callable[[float], Found | None], within: float = math.inf, check: Callable[[], object] | None = None
+) -> Found | None:
+    """Waits until there is what `look` looks for.
+
+    Python handles signals between two slices, so a second Ctrl-C ends any wait. The first one only sets
+    `Interrupt.number`: pass `Interrupt.check`, or a function that looks at the number, where a wait has to act on it.
+
+    Args:
+        look: Blocks for at most the seconds that it is given and returns what it found, or None.
+        within: Seconds after which the wait is over in any case; infinite = no limit. `look` is called at least once.
+        check: Called after every slice in which nothing was found. An error that it raises ends the wait: for example
+            because a process has not sent a beat for too long, or because a signal has come.
+
+    Returns:
+        What `look` found; None if the time is over.
+    """
+    deadline = monotonic() + within
+    while True:
+        left = max(deadline - monotonic(), 0.0)
+        found = look(min(left, SLICE_SECONDS))
+        if found is not None:
+            return found
+        if check is not None:
+            check()
+        if left <= 0.0:
+            return None
+
+
+def exit_code_of(process: subprocess.Popen[bytes], within: float = math.inf) -> int | None:
+    """Waits until a child process has ended.
+
+    Args:
+        process: The child.
+        within: Seconds to wait at most.
+
+    Returns:
+        Its exit code, negative for a signal; None if it still runs.
+    """
+
+    def look(left: float) -> int | None:
+        try:
+            return process.wait(left)
+        except subprocess.TimeoutExpired:
+            return None
+
+    return wait_until(look, within)
