@@ -39,6 +39,7 @@ from rookery.cli.train import train
 from rookery.cli.tune import app as tune_app
 from rookery.core.console_output import open_standard_streams, survive_lost_output, watched_output
 from rookery.core.errors import ConfigError, EnvError, RookeryError
+from rookery.core.interrupt import Interrupt
 from rookery.core.tracebacks import own_traceback
 
 MAX_PROBLEMS = 100
@@ -93,6 +94,7 @@ def top(
 def program() -> None:
     """Runs the command line as a program of its own, which ends when its work is done."""
     code: object = 1
+    Interrupt.ends_program = True
     open_standard_streams()
     try:
         main()

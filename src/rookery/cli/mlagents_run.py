@@ -21,5 +21,7 @@ def run_script(
     """
     from rookery.compat.mlagents.running import run
     from rookery.compat.rllib.script import without_dashes
+    from rookery.core.interrupt import Interrupt
 
+    Interrupt.ends_program = False  # the script may act on a second signal in a way of its own
     sys.exit(run(script, without_dashes(arguments or [])))

@@ -57,7 +57,7 @@ class LocalRanks(Gathered):
             there: Any = distributed
             groups = groups_of(there.FileStore(str(place / "meeting"), size), 0, size, TIMEOUT, LOOPBACK)
             super().__init__(groups)
-            self.gather(None)  # all are there, and need the file no more
+            self.watch_others()  # all are there, and need the file no more
         except RuntimeError as error:
             told = self.lost(error)
             self._end()
@@ -93,6 +93,8 @@ class LocalRanks(Gathered):
     def lost(self, error: Exception) -> RookeryError:
         """Returns what the rank says that has failed first, or how it ended."""
         told: RookeryError = super().lost(error)
+        if self._beats is not None and self._beats.told:
+            return told
         for number, line in enumerate(self._lines, 1):
             if not select.select([line], [], [], LAST_WORDS)[0]:
                 continue
@@ -105,6 +107,12 @@ class LocalRanks(Gathered):
                 if found.__cause__ is not None:  # one that ended without a word may have missed this one
                     break
         return told
+
+    def break_waits(self) -> None:
+        """Ends the other ranks at once, and the waits for them."""
+        for process in self._processes:
+            process.kill()
+        super().break_waits()
 
     def close(self) -> None:
         """Ends the other ranks."""
@@ -122,7 +130,7 @@ def joined(line: socket.socket) -> tuple[Gathered, Any]:
     there: Any = distributed
     groups = groups_of(there.FileStore(f"{place}/meeting", size), rank, size, TIMEOUT, LOOPBACK)
     ranks = Gathered(groups)
-    ranks.gather(None)
+    ranks.watch_others()
     return ranks, task
 
 

@@ -9,7 +9,7 @@ import math
 import pickle
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, distributed
 
 from rookery.cluster.gpu_ranks import group_on
+from rookery.cluster.rank_beats import RankBeats, connect_beats
 from rookery.core.errors import RookeryError, TrainingError
 from rookery.core.interrupt import TIME_UP, Interrupt
 from rookery.core.metrics import Means, Metrics
@@ -38,6 +39,9 @@ LOOPBACK = "127.0.0.1"
 
 SMALL = 1 << 16
 """Numbers up to which each of few ranks sends all of them to each other: one way there and back is what costs then."""
+
+BREAK = 1
+"""Tag of a message that is never sent."""
 
 FEW = 8
 """Ranks that do so."""
@@ -175,6 +179,19 @@ class Gathered(Ranks):
         self._on_gpus: dict[torch.device, Any] = {}
         """What sums tensors that lie there; None = they are copied."""
         self._announced: list[tuple[str, Any]] = []
+        self._beats: RankBeats | None = None
+
+    def watch_others(self) -> None:
+        """Lets rank 0 notice from now on when another rank is frozen. All ranks call it together."""
+        self._beats = connect_beats(self.rank, self.size, self._groups.host, self.gather, self.break_waits)
+        if self.rank == 0:
+            Interrupt.breakers.add(self)
+
+    def break_waits(self) -> None:
+        """Ends all waits for other ranks with an error; called in another thread."""
+        for group in self._groups[:3]:
+            with suppress(RuntimeError):  # what times out breaks all connections of a group of gloo
+                group.recv([torch.zeros(1)], (self.rank + 1) % self.size, BREAK).wait(timedelta(milliseconds=1))
 
     def sums(self, values: Tensor) -> Tensor:
         """Returns the sum over all ranks."""
@@ -258,12 +275,17 @@ class Gathered(Ranks):
 
     def close(self) -> None:
         """Leaves the others."""
+        if self._beats is not None:
+            self._beats.close()
+        Interrupt.breakers.discard(self)
         self._group = self._patient = None
         self._groups = self._groups._replace(steps=None, calls=None, beside=None)
         self._on_gpus.clear()
 
     def lost(self, error: Exception) -> RookeryError:
         """Returns what to raise when the others do not answer."""
+        if self._beats is not None and self._beats.told:
+            return RankLostError(self._beats.told)
         return RankLostError(f"rank {self.rank} of {self.size}: another rank has gone or hangs ({error})")
 
     @contextmanager
@@ -271,6 +293,7 @@ class Gathered(Ranks):
         try:
             yield
         except RuntimeError as error:
+            Interrupt.check_second()
             told = self.lost(error)
             raise told from told.__cause__
 
@@ -304,8 +327,9 @@ def meet(place: Path, rank: int, size: int, timeout: float = TIMEOUT) -> Ranks:
     if size == 1:
         return Ranks()
     there: Any = distributed  # not every build of torch has all of it
-    groups = groups_of(there.FileStore(str(place), size), rank, size, timeout, LOOPBACK)
-    return Gathered(groups)
+    ranks = Gathered(groups_of(there.FileStore(str(place), size), rank, size, timeout, LOOPBACK))
+    ranks.watch_others()
+    return ranks
 
 
 class Groups(NamedTuple):

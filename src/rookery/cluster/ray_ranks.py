@@ -66,7 +66,7 @@ class RankActor:
             task: What the function is given beside the ranks, pickled.
         """
         ranks = met(meeting, rank, size, None)
-        ranks.gather(None)
+        ranks.watch_others()
         importlib.import_module(module).serve(ranks, cloudpickle.loads(task))
 
 
@@ -188,11 +188,13 @@ class RayRanks(Gathered):
             raise told from told.__cause__
         vars(self).update(vars(ranks))
         self._store = store  # lives as long as this
-        self.gather(None)
+        self.watch_others()
 
     def lost(self, error: Exception) -> RookeryError:
         """Returns what the rank says that has failed first, or that it is gone."""
         told: RookeryError = super().lost(error)
+        if self._beats is not None and self._beats.told:
+            return told
         ready_of(self._serving, LAST_WORDS)
         over = ready_of(self._serving, TOO, at_least=len(self._serving))
         for rank, ticket in enumerate(self._serving, 1):
@@ -215,6 +217,12 @@ class RayRanks(Gathered):
             except RayError as found:
                 told = TrainingError(f"{name}: the Ray cluster is gone: {in_a_line(found)}")
         return told
+
+    def break_waits(self) -> None:
+        """Ends the other ranks at once, and the waits for them."""
+        for actor in self._actors:
+            ray.kill(actor)
+        super().break_waits()
 
     def close(self) -> None:
         """Ends the other ranks, and the connection to Ray if it was made here."""

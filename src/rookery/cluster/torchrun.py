@@ -52,5 +52,6 @@ def meet_started() -> Ranks:
     alone = host in ("127.0.0.1", "localhost", "::1")
     groups = groups_of(there.PrefixStore(name, store), rank, size, TIMEOUT, "127.0.0.1" if alone else None)
     ranks = Gathered(groups)
+    ranks.watch_others()
     ranks.told = f"{size} learners, as torchrun has started them"
     return ranks

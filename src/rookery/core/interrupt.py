@@ -2,17 +2,23 @@
 
 The first request is acted on where a checkpoint can stand, between two vector steps or two gradient steps on replay. A
 second signal stops at once.
+
+Python acts on a signal between two steps of Python code, so not while the main thread is in compiled code, which may
+wait for another process. A thread beside it therefore learns of signals too: see `SignalWatch`.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import ClassVar
+from typing import ClassVar, Protocol
+from weakref import WeakSet
 
 
 class Interrupted(KeyboardInterrupt):
@@ -39,6 +45,25 @@ class TimeUp(Interrupted):
         KeyboardInterrupt.__init__(self, "the time of the training is up")
 
 
+class Breaker(Protocol):
+    """Waits in compiled code, where Python acts on no signal."""
+
+    def break_waits(self) -> None:
+        """Ends all these waits with an error; called in another thread."""
+        ...
+
+
+SAID_AFTER = 1.5
+"""Seconds after the first signal until a line says that the run stops, if none has said so and it still runs."""
+
+ENDED_AFTER = 2.0
+"""Seconds after the second signal until a program that still runs is ended."""
+
+STOPPING = "stopping after the step under way; Ctrl-C again stops at once"
+
+ENDING = "stopped at once, without another checkpoint"
+
+
 class Interrupt:
     """A request to stop.
 
@@ -48,6 +73,15 @@ class Interrupt:
 
     watchers: ClassVar[list[Interrupt]] = []
     """Who watches now, the outermost first."""
+
+    breakers: ClassVar[WeakSet[Breaker]] = WeakSet()
+    """Whose waits a second signal ends."""
+
+    ends_program: ClassVar[bool] = False
+    """Whether a second signal ends the program in any case: it does on the command line."""
+
+    second: ClassVar[int | None] = None
+    """The second signal, once it has come and as long as anything watches."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -78,8 +112,7 @@ class Interrupt:
             for each in Interrupt.watchers:
                 each.number = each.number or number
                 if each.told:
-                    with suppress(OSError):  # of a terminal that has closed
-                        os.write(2, f"{each.told}\n".encode())
+                    say(each.told)
 
         watched = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -88,7 +121,11 @@ class Interrupt:
         Interrupt.watchers.append(self)
         before = {number: signal.signal(number, note) for number in watched}
         try:
-            yield
+            if Interrupt.watchers[0] is self:
+                with SignalWatch(watched).watching():
+                    yield
+            else:
+                yield
         finally:
             self._watched = False
             Interrupt.watchers.remove(self)
@@ -100,6 +137,12 @@ class Interrupt:
         if self.number is not None:
             raise Interrupted(self.number) if self.number else TimeUp
 
+    @staticmethod
+    def check_second() -> None:
+        """Raises KeyboardInterrupt if a second signal has come, also where Python has not acted on it yet."""
+        if Interrupt.second is not None:
+            raise KeyboardInterrupt
+
     def time_is_up(self) -> None:
         """Requests a stop because the time is up, unless a signal has come."""
         if self.number is None:
@@ -109,3 +152,74 @@ class Interrupt:
         """Withdraws a request of `time_is_up`."""
         if self.number == TIME_UP:
             self.number = None
+
+
+class SignalWatch:
+    """Learns of signals in a thread, also while the main thread is in compiled code.
+
+    Args:
+        numbers: Which signals.
+    """
+
+    def __init__(self, numbers: list[int]) -> None:
+        self._numbers = numbers
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Learns of signals as a context; does nothing in a program that already learns of them by such means."""
+        read, write = os.pipe()
+        os.set_blocking(write, False)
+        before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        if before != -1:
+            signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+            os.close(read)
+            os.close(write)
+            yield
+            return
+        thread = threading.Thread(target=self._watch, args=[read], name="rookery: signals", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(-1)
+            os.close(write)  # which ends the thread
+            thread.join(1.0)
+            Interrupt.second = None
+
+    def _watch(self, read: int) -> None:
+        first, is_said = 0, False
+        with open(read, "rb", buffering=0) as signals:
+            while True:
+                if not select.select([signals], [], [], SAID_AFTER if first and not is_said else None)[0]:
+                    is_said = True
+                    if not any(each.number and each.told for each in Interrupt.watchers):
+                        say(STOPPING)
+                    continue
+                if not (came := signals.read(1)):
+                    return
+                if came[0] not in self._numbers or (first and came[0] == signal.SIGHUP):
+                    continue
+                if first:
+                    self._end(came[0])
+                    return
+                first = came[0]
+
+    def _end(self, number: int) -> None:
+        """Ends waits in compiled code after the second signal, and the program if that is not enough."""
+        Interrupt.second = number
+
+        def end() -> None:
+            time.sleep(ENDED_AFTER)
+            say(ENDING)
+            os._exit(128 + number)
+
+        if Interrupt.ends_program:
+            threading.Thread(target=end, name="rookery: end at once", daemon=True).start()
+        for breaker in list(Interrupt.breakers):
+            breaker.break_waits()
+
+
+def say(line: str) -> None:
+    """Writes a line to standard error, as a handler of signals can."""
+    with suppress(OSError):  # of a terminal that has closed
+        os.write(2, f"{line}\n".encode())

@@ -20,7 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
+from rookery.core.child_process import Gone, receive_frame, send_frame, start_child
+from rookery.core.heartbeats import ChildHeartbeats
 from rookery.core.processor import LIMIT, usable_cores
 from rookery.core.waits import exit_code_of
 from rookery.tune.executor import Event, Executor, Failed, Order, pickled_job
@@ -91,6 +92,7 @@ class ProcessExecutor(Executor):
             for descriptor in at_work:
                 poll.register(descriptor, select.POLLIN)
             self._events.extend(at_work[descriptor].answer() for descriptor, _ in poll.poll(1000 * seconds))
+            self._events.extend(one.lost() for one in at_work.values() if one.busy and one.beats.is_frozen())
         return self._events.popleft() if self._events else None
 
     def end(self, trial: str, save: bool) -> None:
@@ -119,6 +121,7 @@ class _Worker:
 
     line: socket.socket
     process: subprocess.Popen[bytes]
+    beats: ChildHeartbeats
 
     def __init__(self, allotment: Allotment, pickled: bytes) -> None:
         self.start: Start | None = None
@@ -151,12 +154,14 @@ class _Worker:
         self.process = start_child(module, [str(number), cores], [number], threads, variables)
         far.close()
         self._end = weakref.finalize(self, _end_process, self.process, self.line, os.getpid())
-        self.send(sys.path, self._pickled)
+        self.beats = ChildHeartbeats(self.process.pid)
+        with self.beats.far as far:
+            self.send(sys.path, self._pickled, files=(far.fileno(),))
 
-    def send(self, *message: object) -> bool:
+    def send(self, *message: object, files: tuple[int, ...] = ()) -> bool:
         """Tells the process something; says whether there is one to hear it."""
         try:
-            send_frame(self.line, message)
+            send_frame(self.line, message, files)
         except (Gone, OSError):
             return False
         return True
@@ -173,7 +178,8 @@ class _Worker:
     def lost(self) -> Failed:
         """Returns what is known of a process that is gone; nothing of it is left afterwards."""
         assert self.start is not None
-        problem = f"the process {self.process.pid} of trial {self.start.trial} {describe_end(self.process)}"
+        how = self.beats.describe_end(self.process)
+        problem = f"the process {self.process.pid} of trial {self.start.trial} {how}"
         self.close()
         log = self.start.folder / LOG
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
@@ -186,9 +192,9 @@ class _Worker:
         if not self.is_alive or not self.send("end", save):
             return ""
         try:
-            problem: str = receive_frame(self.line)[0]
+            problem: str = self.beats.receive(self.line)
         except Gone:
-            problem = f"its process {describe_end(self.process)} while it was ended"
+            problem = f"its process {self.beats.describe_end(self.process)} while it was ended"
             self.close()
         return problem
 

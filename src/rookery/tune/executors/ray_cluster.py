@@ -21,6 +21,7 @@ import cloudpickle
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
+from rookery.cluster.actor_beats import ActorBeats
 from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
 from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.core.errors import ConfigError
@@ -65,6 +66,9 @@ class TrialActor(TrialWorker):
         settle_in(cores, cwd, path, {})
         super().__init__(lambda: cloudpickle.loads(job), send_prints)
 
+    def beat(self) -> None:
+        """Answers, also while a trial is at work."""
+
     def node(self, probe: Path, content: str, seconds: float) -> tuple[str, str]:
         """Says on which node this is, and whether it sees a file that the runner wrote.
 
@@ -89,11 +93,13 @@ class RayWorker:
 
     Attributes:
         actor: Ray's handle of the actor.
+        beats: Its heartbeats.
         node: Ray's id of its node; empty before it has one, and when its process or node is gone.
         start: The trial that is here, or None.
     """
 
     actor: Any
+    beats: ActorBeats
     node: str = ""
     start: Start | None = None
 
@@ -159,6 +165,8 @@ class RayExecutor(Executor):
         for worker in self._idle():
             if worker.node not in alive:
                 self._remove(worker)
+        for worker in self._workers:
+            worker.beats.kill_if_frozen()
         resources = self._asked.within_largest(list(alive.values()))
         if resources != self._resources:
             note = f"tune: {self._asked} a trial, and no node of the Ray cluster has that: trials get {resources}"
@@ -187,7 +195,8 @@ class RayExecutor(Executor):
         actor = remote.options(num_cpus=resources.cpus, num_gpus=resources.gpus).remote(
             self._job, cores, os.getcwd(), sys.path
         )
-        self._workers.append(RayWorker(actor))
+        beats = ActorBeats(actor, lambda one: one.beat.options(concurrency_group=CONTROL).remote())
+        self._workers.append(RayWorker(actor, beats))
         self._open[actor.node.remote(folder / PROBE, probe, VISIBLE_SECONDS)] = self._workers[-1]
 
     def _remove(self, worker: RayWorker) -> None:
@@ -305,7 +314,8 @@ class RayExecutor(Executor):
             self._waiting[trial].order = None
         else:
             trial = worker.start.trial
-        return Failed(trial, f"its worker on Ray is gone: {in_a_line(error)}", str(error), lost=True)
+        how = worker.beats.told or f"is gone: {in_a_line(error)}"
+        return Failed(trial, f"its worker on Ray {how}", str(error), lost=True)
 
     def interrupt(self) -> None:
         """Asks trials at work to save and stop; those that wait for a worker stop at once."""

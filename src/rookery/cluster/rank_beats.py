@@ -1,0 +1,136 @@
+"""Heartbeats of ranks: how rank 0 notices that another learner is frozen, while it waits for it in compiled code."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakMethod
+
+from rookery.core.heartbeats import BEAT_SECONDS, Heartbeats, describe_frozen, send_beats
+
+CONNECT_SECONDS = 10.0
+"""Seconds that another rank gets to connect to rank 0."""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a rank sends when it connects.
+
+    Attributes:
+        token: Shows that it belongs to the run.
+        rank: Its number.
+        machine: Name of its machine.
+        process: Number of its process there.
+    """
+
+    token: str
+    rank: int
+    machine: str
+    process: int
+
+    def to_line(self) -> bytes:
+        """Returns it as a line of text."""
+        return f"{self.token} {self.rank} {self.machine} {self.process}\n".encode()
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Hello:
+        """Reads such a line; raises a ValueError if it is none."""
+        token, rank, machine, process = line.decode().split()
+        return cls(token, int(rank), machine, int(process))
+
+
+class RankBeats:
+    """What rank 0 hears of the others.
+
+    Args:
+        others: Who has connected, with the connection of each.
+        size: How many ranks there are.
+        give_up: Method that is called when one is frozen, in a thread of its own: ends the waits for it. Its object is
+            not kept alive.
+
+    Attributes:
+        told: What is to be said of a rank that is frozen; empty before.
+    """
+
+    def __init__(self, others: dict[Hello, socket.socket], size: int, give_up: Callable[[], None]) -> None:
+        here = socket.gethostname()
+        self._size, self._give_up, self.told = size, WeakMethod(give_up), ""
+        self._beats = {
+            one: Heartbeats(line, one.process if one.machine == here else None) for one, line in others.items()
+        }
+        self._lines = list(others.values())
+        self._ended = threading.Event()
+        threading.Thread(target=self._watch, name="rookery: ranks' heartbeats", daemon=True).start()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(BEAT_SECONDS) and self._give_up() is not None:
+            for one, beats in self._beats.items():
+                if beats.is_frozen() and not self._ended.is_set():
+                    self.told = (
+                        f"learner {one.rank} of {self._size} on {one.machine} (process {one.process}) "
+                        f"{describe_frozen()}"
+                    )
+                    if (give_up := self._give_up()) is not None:
+                        give_up()
+                    return
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._ended.set()
+        for line in self._lines:
+            line.close()
+
+
+def connect_beats(
+    rank: int, size: int, host: str, gather: Callable[[Any], list[Any]], give_up: Callable[[], None]
+) -> RankBeats | None:
+    """Connects all other ranks with rank 0, and lets them send heartbeats. All ranks call it together. One that cannot
+    connect sends none, and is not missed.
+
+    Args:
+        rank: Number of this rank.
+        size: How many there are.
+        host: Address of this machine that the others reach.
+        gather: Returns what each rank gives, in their order.
+        give_up: See `RankBeats`.
+
+    Returns:
+        What rank 0 hears; None at the others.
+    """
+    if rank:
+        (address, token), *_ = gather(None)
+        try:
+            line = socket.create_connection(address, CONNECT_SECONDS)
+            line.sendall(Hello(token, rank, socket.gethostname(), os.getpid()).to_line())
+            send_beats(line)
+        except OSError:
+            gather(False)
+        else:
+            gather(True)
+        return None
+    token = secrets.token_hex(16)
+    with socket.create_server((host, 0), backlog=size) as door:
+        gather((door.getsockname()[:2], token))
+        connected = sum(gather(False))  # they wait to be accepted
+        return RankBeats(accepted(door, token, connected), size, give_up)
+
+
+def accepted(door: socket.socket, token: str, count: int) -> dict[Hello, socket.socket]:
+    """Accepts so many connections of ranks that know a token."""
+    others: dict[Hello, socket.socket] = {}
+    door.settimeout(CONNECT_SECONDS)
+    with suppress(TimeoutError):
+        while len(others) < count:
+            line, _ = door.accept()
+            line.settimeout(CONNECT_SECONDS)
+            with suppress(OSError, ValueError):  # of a stranger
+                hello = Hello.from_line(line.makefile("rb", buffering=0).readline(1 << 10))
+                if secrets.compare_digest(hello.token, token):
+                    others[hello] = line
+    return others
