@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +18,10 @@ from gymnasium import Env, spaces
 from rookery import PPOConfig, Trainer
 from rookery.algorithms.dqn import DQNConfig
 from rookery.cluster.ranks import meet
+from rookery.core import heartbeats
 from rookery.core.errors import ConfigError, EnvError, RemoteError, TrainingError
 from rookery.core.files import FileError
+from rookery.core.interrupt import STOPPING
 from selection import slow
 from small_envs import Comings
 from threads import in_threads
@@ -28,7 +32,7 @@ DQN = DQNConfig(learning_starts=64, batch_size=16)
 
 
 class Fragile(Env):
-    """Raises, or kills its process, where it is not played by rank 0, after so many steps of all copies."""
+    """Raises, or kills or freezes its process, where it is not played by rank 0, after so many steps of all copies."""
 
     observation_space = spaces.Box(-1, 1, (3,), np.float32)
     action_space = spaces.Discrete(2)
@@ -48,7 +52,7 @@ class Fragile(Env):
         if os.getpid() != self.driver and Fragile.played > self.after:
             if self.how == "raise":
                 raise ValueError("the plant is on fire")
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGSTOP if self.how == "freeze" else signal.SIGKILL)
         return np.zeros(3, np.float32), 1.0, self.clock == 20, False, {}
 
 
@@ -148,6 +152,43 @@ def test_a_learner_that_is_killed_ends_the_run_which_can_be_taken_up(tmp_path):
         assert 1 <= reached < 20
     with Trainer.load(tmp_path / "a", resume=True, env=Fragile) as trainer:
         assert trainer.train({"iterations": reached + 1}).iteration == reached + 1
+
+
+@pytest.mark.slow
+@pytest.mark.regression("no end", "a learner that was frozen was waited for without end")
+def test_a_learner_that_is_frozen_is_named_and_ended_and_the_run_can_be_taken_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(heartbeats, "SILENT_SECONDS", 4.0)
+    with Trainer(Fragile, PPO, run_dir=tmp_path / "a", config=fragile("freeze", 900), num_envs=4) as trainer:
+        (process,) = trainer.ranks._processes
+        with pytest.raises(TrainingError, match=r"learner 1 of 2 on \S+ \(process \d+\) is frozen: .* for 4 seconds"):
+            trainer.train({"iterations": 20})
+        assert process.wait(5) == -signal.SIGKILL
+        reached = trainer.iteration
+    with Trainer.load(tmp_path / "a", resume=True, env=Fragile) as trainer:
+        assert trainer.train({"iterations": reached + 1}).iteration == reached + 1
+
+
+@pytest.mark.slow
+@pytest.mark.regression("no end", "a second Ctrl-C did not end a run whose other learner was frozen")
+def test_ctrl_c_is_answered_and_a_second_ends_the_run_while_a_learner_is_frozen(tmp_path):
+    command = [sys.executable, "-m", "rookery", "train", "CartPole-v1", "cluster.learners=2", "--run-id", "a",
+               "--run-dir", str(tmp_path), "--plain", "--stop", "iterations=100000"]  # fmt: skip
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not run.stdout.readline().startswith("iteration"):
+        pass
+    (learner,) = map(int, Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split())
+    os.kill(learner, signal.SIGSTOP)
+    time.sleep(1.0)  # it waits for the learner by now
+    began = time.monotonic()
+    run.send_signal(signal.SIGINT)
+    assert run.stderr.readline() == f"{STOPPING}\n"
+    assert time.monotonic() - began < 3.0
+    began = time.monotonic()
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=20)
+    assert time.monotonic() - began < 3.0
+    assert run.returncode == 128 + signal.SIGINT
+    assert not Path(f"/proc/{learner}").exists()
 
 
 @pytest.mark.slow

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
+from rookery.core import interrupt as interrupts
 from rookery.core.interrupt import Interrupt, Interrupted
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -116,3 +121,76 @@ def test_whoever_watches_outside_knows_of_a_signal_that_came_inside():
             assert inner.number == signal.SIGTERM
         with pytest.raises(Interrupted, match="SIGTERM"):
             outer.check()
+
+
+class Wait:
+    """A wait of the main thread in which Python acts on no signal, as one in compiled code."""
+
+    def __init__(self):
+        self.ends = os.pipe()
+
+    def break_waits(self):
+        os.write(self.ends[1], b".")
+
+    def __call__(self):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # other threads get it
+        try:
+            os.read(self.ends[0], 1)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+@pytest.mark.regression("no end", "Ctrl-C had no effect, and said nothing, while a run waited for a frozen learner")
+def test_a_wait_in_compiled_code_is_told_and_ended_by_signals(monkeypatch, capfd):
+    monkeypatch.setattr(interrupts, "SAID_AFTER", 0.05)
+    wait = Wait()
+    Interrupt.breakers.add(wait)
+    heard = []
+
+    def send():
+        os.kill(os.getpid(), signal.SIGINT)
+        while not (said := capfd.readouterr().err):
+            time.sleep(0.01)
+        heard.append(said)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def run():
+        with Interrupt().watching():
+            sender.start()
+            wait()
+            Interrupt.check_second()
+
+    sender = threading.Thread(target=send)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    sender.join()
+    assert heard == [f"{interrupts.STOPPING}\n"]
+    assert Interrupt.second is None
+
+
+HANGING = """
+import os, signal, threading
+from rookery.core.interrupt import Interrupt
+
+Interrupt.ends_program = True
+with Interrupt().watching():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+    print("waiting", flush=True)
+    os.read(os.pipe()[0], 1)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_hangs_in_compiled_code_is_ended_by_the_second_signal():
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == f"{interrupts.STOPPING}\n"
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert said == f"{interrupts.ENDING}\n"
+    assert time.monotonic() - began < 3.0

@@ -14,10 +14,12 @@ import pytest
 from worker_cases import CASES, WAIT_SECONDS, Counting, event_of, job, rows, sleeping, start, step
 
 from rookery import tune
+from rookery.cluster.allotments import deal
+from rookery.core import heartbeats
 from rookery.core.errors import ConfigError
 from rookery.tune.executor import Failed, Order, Stepped
 from rookery.tune.executors.in_process import InProcessExecutor
-from rookery.tune.executors.processes import ProcessExecutor, deal
+from rookery.tune.executors.processes import ProcessExecutor
 from rookery.tune.jobs.trainable import TrainableJob
 from selection import slow_except
 
@@ -101,6 +103,22 @@ def test_a_killed_process_is_told_as_lost_whether_it_was_at_work_or_not(make, tm
     assert events[-1].lost
     assert "was killed by SIGKILL" in events[-1].problem
     assert workers.wait(0.0) is None
+
+
+@pytest.mark.slow
+@pytest.mark.regression("no end", "a trial whose process was frozen was waited for without end")
+def test_a_frozen_process_is_told_as_lost_and_ended(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(heartbeats, "SILENT_SECONDS", 2.0)
+    workers = make(TrainableJob(sleeping, {"seconds": tune.uniform(0, 100)}, {}, 0))
+    workers.begin(start(tmp_path, seconds=60))
+    workers.order("00000", Order(0))
+    (process,) = (worker.process.pid for worker in workers._workers if worker.busy)
+    assert all(workers.wait(0.2) is None for _ in range(20))  # it is at work, and shows that it is alive
+    os.kill(process, signal.SIGSTOP)
+    event = event_of(workers)
+    assert event.lost
+    assert event.problem.endswith("is frozen: it has sent no heartbeat for 2 seconds")
+    wait_until_gone([process])
 
 
 def test_a_trial_goes_on_in_a_new_process_from_its_last_checkpoint(make, tmp_path):

@@ -1,4 +1,7 @@
-"""Heartbeats of actors of Ray: each is asked now and then, and answers in a thread of its own. This module needs Ray."""
+"""Heartbeats of actors of Ray: each is asked now and then, and answers in a thread of its own.
+
+This module needs Ray.
+"""
 
 from __future__ import annotations
 

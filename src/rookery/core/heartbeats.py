@@ -80,7 +80,6 @@ class Heartbeats:
             return True
 
 
-
 class ChildHeartbeats(Heartbeats):
     """The heartbeats of a process of this machine that this one has started.
 

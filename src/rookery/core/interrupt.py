@@ -14,7 +14,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import ClassVar, Protocol
@@ -161,7 +161,7 @@ class SignalWatch:
         numbers: Which signals.
     """
 
-    def __init__(self, numbers: list[int]) -> None:
+    def __init__(self, numbers: Sequence[int]) -> None:
         self._numbers = numbers
 
     @contextmanager

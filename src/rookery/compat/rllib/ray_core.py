@@ -21,6 +21,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from rookery.cluster.allotments import visible_gpus
 from rookery.compat.rllib import joined_ray
 from rookery.compat.rllib.joined_ray import joined
 from rookery.compat.rllib.ray_exceptions import RayActorError, RayTaskError
@@ -29,7 +30,6 @@ from rookery.compat.rllib.tuning.experiment import use_machine
 from rookery.compat.rllib.tuning.reporters import say
 from rookery.core.processor import usable_cores
 from rookery.envs.only_here import keep_here
-from rookery.tune.executors.processes import visible_gpus
 
 __version__ = "1.4.0+rookery"
 
