@@ -19,7 +19,7 @@ CONNECT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Hello:
+class Introduction:
     """What a rank sends when it connects.
 
     Attributes:
@@ -39,7 +39,7 @@ class Hello:
         return f"{self.token} {self.rank} {self.machine} {self.process}\n".encode()
 
     @classmethod
-    def from_line(cls, line: bytes) -> Hello:
+    def from_line(cls, line: bytes) -> Introduction:
         """Reads such a line; raises a ValueError if it is none."""
         token, rank, machine, process = line.decode().split()
         return cls(token, int(rank), machine, int(process))
@@ -58,7 +58,7 @@ class RankBeats:
         told: What is to be said of a rank that is frozen; empty before.
     """
 
-    def __init__(self, others: dict[Hello, socket.socket], size: int, give_up: Callable[[], None]) -> None:
+    def __init__(self, others: dict[Introduction, socket.socket], size: int, give_up: Callable[[], None]) -> None:
         here = socket.gethostname()
         self._size, self._give_up, self.told = size, WeakMethod(give_up), ""
         self._beats = {
@@ -107,7 +107,7 @@ def connect_beats(
         (address, token), *_ = gather(None)
         try:
             line = socket.create_connection(address, CONNECT_SECONDS)
-            line.sendall(Hello(token, rank, socket.gethostname(), os.getpid()).to_line())
+            line.sendall(Introduction(token, rank, socket.gethostname(), os.getpid()).to_line())
             send_beats(line)
         except OSError:
             gather(False)
@@ -121,16 +121,16 @@ def connect_beats(
         return RankBeats(accepted(door, token, connected), size, give_up)
 
 
-def accepted(door: socket.socket, token: str, count: int) -> dict[Hello, socket.socket]:
+def accepted(door: socket.socket, token: str, count: int) -> dict[Introduction, socket.socket]:
     """Accepts so many connections of ranks that know a token."""
-    others: dict[Hello, socket.socket] = {}
+    others: dict[Introduction, socket.socket] = {}
     door.settimeout(CONNECT_SECONDS)
     with suppress(TimeoutError):
         while len(others) < count:
             line, _ = door.accept()
             line.settimeout(CONNECT_SECONDS)
             with suppress(OSError, ValueError):  # of a stranger
-                hello = Hello.from_line(line.makefile("rb", buffering=0).readline(1 << 10))
-                if secrets.compare_digest(hello.token, token):
-                    others[hello] = line
+                introduction = Introduction.from_line(line.makefile("rb", buffering=0).readline(1 << 10))
+                if secrets.compare_digest(introduction.token, token):
+                    others[introduction] = line
     return others
