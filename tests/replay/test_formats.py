@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import pickle
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -315,6 +316,71 @@ def test_pickles_are_read_only_from_those_one_trusts(tmp_path):
 
 
 # --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+SAME_NAME = pytest.mark.regression(
+    "wrong result", "Of two columns of one name in a table, one is not dropped in silence"
+)
+
+
+@SAME_NAME
+def test_two_columns_of_one_name_in_text_are_refused_with_their_places(tmp_path):
+    path = exported(tmp_path, recording(POINT, THROTTLE), "csv")
+    names, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([f"{names}, reward", *[f"{row},9" for row in rows]]))
+    number = len(names.split(","))
+    place = names.split(",").index("reward") + 1
+    told = rf"out.csv: has 2 columns named 'reward' \(columns {place} and {number + 1} of {number + 1}\)"
+    with pytest.raises(ConfigError, match=told):
+        read(path)
+    path.write_text("\n".join([f"{names},,", *[f"{row},9,9" for row in rows]]))  # nobody reads these
+    assert len(read(path).episodes) == 3
+
+
+@SAME_NAME
+def test_two_arrays_of_one_name_are_refused(tmp_path):
+    one = recording(POINT, CHOICE)
+    own = exported(tmp_path, one, "npz")
+    theirs = tmp_path / "theirs.npz"
+    np.savez(theirs, obs=np.zeros((4, 2)), action=np.zeros(4, int), reward=np.ones(4), done=np.array([0, 0, 0, 1]))
+    for path in (own, theirs):
+        with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("reward.npy", archive.read("reward.npy"))
+        with pytest.raises(ConfigError, match=rf"{path.name}: has 2 columns named 'reward' \(columns . and \d+ of"):
+            read(path)
+
+
+@SAME_NAME
+def test_two_columns_of_one_name_in_parquet_are_refused(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = exported(tmp_path, recording(POINT, THROTTLE), "parquet")
+    table = parquet.read_table(path)
+    parquet.write_table(table.append_column("reward", pyarrow.array([9.0] * len(table))), path)
+    with pytest.raises(ConfigError, match=r"out.parquet: has 2 columns named 'reward' \(columns"):
+        read(path)
+
+
+@SAME_NAME
+def test_two_columns_of_one_name_in_a_batch_of_rllib_are_refused(tmp_path):
+    path = exported(tmp_path, recording(POINT, THROTTLE), "rllib")
+    line = path.read_text().splitlines()[0]
+    rewards = json.dumps(json.loads(line)["rewards"])
+    path.write_text(f'{line}\n{line[:-1]}, "rewards": {rewards}}}\n')
+    with pytest.raises(FileError, match=r"out.json:2: has two columns or policies named 'rewards' in one object"):
+        read(path)
+
+
+@SAME_NAME
+def test_two_policies_of_one_name_in_a_batch_of_rllib_are_refused(tmp_path):
+    path = exported(tmp_path, recording(POINT, THROTTLE), "rllib")
+    batch = {key: value for key, value in json.loads(path.read_text().splitlines()[0]).items() if key != "type"}
+    both = {"default_policy": batch, "main": batch}
+    path.write_text(json.dumps({"type": "MultiAgentBatch", "count": 3, "policy_batches": both}))
+    with pytest.raises(
+        ConfigError, match=r"holds default_policy, which is read as policy 'main', and a policy of that"
+    ):
+        read(path)
+    assert set(read_recordings([path], Wanted(policy="first"))) == {"first", "main"}
 
 
 def broken_csv(folder, column, row, text):

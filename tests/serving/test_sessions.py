@@ -62,6 +62,25 @@ def test_a_session_of_several_rows(tmp_path):
         assert web.act(seen[:2, 0].tolist(), session="all", first=True)[0] == 200
 
 
+@pytest.mark.regression("wrong result", "A server refuses `first` and `reward` of another length than the observations")
+@pytest.mark.parametrize("first", [[True], [True, True, True], [False, True, True]])
+def test_first_has_a_value_for_each_observation(tmp_path, first):
+    seen = walks(2, 1)[:, 0].tolist()
+    for number, model in enumerate((LSTM, {}), 1):
+        with serving(checkpoint(tmp_path, number, policy(**model))) as server:
+            status, answer = Web(server).act(seen, session="all", first=first)
+            assert (status, answer["error"]) == (422, f"first: {len(first)} values for 2 observations")
+            assert Web(server).act(seen, session="all", first=[True, True])[0] == 200
+
+
+@pytest.mark.regression("wrong result", "A server refuses `first` and `reward` of another length than the observations")
+def test_rewards_have_a_value_for_each_observation_at_a_beginning_too(tmp_path):
+    with serving(checkpoint(tmp_path, 1, policy(**REWARDED))) as server:
+        seen = walks(2, 1)[:, 0].tolist()
+        status, answer = Web(server).act(seen, session="all", first=True, reward=[1.0, 2.0, 3.0])
+        assert (status, answer["error"]) == (422, "reward: shape (3,) for 2 observations")
+
+
 def test_a_policy_that_sees_rewards_is_told_them(tmp_path):
     made = policy(**REWARDED)
     seen = walks(1, 3)[0]

@@ -12,7 +12,7 @@ from rookery.core.space_files import space_to_json
 from rookery.policies.policy import Policy
 from rookery.serving.batcher import Question, Reply, ServedActions, UnfitQuestion
 from rookery.serving.reading import read_observation, takes_mask
-from rookery.serving.versions import ServedVersion, memory_width
+from rookery.serving.versions import ServedVersion, memory_width, rows_of
 
 FIELDS = ("obs", "policy", "session", "deterministic", "first", "reward", "action_mask")
 """What a request may say."""
@@ -61,7 +61,7 @@ def read_question(
     if mask is not None and not takes_mask(policy):
         raise UnfitQuestion("action_mask: this policy takes none beside its observations; leave it out")
     first = _first(request.get("first", False))
-    if policy.memory_size and session is None and first is not True:
+    if policy.memory_size and session is None and not np.all(first):
         raise UnfitQuestion(
             f"session: policy {policy.name!r} remembers what it saw: name a session, a text of your own for each "
             "episode"
@@ -70,8 +70,13 @@ def read_question(
     if reward is not None and policy.reward_column is None:
         reward = None  # it sees none, and who earns need not know
     obs, is_batch = read_observation(policy, request["obs"], mask)
+    rows = rows_of(obs)
+    if not isinstance(first, bool) and len(first) != rows:
+        raise UnfitQuestion(f"first: {len(first)} values for {rows} observations")
+    if reward is not None and reward.shape not in ((), (1,), (rows,)):
+        raise UnfitQuestion(f"reward: shape {reward.shape} for {rows} observations")
     wanted = deterministic if given is None else given
-    return Question(policy.name, obs, wanted, reply, session, first, reward), is_batch
+    return Question(policy.name, obs, wanted, reply, session, bool(np.all(first)) or first, reward), is_batch
 
 
 def session_of(request: Mapping[str, Any]) -> str | None:
@@ -127,7 +132,7 @@ def _first(value: Any) -> np.ndarray | bool:
     array = _numbers("first", value)
     if array is None or array.ndim != 1 or not len(array):
         raise UnfitQuestion("first: expected true or false, or a list of them, one for each observation")
-    return True if array.all() else array != 0
+    return array != 0
 
 
 def _numbers(name: str, value: Any) -> np.ndarray | None:

@@ -321,8 +321,6 @@ class Batcher:
         begins, session = question.first is True, question.session
         if begins and session is not None:
             self.sessions.forget(session)
-        if not isinstance(question.first, bool) and len(question.first) != question.rows:
-            raise UnfitQuestion(f"first: {len(question.first)} values for {question.rows} observations")
         kept = None if begins or session is None else self.sessions.recall(session)
         if kept is None:
             return torch.zeros(question.rows, memory_width(policy), device=device_of(policy)), True
@@ -337,8 +335,6 @@ class Batcher:
                 raise UnfitQuestion(
                     f"reward: policy {policy.name!r} sees what its last action earned (memory.previous_reward): send it"
                 )
-            if question.reward.shape not in ((), (1,), (question.rows,)):
-                raise UnfitQuestion(f"reward: shape {question.reward.shape} for {question.rows} observations")
             memory[:, policy.reward_column] = torch.as_tensor(question.reward, dtype=torch.float32)
         if not isinstance(question.first, bool):
             memory[torch.from_numpy(np.asarray(question.first, bool))] = 0.0

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest, refuse
+from rookery.core.json_text import DuplicateKeyError, unique_keys
 from rookery.core.layers import yaml_layer
 from rookery.core.yaml_reader import compose_yaml, construct_yaml
 
@@ -309,26 +310,17 @@ def read_file(path: str | Path) -> OldFile:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as text: {error}") from None
     try:
-        values = json.loads(text, object_pairs_hook=_without_duplicates)
+        values = json.loads(text, object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
-    except KeyError as error:
-        line = _last_line_of(text, error.args[0])
-        raise ConfigError(f"{path}:{line}: not JSON: key {error.args[0]!r} stands twice in one section") from None
+    except DuplicateKeyError as error:
+        line = _last_line_of(text, error.key)
+        raise ConfigError(f"{path}:{line}: not JSON: key {error.key!r} stands twice in one section") from None
     except RecursionError:
         raise ConfigError(f"{path}: not JSON: it is nested too deeply") from None
     if not isinstance(values, dict):
         raise ConfigError(f'{path}:1: must be an object such as {{"measure": "reward", ...}}')
     return OldFile(str(path), values, dict(_lines_of(text, str(path), values, "", 0)), path=str(path))
-
-
-def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for key, value in pairs:
-        if key in found:
-            raise KeyError(key)
-        found[key] = value
-    return found
 
 
 def _last_line_of(text: str, key: str) -> int:

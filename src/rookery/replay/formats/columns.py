@@ -7,7 +7,7 @@ here. Numbers of such files are the environment's own: actions as it takes them,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.errors import ConfigError, SpaceError, nearest
+from rookery.core.errors import ConfigError, SpaceError, nearest, refuse
 from rookery.core.spaces import CATEGORIES, MASK, Leaf, ObsSpec, Tree, action_spec, obs_spec
 from rookery.replay.recording import RecordedEpisode, Recording, known_raw, raw_of_episodes
 from rookery.replay.segments import RAW, Spaces
@@ -117,8 +117,8 @@ def find_columns(source: str, names: Sequence[str], given: Mapping[str, Sequence
         given: What a user says: names or patterns by role.
 
     Raises:
-        ConfigError: If a role or a name is unknown (names the nearest), or there are no observations, actions or ends
-            of episodes.
+        ConfigError: If a role or a name is unknown (names the nearest), a column that has a role has the name of
+            another, or there are no observations, actions or ends of episodes.
     """
     problems = []
     found: dict[str, list[str]] = {}
@@ -153,7 +153,31 @@ def find_columns(source: str, names: Sequence[str], given: Mapping[str, Sequence
             f"{source}: nothing says where an episode ends; name a column of the number of the episode or of its end: "
             "--column episode=NAME, --column terminated=NAME or --column truncated=NAME"
         )
+    check_unique(source, names, [name for mine in found.values() for name in mine])
     return found
+
+
+def check_unique(source: str, names: Sequence[str], used: Iterable[str]) -> None:
+    """Refuses columns of which only one could be read, because others have the same name.
+
+    Args:
+        source: Where they are, for messages.
+        names: All columns there are, in order.
+        used: Those that are read; others may share a name.
+
+    Raises:
+        ConfigError: If there are such columns; names them and their places, counted from 1.
+    """
+    problems = []
+    for name in dict.fromkeys(used):
+        places = [str(place) for place, other in enumerate(names, 1) if other == name]
+        if len(places) > 1:
+            listed = f"{', '.join(places[:-1])} and {places[-1]}"
+            problems.append(
+                f"{source}: has {len(places)} columns named {name!r} (columns {listed} of {len(names)}); rename them "
+                "or remove all but one"
+            )
+    refuse(problems)
 
 
 def unused(names: Sequence[str], found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from rookery.core.errors import RookeryError, SpaceError
 from rookery.core.files import FileError
 from rookery.replay.formats.blocks import BLOCK_BYTES, BlockColumns, episodes_in
-from rookery.replay.formats.columns import Wanted, find_columns
+from rookery.replay.formats.columns import Wanted, check_unique, find_columns
 from rookery.replay.formats.growth import growth_of
 from rookery.replay.formats.npy import Header, read_header
 from rookery.replay.formats.staged import Staged
@@ -37,6 +37,7 @@ def read_npz(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
             if ABOUT in names:
+                check_unique(str(path), names, names)
                 growth.take(sum(one.file_size for one in archive.infolist()))
                 arrays = {name: _whole(archive, name) for name in names}
                 return {wanted.policy: own_recording(path, arrays, wanted.spaces)}

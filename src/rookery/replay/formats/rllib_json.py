@@ -12,6 +12,7 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError, write_file
+from rookery.core.json_text import DuplicateKeyError, unique_keys
 from rookery.replay.formats.blocks import BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, columns_of, find_columns
 from rookery.replay.formats.growth import Growth, growth_of
@@ -42,11 +43,11 @@ def read_line(
         The env steps of a batch of several policies, None for that of one; and the columns, lists or arrays.
 
     Raises:
-        FileError: If the line is no batch.
+        FileError: If the line is no batch, or two of its columns or policies have one name.
         ConfigError: If a column cannot be unpacked.
     """
     try:
-        told = json.loads(line)
+        told = json.loads(line, object_pairs_hook=unique_keys)
         kind = told.pop("type")
         parts = {SINGLE: told} if kind == "SampleBatch" else told["policy_batches"]
         count = None if kind == "SampleBatch" else int(told["count"])
@@ -56,6 +57,10 @@ def read_line(
         }
     except ConfigError as error:
         raise ConfigError(*(f"{path}: {problem}" for problem in error.problems)) from None
+    except DuplicateKeyError as error:
+        raise FileError(
+            f"{path}: has two columns or policies named {error.key!r} in one object; rename one of them or remove it"
+        ) from None
     except PackedError as error:
         raise FileError(f"{path}: {error}") from None
     except (ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError) as error:
@@ -82,6 +87,11 @@ def read_rllib(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
                 found.setdefault(policy, Batches()).add(where, columns)
     if not found:
         raise FileError(f"{path}: is empty: it holds no batch")
+    if SINGLE in found and wanted.policy in found and wanted.policy != SINGLE:
+        raise ConfigError(
+            f"{path}: holds {SINGLE}, which is read as policy {wanted.policy!r}, and a policy of that name too; name "
+            "the first one otherwise (--policy NAME)"
+        )
     return {
         wanted.policy if policy == SINGLE else policy: _episodes(path, batches, wanted)
         for policy, batches in found.items()
