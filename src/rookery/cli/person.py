@@ -16,6 +16,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import MASK, ActionSpec
 from rookery.core.timers import Timers
 from rookery.envs.base import VectorBase, VectorEnv
+from rookery.envs.vector.rendering import drawn
 from rookery.policies.policy import Policy
 from rookery.policies.scripted import forbidden
 from rookery.report.standings import Record
@@ -225,7 +226,7 @@ def state_of(env: VectorBase) -> tuple[str, np.ndarray | None]:
         ConfigError: If it is neither.
     """
     text = env.text(0)
-    picture = env.render(0) if text is None else None
+    picture = drawn(env, 0) if text is None else None
     if text is None and picture is None:
         raise ConfigError(
             f"{env.name}: cannot be shown at a terminal: it draws no pictures (render_mode='rgb_array') and has no "

@@ -17,6 +17,7 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.secrets import NOT_STORED, Secret
 from rookery.core.settings import Settings, fields_of, object_name, show
+from rookery.core.tracebacks import described
 from rookery.core.yaml_reader import load_with_nodes, load_yaml
 
 CLASS = "<class>"
@@ -167,7 +168,7 @@ def import_object(text: str) -> Any:
         )
         raise ConfigError(f"{text}: {reason}") from error
     except Exception as error:
-        raise ConfigError(f"{text}: importing {module_name} failed: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{text}: importing {module_name} failed: {described(error)}") from error
     for part in name.split("."):
         if not hasattr(found, part):
             raise ConfigError(f"{text}: {module_name} has no {name!r}{nearest(part, dir(found))}")

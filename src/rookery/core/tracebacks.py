@@ -1,7 +1,8 @@
-"""Tracebacks that begin where other people's code begins."""
+"""Tracebacks that begin where a user's code begins, and errors in one line."""
 
 from __future__ import annotations
 
+import linecache
 import traceback
 from types import TracebackType
 
@@ -26,6 +27,17 @@ def own_traceback(error: BaseException) -> str:
     if trace is None:
         return ""
     return "".join(traceback.format_exception(type(error), error.with_traceback(trace), trace))
+
+
+def described(error: BaseException) -> str:
+    """Returns an error in one line: its type and text, or the line of code that raised it where it has no text."""
+    name, text = type(error).__name__, str(error)
+    frames = own_frames(error) or error.__traceback__
+    if text.strip() or frames is None:
+        return f"{name}: {text}"
+    place = traceback.extract_tb(frames)[-1]
+    code = linecache.getline(place.filename, place.lineno or 0).strip()
+    return f"{name} at {place.filename}:{place.lineno}{code and f' ({code})'}"
 
 
 def own_frames(error: BaseException) -> TracebackType | None:

@@ -282,20 +282,3 @@ def has_own_episodes(env: VectorEnv) -> bool:
 def has_throwaways(env: VectorEnv) -> bool:
     """Whether other copies of an environment may be made to be played at random and thrown away."""
     return not isinstance(env, VectorBase) or (env.throwaway and not env.only_one)
-
-
-def keep_last(env: VectorBase, lane: int) -> None:
-    """Keeps the picture and the text of the state that a lane's episode has ended in."""
-    env.last_pictures[lane] = last_picture(env, lane)
-    try:
-        env.last_texts[lane] = env.text(lane)
-    except Exception:  # as below
-        env.last_texts[lane] = None
-
-
-def last_picture(env: VectorBase, lane: int) -> np.ndarray | None:
-    """Draws the state that a lane's episode has ended in; gives None where nothing is drawn, or not after an end."""
-    try:
-        return env.render(lane)
-    except Exception:  # whatever an environment raises that has put away what it draws
-        return None

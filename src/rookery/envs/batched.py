@@ -11,10 +11,11 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, keep_last
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT
 from rookery.envs.parameters import parameters_of
 from rookery.envs.samplers import Value
+from rookery.envs.vector.rendering import keep_last
 
 
 class BatchedEnv(VectorBase, ABC):

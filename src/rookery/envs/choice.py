@@ -21,6 +21,7 @@ from rookery.core.processor import usable_cores
 from rookery.envs.base import SeedPlan, VectorEnv
 from rookery.envs.make import random_answers
 from rookery.envs.unity.recognized import MadeBaseEnv
+from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.serial import SerialEnv
 
 WORTHWHILE_SECONDS = 100e-6
@@ -94,7 +95,7 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str
     try:
         one = SerialEnv(factory, 1, name)  # what it imports is needed anyway
     except MadeBaseEnv as made:
-        made.env.close()
+        close_env(made.env, name)
         return _measured("serial", 0)
     seconds = perf_counter() - began
     with closing(one):

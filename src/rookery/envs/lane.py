@@ -247,22 +247,6 @@ def ways_to_show(env: Any) -> tuple[str, ...]:
     return tuple(str(mode) for mode in said) if isinstance(said, list | tuple) else ()
 
 
-def picture(env: Any) -> np.ndarray | None:
-    """What `env` draws, ``[height, width, 3]`` uint8, or None if it draws no pictures."""
-    mode = getattr(env, "render_mode", "rgb_array")
-    if mode not in ("rgb_array", "rgb_array_list") or not callable(getattr(env, "render", None)):
-        return None
-    try:
-        frame = env.render()
-    except NotImplementedError:
-        return None
-    if isinstance(frame, list) and frame:
-        frame = frame[-1]
-    if isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3:
-        return np.ascontiguousarray(frame, dtype=np.uint8)
-    return None
-
-
 def cause_of(error: Exception) -> BaseException | None:
     """What to show beneath an `EnvError`: the environment's own exception, from its own first line on."""
     if isinstance(error, Breach):

@@ -23,6 +23,7 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError, UnknownEnvError, nearest
 from rookery.core.secrets import NOT_STORED
 from rookery.core.spaces import MASK, ActionSpec, Tree
+from rookery.core.tracebacks import described
 from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.base import SeedPlan, Step, VectorEnv
 from rookery.envs.c.env import c_env_of, c_name, names_c
@@ -36,6 +37,7 @@ from rookery.envs.parameters import hook_of
 from rookery.envs.pettingzoo_env import AECLane, ParallelLane, is_parallel_style
 from rookery.envs.unity.program import file_of, find_player, looks_like_path, names_player, short_name
 from rookery.envs.unity.recognized import MadeBaseEnv, is_base_env, makes_base_envs
+from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.faults import STRICT, Tolerance
 from rookery.envs.vector.foreign import ForeignEnv
 from rookery.envs.vector.processes import processes_env
@@ -351,7 +353,7 @@ def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Gene
             trees.append({path: array[rows.waiting] for path, array in rows.obs.items()})
     next(play)  # kinds that appear in what the last actions lead to are there, too
     seen += [[] for _ in env.kinds[len(seen) :]]
-    env.close()
+    close_env(env, env.name)
     whole = zip((kind.obs.allocate(0) for kind in env.kinds), seen, strict=True)
     return [{path: np.concatenate([tree[path] for tree in (none, *trees)]) for path in none} for none, trees in whole]
 
@@ -524,7 +526,7 @@ def _import(module: str, what: str, hint: str = "") -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module}.".startswith(f"{missing}."):
             raise EnvError(f"{what}: there is no module {missing!r}{hint or '; is it on the Python path?'}") from error
-        raise EnvError(f"{what}: importing {module} raised {type(error).__name__}: {error}") from error
+        raise EnvError(f"{what}: importing {module} raised {described(error)}") from error
 
 
 def _import_provider(name: str, provider: str, package: str) -> None:
@@ -706,7 +708,7 @@ def _build(found: Any, settings: dict[str, Any], wraps: Sequence[tuple[str, Any]
         try:
             built = wrapper(built)
         except Exception as error:
-            raise EnvError(f"{name}: wrapper {wrapper_name} raised {type(error).__name__}: {error}") from error
+            raise EnvError(f"{name}: wrapper {wrapper_name} raised {described(error)}") from error
     return built
 
 
@@ -733,7 +735,7 @@ def _build_error(found: Any, settings: Mapping[str, Any], name: str, error: Exce
         known = [known for known in _parameters(found) if known not in ("self", "num_lanes", "num_envs")]
         allowed = f"; it takes {', '.join(known)}" if known else ""
         return EnvError(f"{name}: env.config has {unknown[1]!r}, unknown to it{nearest(unknown[1], known)}{allowed}")
-    return EnvError(f"{name}: building it with env.config {dict(settings)} raised {type(error).__name__}: {error}")
+    return EnvError(f"{name}: building it with env.config {dict(settings)} raised {described(error)}")
 
 
 def _lane(env: Any, name: str, max_entities: int | None) -> Any:

@@ -24,6 +24,7 @@ from gymnasium.envs.registration import load_env_creator
 from rookery.core.errors import EnvError, nearest
 from rookery.envs.base import SeedPlan
 from rookery.envs.samplers import ConstantSampler, Sampler, Value, is_number
+from rookery.envs.vector.closing import close_env
 
 OPTION = "parameters"
 """Key of the options of `reset`, and name of the attribute in which an environment declares what it has."""
@@ -116,8 +117,7 @@ class ParameterHook:
         """
         arguments = {name: value for name, value in values.items() if name in self.arguments}
         if self.build is not None and any(self.built[name] != value for name, value in arguments.items()):
-            if callable(close := getattr(env, "close", None)):
-                close()
+            close_env(env, type(env).__name__)
             env = self.build({**self.built, **arguments})
             self.built |= arguments
         inner = getattr(env, "unwrapped", env)

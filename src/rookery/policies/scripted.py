@@ -16,6 +16,7 @@ from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.layers import import_object
 from rookery.core.seeding import generator_of, seed_words
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
+from rookery.core.tracebacks import described
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import NoiseSpec
 from rookery.policies.policy import Policy
@@ -171,7 +172,7 @@ class ScriptedPolicy(Policy):
         try:
             answer = self.player(seen, rng)
         except Exception as error:
-            raise SpaceError(f"{where}: it raised {type(error).__name__}: {error}") from error
+            raise SpaceError(f"{where}: it raised {described(error)}") from error
         try:
             shape = (1, *(space.shape or ()))
             if self.action_spec.kind != "composite" and np.shape(answer) != shape:

@@ -13,6 +13,7 @@ from rookery.core.layers import import_object
 from rookery.core.reach import CODE
 from rookery.core.settings import Settings, Structural
 from rookery.core.spaces import ActionSpec, ObsSpec, Tree
+from rookery.core.tracebacks import described
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Relabel:
             found = np.asarray(given) if given is None else np.asarray(given, np.float64)
         except Exception as error:  # whatever the user's function raises
             raise ConfigError(
-                f"{where}: raises {type(error).__name__}: {error}; it is given arrays of {number:,} rows (obs, action, "
+                f"{where}: raises {described(error)}; it is given arrays of {number:,} rows (obs, action, "
                 "reward, next_obs, terminated) and gives as many rewards"
             ) from error
         if found.shape != (number,):

@@ -21,6 +21,7 @@ from rookery.core.runtime import torch_threads
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, VectorEnv
+from rookery.envs.vector.closing import close_env
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.worker import RolloutWorker, Sample
@@ -302,7 +303,7 @@ class LocalPool(Stateful):
         """Frees the environments."""
         if self._ahead is not None:
             self._ahead.stop()
-        self.worker.env.close()
+        close_env(self.worker.env, self.worker.env.name)
 
 
 class _PlayAhead(Thread):

@@ -20,6 +20,7 @@ from rookery.core.batch import Demand, Rollout
 from rookery.core.runtime import torch_threads
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind
+from rookery.envs.vector.closing import close_env
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
@@ -267,7 +268,7 @@ class ShareWorker:
         """Takes up the environments of a state; see `RolloutWorker.load_env`."""
         saved = LaneShare(**{**state["share"], "skipped": tuple(state["share"]["skipped"])})
         if saved != self.share:  # these lanes had been lost and begun anew
-            self.worker.env.close()
+            close_env(self.worker.env, self.worker.env.name)
             self.share, self.worker = saved, self._make(saved)
         self._before = state["before"]
         return self.worker.load_env(state["worker"])
@@ -283,7 +284,7 @@ class ShareWorker:
 
     def close(self) -> None:
         """Frees the environments."""
-        self.worker.env.close()
+        close_env(self.worker.env, self.worker.env.name)
 
 
 def packed_weights(policy: Policy) -> list[np.ndarray]:

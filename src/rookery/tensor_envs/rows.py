@@ -17,9 +17,11 @@ from torch import Tensor
 from rookery.core.batch import TensorTree
 from rookery.core.errors import EnvError
 from rookery.core.spaces import Tree
+from rookery.core.tracebacks import described
 from rookery.envs.base import Rows, SeedPlan, Step, VectorBase
 from rookery.envs.lane import cause_of
 from rookery.envs.reported import HowReported, ReportedNumbers
+from rookery.envs.vector.closing import close_env
 from rookery.tensor_envs.actions import TensorActions
 from rookery.tensor_envs.contract import Parts, TensorContract
 from rookery.tensor_envs.env import TensorEnv
@@ -226,7 +228,7 @@ class TensorRows(VectorBase):
         return EnvError(f"{self.name}: lane {lane}, vector step {self._clock - back}: {problem}")
 
     def _located(self, error: Exception) -> EnvError:
-        return EnvError(f"{self.name}: vector step {self._clock}: raised {type(error).__name__}: {error}")
+        return EnvError(f"{self.name}: vector step {self._clock}: raised {described(error)}")
 
     # --- state --------------------------------------------------------------------------------------------------------
 
@@ -262,8 +264,8 @@ class TensorRows(VectorBase):
         return self.tensors.render(lane)
 
     def close(self) -> None:
-        """Closes the environment."""
-        self.tensors.close()
+        """Closes the environment; what it raises becomes a warning."""
+        close_env(self.tensors, self.name)
 
 
 class TensorNumbers(ReportedNumbers):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rookery.core.state import StateError
+from rookery.core.tracebacks import described
 from rookery.rollout.hooks import UNNAMED, EpisodeListener, names_of
 from rookery.training.run import Windows
 
@@ -119,6 +120,6 @@ def _give(name: str, callback: Any, state: Any, source: str) -> None:
         callback.load_state_dict(state)
     except Exception as error:
         raise StateError(
-            f"callbacks: {name}.load_state_dict refuses the state of {source}: {type(error).__name__}: {error}; leave "
+            f"callbacks: {name}.load_state_dict refuses the state of {source}: {described(error)}; leave "
             "the callback out to keep its state, or let the method take the state as it was written"
         ) from error

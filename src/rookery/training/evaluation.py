@@ -11,6 +11,8 @@ from rookery.core.config import DEFAULT
 from rookery.core.errors import EnvError
 from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.envs.base import VectorBase, VectorEnv, is_only_one
+from rookery.envs.vector.closing import close_env
+from rookery.envs.vector.rendering import drawn
 from rookery.report.films import Film, Progress, check_suffix
 from rookery.report.results import EvaluationResult, interval
 from rookery.rollout.hooks import EpisodeListener
@@ -104,7 +106,7 @@ class Measure:
         lanes = min(episodes, run.config.evaluation.num_envs)
         if self._env is None or self._env.num_lanes != lanes:
             if self._env is not None:
-                self._env.close()
+                close_env(self._env, self._env.name)
             self._env = make_copies(run.config, lanes)
         played = bounded(run, self._env, episodes, deterministic, run.interrupt)
         with measuring(run, played):
@@ -113,9 +115,10 @@ class Measure:
 
     def close(self) -> None:
         """Frees the copies, and ends the workers."""
-        for each in (self._env, self._workers):
-            if each is not None:
-                each.close()
+        if self._env is not None:
+            close_env(self._env, self._env.name)
+        if self._workers is not None:
+            self._workers.close()
         self._env = self._workers = None
 
 
@@ -284,9 +287,12 @@ def show(played: BoundedEpisodes, film: Film, labels: bool) -> None:
     if film.is_full:
         film.is_cut = True
         return
-    seen = worker.env.render(0)
+    seen = drawn(worker.env, 0)
     if seen is None:
-        raise EnvError(f"{worker.env.name} draws no pictures: its render() gave None with render_mode='rgb_array'")
+        raise EnvError(
+            f"{worker.env.name} draws no pictures: it has no render(), or render() with render_mode='rgb_array' gives "
+            "None or is not implemented"
+        )
     lines = captions(episode, film.episodes, int(worker.lengths[0]), players_of(worker)) if labels else ()
     film.add(seen, episode, lines, played.finished[-1].total if played.finished else None)
 
@@ -299,7 +305,7 @@ def show_end(played: BoundedEpisodes, film: Film, labels: bool) -> None:
     """
     result, env = played.finished[-1], played.worker.env
     if played.worker.lengths[0]:  # the episode was cut, so nothing has begun
-        seen = env.render(0)
+        seen = drawn(env, 0)
     else:
         seen = env.last_pictures.pop(0, None) if isinstance(env, VectorBase) else None
     if seen is None:

@@ -15,6 +15,7 @@ from rookery.core.interrupt import Interrupt
 from rookery.core.runtime import torch_threads
 from rookery.core.seeding import Streams
 from rookery.envs.parameters import Draws
+from rookery.envs.vector.closing import close_env
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.shares import LaneShare, shares_of
@@ -86,7 +87,7 @@ class EvaluationShare:
 
     def close(self) -> None:
         """Frees the copies."""
-        self._env.close()
+        close_env(self._env, self._env.name)
 
 
 class EvaluationWorkers:

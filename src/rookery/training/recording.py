@@ -23,6 +23,7 @@ from rookery.core.timers import Timers
 from rookery.core.trust import TrustCode
 from rookery.envs.base import VectorEnv
 from rookery.envs.make import env_name, make_env
+from rookery.envs.vector.rendering import drawn
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.replay import segments
@@ -197,7 +198,7 @@ class EpisodeRecorder:
 
     def picture(self) -> np.ndarray | None:
         """A picture of the environment as it stands; None if it draws none."""
-        return self.env.render(0)
+        return drawn(self.env, 0)
 
     def play(self) -> dict[str, Piece]:
         """Plays an episode to its end; gives the decisions of each policy in it.

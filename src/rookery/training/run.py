@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from secrets import randbits
 from typing import Any, ClassVar, Protocol
@@ -25,6 +25,7 @@ from rookery.core.trust import CodeKind
 from rookery.envs.base import Kind, VectorEnv, is_only_one
 from rookery.envs.elsewhere import EnvElsewhere
 from rookery.envs.samplers import is_number
+from rookery.envs.vector.closing import close_env
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 from rookery.report.results import WINDOW, IterationResult
@@ -310,6 +311,13 @@ class Run(Stateful):
             return RankedPool(worker, share, self.ranks, sampling.staleness, sampling.lane_group)
         return pool_here(worker, sampling.staleness, sampling.lane_group, self.note)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuses to pickle or copy a run, which holds processes, files and environments."""
+        raise TypeError(
+            f"a {type(self).__name__} holds environments, processes and open files, and cannot be pickled or copied: "
+            "save it with trainer.save(path), and make another one of it with Trainer.load(path)"
+        )
+
     @property
     def replays(self) -> dict[str, Replay]:
         """The replay of each policy whose algorithm learns from one."""
@@ -372,8 +380,11 @@ class Run(Stateful):
             with self.pool.lent() as env:
                 yield env
         else:
-            with closing(make_copies(self.config, lanes, render=render)) as env:
+            env = make_copies(self.config, lanes, render=render)
+            try:
                 yield env
+            finally:
+                close_env(env, env.name)
 
     def begin_iteration(self) -> Progress:
         """An iteration that begins now."""

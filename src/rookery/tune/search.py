@@ -16,6 +16,7 @@ from rookery.core.errors import ConfigError, nearest, refuse
 from rookery.core.layers import nested
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, show
+from rookery.core.tracebacks import described
 from rookery.core.trust import CodeKind
 from rookery.tune.space import Computed, Domain, cell, drawn, grid_size, stream, takes
 from rookery.tune.spec import known
@@ -205,7 +206,7 @@ class Suggestions:
                     chosen[path] = domain.compute(known(self.config, chosen), stream(self.streams, number, path))
                 except Exception as error:
                     raise ConfigError(
-                        f"{path} = {domain}: the function raised {type(error).__name__}: {error}; "
+                        f"{path} = {domain}: the function raised {described(error)}; "
                         f"it was given {show(known(self.config, chosen))}"
                     ) from error
         return {path: chosen[path] for path in self.space}

@@ -17,6 +17,7 @@ import gymnasium
 
 from rookery.compat.rllib.old_api import ALL
 from rookery.core.errors import ConfigError, EnvError, nearest
+from rookery.core.tracebacks import described
 
 WAIT = 60.0
 """Seconds after which an episode that shows nothing while another one waits counts as stuck."""
@@ -284,11 +285,7 @@ class _Stepped:
             except queue.Empty:
                 if not self.external.is_alive() and things.empty():
                     cause = self.external._failure
-                    told = (
-                        f"raised {type(cause).__name__}: {cause}"
-                        if cause
-                        else "returned, so there are no more episodes"
-                    )
+                    told = f"raised {described(cause)}" if cause else "returned, so there are no more episodes"
                     raise EnvError(f"{type(self.external).__name__}.run() {told}") from cause
                 if time.monotonic() - began > WAIT and not self.external._begun.empty():
                     name = type(self.external).__name__

@@ -19,12 +19,14 @@ import numpy as np
 
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.spaces import MASK, Tree
+from rookery.core.tracebacks import described
 from rookery.envs.base import SeedPlan
 from rookery.envs.clocked.arrival import Answer, Arrival, Asking, CopyBehavior, Ended, seats_of
 from rookery.envs.clocked.env import ClockedEnv
 from rookery.envs.unity.layouts import CHOICES, NUMBERS, BehaviorLayout, layout_of
 from rookery.envs.unity.messages import ActionSpecProto, AgentInfoProto, BrainParametersProto, ObservationProto
 from rookery.envs.unity.recognized import METHODS, WORKER, is_base_env
+from rookery.envs.vector.closing import close_env
 
 CLOSE_SECONDS = 5.0
 """How long a copy that is in the middle of a step may take to end it before it is left alone."""
@@ -180,10 +182,8 @@ class BaseEnvCopy:
                 return arrival
 
     def close(self) -> None:
-        """Closes the environment, if it can be."""
-        close = getattr(self.env, "close", None)
-        if close is not None:
-            close()
+        """Closes the environment, if it can be; what it raises becomes a warning."""
+        close_env(self.env, self.name)
 
     def _set_actions(self, behavior: str, answer: Answer) -> None:
         """Sets actions in the order in which the environment named its agents."""
@@ -205,7 +205,7 @@ class BaseEnvCopy:
             raise self._raised(method, error) from error
 
     def _raised(self, method: str, error: Exception) -> EnvError:
-        return EnvError(f"{self.name}: copy {self.lane}: {method}() raised {type(error).__name__}: {error}")
+        return EnvError(f"{self.name}: copy {self.lane}: {method}() raised {described(error)}")
 
     def _arrival(self) -> Arrival | None:
         """Reads what agents show; None if there is nothing to say."""
@@ -446,7 +446,7 @@ def _made(make: Any, config: Mapping[str, Any], lane: int, name: str) -> Any:
     except EnvError:
         raise
     except Exception as error:
-        raise EnvError(f"{name}: copy {lane}: making it raised {type(error).__name__}: {error}") from error
+        raise EnvError(f"{name}: copy {lane}: making it raised {described(error)}") from error
     if not is_base_env(env):
         raise EnvError(
             f"{name}: makes {type(env).__name__}, expected an environment of ML-Agents' low-level API: "

@@ -21,6 +21,7 @@ import cloudpickle
 from rookery.core.child_process import Gone, die_with, receive_frame, send_frame
 from rookery.core.console_output import survive_lost_output, watched_output
 from rookery.core.errors import EnvError
+from rookery.core.tracebacks import described
 from rookery.envs.base import SeedPlan
 from rookery.envs.parameters import Noted
 from rookery.envs.vector import channel
@@ -101,7 +102,7 @@ class ShareServer:
 
     def _answer(self, task: str, arguments: tuple[Any, ...], files: list[int]) -> tuple[str, Any]:
         """Calls a method of this object, or of the share, and gives back what it returns or raises."""
-        if task == "close" and not hasattr(self, "_share"):  # building the copies has failed, and that was told
+        if task == "close_lanes" and not hasattr(self, "_share"):  # building the copies has failed, and that was told
             return "value", (None, False, False)
         try:
             result = getattr(self if hasattr(self, task) else self._share, task)(*arguments, *files)
@@ -109,7 +110,7 @@ class ShareServer:
         except EnvError as error:
             return "error", told(error)
         except Exception as error:
-            return "error", (f"{type(error).__name__}: {error}", traceback.format_exc())
+            return "error", (described(error), traceback.format_exc())
 
     def build(self, path: list[str], pickled: bytes, lanes: range, name: str, tolerance: Tolerance) -> None:
         """Builds the copies of some lanes by a pickled factory, whose modules are found on the driver's `path`."""

@@ -22,9 +22,12 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.spaces import MASK, Tree, action_spec, check_maskable, mask_width, obs_spec
-from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, last_picture
+from rookery.core.tracebacks import described
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT
 from rookery.envs.lane import cause_of, pictures_a_second
+from rookery.envs.vector.closing import close_env
+from rookery.envs.vector.rendering import RGB, as_image, last_picture
 
 REFUSALS = (TypeError, ValueError, AssertionError, gymnasium.error.Error)
 """What environments raise when they are given seeds in a form they do not take."""
@@ -266,7 +269,7 @@ class ForeignEnv(VectorBase):
         return EnvError(f"{self.name}: lane {lane}, episode {self.episode[lane]}, vector step {self._clock}: {problem}")
 
     def _located(self, error: Exception) -> EnvError:
-        return EnvError(f"{self.name}: vector step {self._clock}: raised {type(error).__name__}: {error}")
+        return EnvError(f"{self.name}: vector step {self._clock}: raised {described(error)}")
 
     def state_dict(self) -> dict[str, Any]:
         """What lanes show; where they are inside cannot be saved."""
@@ -283,14 +286,14 @@ class ForeignEnv(VectorBase):
 
     def render(self, lane: int) -> np.ndarray | None:
         """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
-        if self._env.render_mode not in ("rgb_array", "rgb_array_list"):
+        if self._env.render_mode not in RGB:
             return None
         frames = self._env.render()
-        return None if frames is None else np.ascontiguousarray(frames[lane], dtype=np.uint8)
+        return None if frames is None else as_image(frames[lane])
 
     def close(self) -> None:
-        """Closes it."""
-        self._env.close()
+        """Closes it; what it raises becomes a warning."""
+        close_env(self._env, self.name)
 
 
 def _of_lane(batch: Any, lane: int, space: spaces.Space[Any]) -> Any:

@@ -207,14 +207,17 @@ class ProcessHelper:
         self._start()
 
     def close(self) -> None:
-        """Closes the copies and ends the process; by force if it does not come back, or is at something else."""
+        """Closes the copies and ends the process; by force if it does not come back, or is at something else. A copy
+        that raises becomes a warning.
+        """
         if self._busy or not self._finalizer.alive:
             self._finalizer()
             return
-        self.begin("close")
+        self.begin("close_lanes")
         self._deadline = monotonic() + CLOSE_SECONDS
         try:
-            self.end()
+            for problem in self.end() or ():
+                problem.warn()
         except HelperLost:
             return  # that is what was wanted
         finally:

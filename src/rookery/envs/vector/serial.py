@@ -18,7 +18,8 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
-from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase, keep_last
+from rookery.core.tracebacks import described
+from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import (
     NEW_API,
@@ -29,7 +30,6 @@ from rookery.envs.lane import (
     LaneStep,
     cause_of,
     is_true,
-    picture,
     pictures_a_second,
     rests,
     shape_of,
@@ -38,9 +38,11 @@ from rookery.envs.lane import (
 from rookery.envs.parameters import parameters_of
 from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector import faults
+from rookery.envs.vector.closing import CloseProblem, close_problem
 from rookery.envs.vector.faults import BROKEN_IN_A_ROW, STRICT, Missing, Tolerance
 from rookery.envs.vector.history import ActionHistory
 from rookery.envs.vector.layout import Layout
+from rookery.envs.vector.rendering import keep_last, picture
 from rookery.envs.vector.slab import FRESH, Slab
 from rookery.envs.vector.writer import LaneBreach, RowWriter
 
@@ -564,7 +566,7 @@ class SerialEnv(VectorBase):
             return EnvError(f"{where}: {error.problem}")
         often = self._in_a_row[lane]
         so_far = f"; {often} episodes of this lane in a row" if often >= BROKEN_IN_A_ROW else ""
-        return EnvError(f"{where}: raised {type(error).__name__}: {error}{so_far}")
+        return EnvError(f"{where}: raised {described(error)}{so_far}")
 
     def layout_now(self) -> Layout:
         """The agents that have appeared here."""
@@ -575,20 +577,35 @@ class SerialEnv(VectorBase):
         self.keep_infos = keep
 
     def render(self, lane: int) -> np.ndarray | None:
-        """A picture ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none."""
-        return picture(self._lanes[lane].env)
+        """An image ``[height, width, 3]`` uint8 of a lane, or None if the environment draws none.
+
+        Raises:
+            EnvError: If its `render` raises, or gives something else than an image.
+        """
+        try:
+            return picture(self._lanes[lane].env)
+        except Breach as breach:
+            raise self._located(lane, breach) from cause_of(breach)
 
     def text(self, lane: int) -> str | None:
         """A lane in letters, where the environment was made with ``render_mode="ansi"``; else None."""
         env = self._lanes[lane].env
-        shown = env.render() if getattr(env, "render_mode", None) == "ansi" else None
+        try:
+            shown = env.render() if getattr(env, "render_mode", None) == "ansi" else None
+        except Exception as error:
+            breach = Breach(f"render() raised {described(error)}")
+            raise self._located(lane, breach) from cause_of(error)
         return shown if isinstance(shown, str) else None
 
+    def close_lanes(self) -> list[CloseProblem]:
+        """Closes every copy; returns what copies raised."""
+        closed = [close_problem(lane.env, self.name) for lane in self._lanes]
+        return [problem for problem in closed if problem]
+
     def close(self) -> None:
-        """Closes every copy."""
-        for lane in self._lanes:
-            if callable(close := getattr(lane.env, "close", None)):
-                close()
+        """Closes every copy; one that raises becomes a warning."""
+        for problem in self.close_lanes():
+            problem.warn()
 
 
 def idle_actions(kind: Kind, number: int) -> np.ndarray:

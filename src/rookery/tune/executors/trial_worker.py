@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rookery.core.errors import EnvError, RookeryError
 from rookery.core.interrupt import Interrupted
-from rookery.core.tracebacks import own_traceback
+from rookery.core.tracebacks import described, own_traceback
 from rookery.report.experiment import is_number
 from rookery.report.metrics_file import row_at
 from rookery.tune.executor import Event, Failed, Order, Stepped, Stopped
@@ -131,7 +131,8 @@ def failed(trial: str, error: BaseException) -> Failed:
         lines = f"(its text raised {type(other).__name__})"
     if cause is not error and trace:
         trace += f"\n{error}\n"
-    problem = lines if isinstance(error, RookeryError) else f"{type(error).__name__}: {lines}"
+    problem = f"{type(error).__name__}: {lines}" if lines else described(error)
+    problem = lines if isinstance(error, RookeryError) else problem
     return Failed(trial, problem, trace, full=is_full(error))
 
 

@@ -19,6 +19,7 @@ from rookery.core.layers import Layer
 from rookery.core.reach import ARGUMENTS, CODE, Label
 from rookery.core.seeding import Streams
 from rookery.core.settings import Fraction, PositiveFloat, show
+from rookery.core.tracebacks import described
 from rookery.tune.schedulers.population import Population, PopulationConfig, to_change
 from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, Normal, choice
 from rookery.tune.spec import read_layer
@@ -79,7 +80,7 @@ class PBT(Population[PBTConfig]):
         except Exception as error:  # whatever a function of the user does
             raise ConfigError(
                 f"scheduler.explore = {show(self.cfg.explore)}: must give parameters by path, and raised "
-                f"{type(error).__name__}: {error}; it was given {show(params)}"
+                f"{described(error)}; it was given {show(params)}"
             ) from error
         if params.keys() != self.members[donor].params.keys():
             raise ConfigError(

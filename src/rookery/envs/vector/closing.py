@@ -1,0 +1,62 @@
+"""Environments whose `close` raises: a warning with the line that raised, and the results of a run are kept."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from rookery.core.tracebacks import described, own_frames
+
+_shown: dict[Any, Any] = {}
+"""Warnings that were shown, as the module `warnings` keeps them for each module: one for each line of code."""
+
+
+@dataclass(frozen=True)
+class CloseProblem:
+    """An environment's `close` raised.
+
+    Attributes:
+        text: The environment and its error, in one line.
+        file: The file of the line that raised.
+        line: Number of this line.
+    """
+
+    text: str
+    file: str
+    line: int
+
+    def warn(self) -> None:
+        """Issues a RuntimeWarning, once for each line of code."""
+        warnings.warn_explicit(self.text, RuntimeWarning, self.file, self.line, registry=_shown)
+
+
+def close_problem(env: Any, name: str) -> CloseProblem | None:
+    """Closes an environment; returns what its `close` raised, or None.
+
+    Args:
+        env: The environment; one without `close` is left as it is.
+        name: What a user calls it.
+    """
+    close = getattr(env, "close", None)
+    if not callable(close):
+        return None
+    try:
+        close()
+    except Exception as error:
+        place = traceback.extract_tb(own_frames(error) or error.__traceback__)[-1]
+        text = f"{name}: close() raised {described(error)}; the results are kept"
+        return CloseProblem(text, place.filename, place.lineno or 0)
+    return None
+
+
+def close_env(env: Any, name: str) -> None:
+    """Closes an environment; what its `close` raises becomes a warning.
+
+    Args:
+        env: The environment, or copies of one; without `close` it is left as it is.
+        name: What a user calls it.
+    """
+    if problem := close_problem(env, name):
+        problem.warn()

@@ -1,0 +1,141 @@
+"""What environments draw, as images ``[height, width, 3]`` uint8 of RGB, whatever form their `render` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import EnvError
+from rookery.core.tracebacks import described
+from rookery.envs.base import VectorBase, VectorEnv
+from rookery.envs.lane import Breach, cause_of, shape_of
+
+RGB = ("rgb_array", "rgb_array_list")
+"""Render modes that give images."""
+
+CHANNELS = (1, 3, 4)
+"""Numbers of a pixel: grey, RGB, and RGB with an opacity, which is left out."""
+
+ROUNDING = 1e-3
+"""How far above 1 or 255 a float may lie."""
+
+EXPECTED = (
+    "expected an image [height, width, 3] (or 4, or 1, or none, or channels first) of uint8, numbers from 0 to 255, "
+    "floats from 0 to 1, or flags"
+)
+
+
+def picture(env: Any) -> np.ndarray | None:
+    """Returns what one environment draws, or None if it draws no images.
+
+    Args:
+        env: The environment, of any style.
+
+    Raises:
+        Breach: If its `render` raises, or gives something else than an image.
+    """
+    mode = getattr(env, "render_mode", "rgb_array")
+    if mode not in RGB or not callable(getattr(env, "render", None)):
+        return None
+    try:
+        shown = env.render()
+    except NotImplementedError:
+        return None
+    except Exception as error:
+        raise Breach(f"render() raised {described(error)}") from cause_of(error)
+    return as_image(shown[-1] if isinstance(shown, list) and shown else shown)
+
+
+def drawn(env: VectorEnv, lane: int) -> np.ndarray | None:
+    """Returns the image of a lane, ``[height, width, 3]`` uint8, or None if the environment draws none.
+
+    Args:
+        env: Copies of an environment, a user's own class too.
+        lane: Which of them.
+
+    Raises:
+        EnvError: If drawing raises, or gives something else than an image.
+    """
+    try:
+        return as_image(env.render(lane))
+    except EnvError:
+        raise
+    except Exception as error:
+        problem = error.problem if isinstance(error, Breach) else f"render() raised {described(error)}"
+        raise EnvError(f"{env.name}: lane {lane}: {problem}") from cause_of(error)
+
+
+def keep_last(env: VectorBase, lane: int) -> None:
+    """Keeps the image and the text of the state in which a lane's episode has ended."""
+    env.last_pictures[lane] = last_picture(env, lane)
+    try:
+        env.last_texts[lane] = env.text(lane)
+    except Exception:  # as below
+        env.last_texts[lane] = None
+
+
+def last_picture(env: VectorBase, lane: int) -> np.ndarray | None:
+    """Draws the state in which a lane's episode has ended; None where nothing is drawn, or not after an end."""
+    try:
+        return drawn(env, lane)
+    except EnvError:  # of an environment that has put away what it draws
+        return None
+
+
+def as_image(shown: Any) -> np.ndarray | None:
+    """Returns an image in the form ``[height, width, 3]`` uint8; None stays None.
+
+    Args:
+        shown: What a `render` gave: an array or something that becomes one. Floats up to 1 and flags are brightness
+            from 0 to 1, other numbers from 0 to 255; ``[height, width]`` and one channel are grey; of RGBA the opacity
+            is left out; channels may come first.
+
+    Raises:
+        Breach: If it is no image; names its type and shape.
+    """
+    if shown is None:
+        return None
+    if isinstance(shown, np.ndarray) and shown.dtype == np.uint8 and shown.ndim == 3 and shown.shape[2] == 3:
+        return np.ascontiguousarray(shown)
+    try:
+        array = np.asarray(shown) if not isinstance(shown, str | Mapping | list | tuple) else np.empty(0)
+    except Exception:  # whatever an object does when it is asked for its numbers
+        array = np.empty(0)
+    if array.ndim == 2:
+        array = array[:, :, None]
+    elif array.ndim == 3 and array.shape[2] not in CHANNELS and array.shape[0] in CHANNELS:
+        array = array.transpose(1, 2, 0)
+    if array.ndim != 3 or array.shape[2] not in CHANNELS or not array.size:
+        raise Breach(f"render() gave {_told(shown)}, {EXPECTED}")
+    array = array[:, :, :3]
+    array = np.broadcast_to(array, (*array.shape[:2], 3))
+    return np.ascontiguousarray(_bytes(array, shown))
+
+
+def _bytes(array: np.ndarray, shown: Any) -> np.ndarray:
+    """Returns brightness as bytes."""
+    kind = array.dtype.kind
+    if array.dtype == np.uint8:
+        return array
+    if kind == "b":
+        return array * np.uint8(255)
+    if kind in "iuf":
+        low, high = array.min(), array.max()
+        if kind == "f" and low >= 0 and high <= 1 + ROUNDING:
+            return np.rint(np.minimum(array, 1.0) * 255).astype(np.uint8)
+        if low >= 0 and high <= (255 + ROUNDING if kind == "f" else 255):
+            return np.rint(np.minimum(array, 255)).astype(np.uint8)
+        raise Breach(f"render() gave {_told(shown)} of {array.dtype} from {low} to {high}, {EXPECTED}")
+    raise Breach(f"render() gave {_told(shown)} of {array.dtype}, {EXPECTED}")
+
+
+def _told(shown: Any) -> str:
+    """Returns the type and shape of what a `render` gave, in words."""
+    if isinstance(shown, list):
+        return f"a list of {len(shown)}"
+    shape = getattr(shown, "shape", None)
+    if not isinstance(shown, np.ndarray) and isinstance(shape, tuple):
+        return f"{type(shown).__name__} of shape {tuple(shape)}"
+    return shape_of(shown)
