@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import random
 import shutil
 import subprocess
@@ -629,3 +631,13 @@ def test_a_wrapped_environment_comes_back_with_its_wrappers(tmp_path):
 
 def scaled_env(env):
     return gymnasium.wrappers.TransformReward(env, scaled)
+
+
+@pytest.mark.regression("unclear error", "Pickling or copying a trainer names save and load")
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy, copy.copy])
+def test_a_trainer_is_saved_and_loaded_and_neither_pickled_nor_copied(copied):
+    with (
+        make("CartPole-v1") as trainer,
+        pytest.raises(TypeError, match=r"trainer.save\(path\).*Trainer.load"),
+    ):
+        copied(trainer)

@@ -132,7 +132,7 @@ def _first(value: Any) -> np.ndarray | bool:
     array = _numbers("first", value)
     if array is None or array.ndim != 1 or not len(array):
         raise UnfitQuestion("first: expected true or false, or a list of them, one for each observation")
-    return array != 0
+    return np.asarray(array != 0)
 
 
 def _numbers(name: str, value: Any) -> np.ndarray | None:

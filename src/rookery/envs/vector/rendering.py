@@ -48,7 +48,7 @@ def picture(env: Any) -> np.ndarray | None:
     return as_image(shown[-1] if isinstance(shown, list) and shown else shown)
 
 
-def drawn(env: VectorEnv, lane: int) -> np.ndarray | None:
+def drawn(env: VectorEnv | VectorBase, lane: int) -> np.ndarray | None:
     """Returns the image of a lane, ``[height, width, 3]`` uint8, or None if the environment draws none.
 
     Args:
@@ -99,6 +99,7 @@ def as_image(shown: Any) -> np.ndarray | None:
         return None
     if isinstance(shown, np.ndarray) and shown.dtype == np.uint8 and shown.ndim == 3 and shown.shape[2] == 3:
         return np.ascontiguousarray(shown)
+    array: np.ndarray
     try:
         array = np.asarray(shown) if not isinstance(shown, str | Mapping | list | tuple) else np.empty(0)
     except Exception:  # whatever an object does when it is asked for its numbers
@@ -120,13 +121,13 @@ def _bytes(array: np.ndarray, shown: Any) -> np.ndarray:
     if array.dtype == np.uint8:
         return array
     if kind == "b":
-        return array * np.uint8(255)
+        return np.where(array, np.uint8(255), np.uint8(0))
     if kind in "iuf":
         low, high = array.min(), array.max()
         if kind == "f" and low >= 0 and high <= 1 + ROUNDING:
-            return np.rint(np.minimum(array, 1.0) * 255).astype(np.uint8)
+            return np.asarray(np.rint(np.minimum(array, 1.0) * 255), np.uint8)
         if low >= 0 and high <= (255 + ROUNDING if kind == "f" else 255):
-            return np.rint(np.minimum(array, 255)).astype(np.uint8)
+            return np.asarray(np.rint(np.minimum(array, 255)), np.uint8)
         raise Breach(f"render() gave {_told(shown)} of {array.dtype} from {low} to {high}, {EXPECTED}")
     raise Breach(f"render() gave {_told(shown)} of {array.dtype}, {EXPECTED}")
 
