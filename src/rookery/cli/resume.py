@@ -136,6 +136,7 @@ def go_on(
         keep_schedules: Leave the end of schedules where it is.
     """
     from rookery.compat.mlagents.learn import begin_anew, callbacks_of_run
+    from rookery.training.earlier_settings import kept_defaults, note_of
     from rookery.training.trainer import Trainer
     from rookery.training.trust import begun_anew
 
@@ -152,7 +153,7 @@ def go_on(
     before, notes = begun_anew(folder, trusted(folder, provenance, trust_code), layers, trust_code)
     own = [before, *layers]
     trainer = begin_anew(folder, own, beside) if beside else Trainer(config=own, run_dir=folder, force=True)
-    trainer.notes += notes
+    trainer.notes += [*notes, *note_of(kept_defaults(provenance), provenance)]
     trainer.notes.append(f"{folder} holds no checkpoint yet: it begins anew, with the settings that are stored there")
     if keep_schedules:
         env_steps = before.values.get("stop.env_steps")
@@ -176,10 +177,12 @@ def criteria_in(provenance: Provenance) -> list[str]:
 def stored(provenance: Provenance) -> Layer:
     """The settings of a run that somebody set, and its seed, as a layer; each keeps its source."""
     from rookery.core.config import DEFAULT
+    from rookery.training.earlier_settings import kept_defaults
 
     # those that a policy has from the section algorithm follow this one; a seed that nobody gave was drawn
+    kept = kept_defaults(provenance)
     own = {path: given[-1] for path, given in provenance.items()
-           if (given[-1][0] != DEFAULT or (path == "seed" and given[-1][1] != "null"))
+           if (given[-1][0] != DEFAULT or path in kept or (path == "seed" and given[-1][1] != "null"))
            and " as algorithm." not in given[-1][0]}  # fmt: skip
     try:
         values = {path: read_value(text) for path, (_, text) in own.items()}

@@ -230,6 +230,7 @@ class _Merge:
         self.history: dict[str, list[tuple[str, Any]]] = {}
         self.fixed: dict[str, Fixed] = {}
         self.inherited: set[str] = set()
+        self.apart: set[str] = set()  # paths in sections of another class than in the one that a policy starts from
         self.rank: dict[str, int] = {}  # of the layer that set a path itself, where one did
         self.chosen: dict[str, _Chosen] = {}
 
@@ -350,7 +351,7 @@ class _Merge:
         self.begin(here, name)
         self.fixed[here] = Fixed.STRUCTURAL
         named: list[type[Settings] | None] = []
-        last, failed = None, False
+        last, failed, above = None, False, cls  # above: the class in the section that a policy starts from
         for said in parts:
             called, found, wrong = self.names.spelled(said.value.get("name")), said.value.get(CLASS), ""
             if found is None and called is not None:
@@ -364,11 +365,12 @@ class _Merge:
                 cls, last = found, said.at("name", called)
                 self.set(last, here, called if isinstance(called, str) else self.names.of(found))
             named.append(found)
+            above = cls if said.inherited else above
         if cls is None and not failed and not marker.inherits:
             self.problems.append(f"{here} is missing: it chooses what {path} is")
         if cls is None or failed:
             return MISSING
-        same = common is not None and cls is common.cls
+        same = cls is above
         kept = []
         for said, found in zip(parts, named, strict=True):
             if (found is None or issubclass(cls, found)) and (same or not said.inherited):
@@ -380,10 +382,14 @@ class _Merge:
                 )
         value = self.section(cls, path, kept, start if type(start) is cls and (same or common is None) else None)
         self.chosen[path] = _Chosen(cls, [] if value is MISSING else parts, start, name)
+        new = islice(reversed(self.history), len(self.history) - before)
+        inside = [known for known in reversed(list(new)) if known.startswith(f"{path}.")]
+        if not same:
+            self.apart.update(inside)
+        elif marker.inherits:
+            shared = {known for known in inside if f"{marker.inherits}{known[len(path) :]}" in self.history}
+            self.inherited |= shared - self.rank.keys() - self.apart - {here}
         if marker.inherits:
-            new = islice(reversed(self.history), len(self.history) - before)
-            inside = [known for known in reversed(list(new)) if known.startswith(f"{path}.")]
-            self.inherited |= {known for known in inside if same and known not in self.rank and known != here}
             self.note_shadowed(inside, path, marker.inherits)
         return value
 

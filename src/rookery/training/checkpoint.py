@@ -45,6 +45,7 @@ from rookery.core.trust import OBJECT
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
 from rookery.report.metrics_file import sync_rows
+from rookery.training.earlier_settings import kept_defaults, note_of
 from rookery.training.settings import RunConfig
 
 FORMAT = 2
@@ -174,7 +175,9 @@ def read_checkpoint(path: Path) -> Saved:
         state = decode(parse_json(files["state.json"]), files["arrays.safetensors"])
         config = parse_json(files["config.json"])
         history = {path: [(source, value) for source, value in given] for path, given in config["history"].items()}
-        return Saved(place, state, config["values"], config["missing"], history, facts, mapped_files(place, facts))
+        kept = {path: value for path, value in kept_defaults(history).items() if path not in config["values"]}
+        values, notes = config["values"] | kept, tuple(note_of(kept, history))
+        return Saved(place, state, values, config["missing"], history, facts, mapped_files(place, facts), notes)
     except (FileError, EncodingError) as error:
         raise with_last_good(error, place) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

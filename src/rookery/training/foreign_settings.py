@@ -33,11 +33,13 @@ def objections_in(values: Mapping[str, Any], trees: Sequence[Any] = ()) -> Itera
         yield from of_settings(EnvConfig, env, "env")
     algorithm = _opened(tree.get("algorithm"))
     common = _class_of(_said("algorithm.name", trees, algorithm.get("name", algorithm.get(CLASS))), "ppo")
-    yield from _in_algorithm(common, algorithm, "algorithm", trees)
+    signals = _own_signals(algorithm, "algorithm", trees, {})
+    yield from _in_algorithm(common, algorithm, "algorithm", trees, signals)
     for name, entry in _opened(tree.get("policies")).items():
         entry = _opened(entry)
         chosen = _class_of(_said(f"policies.{name}.name", trees, entry.get("name", entry.get(CLASS))), common)
-        yield from _in_algorithm(chosen, entry, f"policies.{name}", trees)
+        own = _own_signals(entry, f"policies.{name}", trees, signals)
+        yield from _in_algorithm(chosen, entry, f"policies.{name}", trees, own)
         yield from of_settings(PolicyEntry, entry, f"policies.{name}")
         yield from objections(Label, name, f"policies.{name}")
     courses = _opened(tree.get("curriculum"))
@@ -59,18 +61,35 @@ def _in_env(env: Mapping[str, Any], named: Any) -> Iterator[Objection]:
         yield from objections_to_parameters(named, parameters)
 
 
-def _in_algorithm(cls: Any, values: Mapping[str, Any], path: str, trees: Sequence[Any]) -> Iterator[Objection]:
-    """Yields the objections to the settings of an algorithm, its own signals and its modules."""
+def _own_signals(
+    values: Mapping[str, Any], path: str, trees: Sequence[Any], common: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the config classes of the own signals of an algorithm, by name; those in `common` where it names none."""
+    found = _opened(_opened(values.get("signals")).get("own"))
+    named = {name: _said(f"{path}.signals.own.{name}.name", trees, _opened(found[name]).get("name")) for name in found}
+    return {name: _class_of(called, common.get(name)) for name, called in named.items()}
+
+
+def _in_algorithm(
+    cls: Any, values: Mapping[str, Any], path: str, trees: Sequence[Any], own: Mapping[str, Any]
+) -> Iterator[Objection]:
+    """Yields the objections to the settings of an algorithm or signal, its modules and its own signals.
+
+    Args:
+        cls: The config class.
+        values: The settings.
+        path: Where they stand.
+        trees: The caller's own settings over them, as trees, lowest first.
+        own: Config classes of its own signals, by name.
+    """
     if isinstance(cls, type) and issubclass(cls, Settings) and "__dataclass_fields__" in vars(cls):
         ours = is_ours(cls.__module__)
         yield from of_settings(cls, values, path, foreign=not ours)
-    signals = values.get("signals")
-    own = signals.get("own") if isinstance(signals, Mapping) else None
-    for name, signal in own.items() if isinstance(own, Mapping) else ():
+    signals = _opened(values.get("signals"))
+    for name, signal in own.items():
         where = f"{path}.signals.own.{name}"
-        chosen = _class_of(_said(f"{where}.name", trees, _opened(signal).get("name")), None)
-        yield from _in_algorithm(chosen, _opened(signal), where, trees)
-    if isinstance(signals, Mapping):
+        yield from _in_algorithm(signal, _opened(_opened(signals.get("own")).get(name)), where, trees, {})
+    if isinstance(values.get("signals"), Mapping):
         values = {**values, "signals": {name: part for name, part in signals.items() if name != "own"}}
     yield from _in_modules(values, path, trees)
 

@@ -123,7 +123,7 @@ def without_foreign_code(
         for path, given in saved.history.items()
         if path in kept and given
     }
-    saved = replace(saved, values=kept, history=history, notes=tuple(notes))
+    saved = replace(saved, values=kept, history=history, notes=(*saved.notes, *notes))
     return saved if run_dir is None else with_new_token(saved, run_dir.path)
 
 
