@@ -1,12 +1,12 @@
-"""Writes the ten runs of tests/golden/checkpoints/, which later versions of Rookery must load and train on.
+"""Writes the runs of tests/golden/checkpoints/, which later versions of Rookery must load and train on.
 
 They are written by the Rookery that Python finds, and not again when something changes: what they are good for is that
 an older version wrote them. So check the commit out beside this tree, build or copy its kernels, and run::
 
-    PYTHONPATH=OLD/src python tests/golden/make_checkpoints.py
+    PYTHONPATH=OLD/src python tests/golden/make_checkpoints.py [NAME ...]
 
-``written.json`` says by which commit. Runs are small, stopped in the middle of episodes, and hold no absolute path, no
-name of a machine or user, and no signature that is valid anywhere else.
+``written.json`` says by which commit each was written. Runs are small, stopped in the middle of episodes, and hold no
+absolute path, no name of a machine or user, and no signature that is valid anywhere else.
 """
 
 from __future__ import annotations
@@ -77,6 +77,15 @@ RUNS: dict[str, dict[str, Any]] = {
         "algorithm": QMIXConfig(**REPLAY, replay={"capacity": 300}),
         "teams": {"blue": ["a", "b"]},
         "config": SHORT,
+    },
+    # written before policies took the settings of own signals from the section `algorithm`
+    "own-signal": {
+        "env": "CartPole-v1",
+        "algorithm": PPO,
+        "config": {
+            "algorithm.signals.own.seen": {"name": "rookery.signals.count:CountConfig", "gamma": 0.5, "strength": 2.0},
+            "policies.main.signals.rnd": {},
+        },
     },
 }  # fmt: skip
 """Arguments of `Trainer` for runs that play; each is stopped after 4 iterations."""
@@ -168,8 +177,10 @@ def check_says_nothing_of_here(place: Path) -> None:
 def main() -> None:
     """Writes all runs, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--to", type=Path, default=PLACE, help="folder that is replaced")
-    to = parser.parse_args().to.absolute()
+    parser.add_argument("--to", type=Path, default=PLACE, help="folder in which they are replaced")
+    parser.add_argument("names", nargs="*", help="runs that are written; none = all")
+    chosen = parser.parse_args()
+    to = chosen.to.absolute()
     source = Path(rookery.__file__).parent
     commit = subprocess.run(
         ["git", "-C", source, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
@@ -187,17 +198,20 @@ def main() -> None:
         place = Path(folder, "runs")
         place.mkdir()
         os.chdir(place)
-        for name, make in makers.items():
+        for name in chosen.names or makers:
             print(name, flush=True)
-            make()
+            makers[name]()
         for pattern in NOT_KEPT:
             for path in place.rglob(pattern):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        written = {"commit": commit.strip(), "rookery": rookery.__version__}
-        (place / "written.json").write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+        written = to / "written.json"
+        said = json.loads(written.read_text(encoding="utf-8")) if chosen.names else {}
+        said |= dict.fromkeys(chosen.names or makers, {"commit": commit.strip(), "rookery": rookery.__version__})
+        (place / "written.json").write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
         check_says_nothing_of_here(place)
-        shutil.rmtree(to, ignore_errors=True)
-        shutil.copytree(place, to)
+        for path in place.iterdir():
+            shutil.rmtree(to / path.name, ignore_errors=True)
+        shutil.copytree(place, to, dirs_exist_ok=True)
     print(f"{sum(path.stat().st_size for path in kept_files(to)) / 1e6:.2f} MB in {to}")
 
 

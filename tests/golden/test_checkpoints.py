@@ -1,6 +1,6 @@
-"""Runs that an older version of Rookery wrote load and train on: ten kinds, each as a run of somebody else.
+"""Runs that an older version of Rookery wrote load and train on: of each kind, each as a run of somebody else.
 
-`make_checkpoints.py` wrote them, with the commit in ``checkpoints/written.json``; the key of the tests is another one
+`make_checkpoints.py` wrote them, with the commits in ``checkpoints/written.json``; the key of the tests is another one
 than that of these runs, so that nothing in them is trusted.
 """
 
@@ -17,7 +17,7 @@ from rookery.cli.main import app
 
 STORED = Path(__file__).parent / "checkpoints"
 
-PLAYED = ("curriculum", "dqn", "lstm", "ppo", "qmix", "sac", "self-play")
+PLAYED = ("curriculum", "dqn", "lstm", "own-signal", "ppo", "qmix", "sac", "self-play")
 
 
 @pytest.fixture

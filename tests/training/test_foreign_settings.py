@@ -91,6 +91,10 @@ LEADS_OUT = {
     "algorithm.signals.own.x.replay": {
         "algorithm.signals.own": {"x": {"name": "rookery.signals.gail:GAILConfig", "replay": ["x"]}}
     },
+    "policies.a.signals.own.x.replay": {
+        "algorithm.signals.own.x": {"name": "rookery.signals.gail:GAILConfig"},
+        "policies.a.signals.own.x.replay": ["x"],
+    },
     "algorithm.model.module_config.columns": {
         "algorithm.model": {"module": "rookery.models.heads:ValueHead", "module_config": {"columns": "x"}}
     },
@@ -107,6 +111,9 @@ LEADS_OUT = {
 }
 
 
+@pytest.mark.regression(
+    "foreign code", "Own reward signals of foreign policies are judged where only the algorithm names their class"
+)
 @pytest.mark.parametrize(("path", "values"), LEADS_OUT.items(), ids=LEADS_OUT)
 def test_what_leads_out_is_found_however_it_is_written(path, values):
     assert path.strip() in reached(values)

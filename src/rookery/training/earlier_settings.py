@@ -58,10 +58,9 @@ def note_of(kept: Mapping[str, object], history: Mapping[str, object]) -> list[s
     above = {path: ".".join((ALGORITHM, *path.split(".")[2:])) for path in kept}
     lost = [path for path, at in above.items() if at in history or _is_section(at, history)]
     values = ", ".join(f"{path} = {kept[path]}" for path in lost)
-    return [
-        f"an earlier version of Rookery stored this run, and its policies did not take these settings from {ALGORITHM}; "
-        f"the run keeps the values it has learned with: {values}; a new run takes what {ALGORITHM} says"
-    ] * bool(lost)
+    why = f"an earlier version of Rookery stored this run, whose policies did not take these settings from {ALGORITHM}"
+    line = f"{why}; it keeps the values it has learned with: {values}; a new run takes those of {ALGORITHM}"
+    return [line] if lost else []
 
 
 def _is_section(path: str, history: Mapping[str, object]) -> bool:
