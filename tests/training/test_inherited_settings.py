@@ -309,12 +309,7 @@ def test_a_run_of_before_without_a_checkpoint_begins_as_it_did(tmp_path, capsys)
 
 @pytest.mark.parametrize("way", ["object", "command line"])
 def test_a_run_that_is_stored_now_keeps_nothing(way, tmp_path):
-    tree = (
-        {"signals": {"own": {"seen": SEEN}}}
-        if way == "command line"
-        else {"signals": {"own": {"seen": {"gamma": 0.5}}}}
-    )
-    layers = layers_in(way, "ppo", tree, tmp_path)
+    layers = layers_in(way, "ppo", {"signals": {"own": {"seen": {"gamma": 0.5}}}}, tmp_path)
     with Trainer("CartPole-v1", config=layers, num_envs=2, helpers=0, seed=3) as trainer:
         trainer.save(tmp_path / "saved")
     with Trainer.load(tmp_path / "saved") as again:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.repeated_keys import refuse_repeated
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.secrets import NOT_STORED, Secret
 from rookery.core.settings import Settings, fields_of, object_name, show
@@ -52,7 +53,7 @@ def yaml_layer(path: str | Path, name: str | None = None) -> Layer:
         name: What to call it in messages; None = its name without its folder.
 
     Raises:
-        ConfigError: If the file cannot be read; says where.
+        ConfigError: If the file cannot be read, or gives a setting twice; says where.
     """
     from ruamel.yaml.nodes import MappingNode
 
@@ -63,21 +64,22 @@ def yaml_layer(path: str | Path, name: str | None = None) -> Layer:
         raise ConfigError(f"{path}: there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as text: {error}") from error
-    lines: dict[str, str] = {}
+    lines: dict[tuple[str, ...], str] = {}
 
-    def note(node: Any, above: str) -> None:
+    def note(node: Any, above: tuple[str, ...]) -> None:
         for key, value in node.value if isinstance(node, MappingNode) else ():
-            here = f"{above}{key.value}"
+            here = (*above, str(key.value))
             lines[here] = f"{name}:{key.start_mark.line + 1}"
-            note(value, f"{here}.")
+            note(value, here)
 
     values, node = load_with_nodes(text, name)
-    note(node, "")
+    note(node, ())
     if values is None:
         return Layer(name, {})
     if not isinstance(values, dict):
         raise ConfigError(f"{name}:1: must be a mapping such as 'seed: 3', not {show(values)}")
-    return Layer(name, values, lines)
+    refuse_repeated(values, name, lines)
+    return Layer(name, values, {".".join(keys): line for keys, line in lines.items()})
 
 
 OVERRIDE = "path=value, for example algorithm.lr=3e-4"
@@ -204,11 +206,16 @@ def _opened(value: Any) -> dict[Any, Any]:
 
 
 def _over(low: Any, high: Any) -> Any:
-    """Joins two values that one layer gives for a path: sections are put together, else the later counts."""
-    if not (isinstance(low, Mapping | Settings) and isinstance(high, Mapping | Settings)):
+    """Joins two values that one layer gives for a path: sections are put together, else the later counts. Beside a
+    section, a name or class alone is one that says no more.
+    """
+    sections = isinstance(low, Mapping | Settings), isinstance(high, Mapping | Settings)
+    if not any(sections) or not all(isinstance(one, Mapping | Settings | str | type) for one in (low, high)):
         return high
-    merged = mapping_of(low)
-    for key, value in mapping_of(high).items():
+    merged = _opened(low)
+    if not sections[1]:
+        merged.pop(CLASS, None)
+    for key, value in _opened(high).items():
         merged[key] = _over(merged[key], value) if key in merged else value
     return merged
 

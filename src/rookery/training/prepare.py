@@ -16,6 +16,7 @@ from rookery.core.device import check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, yaml_layer
 from rookery.core.processor import usable_cores
+from rookery.core.repeated_keys import Keys, refuse_repeated
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings, object_name
 from rookery.core.spaces import action_spec, obs_spec
@@ -76,17 +77,22 @@ def code_values(
     """The arguments of `Trainer` as one layer of paths and values.
 
     Raises:
-        ConfigError: For an override that is neither a shorthand nor a section; names the nearest.
+        ConfigError: For an override that is neither a shorthand nor a section; names the nearest. For two arguments
+            that set the same thing.
     """
     values: dict[str, Any] = {}
+    names: dict[Keys, str] = {}
     wrong = []
     for name, value in overrides.items():
         if name == "model" and not isinstance(value, Settings | Mapping):
             values["algorithm.model.module"] = value
+            names["algorithm.model.module",] = "model="
         elif name in ("replay", "memory"):  # the second is what it was called before
             values |= replay_values(value)
         elif name in SHORTHANDS or name in SECTIONS:
-            values[SHORTHANDS.get(name, name)] = value
+            path = SHORTHANDS.get(name, name)
+            values[path] = value
+            names[path,] = f"{name}="
         else:
             near = nearest(name, [*SHORTHANDS, *SECTIONS, "seed"])
             wrong.append(f"code: {name} = {value!r}: Trainer has no such argument{near}")
@@ -102,7 +108,10 @@ def code_values(
         settings = {name: {} if entry is None or is_agents(entry) else entry for name, entry in named.items()}
         values["policies"] = settings
     given = {"env.name": env, "algorithm": algorithm, "policy_mapping": policy_mapping, "seed": seed}
-    return values | {path: value for path, value in given.items() if value is not None}
+    values |= {path: value for path, value in given.items() if value is not None}
+    names |= {(path,): f"{path.removesuffix('.name')}=" for path in ("env.name", "algorithm", "policies")}
+    refuse_repeated(values, "code", {keys: f"code, {name}" for keys, name in names.items()})
+    return values
 
 
 def is_agents(entry: Any) -> bool:
@@ -133,7 +142,11 @@ def mapping_of_agents(policies: Mapping[str, Any], policy_mapping: Any) -> Any:
 
 
 def layers_of(config: Any) -> list[Layer]:
-    """Layers from paths, dicts and layers, one or several."""
+    """Layers from paths, dicts and layers, one or several.
+
+    Raises:
+        ConfigError: If an item is none of these, a file cannot be read, or a file or dict gives a setting twice.
+    """
     items = config if isinstance(config, list | tuple) else [config]
     layers = []
     for item in items:
@@ -142,6 +155,7 @@ def layers_of(config: Any) -> list[Layer]:
         elif isinstance(item, str | Path):
             layers.append(yaml_layer(Path(item)))
         elif isinstance(item, Mapping):
+            refuse_repeated(item, "code")
             layers.append(Layer("code", item))
         else:
             raise ConfigError(f"code: config = {item!r}: use a path of a YAML file, a dict or a Layer")
