@@ -239,7 +239,8 @@ class _Merge:
         fields = fields_of(cls)
         own = [said for said in parts if not said.inherited]
         self.unknown += [said.at(key, said.value[key]) for said in own for key in said.value if key not in fields]
-        parts = self.one_of_each(cls, parts, start) if alternatives_in(cls) else parts
+        parts, wrong = _taken_back(cls, parts, start) if alternatives_in(cls) else (parts, [])
+        self.problems += wrong
         values: dict[str, Any] = {}
         given = set() if start is None else set(start.given)
         for name in _in_order(cls):
@@ -384,12 +385,10 @@ class _Merge:
         self.chosen[path] = _Chosen(cls, [] if value is MISSING else parts, start, name)
         new = islice(reversed(self.history), len(self.history) - before)
         inside = [known for known in reversed(list(new)) if known.startswith(f"{path}.")]
-        if not same:
-            self.apart.update(inside)
-        elif marker.inherits:
+        self.apart |= set() if same else set(inside)
+        if marker.inherits:
             shared = {known for known in inside if f"{marker.inherits}{known[len(path) :]}" in self.history}
             self.inherited |= shared - self.rank.keys() - self.apart - {here}
-        if marker.inherits:
             self.note_shadowed(inside, path, marker.inherits)
         return value
 
@@ -455,12 +454,6 @@ class _Merge:
         if not said.inherited:
             self.problems.append(f"{said.source}: {said.path} = {show(said.value)}: {why}")
 
-    def one_of_each(self, cls: type, parts: list[_Said], start: Settings | None) -> list[_Said]:
-        """Gives what layers say, and that the stronger takes back what a weaker said in other words."""
-        kept, problems = _taken_back(cls, parts, start)
-        self.problems += problems
-        return kept
-
     def note_shadowed(self, inside: list[str], path: str, inherits: str) -> None:
         """Notes each value of an entry that beats a value of the common section from a higher layer."""
         for here in inside:
@@ -484,7 +477,9 @@ def _refuse_unknown(merge: _Merge) -> None:
 
 
 def _taken_back(cls: type, parts: list[_Said], start: Settings | None) -> tuple[list[_Said], list[str]]:
-    """Gives what layers say of a class with alternatives, see `one_of_each`, and a line for each mistake."""
+    """Gives what layers say of a class with alternatives, of which the stronger takes back what a weaker said in other
+    words (see `one_of_each`), and a line for each mistake.
+    """
     now = {name: default_of(field) for name, field in fields_of(cls).items()} if start is None else vars(start)
     kept: list[_Said] = []
     lines: list[str] = []

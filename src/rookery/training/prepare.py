@@ -81,18 +81,18 @@ def code_values(
             that set the same thing.
     """
     values: dict[str, Any] = {}
-    names: dict[Keys, str] = {}
+    called: dict[Keys, str] = {}
     wrong = []
     for name, value in overrides.items():
         if name == "model" and not isinstance(value, Settings | Mapping):
             values["algorithm.model.module"] = value
-            names["algorithm.model.module",] = "model="
+            called["algorithm.model.module",] = "model="
         elif name in ("replay", "memory"):  # the second is what it was called before
             values |= replay_values(value)
         elif name in SHORTHANDS or name in SECTIONS:
             path = SHORTHANDS.get(name, name)
             values[path] = value
-            names[path,] = f"{name}="
+            called[path,] = f"{name}="
         else:
             near = nearest(name, [*SHORTHANDS, *SECTIONS, "seed"])
             wrong.append(f"code: {name} = {value!r}: Trainer has no such argument{near}")
@@ -109,8 +109,8 @@ def code_values(
         values["policies"] = settings
     given = {"env.name": env, "algorithm": algorithm, "policy_mapping": policy_mapping, "seed": seed}
     values |= {path: value for path, value in given.items() if value is not None}
-    names |= {(path,): f"{path.removesuffix('.name')}=" for path in ("env.name", "algorithm", "policies")}
-    refuse_repeated(values, "code", {keys: f"code, {name}" for keys, name in names.items()})
+    called |= {(path,): f"{path.removesuffix('.name')}=" for path in ("env.name", "algorithm", "policies")}
+    refuse_repeated(values, "code", {keys: f"code, {name}" for keys, name in called.items()})
     return values
 
 
