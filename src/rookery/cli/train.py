@@ -18,7 +18,7 @@ import typer
 from rookery.cli.apart import report_rows, rows_apart
 from rookery.cli.external import space_values, token_layers
 from rookery.cli.runs import in_runs
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, LearnerLostError, WorkerLostError
 from rookery.core.files import LONGEST_NAME
 from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer, override_layer, yaml_layer
@@ -166,7 +166,8 @@ def console_style(**on: bool) -> str | None:
 
 @contextmanager
 def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
-    """After Ctrl-C, SIGTERM or SIGHUP, says what can be done, and exits with 128 and the number of the signal.
+    """After Ctrl-C, SIGTERM or SIGHUP, says what can be done, and exits with 128 and the number of the signal. Adds that
+    to the error of a process that is lost.
 
     Args:
         message: Makes the text, which may be empty, from whether the run stopped in good order; a second signal stops
@@ -179,6 +180,10 @@ def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
             with suppress(OSError):  # of a terminal that has closed
                 typer.echo(text, err=True)
         raise typer.Exit(128 + (error.signal if isinstance(error, Interrupted) else SIGINT)) from None
+    except (WorkerLostError, LearnerLostError) as error:
+        if "resume" in str(error):
+            raise
+        raise type(error)(f"{error}; {message(False)}") from error
 
 
 def layers_of_arguments(what: Sequence[str], env: str | None, options: Mapping[str, Any]) -> list[Layer]:

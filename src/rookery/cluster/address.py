@@ -47,16 +47,18 @@ def guard_own_cluster(address: str) -> None:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 
-def answers(address: str) -> bool:
-    """Says whether a server that may be Ray's answers at ``HOST:PORT``; other forms of addresses are left to Ray."""
+def answers(address: str, seconds: float = CONNECT_SECONDS) -> bool:
+    """Says whether a server that may be Ray's answers at ``HOST:PORT`` within so many seconds; other forms of addresses
+    are left to Ray.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "://" in address:
         return True
     try:
-        with socket.create_connection((host, int(port)), CONNECT_SECONDS) as connection:
+        with socket.create_connection((host, int(port)), seconds) as connection:
             if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
                 return True
-            connection.settimeout(CONNECT_SECONDS)
+            connection.settimeout(seconds)
             connection.sendall(GREETING)
             return bool(connection.recv(1))
     except OSError:

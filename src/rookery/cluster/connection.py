@@ -16,17 +16,23 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import ray
+from ray._private import worker as ray_worker
 from ray._raylet import GcsClient
 from ray.exceptions import RayError
 
+from rookery.cluster import head, ray_log
 from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, answers, begins_here, named_by
 from rookery.core.errors import ConfigError
 from rookery.core.processor import LIMIT, usable_cores
 
 RAYLET_SECONDS = 0.5
 """Between two looks of a process whether its node is still part of the cluster."""
+
+HEAD_SECONDS = 5.0
+"""Seconds that the head gets to answer a question."""
 
 OBJECT_STORE = 1 << 30
 """Bytes of the object store of a cluster that is begun here, at most: what is sent is read and forgotten at once."""
@@ -72,6 +78,7 @@ def connect(address: str = AUTO, *, said: str, instead: str, cores: float = 0.0)
         ConfigError: If there is none at the address, or it refuses.
     """
     if ray.is_initialized():
+        head.watch(ray.get_runtime_context().gcs_address, ray.is_initialized)
         return False
     given = named_by(address)
     if given and not answers(given):
@@ -81,18 +88,51 @@ def connect(address: str = AUTO, *, said: str, instead: str, cores: float = 0.0)
             "--head, or take local to run on this machine alone"
         )
     handler = signal.getsignal(signal.SIGTERM)
+    _ray_prints.append(ray_worker.print_to_stdstream)
+    ray_worker.print_to_stdstream = ray_log.log_message
     try:
-        if begins_here(address):
-            _begin(cores)
-        else:
-            _show_token(given)
-            ray.init(given or None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        with ray_log.logged_errors():
+            if begins_here(address):
+                _begin(cores)
+            else:
+                _show_token(given)
+                ray.init(given or None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (RayError, OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"{said}: {_why(error, given)}; {instead}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, handler)  # ray.init takes it, and would end the run without a checkpoint
+    head.watch(ray.get_runtime_context().gcs_address, ray.is_initialized)
     return True
+
+
+_ray_prints: list[Any] = []
+"""How Ray itself shows messages of nodes, while these go to the log of a run."""
+
+
+def disconnect() -> None:
+    """Leaves the cluster that `connect` has joined; ends one that it has begun."""
+    ray.shutdown()
+    if _ray_prints:
+        ray_worker.print_to_stdstream = _ray_prints.pop()
+
+
+def nodes() -> dict[str, Resources]:
+    """Asks the head which nodes there are: Ray's id of each, and what it has.
+
+    Raises:
+        HeadLostError: If it does not answer.
+    """
+    found = head.within(HEAD_SECONDS, ray.nodes)
+    return {str(node["NodeID"]): resources_of(node["Resources"]) for node in found if node["Alive"]}
+
+
+def free_of_all() -> str:
+    """Asks the head what of the cluster is free, and what there is, for messages; raises as `nodes`."""
+    there, unused = head.within(HEAD_SECONDS, lambda: (ray.cluster_resources(), ray.available_resources()))
+    if not there.get("CPU"):
+        return "and no node of the Ray cluster is left"
+    return f"and the Ray cluster has {resources_of(unused)} free of {resources_of(there)}"
 
 
 def _show_token(address: str) -> None:

@@ -18,7 +18,7 @@ from torch import distributed
 
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
 from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
-from rookery.core.errors import RemoteError, RookeryError, TrainingError
+from rookery.core.errors import LearnerLostError, RemoteError, RookeryError, TrainingError
 from rookery.core.waits import exit_code_of
 
 LAST_WORDS = 5.0
@@ -85,7 +85,7 @@ class LocalRanks(Gathered):
             said, _ = receive_frame(self._lines[number - 1])
         except Gone:
             process = self._processes[number - 1]
-            raise TrainingError(f"{name} (process {process.pid}) {describe_end(process)}") from None
+            raise LearnerLostError(f"{name} (process {process.pid}) {describe_end(process)}") from None
         if said != wanted:
             kind, message, text = said
             raise kind(f"{name}: {message}") from RemoteError(text)

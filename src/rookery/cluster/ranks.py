@@ -20,7 +20,7 @@ from torch import Tensor, distributed
 
 from rookery.cluster.gpu_ranks import group_on
 from rookery.cluster.rank_beats import RankBeats, connect_beats
-from rookery.core.errors import RookeryError, TrainingError
+from rookery.core.errors import LearnerLostError, RookeryError, TrainingError
 from rookery.core.interrupt import TIME_UP, Interrupt
 from rookery.core.metrics import Means, Metrics
 
@@ -31,8 +31,8 @@ PATIENCE = timedelta(days=30)
 """How long a rank waits for what rank 0 does next: it may evaluate, or its user may think."""
 
 
-class RankLostError(TrainingError):
-    """Another rank is gone, or does not answer."""
+class RankLostError(LearnerLostError):
+    """Another rank is gone, or does not answer, and this one does not know more."""
 
 
 LOOPBACK = "127.0.0.1"
@@ -285,7 +285,7 @@ class Gathered(Ranks):
     def lost(self, error: Exception) -> RookeryError:
         """Returns what to raise when the others do not answer."""
         if self._beats is not None and self._beats.told:
-            return RankLostError(self._beats.told)
+            return LearnerLostError(self._beats.told)
         return RankLostError(f"rank {self.rank} of {self.size}: another rank has gone or hangs ({error})")
 
     @contextmanager

@@ -20,10 +20,10 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 from torch import distributed
 
 from rookery import __version__
-from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
+from rookery.cluster.connection import Resources, connect, disconnect, free_of_all, in_a_line, nodes, settle_in
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
 from rookery.cluster.ray_waits import ready_of, value_of
-from rookery.core.errors import ConfigError, RemoteError, RookeryError, TrainingError
+from rookery.core.errors import ConfigError, LearnerLostError, RemoteError, RookeryError, TrainingError
 
 LAST_WORDS = 20.0
 """Seconds in which Ray says that a rank or its node is gone; it notices the end of a machine after some 15."""
@@ -122,12 +122,12 @@ class RayRanks(Gathered):
         each, others = Resources(cpus, gpus), size - 1
         instead = "cluster.ray=auto learns on this machine"
         self._connected_here = connect(address, said=f"cluster.ray = {address}", instead=instead, cores=cpus * others)
-        nodes = [resources_of(node["Resources"]) for node in ray.nodes() if node["Alive"]]
-        room = sum(each.times_in(node) for node in nodes)
+        there = list(nodes().values())
+        room = sum(each.times_in(node) for node in there)
         if room < others:
             raise ConfigError(
                 f"cluster.learners = {size}: the Ray cluster has room for {room} of the {others} others with {each} "
-                f"each (cluster.worker_cpus, cluster.worker_gpus) on its {len(nodes)} machines; write "
+                f"each (cluster.worker_cpus, cluster.worker_gpus) on its {len(there)} machines; write "
                 f"cluster.learners={room + 1}, or let each have less"
             )
         options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus}
@@ -154,8 +154,7 @@ class RayRanks(Gathered):
             answers = value_of([actor.where.remote() for actor in self._actors], START_SECONDS)
         except GetTimeoutError as error:
             raise TrainingError(
-                f"cluster.learners = {size}: not all learners began within {START_SECONDS:g} seconds: others use the "
-                f"cluster, which has {resources_of(ray.available_resources())} free"
+                f"cluster.learners = {size}: not all learners began within {START_SECONDS:g} seconds, {free_of_all()}"
             ) from error
         except RayActorError as error:
             raise ConfigError(
@@ -171,7 +170,7 @@ class RayRanks(Gathered):
                     "version on both"
                 )
             self._names.append(f"{machine} (process {process})")
-        alone = sum(bool(node["Alive"]) for node in ray.nodes()) == 1
+        alone = len(nodes()) == 1
         host = LOOPBACK if alone else ray.util.get_node_ip_address()
         there: Any = distributed
         door = socket.create_server((host, 0))  # the store's own would be open on all addresses of this machine
@@ -213,9 +212,9 @@ class RayRanks(Gathered):
                 told.__cause__ = RemoteError(str(found))
                 break
             except RayActorError as found:
-                told = TrainingError(f"{name} is gone: {in_a_line(found)}")
+                told = LearnerLostError(f"{name} is gone: {in_a_line(found)}")
             except RayError as found:
-                told = TrainingError(f"{name}: the Ray cluster is gone: {in_a_line(found)}")
+                told = LearnerLostError(f"{name}: the Ray cluster is gone: {in_a_line(found)}")
         return told
 
     def break_waits(self) -> None:
@@ -237,4 +236,4 @@ def _end_all(actors: list[Any], connected_here: bool, owner: int) -> None:
         ray.kill(actor)
     actors.clear()
     if connected_here:
-        ray.shutdown()
+        disconnect()

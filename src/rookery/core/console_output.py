@@ -159,12 +159,23 @@ def _output(stream: TextIO | None, name: str) -> ConsoleOutput:
     return ConsoleOutput(open(os.devnull, "w", encoding="utf-8") if stream is None else stream, name)
 
 
+_run_logs: list[Path] = []
+"""The file of the newest run of this process, if any."""
+
+
+def run_log() -> Path | None:
+    """Returns the file of the newest run of this process for output that is not shown; None = no run has begun."""
+    return _run_logs[-1] if _run_logs else None
+
+
 def survive_lost_output(log: Path | None) -> None:
     """Makes failures of standard output and standard error harmless from now on, where they are a `ConsoleOutput`.
 
     Args:
         log: File for output that can no longer be shown; None = none. A file that was given before stays.
     """
+    if log is not None:
+        _run_logs[:] = [log.absolute()]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, ConsoleOutput):
             stream.is_survivable, stream.log = True, stream.log or log

@@ -46,6 +46,10 @@ class WorkerLostError(RookeryError):
     """The process or machine of a worker is gone, with all that it had not handed over."""
 
 
+class HeadLostError(WorkerLostError):
+    """The head of a cluster does not answer, without which nothing can be begun there."""
+
+
 class SpaceError(RookeryError):
     """A space, or a value of it, that Rookery cannot use."""
 
@@ -54,6 +58,10 @@ class SpaceError(RookeryError):
 
 class TrainingError(RookeryError):
     """Training cannot go on: for example, ten non-finite gradient steps in a row."""
+
+
+class LearnerLostError(TrainingError):
+    """The process or machine of another learner is gone, or is frozen."""
 
 
 def refuse(problems: Iterable[str]) -> None:

@@ -20,6 +20,8 @@ from types import FrameType
 from typing import ClassVar, Protocol
 from weakref import WeakSet
 
+from rookery.core.errors import HeadLostError
+
 
 class Interrupted(KeyboardInterrupt):
     """A run was asked to stop, and stopped in good order.
@@ -32,6 +34,14 @@ class Interrupted(KeyboardInterrupt):
         self.signal = number
         super().__init__(f"stopped by {signal.Signals(number).name}")
 
+    def as_error(self, hint: str = "") -> BaseException:
+        """Returns what is raised where a run has stopped.
+
+        Args:
+            hint: What can be done, for a failure.
+        """
+        return self
+
 
 TIME_UP = 0
 """The value of `Interrupt.number` when the time of a training is up; no signal has this number."""
@@ -43,6 +53,26 @@ class TimeUp(Interrupted):
     def __init__(self) -> None:
         self.signal = TIME_UP
         KeyboardInterrupt.__init__(self, "the time of the training is up")
+
+
+STRANDED = 1000
+"""The value of `Interrupt.number` when the cluster is lost on which the run stands; no signal has this number."""
+
+
+class Stranded(Interrupted):
+    """A run stopped because the cluster is lost on which it stands.
+
+    Args:
+        problem: What has happened.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.signal = STRANDED
+        KeyboardInterrupt.__init__(self, problem or "the cluster is lost")
+
+    def as_error(self, hint: str = "") -> BaseException:
+        """Returns what is raised where the run has stopped: a failure, and no request of a user."""
+        return HeadLostError("; ".join(filter(None, (str(self), hint))))
 
 
 class Breaker(Protocol):
@@ -68,7 +98,7 @@ class Interrupt:
     """A request to stop.
 
     Attributes:
-        number: The signal that came, `TIME_UP`, or None.
+        number: The signal that came, `TIME_UP`, `STRANDED`, or None.
     """
 
     watchers: ClassVar[list[Interrupt]] = []
@@ -79,6 +109,9 @@ class Interrupt:
 
     ends_program: ClassVar[bool] = False
     """Whether a second signal ends the program in any case: it does on the command line."""
+
+    problem: ClassVar[str] = ""
+    """What has happened to a cluster that is lost."""
 
     second: ClassVar[int | None] = None
     """The second signal, once it has come and as long as anything watches."""
@@ -133,9 +166,18 @@ class Interrupt:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python
 
     def check(self) -> None:
-        """Raises `Interrupted` if a signal has come, or `TimeUp` if the time is up."""
+        """Raises `Interrupted` if a signal has come, `TimeUp` if the time is up, `Stranded` if the cluster is lost."""
+        if self.number == STRANDED:
+            raise Stranded(Interrupt.problem)
         if self.number is not None:
             raise Interrupted(self.number) if self.number else TimeUp
+
+    @classmethod
+    def fail(cls, problem: str) -> None:
+        """Requests that all who watch now stop because the cluster is lost; called in another thread."""
+        cls.problem = problem
+        for each in cls.watchers:
+            each.number = each.number or STRANDED
 
     @staticmethod
     def check_second() -> None:

@@ -278,11 +278,11 @@ class Trainer(Run):
             with self.interrupt.watching(), self.clock.running():
                 yield
                 self.seconds += self.clock.lap()
-        except Interrupted:
+        except Interrupted as stopped:
             if self.run_dir is not None:
                 self.reporter.event(f"stopped; checkpoint {self.save()}")
             self.ranks.announce("end")
-            raise
+            raise stopped.as_error() from None
         finally:
             self.reporter.finish()
             if self.run_dir is not None:

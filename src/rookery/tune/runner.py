@@ -160,10 +160,10 @@ class Runner:
                     if event is not None:
                         self.handle(event)
                     self.reporter.update(self.summaries, len(self.at_work))
-            except Interrupted:
+            except Interrupted as stopped:
                 self.stop_trials()
                 self.reporter.note(f"stopped; {hint}")
-                raise
+                raise stopped.as_error(hint) from None
             except OSError as error:
                 if is_full(error):
                     raise FileError(f"{self.experiment.folder}: {error}; {MAKE_ROOM}") from error

@@ -22,9 +22,9 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
 from rookery.cluster.actor_beats import ActorBeats
-from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
+from rookery.cluster.connection import Resources, connect, disconnect, free_of_all, in_a_line, nodes, settle_in
 from rookery.cluster.ray_waits import ready_of, value_of
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, HeadLostError
 from rookery.tune.executor import Event, Executor, Failed, Order, Stopped, pickled_job
 from rookery.tune.executors.trial_worker import TrialWorker
 from rookery.tune.executors.worker_process import send_prints
@@ -161,12 +161,15 @@ class RayExecutor(Executor):
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
-        alive = {str(node["NodeID"]): resources_of(node["Resources"]) for node in ray.nodes() if node["Alive"]}
+        for worker in self._workers:
+            worker.beats.kill_if_frozen()
+        try:
+            alive = nodes()
+        except HeadLostError:  # which stops the experiment if it lasts
+            return
         for worker in self._idle():
             if worker.node not in alive:
                 self._remove(worker)
-        for worker in self._workers:
-            worker.beats.kill_if_frozen()
         resources = self._asked.within_largest(list(alive.values()))
         if resources != self._resources:
             note = f"tune: {self._asked} a trial, and no node of the Ray cluster has that: trials get {resources}"
@@ -176,10 +179,9 @@ class RayExecutor(Executor):
         for trial, waiting in self._waiting.items():
             if not waiting.is_late and self._looked - waiting.since > LATE_SECONDS:
                 waiting.is_late = True
-                there, unused = resources_of(ray.cluster_resources()), resources_of(ray.available_resources())
                 self.notes.append(
-                    f"{trial} waits for a worker: it needs {resources} on one node, and the Ray cluster has "
-                    f"{unused} free of {there} in all; it begins when there is room, and the others go on"
+                    f"{trial} waits for a worker: it needs {resources} on one node, {free_of_all()} in all; it begins "
+                    "when there is room, and the others go on"
                 )
 
     def _idle(self) -> list[RayWorker]:
@@ -329,4 +331,4 @@ class RayExecutor(Executor):
         for worker in list(self._workers):
             self._remove(worker)
         if self._connected_here:
-            ray.shutdown()
+            disconnect()

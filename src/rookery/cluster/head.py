@@ -1,0 +1,138 @@
+"""The head of a cluster of Ray: it is asked now and then whether it answers, and a run is stopped when it does not.
+
+Ray waits for a minute without a word, in which calls that need the head do not return, and then ends the process. So a
+run stops before: it writes a checkpoint of what it can reach, and names how to resume.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from rookery.cluster.address import answers
+from rookery.core.errors import HeadLostError
+from rookery.core.interrupt import Interrupt, say
+
+LOOK_SECONDS = 2.0
+"""Seconds between two questions to the head, and the longest that it gets to answer one."""
+
+RAY_SECONDS = float(os.environ.get("RAY_gcs_rpc_server_reconnect_timeout_s", "60"))  # noqa: SIM112  (Ray's own name)
+"""Seconds without a head after which Ray ends this process."""
+
+SAID_AFTER = RAY_SECONDS / 10
+"""Seconds without an answer after which a line says so."""
+
+LOST_AFTER = RAY_SECONDS / 4
+"""Seconds without an answer after which the head counts as lost."""
+
+ENDED_AFTER = RAY_SECONDS * 0.85
+"""Seconds without an answer after which a program that is still there is ended, before Ray ends it without a word."""
+
+Answer = TypeVar("Answer")
+
+
+class HeadWatch:
+    """Asks the head of a cluster in a thread whether it is there.
+
+    Args:
+        address: Its address, ``HOST:PORT``.
+        is_needed: Returns whether this process is still connected to it.
+        ask: Returns whether a head answers at an address within so many seconds.
+
+    Attributes:
+        silence: Seconds since it last answered, counted while this process runs.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        is_needed: Callable[[], bool],
+        ask: Callable[[str, float], bool] = answers,
+    ) -> None:
+        self._address, self._is_needed, self._ask = address, is_needed, ask
+        self._is_over = threading.Event()
+        self.silence = 0.0
+        self._thread = threading.Thread(target=self._watch, name="rookery: head of the cluster", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(LOOK_SECONDS) and self._is_needed():
+            before, self.silence = self.silence, self.silence + LOOK_SECONDS
+            if self._ask(self._address, LOOK_SECONDS):
+                self.silence = 0.0
+                continue
+            for seconds, act in (SAID_AFTER, self._say), (LOST_AFTER, self._stop), (ENDED_AFTER, self._end):
+                if before < seconds <= self.silence:
+                    act()
+
+    def watches(self, address: str) -> bool:
+        """Returns whether it asks the head at this address."""
+        return self._address == address and not self._is_over.is_set() and self._thread.is_alive()
+
+    def problem(self) -> str:
+        """Returns what is to be said of its silence."""
+        return f"the head of the Ray cluster at {self._address} has not answered for {self.silence:g} seconds"
+
+    def _say(self) -> None:
+        say(f"note: {self.problem()}; the run stops after {LOST_AFTER:g}")
+
+    def _stop(self) -> None:
+        Interrupt.fail(self.problem())
+
+    def _end(self) -> None:
+        if Interrupt.ends_program:
+            say(f"error: {self.problem()}; resume the run from its last checkpoint: rookery resume")
+            os._exit(HeadLostError.exit_code)
+
+    def close(self) -> None:
+        """Stops asking."""
+        self._is_over.set()
+
+
+_watches: list[HeadWatch] = []
+"""The one of the cluster that this process is connected to, if any."""
+
+
+def watch(address: str, is_needed: Callable[[], bool]) -> None:
+    """Watches the head of the cluster that this process is connected to; arguments as of `HeadWatch`."""
+    if not (_watches and _watches[0].watches(address)):
+        for one in _watches:
+            one.close()
+        _watches[:] = [HeadWatch(address, is_needed)]
+
+
+def lost_head() -> str:
+    """Returns what is to be said of a head that counts as lost; empty while it answers."""
+    return next((one.problem() for one in _watches if one.silence >= LOST_AFTER), "")
+
+
+def within(seconds: float, ask: Callable[[], Answer]) -> Answer:
+    """Asks the head something in a thread, since Ray waits for a minute for one that is gone.
+
+    Args:
+        seconds: How long to wait.
+        ask: Asks, and returns the answer.
+
+    Raises:
+        HeadLostError: If there is no answer within this time.
+        Exception: What `ask` raises.
+    """
+    found: list[Answer] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(ask())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="rookery: a question to the head", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not found:
+        raise HeadLostError(f"the head of the Ray cluster has not answered within {seconds:g} seconds")
+    return found[0]

@@ -1,0 +1,76 @@
+"""What Ray writes about itself goes to ``log.txt`` of the run, not between the lines of the training at the terminal.
+
+Ray writes in two ways: messages of nodes by a Python function, and its own errors by C, to what it finds as standard
+error when it connects. This module does not need Ray.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from rookery.core.console_output import run_log
+
+HELD_LINES = 1000
+"""Most lines that are kept while no run has a folder yet."""
+
+COLORS = re.compile(r"\x1b\[[0-9;]*m")
+
+_held: list[str] = []
+_lock = threading.Lock()
+
+
+def log(text: str) -> None:
+    """Writes text of Ray into the log of the run, or keeps it until there is one."""
+    with _lock:
+        _held.extend(f"ray: {line}\n" for line in COLORS.sub("", text).splitlines() if line.strip())
+        del _held[:-HELD_LINES]
+        if (path := run_log()) is None:
+            return
+        with suppress(OSError):  # of a full disk, or a folder that has been removed
+            with path.open("a", encoding="utf-8", errors="replace") as file:
+                file.writelines(_held)
+            _held.clear()
+
+
+def log_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    """Writes a message of Ray's nodes; takes the place of a function of Ray, and its arguments."""
+    log("\n".join(map(str, data.get("lines", ()))))
+
+
+@contextmanager
+def logged_errors() -> Iterator[None]:
+    """Lets compiled code that looks for standard error meanwhile, and keeps what it finds, write into the log."""
+    libc = ctypes.CDLL(None)
+    try:
+        stream = ctypes.c_void_p.in_dll(libc, "stderr")
+    except ValueError:  # another C library than GNU's
+        yield
+        return
+    before, stream.value = stream.value, _pipe_to_log(libc)
+    try:
+        yield
+    finally:
+        stream.value = before
+
+
+def _pipe_to_log(libc: ctypes.CDLL) -> int:
+    """Returns a stream of C whose lines go to the log; it stays until the process ends."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)  # nothing waits for this thread: lines are rather lost
+    libc.fdopen.restype = ctypes.c_void_p
+    made: int = libc.fdopen(write, b"w")
+    libc.setvbuf(ctypes.c_void_p(made), None, 1, 0)  # by lines
+
+    def pass_on() -> None:
+        with open(read, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                log(line)
+
+    threading.Thread(target=pass_on, name="rookery: log of Ray", daemon=True).start()
+    return made
