@@ -166,7 +166,7 @@ def console_style(**on: bool) -> str | None:
 
 @contextmanager
 def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
-    """After Ctrl-C, SIGTERM or SIGHUP, says what can be done, and exits with 128 and the number of the signal. Adds that
+    """After Ctrl-C, SIGTERM or SIGHUP, says what can be done, and exits with 128 and the number of the signal. Adds it
     to the error of a process that is lost.
 
     Args:

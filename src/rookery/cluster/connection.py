@@ -21,11 +21,11 @@ from typing import Any
 import ray
 from ray._private import worker as ray_worker
 from ray._raylet import GcsClient
-from ray.exceptions import RayError
+from ray.exceptions import ObjectStoreFullError, OutOfDiskError, OutOfMemoryError, RayError
 
 from rookery.cluster import head, ray_log
 from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, answers, begins_here, named_by
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, HeadLostError
 from rookery.core.processor import LIMIT, usable_cores
 
 RAYLET_SECONDS = 0.5
@@ -117,6 +117,12 @@ def disconnect() -> None:
         ray_worker.print_to_stdstream = _ray_prints.pop()
 
 
+def check_head() -> None:
+    """Raises a HeadLostError if the head counts as lost: nothing begins any more, and Ray does not say so."""
+    if lost := head.lost_head():
+        raise HeadLostError(lost)
+
+
 def nodes() -> dict[str, Resources]:
     """Asks the head which nodes there are: Ray's id of each, and what it has.
 
@@ -128,8 +134,11 @@ def nodes() -> dict[str, Resources]:
 
 
 def free_of_all() -> str:
-    """Asks the head what of the cluster is free, and what there is, for messages; raises as `nodes`."""
-    there, unused = head.within(HEAD_SECONDS, lambda: (ray.cluster_resources(), ray.available_resources()))
+    """Asks the head what of the cluster is free, and what there is, for messages."""
+    try:
+        there, unused = head.within(HEAD_SECONDS, lambda: (ray.cluster_resources(), ray.available_resources()))
+    except HeadLostError as error:
+        return f"and {error}"
     if not there.get("CPU"):
         return "and no node of the Ray cluster is left"
     return f"and the Ray cluster has {resources_of(unused)} free of {resources_of(there)}"
@@ -178,6 +187,24 @@ def in_a_line(error: RayError) -> str:
     """Puts what Ray says in many lines into one, without the table of its ids."""
     lines = [line.strip() for line in str(error).splitlines() if not line.startswith("\t") or "node" in line]
     return " ".join(line for line in lines if line)
+
+
+FULL = {
+    ObjectStoreFullError: "the object store of a machine is full: give ray start a larger --object-store-memory, or "
+    "send less at a time (shorter fragments, fewer in flight)",
+    OutOfDiskError: "the disk is full where Ray keeps what its object store has no room for: make room, or name "
+    "another with ray start --object-spilling-directory",
+    OutOfMemoryError: "a machine has run out of memory, and Ray has ended a process there",
+}
+"""What is said of Ray's errors that name a limit."""
+
+
+def said_of(error: RayError) -> str:
+    """Returns what an error of Ray means, in a line."""
+    for kind, said in FULL.items():
+        if isinstance(error, kind):
+            return said
+    return f"the Ray cluster is gone: {in_a_line(error)}"
 
 
 def settle_in(cores: int, cwd: str, path: list[str], environment: Mapping[str, str]) -> None:

@@ -20,7 +20,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 from torch import distributed
 
 from rookery import __version__
-from rookery.cluster.connection import Resources, connect, disconnect, free_of_all, in_a_line, nodes, settle_in
+from rookery.cluster.connection import Resources, connect, disconnect, free_of_all, in_a_line, nodes, said_of, settle_in
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
 from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.core.errors import ConfigError, LearnerLostError, RemoteError, RookeryError, TrainingError
@@ -162,7 +162,7 @@ class RayRanks(Gathered):
                 "the modules of the environment, in the same versions"
             ) from error
         except RayError as error:
-            raise TrainingError(f"cluster: the Ray cluster is gone: {in_a_line(error)}") from error
+            raise TrainingError(f"cluster: {said_of(error)}") from error
         for machine, process, version in answers:
             if version != __version__:
                 raise ConfigError(
@@ -214,7 +214,7 @@ class RayRanks(Gathered):
             except RayActorError as found:
                 told = LearnerLostError(f"{name} is gone: {in_a_line(found)}")
             except RayError as found:
-                told = LearnerLostError(f"{name}: the Ray cluster is gone: {in_a_line(found)}")
+                told = LearnerLostError(f"{name}: {said_of(found)}")
         return told
 
     def break_waits(self) -> None:
