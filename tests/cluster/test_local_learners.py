@@ -186,7 +186,7 @@ def test_ctrl_c_is_answered_and_a_second_ends_the_run_while_a_learner_is_frozen(
     began = time.monotonic()
     run.send_signal(signal.SIGINT)
     run.communicate(timeout=20)
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < 6.0  # half of it where nothing else runs
     assert run.returncode == 128 + signal.SIGINT
     assert not Path(f"/proc/{learner}").exists()
 

@@ -34,7 +34,7 @@ def begins_here(address: str) -> bool:
         return address == LOCAL
     latest = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
     # A cluster whose processes were killed leaves its address behind; Ray itself would wait for it for ever.
-    return not (latest.exists() and answers(latest.read_text(encoding="utf-8").strip()))
+    return not (latest.exists() and answers(latest.read_text(encoding="utf-8").strip(), CONNECT_SECONDS))
 
 
 def guard_own_cluster(address: str) -> None:
@@ -47,7 +47,7 @@ def guard_own_cluster(address: str) -> None:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 
-def answers(address: str, seconds: float = CONNECT_SECONDS) -> bool:
+def answers(address: str, seconds: float) -> bool:
     """Says whether a server that may be Ray's answers at ``HOST:PORT`` within so many seconds; other forms of addresses
     are left to Ray.
     """
