@@ -34,7 +34,7 @@ def begins_here(address: str) -> bool:
         return address == LOCAL
     latest = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
     # A cluster whose processes were killed leaves its address behind; Ray itself would wait for it for ever.
-    return not (latest.exists() and answers(latest.read_text(encoding="utf-8").strip(), CONNECT_SECONDS))
+    return not (latest.exists() and answers(latest.read_text(encoding="utf-8").strip()))
 
 
 def guard_own_cluster(address: str) -> None:
@@ -47,13 +47,14 @@ def guard_own_cluster(address: str) -> None:
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 
-def answers(address: str, seconds: float) -> bool:
-    """Says whether a server that may be Ray's answers at ``HOST:PORT`` within so many seconds; other forms of addresses
-    are left to Ray.
+def answers(address: str, seconds: float | None = None) -> bool:
+    """Says whether a server that may be Ray's answers at ``HOST:PORT`` within so many seconds, None = `CONNECT_SECONDS`;
+    other forms of addresses are left to Ray.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or "://" in address:
         return True
+    seconds = CONNECT_SECONDS if seconds is None else seconds
     try:
         with socket.create_connection((host, int(port)), seconds) as connection:
             if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):

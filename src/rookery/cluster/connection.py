@@ -81,7 +81,7 @@ def connect(address: str = AUTO, *, said: str, instead: str, cores: float = 0.0)
         head.watch(ray.get_runtime_context().gcs_address, ray.is_initialized)
         return False
     given = named_by(address)
-    if given and not answers(given, CONNECT_SECONDS):
+    if given and not answers(given):
         source = f"environment variable RAY_ADDRESS = {given}" if address == AUTO else f"{said}"
         raise ConfigError(
             f"{source}: no Ray cluster answers at {given} within {CONNECT_SECONDS:g} seconds; start one with ray start "

@@ -19,7 +19,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from rookery.cluster.address import AUTO, CONNECT_SECONDS, answers
+from rookery.cluster.address import AUTO, answers
 from rookery.compat.rllib import finder, ray_exceptions
 from rookery.compat.rllib.ray_exceptions import RayError, RayTaskError
 from rookery.core.errors import ConfigError
@@ -86,7 +86,7 @@ def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
     known = set(inspect.signature(theirs.init).parameters)
     given = {name: value for name, value in options.items() if name in known and value is not None}
     try:
-        if not answers(host, CONNECT_SECONDS):
+        if not answers(host):
             raise ConnectionError(f"nobody answers at {host}")
         context = theirs.init(address, **{"logging_level": logging.ERROR, **given})
     except (theirs.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
