@@ -48,7 +48,7 @@ def guard_own_cluster(address: str) -> None:
 
 
 def answers(address: str, seconds: float | None = None) -> bool:
-    """Says whether a server that may be Ray's answers at ``HOST:PORT`` within so many seconds, None = `CONNECT_SECONDS`;
+    """Says whether a server that may be of Ray answers at ``HOST:PORT`` in so many seconds (None = `CONNECT_SECONDS`);
     other forms of addresses are left to Ray.
     """
     host, _, port = address.rpartition(":")
