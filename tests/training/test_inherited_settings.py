@@ -259,6 +259,23 @@ def test_a_section_that_a_policy_switches_on_is_stored(name, tmp_path):
         assert trainer.config.algorithm.signals.rnd is None
 
 
+@dataclass(frozen=True)
+class CalmModelConfig(ModelConfig):
+    """Settings of a network with another default."""
+
+    obs_clip: float = 5.0
+
+
+@pytest.mark.regression("setting dropped", "Defaults of a policy's own class of settings are there after a resume")
+def test_a_section_of_another_class_is_stored_with_its_defaults(tmp_path):
+    config = {"policies.main.model": CalmModelConfig()}
+    with Trainer("CartPole-v1", TRAINED["ppo"], num_envs=2, helpers=0, seed=3, config=config) as trainer:
+        trainer.save(tmp_path / "saved")
+    with Trainer.load(tmp_path / "saved") as again:
+        assert again.config.policies["main"].algorithm.model.obs_clip == 5.0
+        assert again.config.algorithm.model.obs_clip == 10.0
+
+
 # --- runs that were stored before -------------------------------------------------------------------------------------
 
 STORED = Path(__file__).parents[1] / "golden" / "checkpoints"

@@ -386,10 +386,8 @@ class _Merge:
         new = islice(reversed(self.history), len(self.history) - before)
         inside = [known for known in reversed(list(new)) if known.startswith(f"{path}.")]
         self.apart |= set() if same else set(inside)
-        if marker.inherits:
-            shared = {known for known in inside if f"{marker.inherits}{known[len(path) :]}" in self.history}
-            self.inherited |= shared - self.rank.keys() - self.apart - {here}
-            self.note_shadowed(inside, path, marker.inherits)
+        if marker.inherits and value is not MISSING:
+            self.compare(inside, path, marker.inherits)
         return value
 
     def entry(self, marker: Polymorphic, path: str, parts: list[_Said]) -> Any:
@@ -454,13 +452,18 @@ class _Merge:
         if not said.inherited:
             self.problems.append(f"{said.source}: {said.path} = {show(said.value)}: {why}")
 
-    def note_shadowed(self, inside: list[str], path: str, inherits: str) -> None:
-        """Notes each value of an entry that beats a value of the common section from a higher layer."""
+    def compare(self, inside: list[str], path: str, inherits: str) -> None:
+        """Finds the values of an entry that are those of the common section; notes each that beats one of a higher
+        layer there.
+        """
         for here in inside:
-            above = f"{inherits}{here[len(path) :]}"
-            if here in self.rank and self.rank.get(above, -1) > self.rank[here]:
-                (own, value), (common, beaten) = self.history[here][-1], self.history[above][-1]
-                self.notes.append(f"{here} = {flow(value)} ({own}) wins over {above} = {flow(beaten)} ({common})")
+            if (above := f"{inherits}{here[len(path) :]}") not in self.history:
+                continue
+            (own, value), (common, other) = self.history[here][-1], self.history[above][-1]
+            if here not in self.rank and here != f"{path}.name" and (own != DEFAULT or flow(value) == flow(other)):
+                self.inherited |= {here} - self.apart
+            elif here in self.rank and self.rank.get(above, -1) > self.rank[here]:
+                self.notes.append(f"{here} = {flow(value)} ({own}) wins over {above} = {flow(other)} ({common})")
 
 
 def _refuse_unknown(merge: _Merge) -> None:
