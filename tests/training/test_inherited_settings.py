@@ -259,6 +259,18 @@ def test_a_section_that_a_policy_switches_on_is_stored(name, tmp_path):
         assert trainer.config.algorithm.signals.rnd is None
 
 
+@pytest.mark.regression("setting dropped", "An own reward signal is switched off by null, for all policies or for one")
+@pytest.mark.parametrize("section", ["algorithm", "policies.main"])
+def test_null_switches_an_own_signal_off(section, tmp_path):
+    layers = [{"algorithm.signals.own.seen": SEEN}, override_layer([f"{section}.signals.own.seen=null"])]
+    with Trainer("CartPole-v1", TRAINED["ppo"], num_envs=2, helpers=0, seed=3, config=layers) as trainer:
+        assert list(trainer.learners["main"].signals.others) == []
+        assert bool(trainer.config.algorithm.signals.others) == (section != "algorithm")
+        trainer.save(tmp_path / "saved")
+    with Trainer.load(tmp_path / "saved") as again:
+        assert again.config == trainer.config
+
+
 @dataclass(frozen=True)
 class CalmModelConfig(ModelConfig):
     """Settings of a network with another default."""

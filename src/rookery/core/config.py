@@ -299,7 +299,7 @@ class _Merge:
         keys = list(dict.fromkeys([*start, *(key for said in kept for key in said.value)]))
         odd = [key for key in keys if not isinstance(key, str) or not key or "." in key]
         if marker := polymorphic(hint):
-            inner = Annotated[Any, marker]
+            inner = inner if polymorphic(inner) else Annotated[Any, marker]
             for said in (said for key in odd for said in _inside(kept, key)):
                 self.refuse(said, "the name of an entry must be a text without dots")
         elif odd:
@@ -433,7 +433,7 @@ class _Merge:
                 self.history.pop(path, None)
                 kept.append(replace(said, value=mapping_of(value)))
             else:
-                wanted = "a section of settings" if bare(hint) is Any else describe(hint)
+                wanted = "a section of settings" if Any in map(bare, alternatives(hint)) else describe(hint)
                 self.refuse(said, f"must be {wanted}{_remedy(hint, value)}")
         return kept, start
 

@@ -51,8 +51,12 @@ class SignalsConfig(Settings):
     """Rarity of what is seen; none = no such signal."""
     gail: Structural[GAILConfig | None] = None
     """Likeness to demonstrations; none = no such signal."""
-    own: Structural[Annotated[dict[str, Any], Polymorphic(), CODE]] = field(default_factory=dict)
-    """Signals of your own by name: settings that derive from `SignalConfig`, or ``{name: my.module:MyConfig, ...}``."""
+    own: Structural[Annotated[dict[str, Annotated[Any, Polymorphic()] | None], Polymorphic(), CODE]] = field(
+        default_factory=dict
+    )
+    """Signals of your own by name: settings that derive from `SignalConfig`, or ``{name: my.module:MyConfig, ...}``;
+    none = no such signal.
+    """
     combine: Literal["sum", "mean"] = "sum"
     """How advantages (or, without values of their own, rewards) of several signals make one: ``mean`` divides their sum
     by how many there are, as ML-Agents does.
