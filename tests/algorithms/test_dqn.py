@@ -106,6 +106,43 @@ def test_targets_of_each_sort():
     )
 
 
+BEYOND = pytest.mark.regression("wrong result", "Returns beyond the atoms of C51 are told, with the settings to change")
+
+
+@BEYOND
+@pytest.mark.parametrize(("low", "high", "reward", "discount", "told"), [
+    (0.0, 1.0, 1.0, 0.9, "from 10 to 10"),
+    (-10.0, 10.0, -20.0, 0.0, "from -20 to -20"),
+    (-10.0, 10.0, 10.0, 0.0, ""),  # the outermost atom itself
+    (-10.0, 10.0, 0.0, 0.99, ""),
+    (-10.0, 10.0, 5.0, 0.99, ""),  # of values not learned yet, of which only some would be beyond
+])  # fmt: skip
+def test_returns_beyond_the_atoms_are_told(low, high, reward, discount, told):
+    alone = learner(values={"kind": "categorical", "low": low, "high": high})
+    rows = torch.full((128,), reward), torch.full((128,), discount), torch.zeros(128, 51)
+    for _ in range(8 * 15 + 1):
+        assert alone.advice() == ""  # until enough were looked at
+        alone.estimate.target(*rows)
+    line = alone.advice()
+    assert bool(line) == bool(told)
+    if told:
+        assert line.startswith(
+            f"policies.hero.values: 100% of the targets of late lie beyond the atoms, from low = {low:g}"
+        )
+        assert told in line and "policies.hero.values.high" in line and "policies.hero.values.kind = quantile" in line
+
+
+@BEYOND
+def test_few_returns_beyond_the_atoms_are_no_reason_and_means_have_no_bounds():
+    alone = learner(values={"kind": "categorical"})
+    reward = torch.zeros(128)
+    reward[0] = 99.0
+    for _ in range(8 * 16):
+        alone.estimate.target(reward, torch.zeros(128), torch.zeros(128, 51))
+    assert alone.advice() == ""
+    assert learner().advice() == "" and learner(values={"kind": "quantile"}).advice() == ""
+
+
 def rows(mask=None):
     next_obs = {"obs": torch.zeros(2, 2)} if mask is None else {"number": torch.zeros(2, 2), MASK: torch.tensor(mask)}
     zeros, ones = torch.zeros(2), torch.ones(2)

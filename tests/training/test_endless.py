@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rookery import PPOConfig, Trainer
+from rookery import DQNConfig, ModelConfig, PPOConfig, Trainer
 from rookery.core.errors import EnvError
 from rookery.report import console
 from rookery.training import endless, watch
@@ -154,6 +154,18 @@ def test_the_limit_of_an_evaluation_is_the_setting_where_it_is_given_or_an_episo
         assert limit_of(made) == settings.get("evaluation.max_episode_steps", 27_000)  # nothing has been played
         made.train({"iterations": 1})
         assert limit_of(made) == limit
+
+
+@pytest.mark.regression("wrong result", "Returns beyond the atoms of C51 are told, with the settings to change")
+def test_a_run_tells_once_of_returns_beyond_the_atoms(capsys):
+    cfg = DQNConfig(
+        learning_starts=32, train_every=16, updates_per_step=3, batch_size=512, model=ModelConfig(hidden=(8,))
+    )
+    config = {"algorithm.values": {"kind": "categorical", "low": 0, "high": 1, "atoms": 5}, "logging.console": "plain"}
+    with Trainer(Sometimes, cfg, num_envs=2, seed=3, config=config | {"sampling.iteration_steps": 16}) as made:
+        made.train({"env_steps": 96})
+    lines = [line for line in capsys.readouterr().out.splitlines() if "lie beyond the atoms" in line]
+    assert len(lines) == 1 and "policies.main.values.high" in lines[0]
 
 
 @BOUNDED

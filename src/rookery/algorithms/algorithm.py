@@ -231,6 +231,12 @@ class Algorithm(Stateful, Generic[ConfigT]):
         """
         return {}
 
+    def advice(self) -> str:
+        """Returns a line for the user on a setting that does not fit what was learned from, or an empty string. The
+        trainer asks after each iteration until there is one.
+        """
+        return ""
+
     @property
     def rows_per_step(self) -> int | None:
         """Decisions (or sequences) in a gradient step, by which the number of threads is chosen; None = all that an

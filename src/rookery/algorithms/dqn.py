@@ -139,6 +139,10 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
         )
 
 
+MOST_BEYOND = 0.01
+"""Share of targets beyond the atoms up to which nothing is said."""
+
+
 class DQN(Algorithm[DQNConfig]):
     """Learns the values of actions from replay: `training_step` is Algorithm 1 of the paper from the learner's side.
 
@@ -308,6 +312,20 @@ class DQN(Algorithm[DQNConfig]):
     def observations(self, number: int) -> TensorTree:
         """Draws so many observations from replay, as the networks take them."""
         return self.replay.sample(number, n_step=1, gamma=1.0, beta=0.0).obs
+
+    def advice(self) -> str:
+        """Returns a line on returns beyond the atoms of `categorical` values, or an empty string."""
+        found = self.estimate.beyond()
+        if found is None or found[0] <= MOST_BEYOND:
+            return ""
+        share, low, high = found
+        values, where = self.cfg.values, f"policies.{self.name}.values"
+        return (
+            f"{where}: {share:.0%} of the targets of late lie beyond the atoms, from low = {values.low:g} to high = "
+            f"{values.high:g}, and are clamped to the outermost; the rewards seen allow returns from {low:.3g} to "
+            f"{high:.3g}: set {where}.low and {where}.high to the least and the largest return to expect, or "
+            f"{where}.kind = quantile, which has no bounds"
+        )
 
     def summary(self) -> Row:
         """Reports the gradient steps since the last call, and how actions are tried out."""

@@ -7,6 +7,7 @@ before. An importance weight multiplies a row's loss after everything else.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -32,6 +33,16 @@ DELTA = 1.0
 
 RESCALE_EPS = 1e-3
 """Slope that is left of large values when they are rescaled (Pohlen et al. 2018)."""
+
+
+LOOK_EVERY = 8
+"""Batches from one in which targets beyond the atoms are counted to the next: counting takes as long as projecting."""
+
+LEAST_LOSS = 1e-4
+"""How much of the future a discount takes at least, where the largest possible return is estimated."""
+
+ENOUGH = 2048
+"""Targets in which one in a hundred is told from none."""
 
 
 @dataclass(frozen=True)
@@ -289,6 +300,12 @@ class Estimate(ABC):
             after: ``[N]`` or ``[N, M]`` what the target network says of the best action there.
         """
 
+    def beyond(self) -> tuple[float, float, float] | None:
+        """Returns the share of the latest targets that lie beyond what can be learned, and the least and the largest
+        return that their rewards allow; None where there are no bounds, or until `ENOUGH` more targets were looked at.
+        """
+        return None
+
 
 class MeanValue(Estimate):
     """The expected return."""
@@ -312,6 +329,9 @@ class RescaledValue(MeanValue):
 class CategoricalValue(Estimate):
     """The distribution of the return over fixed atoms (C51).
 
+    It counts the targets that lie beyond the atoms, in every `LOOK_EVERY`-th batch: those of which more than half of
+    the probability does.
+
     Args:
         support: ``[M]`` the atoms.
     """
@@ -321,10 +341,35 @@ class CategoricalValue(Estimate):
 
     def __init__(self, support: Tensor) -> None:
         self.support = support
+        self._batches = 0
+        self._looked_at: deque[tuple[Tensor, Tensor]] = deque(maxlen=ENOUGH)
+        """Of each batch that was looked at: ``[N]`` which targets lie beyond the atoms, and ``[N]`` the returns that
+        there would be if each decision earned as much.
+        """
 
     def target(self, reward: Tensor, discount: Tensor, after: Tensor) -> Tensor:
         """Probabilities ``[N, M]`` of the atoms, from logits ``[N, M]``."""
-        return project(torch.softmax(after, 1), reward, discount, self.support)
+        probs = torch.softmax(after, 1)
+        if self._batches % LOOK_EVERY == 0:
+            self._look(reward, discount, probs)
+        self._batches += 1
+        return project(probs, reward, discount, self.support)
+
+    def _look(self, reward: Tensor, discount: Tensor, probs: Tensor) -> None:
+        """Notes which targets of a batch lie beyond the atoms."""
+        moved = torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), self.support)
+        low, high = self.support[0], self.support[-1]
+        slack = 1e-5 * (high - low)  # what is lost by rounding
+        outside = (moved < low - slack) | (moved > high + slack)
+        self._looked_at.append(((probs * outside).sum(1) > 0.5, reward / (1 - discount).clamp_min(LEAST_LOSS)))
+
+    def beyond(self) -> tuple[float, float, float] | None:
+        """See `Estimate.beyond`."""
+        if sum(len(flags) for flags, _ in self._looked_at) < ENOUGH:
+            return None
+        flags, returns = (torch.cat(parts) for parts in zip(*self._looked_at, strict=True))
+        self._looked_at.clear()
+        return float(flags.float().mean()), float(returns.min()), float(returns.max())
 
 
 class QuantileValue(Estimate):

@@ -34,8 +34,7 @@ from rookery.training.callback_states import CallbackStates
 from rookery.training.changes import explained_misfit
 from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
-from rookery.training.endless import EndlessNote
-from rookery.training.evaluation import Measure, limit_of, record
+from rookery.training.evaluation import Measure, record
 from rookery.training.facts import nothing_to_do, run_facts
 from rookery.training.following import follow
 from rookery.training.gradient_steps import end_round, learn_from_replay, update_in_parts
@@ -43,6 +42,7 @@ from rookery.training.horizon import HorizonNotes, move_horizon
 from rookery.training.learners import RankTask
 from rookery.training.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining
 from rookery.training.prepare import callbacks_of, code_values, layers_of, prepare
+from rookery.training.remarks import Remarks
 from rookery.training.replays import SavedReplays
 from rookery.training.results import made_within, mean_rows, result_of
 from rookery.training.room import explained_shortage
@@ -86,7 +86,7 @@ class Trainer(Run):
     state_version: ClassVar[int] = 2
     saved: ClassVar[tuple[str, ...]] = ("callback_states",)
     fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "stop_function", "callbacks",
-                                        "measure", "saved_replays", "pace", "endless", "horizon_notes",
+                                        "measure", "saved_replays", "pace", "remarks", "horizon_notes",
                                         "watch")  # fmt: skip
 
     def __init__(
@@ -120,7 +120,7 @@ class Trainer(Run):
         )
         self.stop_function: StopFunction | None = None
         self.measure, self.watch = Measure(self), Watch(self, lambda: self.reporter)
-        self.endless = EndlessNote()
+        self.remarks = Remarks()
         self.horizon_notes = HorizonNotes()
         self.saved_replays = SavedReplays()
         self.pace = CheckpointPace(self.config.checkpoint)
@@ -292,7 +292,7 @@ class Trainer(Run):
     def _report(self, result: IterationResult) -> None:
         """Tells of an iteration; writes a checkpoint if one is due, or if this was the last."""
         self.reporter.iteration(result)
-        if line := self.endless.line(result, limit_of(self)):
+        for line in self.remarks.lines(self, result):
             self.note(line)
         if result.whole:
             self._tell("on_iteration", result)
