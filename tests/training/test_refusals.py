@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import gymnasium
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ from rookery.core.errors import RookeryError, TrainingError
 from rookery.core.layers import Layer, import_object, override_layer
 from rookery.core.other_names import OTHER_NAMES
 from rookery.core.settings import paths_of
-from rookery.training import room
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.envs.base import Kind
+from rookery.training import room, run
 from rookery.training.settings import PolicyEntry, RunConfig, SamplingConfig
 
 NUMBERS = spaces.Box(-1, 1, (2,), np.float32)
@@ -489,6 +493,47 @@ def test_what_cannot_fit_is_refused_before_it_is_made(settings, algorithm, expec
     message = told(lambda: trained(Counted, algorithm, **settings))
     assert expected in message and "this process has 1 GB left; use " in message
     assert Counted.made <= room.SAMPLE
+
+
+MANY_NUMBERS = spaces.Box(-1, 1, (10**6,), np.float32)
+
+
+@pytest.mark.regression("exhausted memory or time", "The memory that a large space takes is told before it is taken")
+@pytest.mark.parametrize(
+    ("obs", "action", "algorithm", "told"),
+    [
+        (
+            spaces.Discrete(10**6),
+            spaces.Discrete(2),
+            DQNConfig(),
+            r"2.88 GB .* 64,004,224 weights, .* smaller c",
+        ),
+        (spaces.Discrete(2), spaces.Discrete(10**6), DQNConfig(), r"3.9 GB .* 1,000,000 outputs .* smaller choices"),
+        (
+            spaces.MultiDiscrete([10**6, 9]),
+            spaces.Discrete(2),
+            PPOConfig(),
+            r"1,000,009 inputs of Multi.* smaller",
+        ),
+        (MANY_NUMBERS, spaces.Discrete(2), PPOConfig(), r"1,000,000 inputs of Box.* or smaller observations"),
+        (spaces.Discrete(10**4), spaces.Discrete(10**4), PPOConfig(), None),
+    ],
+)
+def test_what_large_spaces_take_is_told(obs, action, algorithm, told):
+    kind = Kind(("agent",), obs_spec(obs, action), action_spec(action))
+    line = room.memory_line("main", PolicyEntry(algorithm=algorithm), kind)
+    assert re.search(told, line) if told else line == ""
+    frozen = room.memory_line("main", PolicyEntry(algorithm=algorithm, frozen=True), kind)
+    assert len(frozen) <= len(line)
+
+
+@pytest.mark.regression("exhausted memory or time", "The memory that a large space takes is told before it is taken")
+def test_memory_is_told_before_a_policy_is_made(monkeypatch, capsys):
+    monkeypatch.setattr(room, "LARGE", 0)
+    monkeypatch.setattr(run, "make_policy", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Trainer(Sound, PPO, num_envs=1, config={"logging.console": "plain"})
+    assert "policy main will take about" in "".join(capsys.readouterr())
 
 
 @pytest.mark.usefixtures("_gigabyte")
