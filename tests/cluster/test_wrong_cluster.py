@@ -37,7 +37,7 @@ except ConfigError as error:
 """
 OTHER_RAY = "import ray._private.utils as utils; utils.compute_version_info = lambda: ('1.2.3', '3.11.7')"
 OTHER_PYTHON = "import ray._private.utils as utils; utils.compute_version_info = lambda: (ray.__version__, '3.4.5')"
-OTHER_ROOKERY = "ray_hosts.__version__ = '1.2.3'"
+OTHER_ROOKERY = "import rookery; rookery.__version__ = '1.2.3'"
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_only_the_token_of_a_cluster_is_let_in(cluster):
     [
         (OTHER_RAY, ["cluster.ray = 127.0.0.1:", "other versions than this process", "Ray: 1.2.3"]),
         (OTHER_PYTHON, ["cluster.ray = 127.0.0.1:", "other versions than this process", "Python: 3.4.5"]),
-        (OTHER_ROOKERY, ["cluster: machine ", "and this one 1.2.3: install the same version"]),
+        (OTHER_ROOKERY, ["cluster: machine ", ", has rookery 1.2.3 (sources ", "install the same version"]),
     ],
     ids=["ray", "python", "rookery"],
 )

@@ -33,18 +33,19 @@ def is_alive(pid):
 
 
 class Nodes:
-    """The cluster of a test: a head that stays, and nodes that are lost; one core each."""
+    """The cluster of a test: a head that stays, and nodes that are lost; one core each, unless the head has another
+    number.
+    """
 
-    def __init__(self):
-        self.cluster = Cluster(
-            initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, "_system_config": QUICK},
-        )  # fmt: skip
+    def __init__(self, cpus_of_head=1):
+        head = {"num_cpus": cpus_of_head, "include_dashboard": False, "_system_config": QUICK}
+        self.cluster = Cluster(initialize_head=True, head_node_args=head)
         self.begun = set()
         self.note_processes(self.cluster.head_node)
         ray.init(address=self.cluster.address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 
-    def add(self):
-        node = self.cluster.add_node(num_cpus=1)
+    def add(self, **settings):
+        node = self.cluster.add_node(**{"num_cpus": 1, **settings})
         self.note_processes(node)
         return node
 

@@ -12,13 +12,14 @@ import time
 from pathlib import Path
 
 import pytest
-from worker_cases import CASES, event_of, job, rows, sleeping, start, step
+from worker_cases import CASES, checkpoints, event_of, job, rows, sleeping, start, step
 
 from rookery import PPOConfig, tune
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
 from rookery.tune.executor import Failed, Order, Stepped, Stopped
 from rookery.tune.executors.in_process import InProcessExecutor
+from rookery.tune.job import begin_anew
 from rookery.tune.jobs.trainable import TrainableJob
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.spec import split_layers
@@ -26,6 +27,7 @@ from rookery.tune.spec import split_layers
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
+from rookery.cluster import shared_disk  # noqa: E402
 from rookery.tune.executors import ray_cluster  # noqa: E402  (needs Ray)
 from rookery.tune.executors.ray_cluster import RayExecutor, Resources, connect  # noqa: E402
 
@@ -151,6 +153,59 @@ def test_a_training_stops_in_the_middle_of_an_iteration_and_goes_on_as_if_nothin
     workers.end("00000", save=False)
     workers.close()
     assert trained(make(training()), stopped) == expected
+
+
+@pytest.mark.regression(
+    "exhausted memory or time", "a trial on Ray took about two milliseconds for each report, whatever it did"
+)
+def test_iterations_that_follow_in_any_case_are_done_without_asking_and_told_again_after_a_stop(make, tmp_path):
+    def ordered(known):
+        workers.order("00000", Order(known, ahead=True))
+        return event_of(workers)
+
+    workers = make(job({"count": 30.0}))
+    workers.begin(start(tmp_path, by=1))
+    assert ordered(0).row["count"] == 1
+    done = len(rows(tmp_path))
+    assert done > 1
+    assert [ordered(known).row["count"] for known in range(1, 5)] == [2, 3, 4, 5]
+    workers.end("00000", save=True)
+    assert checkpoints(tmp_path) == [len(rows(tmp_path))]
+    workers.begin(start(tmp_path, by=1))
+    told = [ordered(known) for known in range(5, 30)]  # of some of them, the rows were there
+    assert [event.row["count"] for event in told] == list(range(6, 31))
+    assert [bool(event.reason) for event in told] == [False] * 24 + [True]
+    assert [row["count"] for row in rows(tmp_path)] == list(range(1, 31))
+    workers.end("00000", save=False)
+
+
+def test_a_trial_stops_between_two_iterations_that_nobody_asked_about(make, tmp_path):
+    workers = make(TrainableJob(Paced, {"seconds": tune.uniform(0, 9)}, {}, 0))
+    workers.begin(start(tmp_path, seconds=0.03))
+    workers.order("00000", Order(0, ahead=True))
+    while not (tmp_path / "00000" / "metrics.jsonl").exists():
+        assert workers.wait(0.005) is None
+    workers.interrupt()
+    assert event_of(workers).row["iteration"] == 1
+    workers.end("00000", save=True)
+    assert checkpoints(tmp_path) == [len(rows(tmp_path))] and len(rows(tmp_path)) < 5
+
+
+class Paced:
+    """Takes a while for each iteration."""
+
+    def setup(self, config):
+        self.config = config
+
+    def step(self):
+        time.sleep(self.config["seconds"])
+        return {"score": 0.0}
+
+    def save_checkpoint(self, folder):
+        (folder / "nothing").write_text("")
+
+    def load_checkpoint(self, folder):
+        pass
 
 
 # --- how many trials, and with what ---------------------------------------------------------------------------------
@@ -282,8 +337,21 @@ def test_a_trial_whose_process_dies_is_lost_and_goes_on_in_a_new_one(make, tmp_p
     assert event.row["process"] != first.row["process"]
 
 
+@pytest.mark.regression(
+    "unclear error",
+    "a trial on Ray that began in the folder of a worker's probe removed it: the experiment ended, as if the node did "
+    "not see the folder",
+)
+def test_a_trial_that_empties_its_folder_does_not_hide_the_folder_from_a_worker_that_comes(make, tmp_path):
+    workers = make(job())
+    workers.begin(start(tmp_path))
+    begin_anew(tmp_path / "00000")  # what another worker did that took the trial over meanwhile
+    assert isinstance(step(workers), Stepped)
+    assert [path.name for path in tmp_path.iterdir()] == ["00000"]
+
+
 def test_a_node_that_does_not_see_the_folder_is_told_of(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray_cluster, "VISIBLE_SECONDS", 0.1)
+    monkeypatch.setattr(shared_disk, "VISIBLE_SECONDS", 0.1)
     workers = make(job())
     first = start(tmp_path)
     with monkeypatch.context() as patched:

@@ -6,9 +6,11 @@ dashboard. This module needs Ray, and is imported only where somebody asks for i
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -16,6 +18,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -25,6 +28,7 @@ from ray.exceptions import ObjectStoreFullError, OutOfDiskError, OutOfMemoryErro
 
 from rookery.cluster import head, ray_log
 from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, answers, begins_here, named_by
+from rookery.cluster.working_directory import is_sent_folder, note_sent, refuse_other, runtime_env
 from rookery.core.errors import ConfigError, HeadLostError
 from rookery.core.processor import LIMIT, usable_cores
 
@@ -34,8 +38,14 @@ RAYLET_SECONDS = 0.5
 HEAD_SECONDS = 5.0
 """Seconds that the head gets to answer a question."""
 
+END_SECONDS = 5.0
+"""What processes of a cluster that was begun here get to end, before what is left of its folder stays."""
+
 OBJECT_STORE = 1 << 30
 """Bytes of the object store of a cluster that is begun here, at most: what is sent is read and forgotten at once."""
+
+_sessions: dict[int, Path] = {}
+"""By number of this process, which a fork of it has not: the folder of the cluster that it has begun."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,9 @@ class Resources:
         return max(parts, key=lambda part: (part.gpus, part.cpus), default=self)
 
 
-def connect(address: str = AUTO, *, said: str, instead: str, cores: float = 0.0) -> bool:
+def connect(
+    address: str = AUTO, *, said: str, instead: str, cores: float = 0.0, working_directory: str | None = None
+) -> bool:
     """Joins a cluster, or begins one on this machine.
 
     Args:
@@ -70,16 +82,20 @@ def connect(address: str = AUTO, *, said: str, instead: str, cores: float = 0.0)
         said: What a user has set, for messages, as ``cluster.ray = 10.0.0.1:6379``.
         instead: What can be done without Ray, for messages.
         cores: Cores that a cluster begun here says it has, if the machine has fewer.
+        working_directory: Folder that is sent to all machines; None = none.
 
     Returns:
         Whether this did anything: False if the caller's process has joined one before.
 
     Raises:
-        ConfigError: If there is none at the address, or it refuses.
+        ConfigError: If there is none at the address, or it refuses; if there is no such folder, or it is too late to
+            send it.
     """
     if ray.is_initialized():
+        refuse_other(working_directory)
         head.watch(ray.get_runtime_context().gcs_address, ray.is_initialized)
         return False
+    runtime = runtime_env(working_directory)
     given = named_by(address)
     if given and not answers(given):
         source = f"environment variable RAY_ADDRESS = {given}" if address == AUTO else f"{said}"
@@ -93,10 +109,14 @@ def connect(address: str = AUTO, *, said: str, instead: str, cores: float = 0.0)
     try:
         with ray_log.logged_errors():
             if begins_here(address):
-                _begin(cores)
+                _begin(cores, runtime)
             else:
                 _show_token(given)
-                ray.init(given or None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+                ray.init(
+                    given or None, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+                    runtime_env=runtime,
+                )  # fmt: skip
+        note_sent(working_directory)
     except (RayError, OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"{said}: {_why(error, given)}; {instead}") from error
     finally:
@@ -111,8 +131,9 @@ _ray_prints: list[Any] = []
 
 
 def disconnect() -> None:
-    """Leaves the cluster that `connect` has joined; ends one that it has begun."""
+    """Leaves the cluster that `connect` has joined; ends one that it has begun, of which nothing is left."""
     ray.shutdown()
+    _remove_session()
     if _ray_prints:
         ray_worker.print_to_stdstream = _ray_prints.pop()
 
@@ -151,18 +172,36 @@ def _show_token(address: str) -> None:
             GcsClient(address=address)
 
 
-def _begin(cores: float) -> None:
+def _begin(cores: float, runtime: dict[str, Any] | None) -> None:
     """Begins a cluster of this machine alone, for this process alone."""
-    ray.init(
+    begun = ray.init(
         LOCAL,
         num_cpus=max(math.ceil(cores), usable_cores()),
         include_dashboard=False,
         log_to_driver=False,
         logging_level=logging.ERROR,
         object_store_memory=OBJECT_STORE,
+        runtime_env=runtime,
         _node_ip_address="127.0.0.1",
         _system_config={"worker_niceness": 0},  # else playing would have what everything else leaves
     )
+    _sessions[os.getpid()] = Path(begun.address_info["session_dir"])
+    atexit.register(_remove_session)  # where nobody disconnects; after this Ray itself ends
+
+
+def _remove_session() -> None:
+    """Removes the folder of a cluster that this process has begun, and the link to it."""
+    folder = _sessions.pop(os.getpid(), None)
+    if folder is None:
+        return
+    ray.shutdown()
+    until = time.monotonic() + END_SECONDS
+    while folder.exists() and time.monotonic() < until:  # processes of Ray that are ending may write there
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(RAYLET_SECONDS / 10)
+    latest = folder.with_name("session_latest")
+    if latest.is_symlink() and latest.readlink() == folder:
+        latest.unlink(missing_ok=True)
 
 
 def _why(error: Exception, address: str) -> str:
@@ -212,14 +251,15 @@ def settle_in(cores: int, cwd: str, path: list[str], environment: Mapping[str, s
 
     Args:
         cores: Cores that it may use; threads and helpers are chosen by it.
-        cwd: Where relative paths begin, if the node has it.
+        cwd: Where relative paths begin, if the node has it and the process is not in a folder that was sent there.
         path: Where whoever asks finds modules; what is not there on this node is passed over.
         environment: Environment variables.
     """
     os.environ.update(environment)
     os.environ[LIMIT] = str(cores)
-    with suppress(OSError):
-        os.chdir(cwd)
+    if not is_sent_folder():
+        with suppress(OSError):
+            os.chdir(cwd)
     sys.path += [entry for entry in path if entry not in sys.path and os.path.exists(entry)]
     threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 import sys
 import threading
 import time
@@ -21,9 +20,10 @@ import cloudpickle
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
-from rookery import __version__
-from rookery.cluster.connection import Resources, connect, in_a_line, resources_of, settle_in
+from rookery.cluster.connection import Resources, connect, disconnect, in_a_line, resources_of, settle_in
 from rookery.cluster.ray_waits import ready_of, value_of
+from rookery.cluster.same_code import ask_code, checked
+from rookery.cluster.working_directory import naming_machine
 from rookery.core.errors import ConfigError, RemoteError, WorkerLostError
 
 LATE_SECONDS = 10.0
@@ -66,19 +66,14 @@ class HostActor:
         """Of each object, whose turn it is."""
         self._next = threading.Condition()
 
-    def where(self) -> tuple[str, str, int, str]:
-        """Says on which node this is: Ray's id, the machine's name, the number of the process, and this library's
-        version.
-        """
-        return str(ray.get_runtime_context().get_node_id()), socket.gethostname(), os.getpid(), __version__
-
     def begin(self, place: Place, make: bytes) -> None:
         """Makes an object, in place of the one of that number; what is raised, its first call raises."""
         with self._in_turn(place) as number:
             self._failed.pop(number, None)
             try:
-                builder: Callable[[], Any] = cloudpickle.loads(make)
-                self._kept[number] = builder()
+                with naming_machine():
+                    builder: Callable[[], Any] = cloudpickle.loads(make)
+                    self._kept[number] = builder()
             except Exception as error:
                 self._failed[number] = error
 
@@ -93,7 +88,8 @@ class HostActor:
         with self._in_turn(place) as number:
             if number in self._failed:
                 raise self._failed[number]
-            return getattr(self._kept[number], method)(*arguments, *published)
+            with naming_machine():
+                return getattr(self._kept[number], method)(*arguments, *published)
 
     @contextmanager
     def _in_turn(self, place: Place) -> Iterator[int]:
@@ -197,13 +193,13 @@ class RayHosts:
     ) -> None:
         self._objects = each
         self._each = Resources(cpus * each, gpus * each)
-        self._connected_here = connect(address, said=f"cluster.ray = {address}", instead=instead, cores=cores)
+        self._connected_here = connect(
+            address, said=f"cluster.ray = {address}", instead=instead, cores=cores, working_directory=working_directory
+        )
         self._environment = dict(environment)
         self._options: dict[str, Any] = {"num_cpus": self._each.cpus, "num_gpus": self._each.gpus}
         if spread:
             self._options["scheduling_strategy"] = "SPREAD"
-        if working_directory is not None:
-            self._options["runtime_env"] = {"working_dir": working_directory}
         self._note = note
         self._count = -(-count // each)
         """Processes there are to be."""
@@ -250,7 +246,7 @@ class RayHosts:
         cores = max(math.floor(self._each.cpus), 1)
         remote: Any = ray.remote(HostActor)
         actor = remote.options(**self._options).remote(cores, os.getcwd(), sys.path, self._environment)
-        return RayHost(actor, actor.where.remote())
+        return RayHost(actor, ask_code(actor))
 
     # --- where objects are --------------------------------------------------------------------------------------------
 
@@ -294,13 +290,8 @@ class RayHosts:
         if host.name:
             return True
         try:
-            host.node, machine, host.process, version = value_of(host.started, seconds)
-            if version != __version__:
-                raise ConfigError(
-                    f"cluster: machine {machine} has rookery {version}, and this one {__version__}: install the same "
-                    "version on both"
-                )
-            host.name = f"{machine} (process {host.process})"
+            code = checked(value_of(host.started, seconds))
+            host.node, host.process, host.name = code.node, code.process, f"{code.machine} (process {code.process})"
         except GetTimeoutError:
             ray.kill(host.actor)
             self._note(
@@ -344,7 +335,15 @@ class RayHosts:
         known = [host for host in self._joining if host.started in over]
         self._joining = [host for host in self._joining if host.started not in over]
         self._hosts += known
-        return [host for host in known if self._has_begun(host, LATE_SECONDS)]
+        try:
+            return [host for host in known if self._has_begun(host, LATE_SECONDS)]
+        except ConfigError as error:  # what this run has goes on, and more is not looked for
+            for host in {*known} & {host for host in self._hosts if not host.name}:
+                ray.kill(host.actor)
+                self._hosts.remove(host)
+            self._count = len(self._hosts)
+            self._note(f"{error}; no more workers join")
+            return []
 
     def home(self, share: int) -> RayHost:
         """Returns the process that keeps an object."""
@@ -392,4 +391,4 @@ class RayHosts:
         self._joining.clear()
         self._home.clear()
         if self._connected_here:
-            ray.shutdown()
+            disconnect()

@@ -19,10 +19,11 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from torch import distributed
 
-from rookery import __version__
 from rookery.cluster.connection import Resources, connect, disconnect, free_of_all, in_a_line, nodes, said_of, settle_in
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
 from rookery.cluster.ray_waits import ready_of, value_of
+from rookery.cluster.same_code import ask_code, checked
+from rookery.cluster.working_directory import naming_machine
 from rookery.core.errors import ConfigError, LearnerLostError, RemoteError, RookeryError, TrainingError
 
 LAST_WORDS = 20.0
@@ -51,10 +52,6 @@ class RankActor:
             with suppress(ValueError):  # where this is not the main thread
                 signal.signal(number, signal.SIG_IGN)  # rank 0 acts on them, for all
 
-    def where(self) -> tuple[str, int, str]:
-        """Says on which machine this is, the number of the process, and this library's version."""
-        return socket.gethostname(), os.getpid(), __version__
-
     def serve(self, module: str, meeting: tuple[str, int], rank: int, size: int, task: bytes) -> None:
         """Learns until rank 0 is gone.
 
@@ -67,7 +64,8 @@ class RankActor:
         """
         ranks = met(meeting, rank, size, None)
         ranks.watch_others()
-        importlib.import_module(module).serve(ranks, cloudpickle.loads(task))
+        with naming_machine():
+            importlib.import_module(module).serve(ranks, cloudpickle.loads(task))
 
 
 def met(meeting: tuple[str, int], rank: int, size: int, store: Any) -> Gathered:
@@ -121,7 +119,10 @@ class RayRanks(Gathered):
     ) -> None:
         each, others = Resources(cpus, gpus), size - 1
         instead = "cluster.ray=auto learns on this machine"
-        self._connected_here = connect(address, said=f"cluster.ray = {address}", instead=instead, cores=cpus * others)
+        self._connected_here = connect(
+            address, said=f"cluster.ray = {address}", instead=instead, cores=cpus * others,
+            working_directory=working_directory,
+        )  # fmt: skip
         there = list(nodes().values())
         room = sum(each.times_in(node) for node in there)
         if room < others:
@@ -133,8 +134,6 @@ class RayRanks(Gathered):
         options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus}
         if spread:
             options["scheduling_strategy"] = "SPREAD"
-        if working_directory is not None:
-            options["runtime_env"] = {"working_dir": working_directory}
         remote: Any = ray.remote(RankActor)
         made = (max(int(cpus), 1), os.getcwd(), sys.path, dict(environment))
         self._actors = [remote.options(**options).remote(*made) for _ in range(others)]
@@ -151,7 +150,7 @@ class RayRanks(Gathered):
     def _begin(self, module: str, task: bytes, size: int) -> None:
         """Waits until all are there, and meets them."""
         try:
-            answers = value_of([actor.where.remote() for actor in self._actors], START_SECONDS)
+            answers = value_of([ask_code(actor) for actor in self._actors], START_SECONDS)
         except GetTimeoutError as error:
             raise TrainingError(
                 f"cluster.learners = {size}: not all learners began within {START_SECONDS:g} seconds, {free_of_all()}"
@@ -163,13 +162,8 @@ class RayRanks(Gathered):
             ) from error
         except RayError as error:
             raise TrainingError(f"cluster: {said_of(error)}") from error
-        for machine, process, version in answers:
-            if version != __version__:
-                raise ConfigError(
-                    f"cluster: machine {machine} has rookery {version}, and this one {__version__}: install the same "
-                    "version on both"
-                )
-            self._names.append(f"{machine} (process {process})")
+        for code in map(checked, answers):
+            self._names.append(f"{code.machine} (process {code.process})")
         alone = len(nodes()) == 1
         host = LOOPBACK if alone else ray.util.get_node_ip_address()
         there: Any = distributed

@@ -24,10 +24,12 @@ class Order:
         known: The last iteration that the journal knows of. A row of the next one that lies in `metrics.jsonl` already
             (it was written, and its news was lost with the runner) is reported without doing it again.
         save_at: A metric that only grows, and the value from which on the result must come with a checkpoint; or None.
+        ahead: Whether the next one will be ordered whatever this one reports, unless it is the last.
     """
 
     known: int
     save_at: tuple[str, float] | None = None
+    ahead: bool = False
 
 
 @dataclass(frozen=True)

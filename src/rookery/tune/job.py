@@ -112,6 +112,11 @@ class Job(ABC):
         """Cores that a trial can use, as far as its settings say."""
         return 1.0
 
+    @property
+    def working_directory(self) -> str | None:
+        """Folder that is sent to all machines where trials run on Ray; None = none."""
+        return None
+
 
 PARAMS = "params.json"
 """File in a trial's folder that says what was chosen for it."""

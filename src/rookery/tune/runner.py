@@ -31,7 +31,7 @@ from rookery.tune.job import PARAMS, Start
 from rookery.tune.jobs.rows import is_grouped, not_reported, number_of
 from rookery.tune.journal import ExperimentState, Journal, following, write_actions
 from rookery.tune.names import called_here
-from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler
+from rookery.tune.scheduler import FIFO, Action, Actions, Exploit, Scheduler
 from rookery.tune.search import AskTell
 from rookery.tune.settings import TuneConfig
 from rookery.tune.space import Domain, written
@@ -231,7 +231,8 @@ class Runner:
         milestone = self.scheduler.milestone(trial.name)
         save_at = None if milestone is None else (self.scheduler.cfg.time, milestone)
         self.at_work.add(trial.name)
-        self.executor.order(trial.name, Order(trial.known, save_at))
+        decides = type(self.scheduler).on_result is not FIFO.on_result
+        self.executor.order(trial.name, Order(trial.known, save_at, ahead=not decides))
 
     def resume_paused(self) -> bool:
         """Asks the scheduler about paused trials, when nobody runs and nobody waits; says whether there are any."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
-import socket
 import sys
 import time
-from dataclasses import dataclass, replace
+from collections import deque
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +23,22 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError
 from rookery.cluster.actor_beats import ActorBeats
 from rookery.cluster.connection import Resources, connect, disconnect, free_of_all, in_a_line, nodes, settle_in
 from rookery.cluster.ray_waits import ready_of, value_of
+from rookery.cluster.same_code import ask_code, checked
+from rookery.cluster.shared_disk import DiskProbe
+from rookery.cluster.working_directory import naming_machine
 from rookery.core.errors import ConfigError, HeadLostError
-from rookery.tune.executor import Event, Executor, Failed, Order, Stopped, pickled_job
+from rookery.tune.executor import Event, Executor, Failed, Order, Stepped, Stopped, pickled_job
 from rookery.tune.executors.trial_worker import TrialWorker
 from rookery.tune.executors.worker_process import send_prints
-from rookery.tune.job import Job, Start
-
-PROBE = ".visible"
-"""In a trial's folder for a moment, to see whether the node of a new worker has the same disk."""
-
-VISIBLE_SECONDS = 10.0
-"""What a shared disk gets to show a new file on another node."""
+from rookery.tune.job import Job, Start, Work
 
 LATE_SECONDS = 10.0
 """After so long without a worker, a trial's user is told what is missing, and it takes the next worker that is free."""
+
+AHEAD_SECONDS = 0.1
+"""While so little time has passed since an order, iterations that follow in any case are done without asking: an order
+takes Ray about a millisecond.
+"""
 
 LOOK_SECONDS = 1.0
 """Between two looks at which nodes there are."""
@@ -69,19 +70,19 @@ class TrialActor(TrialWorker):
     def beat(self) -> None:
         """Answers, also while a trial is at work."""
 
-    def node(self, probe: Path, content: str, seconds: float) -> tuple[str, str]:
-        """Says on which node this is, and whether it sees a file that the runner wrote.
+    def work_of(self, start: Start) -> Work:
+        """Makes the work of a trial; of a module that only the runner has, the error names this machine."""
+        with naming_machine():
+            return super().work_of(start)
 
-        Returns:
-            Ray's id of the node, and what is wrong; empty if nothing is.
-        """
-        node, deadline = str(ray.get_runtime_context().get_node_id()), time.monotonic() + seconds
-        while not (probe.is_file() and probe.read_text(encoding="utf-8") == content):
-            if time.monotonic() > deadline:
-                return node, f"node {socket.gethostname()} does not see {probe.parent}"
-            time.sleep(0.1)
-        probe.unlink()
-        return node, ""
+    def steps(self, order: Order) -> list[Event]:
+        """Does an iteration, and then for a moment those that would be ordered next in any case."""
+        iterate, until = self.step, time.monotonic() + AHEAD_SECONDS
+        events = [iterate(order)]
+        while order.ahead and isinstance(last := events[-1], Stepped) and not last.reason and time.monotonic() < until:
+            order = replace(order, known=max(order.known, int(last.row["iteration"])))
+            events.append(iterate(order))
+        return events
 
 
 # --- at the runner ------------------------------------------------------------------------------------------------
@@ -94,14 +95,20 @@ class RayWorker:
     Attributes:
         actor: Ray's handle of the actor.
         beats: Its heartbeats.
+        probe: Of which it says whether it sees it.
+        code: Ray's ticket of the code that it runs.
         node: Ray's id of its node; empty before it has one, and when its process or node is gone.
         start: The trial that is here, or None.
+        ahead: What it has reported already of iterations that are not ordered yet.
     """
 
     actor: Any
     beats: ActorBeats
+    probe: DiskProbe
+    code: Any
     node: str = ""
     start: Start | None = None
+    ahead: deque[Event] = field(default_factory=deque)
 
 
 @dataclass
@@ -141,8 +148,10 @@ class RayExecutor(Executor):
         self._workers: list[RayWorker] = []
         self._waiting: dict[str, Waiting] = {}
         self._open: dict[Any, RayWorker] = {}  # in the order of asking, so that nobody's answer waits for long
+        self._ready: deque[Event] = deque()
         self._is_stopping = False
-        self._connected_here = connect(said="tune.place = ray", instead="place=processes needs no Ray")
+        instead, sent = "place=processes needs no Ray", job.working_directory
+        self._connected_here = connect(said="tune.place = ray", instead=instead, working_directory=sent)
         self._resources, self._room, self._looked = self._asked, 0, -math.inf
         self._look()
 
@@ -188,22 +197,21 @@ class RayExecutor(Executor):
         return [worker for worker in self._workers if worker.node and worker.start is None]
 
     def _make(self, folder: Path) -> None:
-        """Asks Ray for a worker, and the worker for what it sees of a folder."""
-        resources, probe = self._resources, secrets.token_hex(8)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / PROBE).write_text(probe, encoding="utf-8")
+        """Asks Ray for a worker, and the worker for the code that it runs and whether it sees a folder."""
+        resources, probe = self._resources, DiskProbe(folder)
         remote: Any = ray.remote(concurrency_groups={CONTROL: 1})(TrialActor)
         cores = max(math.floor(resources.cpus), 1)
         actor = remote.options(num_cpus=resources.cpus, num_gpus=resources.gpus).remote(
             self._job, cores, os.getcwd(), sys.path
         )
         beats = ActorBeats(actor, lambda one: one.beat.options(concurrency_group=CONTROL).remote())
-        self._workers.append(RayWorker(actor, beats))
-        self._open[actor.node.remote(folder / PROBE, probe, VISIBLE_SECONDS)] = self._workers[-1]
+        self._workers.append(RayWorker(actor, beats, probe, ask_code(actor)))
+        self._open[probe.ask(actor)] = self._workers[-1]
 
     def _remove(self, worker: RayWorker) -> None:
         """Ends a worker, whatever it does."""
         ray.kill(worker.actor)
+        worker.probe.remove()
         self._workers.remove(worker)
         self._open = {answer: other for answer, other in self._open.items() if other is not worker}
 
@@ -214,10 +222,10 @@ class RayExecutor(Executor):
             worker.start = waiting.start
             worker.actor.begin.remote(waiting.start)
             if waiting.order is not None:
-                self._open[worker.actor.step.remote(waiting.order)] = worker
+                self._open[worker.actor.steps.remote(waiting.order)] = worker
         coming = sum(not worker.node and worker.start is None for worker in self._workers)
         for waiting in list(self._waiting.values())[coming:]:
-            self._make(waiting.start.folder)
+            self._make(waiting.start.folder.parent)
 
     # --- trials ---------------------------------------------------------------------------------------------------
 
@@ -235,7 +243,10 @@ class RayExecutor(Executor):
             self._waiting[trial].order = order
         else:
             worker = self._worker_of(trial)
-            self._open[worker.actor.step.remote(order)] = worker
+            if worker.ahead:
+                self._ready.append(worker.ahead.popleft())
+            else:
+                self._open[worker.actor.steps.remote(order)] = worker
 
     def end(self, trial: str, save: bool) -> None:
         """Frees the worker of a trial; one that is lost is given up."""
@@ -252,6 +263,7 @@ class RayExecutor(Executor):
                 problem = f"was lost while it ended, after its last checkpoint: {in_a_line(error)}"
                 worker.node = ""
         worker.start = None
+        worker.ahead.clear()
         if not worker.node:
             self._remove(worker)
         if problem:
@@ -267,6 +279,8 @@ class RayExecutor(Executor):
         deadline = time.monotonic() + seconds
         while True:
             self._look()
+            if self._ready:
+                return self._ready.popleft()
             for trial, waiting in self._waiting.items():
                 if self._is_stopping and waiting.order is not None:
                     waiting.order = None
@@ -285,6 +299,7 @@ class RayExecutor(Executor):
     def _take(self, worker: RayWorker, ref: Any) -> Event | None:
         """What an answer says: an event, or on which node a worker stands."""
         try:
+            code = checked(value_of(worker.code)) if worker.start is None else None  # first: others may answer anything
             answer = value_of(ref)
         except RayError as error:
             if isinstance(error, RayActorError) and error.actor_init_failed:
@@ -293,13 +308,15 @@ class RayExecutor(Executor):
                     "and the modules that the trials use, in the same versions"
                 ) from error
             return self._lost(worker, error)
-        if worker.start is not None:
-            return answer  # type: ignore[no-any-return]
-        worker.node, problem = answer
-        if problem:
+        if code is None:
+            worker.ahead.extend(answer)
+            return worker.ahead.popleft()
+        worker.node = code.node
+        worker.probe.remove()
+        if not answer:
             raise ConfigError(
-                f"tune.place = ray: {problem}: the folder of an experiment has to be on a disk that all nodes of "
-                "the cluster share, under the same path; set folder to one that is"
+                f"tune.place = ray: machine {code.machine} does not see {worker.probe.folder}: the folder of an "
+                "experiment has to be on a disk that all nodes of the cluster share, under the same path"
             )
         self._fill()
         return None

@@ -51,12 +51,16 @@ class TrialWorker:
         self._start, self._failed = start, None
         try:
             self._send_prints(start.folder / LOG)
-            self._job = self._job or self._load()
-            self._work = self._job.start(start)
+            self._work = self.work_of(start)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             self._failed = failed(start.trial, error)
+
+    def work_of(self, start: Start) -> Work:
+        """Makes the work of a trial."""
+        self._job = self._job or self._load()
+        return self._job.start(start)
 
     def step(self, order: Order) -> Event:
         """Lets the trial do an iteration, unless the row of it is there already."""

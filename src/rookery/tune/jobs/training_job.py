@@ -220,6 +220,12 @@ class TrainingJob(Job):
         helpers, threads = config.get("sampling", {}).get("helpers"), config.get("threads")
         return float(max((helpers or 0) + 1, threads or 1))
 
+    @property
+    def working_directory(self) -> str | None:
+        """Folder of `cluster.working_directory`."""
+        found: str | None = outline(layer.values for layer in self.layers).get("cluster", {}).get("working_directory")
+        return found
+
 
 def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
     """Values of a domain that show whether a setting can take it, each with what to call it; none of a computed one."""

@@ -1,0 +1,98 @@
+"""Whether an actor on a node of Ray runs the code of Rookery that this process runs: the version, and its sources.
+
+An actor is asked by a function that is sent to it by value, so that the node's copy of this library needs none of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ray
+
+import rookery
+from rookery.core.errors import ConfigError
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+class Code(NamedTuple):
+    """Which code of Rookery a process runs, and where.
+
+    Attributes:
+        node: Ray's id of the node, where the process is an actor.
+        machine: Name of the machine.
+        process: Number of the process.
+        folder: Folder of the package.
+        version: Version of the package.
+        sources: Hash of its files in Python.
+        compiled: Hash of its files in C and C++, which lie beside the kernels in a checkout; empty where they do not.
+    """
+
+    node: str
+    machine: str
+    process: int
+    folder: str
+    version: str
+    sources: str
+    compiled: str
+
+    def __str__(self) -> str:
+        return f"rookery {self.version} (sources {self.sources}{self.compiled and f', kernels {self.compiled}'})"
+
+
+def code_here(actor: object = None) -> tuple[str, str, int, str, str, str, str]:
+    """Returns the attributes of a `Code` of this process.
+
+    Args:
+        actor: The actor that is asked, where Ray calls this.
+    """
+    root = Path(rookery.__file__).parent
+
+    def hash_of(*patterns: str) -> str:
+        paths = {path.relative_to(root).as_posix(): path for pattern in patterns for path in root.rglob(pattern)}
+        found = hashlib.sha256()
+        for name in sorted(paths):
+            found.update(b"%s\0%s\0" % (name.encode(), paths[name].read_bytes()))
+        return found.hexdigest()[:8]
+
+    compiled = hash_of("*.cpp", "*.[ch]") if any(root.rglob("*.cpp")) else ""
+    node = "" if actor is None else str(ray.get_runtime_context().get_node_id())
+    return node, socket.gethostname(), os.getpid(), str(root), rookery.__version__, hash_of("*.py"), compiled
+
+
+@cache
+def own_code() -> Code:
+    """Returns the code of this process, as it was when first asked for."""
+    return Code(*code_here())
+
+
+def ask_code(actor: Any) -> Any:
+    """Asks an actor of Ray which code it runs; returns Ray's ticket for what `checked` takes."""
+    own_code()  # before anybody can change files while this process runs
+    return actor.__ray_call__.remote(code_here)
+
+
+def checked(answer: tuple[str, str, int, str, str, str, str]) -> Code:
+    """Returns the code that an actor runs.
+
+    Raises:
+        ConfigError: If it is not that of this process.
+    """
+    there, own = Code(*answer), own_code()
+    compiled = len({there.compiled, own.compiled} - {""}) > 1
+    if (there.version, there.sources) != (own.version, own.sources) or compiled:
+        changed = (there.machine, there.folder, there.version) == (own.machine, own.folder, own.version)
+        remedy = (
+            "begin anew, since files were changed" if changed else "install the same version, from the same sources"
+        )
+        raise ConfigError(
+            f"cluster: machine {there.machine} has {there} in {there.folder}, and this machine, {own.machine}, has "
+            f"{own} in {own.folder}: {remedy}"
+        )
+    return there
