@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from threading import Thread
+from threading import Event, Thread
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from rookery.core.errors import EnvError
 from rookery.core.processor import usable_cores
 from rookery.envs.base import SeedPlan, VectorEnv
-from rookery.envs.make import random_answers
+from rookery.envs.make import FEW_STEPS, random_answers
 from rookery.envs.unity.recognized import MadeBaseEnv
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.serial import SerialEnv
@@ -33,8 +33,6 @@ SLOW_BUILD_SECONDS = 0.1
 STEP_SECONDS = 0.03
 """How long one lane is stepped to see what a step costs; a few steps in any case."""
 
-FEW_STEPS = 5
-
 WARM_UP = 0.1
 """Part of the time of `random_rate` that is not counted."""
 
@@ -43,6 +41,11 @@ LONE_SECONDS = 10e-6
 
 SCALES = 1.7
 """Two threads that get so much more done than one step at the same time."""
+
+IN_THIS_ONE = (
+    "stepped in this process, as with sampling.helpers=0; helpers know a registered id if it is named with its module, "
+    "'my_module:MyEnv-v0'"
+)
 
 REPEATS = 3
 """Times that one thread and two are measured, in turn."""
@@ -60,17 +63,30 @@ class HelperChoice:
         helpers: Number of helpers beside the caller.
         reason: Reason of the choice in a line; empty where there is none to tell.
         measured: Settings that say so, by path; empty if they were given.
+        demanded: Whether the user's settings ask for these helpers; others step in this process if they cannot play.
     """
 
     implementation: str
     helpers: int
     reason: str = ""
     measured: Mapping[str, Any] = field(default_factory=dict)
+    demanded: bool = True
+
+    def without_helpers(self, name: str, error: EnvError) -> HelperChoice:
+        """Returns the choice of this process alone, because helpers could not be used.
+
+        Args:
+            name: What runs, in words a user knows.
+            error: Why they could not.
+        """
+        said = self.reason.removeprefix(f"{name}: ") or f"{self.helpers} {self.implementation} were measured"
+        why = " ".join(str(error).removeprefix(f"{name}: ").split())
+        return _measured("serial", 0, f"{name}: {said}, but it cannot be played there ({why}): {IN_THIS_ONE}")
 
 
 def _measured(implementation: str, helpers: int, reason: str = "") -> HelperChoice:
     values = {"env.implementation": implementation} if helpers else {}
-    return HelperChoice(implementation, helpers, reason, {**values, "sampling.helpers": helpers})
+    return HelperChoice(implementation, helpers, reason, {**values, "sampling.helpers": helpers}, demanded=False)
 
 
 def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str = "") -> HelperChoice:
@@ -191,7 +207,14 @@ def _scales(one: SerialEnv, other: SerialEnv) -> bool:
     that lets go of the processor in every step, because it waits for something outside, is counted by the clock.
     """
     alone, *together = map(_own, (one, one, other))
-    rates, both = [], []
+    rates, both, failed = [], [], Event()
+
+    def play(player: _Player) -> None:
+        try:
+            player.play(SCALE_SECONDS)
+        except EnvError:  # it can be stepped by one thread only, say
+            failed.set()
+
     for _ in range(REPEATS):
         before, busy, let_go, began = alone.steps, thread_time(), _times_let_go(), perf_counter()
         alone.play(SCALE_SECONDS)
@@ -199,12 +222,14 @@ def _scales(one: SerialEnv, other: SerialEnv) -> bool:
         waits = busy < passed / 2 and _times_let_go() - let_go >= steps
         rates.append(steps / (passed if waits else busy))
         before = sum(player.steps for player in together)
-        threads = [Thread(target=player.play, args=(SCALE_SECONDS,)) for player in together]
+        threads = [Thread(target=play, args=(player,)) for player in together]
         began = perf_counter()
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        if failed.is_set():
+            break
         both.append((sum(player.steps for player in together) - before) / (perf_counter() - began))
     other.close()
-    return float(np.median(both)) >= SCALES * max(rates)
+    return not failed.is_set() and float(np.median(both)) >= SCALES * max(rates)

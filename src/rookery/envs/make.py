@@ -42,10 +42,14 @@ from rookery.envs.vector.faults import STRICT, Tolerance
 from rookery.envs.vector.foreign import ForeignEnv
 from rookery.envs.vector.processes import processes_env
 from rookery.envs.vector.serial import SerialEnv
+from rookery.envs.vector.specs import WithSpecs, portable
 from rookery.envs.vector.threads import threads_env
 
 MODULE_NAME = r"\w+(\.\w+)+"
 """What an environment's name is like that is a module, ``pettingzoo.mpe.simple_v3``."""
+
+FEW_STEPS = 5
+"""Steps that show whether a copy can be played."""
 
 IMPLEMENTATIONS = ("auto", "c", "batched", "serial", "processes", "threads")
 
@@ -124,6 +128,7 @@ def make_env(
     max_entities: int | None = None,
     parameters: Collection[str] | None = None,
     device: str | None = None,
+    try_helpers: bool = False,
 ) -> VectorEnv:
     """Makes many copies of an environment.
 
@@ -148,6 +153,7 @@ def make_env(
         parameters: Names of the parameters that episodes will be given: a twin that lacks one cannot be used. Whether
             the environment has them is for the caller to see in `parameters` of what is made.
         device: Where the tensors of a `TensorEnv` are to be, if `config` does not say it; None = where it likes.
+        try_helpers: Whether each helper plays a throwaway copy for a few steps before it builds its copies.
 
     Raises:
         EnvError: If there is no such environment, it cannot be built, or its spaces cannot be used.
@@ -178,7 +184,8 @@ def make_env(
         if num_helpers < 1:
             return SerialEnv(factory, num_lanes, name, tolerance)
         helped = threads_env if implementation == "threads" else processes_env
-        return helped(factory, num_lanes, name, tolerance, num_helpers)
+        trial = functools.partial(played_copy, factory, name) if try_helpers else None
+        return helped(factory, num_lanes, name, tolerance, num_helpers, trial)
     except MadeBaseEnv as made:
         return _build_base_env(found, settings, num_lanes, name, made.env)
 
@@ -242,6 +249,8 @@ def lane_maker(
     settings, name, found = dict(config or {}), env_name(env), found_maker(env)
     if _plays_many(found):
         raise EnvError(f"{name} plays many copies at once: there is no single one")
+    if isinstance(found, gymnasium.envs.registration.EnvSpec):
+        found = portable(found)
     wraps = [(str(getattr(wrapper, "__name__", wrapper)), _find_wrapper(wrapper)) for wrapper in wrappers]
 
     def make(given: Mapping[str, Any] | None = None) -> Any:
@@ -256,7 +265,7 @@ def lane_maker(
             adapted.hook = hook_of(adapted.env, found, settings, make)
         return adapted
 
-    return lane
+    return WithSpecs(lane, env, settings, wrappers)
 
 
 def is_vector(env: Any) -> bool:
@@ -331,6 +340,26 @@ def random_play(env: VectorEnv, seeds: SeedPlan, rng: np.random.Generator) -> It
     while True:
         yield shown
         shown = env.step(random_answers(env, shown, rng))
+
+
+def played_copy(factory: Callable[[], Any], name: str) -> SerialEnv:
+    """Returns a throwaway copy after a few random steps.
+
+    Args:
+        factory: Builds one copy.
+        name: What runs, in words a user knows.
+
+    Raises:
+        EnvError: If it cannot be built or played.
+    """
+    env = SerialEnv(factory, 1, name)
+    try:
+        for _ in islice(random_play(env, lambda lane, episode: episode, np.random.default_rng(0)), 1 + FEW_STEPS):
+            pass
+    except BaseException:
+        env.close()
+        raise
+    return env
 
 
 def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Generator) -> list[Tree]:
@@ -483,7 +512,8 @@ def _find_name(name: str) -> Any:
     hint = nearest(name, [*OURS, *gymnasium.registry])
     if not hint and looks_like_path(name):
         find_player(name)  # says which file is missing, or why it may not be run
-    raise UnknownEnvError(f"env {name!r} is not a Gymnasium id{hint}; an own environment is named 'my.module:MyEnv'")
+    own = "an own environment is named 'my.module:MyEnv', and an id that a program registers 'my.module:MyEnv-v0'"
+    raise UnknownEnvError(f"env {name!r} is not a Gymnasium id{hint}; {own}")
 
 
 def _player_class(unity_env: Any, file_name: str | None) -> Any:

@@ -67,10 +67,7 @@ def changed_global(env: Any) -> str:
     """
     for part in env.__mro__ if inspect.isclass(env) else (env, *_classes(env)):
         module = sys.modules.get(part.__module__)
-        file = getattr(module, "__file__", None)
-        if module is None or module.__name__.partition(".")[0] == "rookery" or file is None:
-            continue
-        if any(folder in PACKAGES or folder.startswith("python3") for folder in Path(file).parts):
+        if module is None or not is_of_program(module.__name__):
             continue
         tree = _parsed(part)
         for node in ast.walk(tree) if tree else ():
@@ -88,6 +85,16 @@ def _parsed(part: Any) -> ast.Module | None:
             return ast.parse(textwrap.dedent(inspect.getsource(part)))
     except (OSError, TypeError, SyntaxError, ValueError, RecursionError, SystemError):
         return None
+
+
+def is_of_program(name: str) -> bool:
+    """Returns whether a module is of the user's program, and not of Rookery, of Python or of an installed package."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None:
+        return name == "__main__"  # of a notebook, say
+    if name.partition(".")[0] == "rookery":
+        return False
+    return not any(folder in PACKAGES or folder.startswith("python3") for folder in Path(file).parts)
 
 
 def _classes(function: Any) -> Iterator[type]:

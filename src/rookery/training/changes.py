@@ -47,6 +47,8 @@ def check_changes(resolved: Resolved[RunConfig], before: Mapping[str, str]) -> N
             continue
         if source == DEFAULT or (is_new and path.startswith(PLAYING)):
             continue
+        if path == "env.name" and isinstance(value, str) and flow(value.rpartition(":")[2]) == was:
+            continue  # the same id, named with the module that registers it
         argument = path.removeprefix("env.config.")
         if argument == path or argument not in run_arguments(resolved.config.env.name):
             problems.append(

@@ -16,6 +16,7 @@ from rookery.core.runtime import torch_threads
 from rookery.core.seeding import Streams
 from rookery.envs.parameters import Draws
 from rookery.envs.vector.closing import close_env
+from rookery.envs.vector.specs import WithSpecs
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.shares import LaneShare, shares_of
@@ -112,7 +113,7 @@ class EvaluationWorkers:
         self._interrupt, self._note = interrupt, note
         self._losses = config.sampling.max_restarts
         self._make = {
-            share.number: partial(EvaluationShare, config, streams, draws, share, lanes)
+            share.number: WithSpecs(partial(EvaluationShare, config, streams, draws, share, lanes), config.env)
             for share in shares_of(lanes, min(settings.workers, lanes))
         }
         self._hosts = hosts_of(config, len(self._make), "evaluation.workers", note)

@@ -14,6 +14,7 @@ from rookery.cluster.torchrun import meet_started, started
 from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
 from rookery.envs.base import VectorEnv, is_only_one
+from rookery.envs.vector.specs import WithSpecs
 from rookery.rollout.hooks import EpisodeListener
 from rookery.training.settings import RunConfig, algorithm_name
 
@@ -124,9 +125,9 @@ def learners_of(config: RunConfig, task: RankTask, ranks: Ranks, stand_in: Vecto
 
 def _others(config: RunConfig, task: RankTask) -> Ranks:
     """Begins the other learners: beside this process, or on the cluster of Ray that is named."""
-    cluster = config.cluster
+    cluster, sent = config.cluster, WithSpecs(task, task.layers)
     if cluster.ray in (AUTO, "here"):
-        return LocalRanks(MODULE, task, cluster.learners)
+        return LocalRanks(MODULE, sent, cluster.learners)
     if config.device != "cpu" and not cluster.worker_gpus:
         raise ConfigError(
             f"cluster.learners = {cluster.learners} on cluster.ray = {cluster.ray}: device = {config.device}, and the "
@@ -142,7 +143,7 @@ def _others(config: RunConfig, task: RankTask) -> Ranks:
         ) from error
     return RayRanks(
         MODULE,
-        task,
+        sent,
         cluster.learners,
         address=cluster.ray,
         cpus=cluster.worker_cpus,

@@ -13,7 +13,7 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.cluster.ranks import Ranks
 from rookery.core.config import Resolved, resolve
 from rookery.core.device import check_compiler, check_device, has_bfloat16
-from rookery.core.errors import ConfigError, nearest
+from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.layers import Layer, yaml_layer
 from rookery.core.processor import usable_cores
 from rookery.core.repeated_keys import Keys, refuse_repeated
@@ -211,10 +211,10 @@ def prepare(
         notes.extend(env.notes)
     else:
         choice = _choice(second)
+        check_copies(second, lambda lanes: make_copies(second.config, lanes))
+        env, choice = _played_copies(second.config, ranks.share(second.config.sampling.num_envs)[1], choice)
         if choice.measured:
             layers.insert(0, Layer("measured", choice.measured))
-        check_copies(second, lambda lanes: make_copies(second.config, lanes))
-        env = make_copies(second.config, ranks.share(second.config.sampling.num_envs)[1], choice)
         cfg = second.config.env
         one_by_one = twin_without(cfg.name, cfg.config, cfg.wrappers, env.num_lanes, parameter_names(second.config))
         notes.extend((*filter(None, [one_by_one, choice.reason]), *env.notes))
@@ -274,10 +274,24 @@ def make_copies(
         render=render,
         parameters=parameter_names(config),
         device=config.device,
+        try_helpers=choice is not None and not choice.demanded,
     )
     if choice is None and isinstance(env, VectorBase):
         env.in_turn = True
     return as_played(env, config)
+
+
+def _played_copies(config: RunConfig, lanes: int, choice: HelperChoice) -> tuple[VectorEnv, HelperChoice]:
+    """Returns the copies that a run trains in, and who steps them: this process where helpers that nobody demanded
+    cannot build or play them.
+    """
+    try:
+        return make_copies(config, lanes, choice), choice
+    except EnvError as error:
+        if choice.demanded or not choice.helpers:
+            raise
+        choice = choice.without_helpers(env_name(config.env.name), error)
+    return make_copies(config, lanes, choice), choice
 
 
 def as_played(env: VectorEnv, config: RunConfig) -> VectorEnv:
@@ -342,7 +356,9 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
     if env.implementation == "serial":
         return HelperChoice("serial", 0)
     helpers = max(usable_cores() - 1, 1) if sampling.helpers is None else sampling.helpers
-    return HelperChoice("processes" if env.implementation == "auto" else env.implementation, helpers)
+    sources = {resolved.history[path][-1][0] for path in ("env.implementation", "sampling.helpers")}
+    implementation = "processes" if env.implementation == "auto" else env.implementation
+    return HelperChoice(implementation, helpers, demanded=sources != {"measured"})
 
 
 def _space_layers(

@@ -12,7 +12,7 @@ import cloudpickle
 
 from rookery.cluster.address import guard_own_cluster
 from rookery.core.config import Resolved
-from rookery.core.errors import ConfigError, refuse
+from rookery.core.errors import ConfigError, EnvError, refuse
 from rookery.core.interrupt import Interrupt
 from rookery.core.seeding import Streams
 from rookery.core.timers import Timers
@@ -20,6 +20,7 @@ from rookery.envs.base import SeedPlan, VectorEnv, is_only_one
 from rookery.envs.choice import HelperChoice
 from rookery.envs.elsewhere import EnvElsewhere
 from rookery.envs.parameters import Draws
+from rookery.envs.vector.specs import ONLY_HERE, WithSpecs
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, moments_of
 from rookery.rollout.hosts import Hosts, HostsHere
 from rookery.rollout.mapping import PolicyMapping
@@ -79,7 +80,10 @@ class WorkerRecipe:
         cfg = self.config
         if isinstance(cfg.env.name, MakesForShare):
             cfg.env.name.make_for_share(share)
-        env = self.make_copies(cfg, share.lanes, worker_choice(cfg))
+        try:
+            env = self.make_copies(cfg, share.lanes, worker_choice(cfg))
+        except EnvError as error:  # a copy was built where the run learns
+            raise EnvError(f"in a worker (sampling.workers): {error}; {ONLY_HERE}") from error.__cause__
         for part in (self.mapping.rule, *self.listeners):
             if isinstance(part, HearsOfShare):
                 part.hear_of_share(share, env)
@@ -188,7 +192,7 @@ def workers_elsewhere(
         return RemotePool(
             hosts,
             shares,
-            recipe,
+            WithSpecs(recipe, config.env),
             env,
             timers,
             interrupt,

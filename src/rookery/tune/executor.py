@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import cloudpickle
 
 from rookery.core.errors import ConfigError
+from rookery.envs.vector.specs import WithSpecs
 from rookery.tune.job import Job, Start
 from rookery.tune.trial import Row
 
@@ -123,7 +124,7 @@ def pickled_job(job: Job, place: str) -> bytes:
         ConfigError: If it cannot be pickled.
     """
     try:
-        return bytes(cloudpickle.dumps(job))
+        return bytes(cloudpickle.dumps(WithSpecs(job, vars(job))))
     except Exception as error:  # whatever an object does when it is pickled
         raise ConfigError(
             f"tune.place = {place}: the trials cannot be sent to other processes, because pickling them raised "

@@ -106,11 +106,18 @@ class ShareServer:
             return "value", (None, False, False)
         try:
             result = getattr(self if hasattr(self, task) else self._share, task)(*arguments, *files)
+            if task == "try_out":
+                return "value", (result, False, False)
             return "value", (result, self._share.any_end, self._share.layout != self._version)
         except EnvError as error:
             return "error", told(error)
         except Exception as error:
             return "error", (described(error), traceback.format_exc())
+
+    def try_out(self, path: list[str], trial: bytes) -> None:
+        """Plays a throwaway copy and closes it."""
+        sys.path[:] = path
+        cloudpickle.loads(trial)().close()
 
     def build(self, path: list[str], pickled: bytes, lanes: range, name: str, tolerance: Tolerance) -> None:
         """Builds the copies of some lanes by a pickled factory, whose modules are found on the driver's `path`."""

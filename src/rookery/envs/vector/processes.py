@@ -14,7 +14,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from time import monotonic, sleep
 from typing import Any
 
@@ -33,6 +33,7 @@ from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import HelperLost, SharesEnv, deal
 from rookery.envs.vector.slab import Slab
+from rookery.envs.vector.specs import ONLY_HERE
 
 CLOSE_SECONDS = 5.0
 """How long a helper may take to close its environments before it is ended."""
@@ -40,11 +41,32 @@ CLOSE_SECONDS = 5.0
 TRACEBACK_SECONDS = 0.2
 """What a hanging helper gets to say where it hangs."""
 
+TRIAL_SECONDS = 20.0
+"""How long a helper that has just started may take to play a throwaway copy, beside `TRIAL_TIMES` of the time here."""
+
+TRIAL_TIMES = 10
+
+IN_HELPER = "in a helper process"
+
 
 def processes_env(
-    factory: Callable[[], Any], num_lanes: int, name: str, tolerance: Tolerance, num_helpers: int
+    factory: Callable[[], Any],
+    num_lanes: int,
+    name: str,
+    tolerance: Tolerance,
+    num_helpers: int,
+    trial: Callable[[], SerialEnv] | None = None,
 ) -> SharesEnv:
     """Lets 1 to ``num_lanes - 1`` processes step lanes beside the caller; `factory` must survive cloudpickle.
+
+    Args:
+        factory: Builds one copy.
+        num_lanes: Copies in all.
+        name: What runs, in words a user knows.
+        tolerance: What is borne from the environment and from helpers.
+        num_helpers: Number of processes.
+        trial: Plays a throwaway copy and returns it; called in this process and, while that copy is open, in each
+            helper before it builds its copies. None: helpers build at once, and those that die are replaced.
 
     Raises:
         EnvError: If the environment cannot be sent to another process, built or used.
@@ -59,16 +81,41 @@ def processes_env(
             f"build what cannot be pickled inside the environment, or use env.implementation=serial"
         ) from error
     own, *others = deal(num_lanes, num_helpers + 1)
-    helpers = []
-    try:
+    with ExitStack() as stack:
+        helpers = []
         for lanes in others:
             helpers.append(ProcessHelper(pickled, lanes, name, tolerance, spins=num_helpers < usable_cores()))
-        first = SerialEnv(factory, len(own), name, tolerance)
-        return SharesEnv(first, helpers, num_lanes, tolerance, Slab.shared)
-    except BaseException:
+            stack.callback(helpers[-1].close)
+        if trial is not None:
+            _try_out(trial, helpers)
         for helper in helpers:
-            helper.close()
-        raise
+            helper.build()
+        first = stack.enter_context(closing(SerialEnv(factory, len(own), name, tolerance)))
+        try:
+            env = SharesEnv(first, helpers, num_lanes, tolerance, Slab.shared)
+        except EnvError as error:
+            lost = isinstance(error.__cause__, HelperLost)
+            raise (
+                error if lost else EnvError(f"{IN_HELPER}: {error}; {ONLY_HERE}, or set env.implementation=serial")
+            ) from error.__cause__
+        stack.pop_all()
+        return env
+
+
+def _try_out(trial: Callable[[], SerialEnv], helpers: Sequence[ProcessHelper]) -> None:
+    """Lets all helpers play a throwaway copy while one is open here.
+
+    Raises:
+        EnvError: If one of them cannot, or does not answer in time.
+    """
+    began = monotonic()
+    with closing(trial()):
+        seconds = TRIAL_SECONDS + TRIAL_TIMES * (monotonic() - began)
+        pickled = cloudpickle.dumps(trial)
+        for helper in helpers:
+            helper.try_out(pickled, seconds)
+        for helper in helpers:
+            helper.end_trial(seconds)
 
 
 class ProcessHelper:
@@ -77,7 +124,7 @@ class ProcessHelper:
     can_be_lost = True
 
     def __init__(self, pickled: bytes, lanes: range, name: str, tolerance: Tolerance, spins: bool) -> None:
-        """Starts the process, which begins to build its copies; `end` waits for them.
+        """Starts the process, which builds nothing yet.
 
         Args:
             pickled: Factory of one copy.
@@ -94,6 +141,36 @@ class ProcessHelper:
         self._slab: Slab
         self._start()
 
+    def build(self) -> None:
+        """Begins to build the copies; `end` waits for them."""
+        self.begin("build", sys.path, self._pickled, self.lanes, self._name, self._tolerance)
+
+    def try_out(self, trial: bytes, seconds: float) -> None:
+        """Begins to play a throwaway copy.
+
+        Args:
+            trial: Pickled function that plays and returns it.
+            seconds: How long that may take.
+        """
+        self.begin("try_out", sys.path, trial)
+        self._deadline = monotonic() + seconds
+
+    def end_trial(self, seconds: float) -> None:
+        """Waits for the end of `try_out`.
+
+        Raises:
+            EnvError: If the copy could not be played, the process has ended, or `seconds` have passed.
+        """
+        try:
+            if not self._answers.wait(self._number, self._deadline):
+                raise EnvError(f"{self._name}: no answer within {seconds:.0f} s")
+        except Gone:
+            raise EnvError(f"{self._name}: {self._lost()}") from None
+        try:
+            self._receive()
+        except HelperLost as loss:
+            raise EnvError(f"{self._name}: {loss}") from None
+
     def _start(self) -> None:
         bell, far_bell = socket.socketpair()
         line, far_line = socket.socketpair()
@@ -109,7 +186,6 @@ class ProcessHelper:
         self._busy = False  # its answer has not been taken yet
         self._commands, self._answers = channel.signals(self._words, bell, self._spins)
         self._finalizer = weakref.finalize(self, _end_process, process, (bell, line), os.getpid())
-        self.begin("build", sys.path, self._pickled, self.lanes, self._name, self._tolerance)
 
     def begin(self, task: str, *arguments: Any) -> None:
         """Starts to call a method of the share; the actions of a step go through the slab, a burst is lent memory."""
@@ -205,6 +281,7 @@ class ProcessHelper:
         """Starts a new process, which begins to build its copies."""
         self._finalizer()
         self._start()
+        self.build()
 
     def close(self) -> None:
         """Closes the copies and ends the process; by force if it does not come back, or is at something else. A copy

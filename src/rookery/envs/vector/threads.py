@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from copy import deepcopy
 from queue import SimpleQueue
 from typing import Any
 
+from rookery.core.errors import EnvError
 from rookery.envs.vector.burst import Burst
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
@@ -20,22 +22,40 @@ from rookery.envs.vector.slab import Slab
 
 
 def threads_env(
-    factory: Callable[[], Any], num_lanes: int, name: str, tolerance: Tolerance, num_helpers: int
+    factory: Callable[[], Any],
+    num_lanes: int,
+    name: str,
+    tolerance: Tolerance,
+    num_helpers: int,
+    trial: Callable[[], SerialEnv] | None = None,
 ) -> SharesEnv:
     """Lets 1 to ``num_lanes - 1`` threads step lanes beside the caller; an environment that hangs cannot be ended.
+
+    Args:
+        factory: Builds one copy.
+        num_lanes: Copies in all.
+        name: What runs, in words a user knows.
+        tolerance: What is borne from the environment.
+        num_helpers: Number of threads.
+        trial: Plays a throwaway copy and returns it; called in each thread before it builds its copies, if given.
 
     Raises:
         EnvError: If the environment cannot be built or used.
     """
     own, *others = deal(num_lanes, num_helpers + 1)
-    first = SerialEnv(factory, len(own), name, tolerance)
-    helpers = [ThreadHelper(factory, lanes, name, tolerance) for lanes in others]
-    try:
-        return SharesEnv(first, helpers, num_lanes, tolerance, Slab.allocate)
-    except BaseException:
-        for helper in helpers:
-            helper.close()
-        raise
+    with ExitStack() as stack:
+        first = stack.enter_context(closing(SerialEnv(factory, len(own), name, tolerance)))
+        helpers = []
+        for lanes in others:
+            helpers.append(ThreadHelper(factory, lanes, name, tolerance, trial))
+            stack.callback(helpers[-1].close)
+        try:
+            env = SharesEnv(first, helpers, num_lanes, tolerance, Slab.allocate)
+        except EnvError as error:
+            out = "the main thread built it; set env.implementation=serial or processes"
+            raise EnvError(f"in a helper thread: {error}; {out}") from error.__cause__
+        stack.pop_all()
+        return env
 
 
 class ThreadHelper:
@@ -43,7 +63,14 @@ class ThreadHelper:
 
     can_be_lost = False
 
-    def __init__(self, factory: Callable[[], Any], lanes: range, name: str, tolerance: Tolerance) -> None:
+    def __init__(
+        self,
+        factory: Callable[[], Any],
+        lanes: range,
+        name: str,
+        tolerance: Tolerance,
+        trial: Callable[[], SerialEnv] | None,
+    ) -> None:
         self.lanes = lanes
         self._tasks: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()  # None ends the thread
         self._results: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
@@ -56,6 +83,8 @@ class ThreadHelper:
         self._known = 0  # version of the layout that all shares have
 
         def build() -> None:
+            if trial is not None:
+                trial().close()
             self._share = SerialEnv(factory, len(lanes), name, tolerance, lanes.start, Layout(name))
 
         self._tell(build)

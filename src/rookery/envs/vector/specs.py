@@ -1,0 +1,140 @@
+"""Specifications of Gymnasium ids, sent with what another process builds.
+
+An id that a program has registered is unknown to a fresh interpreter. The specifications of the ids that an
+environment names travel with it by pickle, from one process of a run to another, and into no file.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import is_dataclass, replace
+from types import CodeType
+from typing import Any, cast
+
+import cloudpickle
+import gymnasium
+from gymnasium.envs.registration import EnvCreator, EnvSpec, load_env_creator
+
+from rookery.envs.only_here import is_of_program
+
+ONLY_HERE = (
+    "the process that trains could build it: other processes have only what they can import; name an id with the "
+    "module that registers it, 'my_module:MyEnv-v0', or import what is needed in the environment's constructor"
+)
+"""What a message says of an environment that could be built in one process and not in another."""
+
+CONTAINERS: tuple[type, ...] = (Mapping, list, tuple, CodeType, classmethod, property)
+"""What may hold names of ids, beside settings and what can be called."""
+
+MAIN = "__main__:"
+"""What an entry point begins with that another process has not: names of the program itself."""
+
+
+class WithSpecs:
+    """An object that is unpickled as another one, once the ids that an environment names are registered there.
+
+    Args:
+        value: The object. It can be called here as well, if it is a function.
+        named: What names ids: environments as a user gives them, their settings, wrappers.
+    """
+
+    def __init__(self, value: Any, *named: Any) -> None:
+        self._value, self._named = value, named
+
+    def __call__(self, *arguments: Any, **settings: Any) -> Any:
+        """Calls the object."""
+        return self._value(*arguments, **settings)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Returns the object and the specifications, those that can be pickled."""
+        return registered, (specs_named(self._named), self._value)
+
+
+def registered(specs: tuple[EnvSpec, ...], value: Any) -> Any:
+    """Registers specifications in this process and returns the value."""
+    gymnasium.registry.update({spec.id: spec for spec in specs})
+    return value
+
+
+def specs_named(*values: Any) -> tuple[EnvSpec, ...]:
+    """Returns the specifications of all ids that values name and that can be pickled.
+
+    Args:
+        values: Texts, or functions and classes of the program, in whose code ids are searched; and mappings, lists and
+            partial functions of these, and settings that hold them.
+    """
+    found: dict[str, EnvSpec] = {}
+    for spec in _specs(values, set()):
+        spec = portable(spec)
+        try:
+            cloudpickle.dumps(spec)
+        except Exception:  # whatever an object does when it is pickled
+            continue
+        found[spec.id] = spec
+    return tuple(found.values())
+
+
+def portable(spec: EnvSpec) -> EnvSpec:
+    """Returns a specification that another process can build from: without a text that names the program itself."""
+    if isinstance(spec.entry_point, str) and spec.entry_point.startswith(MAIN):
+        with suppress(AttributeError):  # building it says so
+            return replace(spec, entry_point=cast(EnvCreator, load_env_creator(spec.entry_point)))
+    return spec
+
+
+def _specs(value: Any, seen: set[int]) -> Iterator[EnvSpec]:
+    """Yields the specifications that a value names, those that these name included."""
+    if isinstance(value, str):
+        spec = gymnasium.registry.get(value)
+        if isinstance(spec, EnvSpec) and id(spec) not in seen:
+            seen.add(id(spec))
+            yield spec
+            yield from _specs((portable(spec).entry_point, spec.kwargs), seen)
+        return
+    for part in _parts(value):
+        if isinstance(part, str):
+            yield from _specs(part, seen)
+        elif id(part) not in seen and (isinstance(part, CONTAINERS) or is_dataclass(part) or callable(part)):
+            seen.add(id(part))
+            yield from _specs(part, seen)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yields what a value is made of, as far as it may name ids."""
+    if isinstance(value, Mapping):
+        yield from value.values()
+    elif is_dataclass(value) and not inspect.isclass(value):
+        yield from vars(value).values()
+    elif isinstance(value, list | tuple):
+        yield from value
+    elif isinstance(value, functools.partial):
+        yield from (value.func, value.args, value.keywords)
+    elif isinstance(value, CodeType):
+        yield from value.co_consts
+    elif isinstance(value, property):
+        yield value.fget
+    elif inspect.ismethod(value) or isinstance(value, staticmethod | classmethod):
+        yield value.__func__
+    elif inspect.isfunction(value) and is_of_program(value.__module__):
+        yield from (value.__code__, value.__defaults__ or (), value.__kwdefaults__ or {})
+        for cell in value.__closure__ or ():
+            with suppress(ValueError):  # it is still empty
+                yield cell.cell_contents
+        yield from _globals(value.__code__, value.__globals__)
+    elif inspect.isclass(value) and is_of_program(value.__module__):
+        yield from (*value.__bases__, *vars(value).values())
+    elif callable(value) and is_of_program(type(value).__module__) and not inspect.isclass(value):
+        yield from (type(value), vars(value) if hasattr(value, "__dict__") else {})
+
+
+def _globals(code: CodeType, known: Mapping[str, Any]) -> Iterator[Any]:
+    """Yields the globals that code names, that of functions inside included."""
+    for name in code.co_names:
+        if name in known:
+            yield known[name]
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from _globals(part, known)
