@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from rookery.core.reach import Count
 from rookery.core.seeding import generator_of, seed_words
@@ -239,3 +240,19 @@ class BatchedCartPole(BatchedEnv):
 
 TWINS = {"CartPole-v1": BatchedCartPole}
 """Vector envs that play a Gymnasium id with the same numbers, bit for bit, and so may take its place."""
+
+TIME_LIMITS = {
+    "CartPole-v1": 500,
+    "Acrobot-v1": 500,
+    "MountainCar-v0": 200,
+    "MountainCarContinuous-v0": 999,
+    "Pendulum-v1": 200,
+}
+"""Steps of an episode of Gymnasium's ids that have twins, in C or in Python."""
+
+
+def is_gymnasiums(spec: EnvSpec) -> bool:
+    """Returns whether an id with a twin stands for Gymnasium's environment: a program may register or change it."""
+    own = str(spec.entry_point).startswith("gymnasium.envs.classic_control.")
+    changed = spec.kwargs or spec.additional_wrappers or spec.max_episode_steps != TIME_LIMITS.get(spec.id)
+    return own and not changed

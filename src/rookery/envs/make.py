@@ -28,7 +28,7 @@ from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.base import SeedPlan, Step, VectorEnv
 from rookery.envs.c.env import c_env_of, c_name, names_c
 from rookery.envs.c.twins import in_c, instead_in_c, twin_of_id, why_not_in_c
-from rookery.envs.classic import TWINS
+from rookery.envs.classic import TWINS, is_gymnasiums
 from rookery.envs.dict_env import DictLane, is_dict_style
 from rookery.envs.external.env import SCHEME, ExternalEnv
 from rookery.envs.gym_env import GymLane
@@ -638,7 +638,7 @@ def _twins(found: Any, implementation: str, render: bool = False) -> list[Any]:
     """Returns what plays many copies with the same numbers, and draws them where asked to, the fastest first; a
     parent's does not count, its rules may differ. For ``batched`` a vector entry point will do, too.
     """
-    is_id = isinstance(found, gymnasium.envs.registration.EnvSpec)
+    is_id = isinstance(found, gymnasium.envs.registration.EnvSpec) and is_gymnasiums(found)
     batched = TWINS.get(found.id) if is_id else vars(found).get("batched") if inspect.isclass(found) else None
     batched = batched if _is_vector_class(batched) else None
     if implementation == "batched":
