@@ -24,6 +24,9 @@ from rookery.envs.unity.recognized import MadeBaseEnv
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.serial import SerialEnv
 
+MEASURED = "measured"
+"""Source of settings that were measured; stored with them."""
+
 WORTHWHILE_SECONDS = 100e-6
 """So much stepping in a vector step pays for a helper: handing over costs about a tenth of it."""
 

@@ -44,6 +44,7 @@ from rookery.core.settings import Fixed, object_name
 from rookery.core.trust import OBJECT
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
+from rookery.envs.choice import MEASURED
 from rookery.report.metrics_file import sync_rows
 from rookery.training.earlier_settings import kept_defaults, note_of
 from rookery.training.settings import RunConfig
@@ -288,8 +289,8 @@ def forget_later(place: Path) -> None:
     remove_lone_shares(folder)
 
 
-def values_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) -> dict[str, Any]:
-    """Gives the saved settings by path, with classes and functions in place of their names.
+def layer_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) -> Layer:
+    """Returns the saved settings, with classes and functions in place of their names; what was measured says so.
 
     Args:
         saved: The checkpoint.
@@ -314,7 +315,8 @@ def values_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv)
             f"{saved.path}: these were made in code and cannot be found by name; give them again, as in "
             f"Trainer.load(..., env=MyEnv, policy_mapping=...): {'; '.join(wanted)}"
         )
-    return values
+    measured = [path for path, history in saved.history.items() if history[-1][0] == MEASURED]
+    return Layer(str(saved.path), values, dict.fromkeys(measured, f"{saved.path}: {MEASURED}"))
 
 
 def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -> VectorEnv | None:

@@ -23,7 +23,7 @@ from rookery.core.spaces import action_spec, obs_spec
 from rookery.core.trust import texts_in
 from rookery.envs.absent import DATA, AbsentEnv
 from rookery.envs.base import Kind, VectorBase, VectorEnv, has_throwaways
-from rookery.envs.choice import HelperChoice, choose
+from rookery.envs.choice import MEASURED, HelperChoice, choose
 from rookery.envs.groups import GroupEnv
 from rookery.envs.make import (
     env_name,
@@ -214,7 +214,7 @@ def prepare(
         check_copies(second, lambda lanes: make_copies(second.config, lanes))
         env, choice = _played_copies(second.config, ranks.share(second.config.sampling.num_envs)[1], choice)
         if choice.measured:
-            layers.insert(0, Layer("measured", choice.measured))
+            layers.insert(0, Layer(MEASURED, choice.measured))
         cfg = second.config.env
         one_by_one = twin_without(cfg.name, cfg.config, cfg.wrappers, env.num_lanes, parameter_names(second.config))
         notes.extend((*filter(None, [one_by_one, choice.reason]), *env.notes))
@@ -356,9 +356,9 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
     if env.implementation == "serial":
         return HelperChoice("serial", 0)
     helpers = max(usable_cores() - 1, 1) if sampling.helpers is None else sampling.helpers
-    sources = {resolved.history[path][-1][0] for path in ("env.implementation", "sampling.helpers")}
+    sources = [resolved.history[path][-1][0] for path in ("env.implementation", "sampling.helpers")]
     implementation = "processes" if env.implementation == "auto" else env.implementation
-    return HelperChoice(implementation, helpers, demanded=sources != {"measured"})
+    return HelperChoice(implementation, helpers, demanded=not all(said.endswith(MEASURED) for said in sources))
 
 
 def _space_layers(

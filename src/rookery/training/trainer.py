@@ -527,10 +527,10 @@ class Trainer(Run):
         try:
             layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
             saved = without_foreign_code(checkpoint.read_checkpoint(Path(path)), layers, trust_code, run_dir)
-            values = checkpoint.values_to_load(saved, {path for layer in layers for path in layer.values}, play)
+            stored = checkpoint.layer_to_load(saved, {path for layer in layers for path in layer.values}, play)
             stand_in = checkpoint.stand_in_of(saved, play, layers)
             with logs_in(run_dir.path if run_dir else None):
-                trainer = cls(config=[Layer(str(saved.path), values), *layers], callbacks=callbacks, stand_in=stand_in)
+                trainer = cls(config=[stored, *layers], callbacks=callbacks, stand_in=stand_in)
             fresh, stop, mine = trainer.resolved, trainer.config.stop, own_share(trainer.ranks, saved)
             criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))
             trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))

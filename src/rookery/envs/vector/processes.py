@@ -41,7 +41,7 @@ CLOSE_SECONDS = 5.0
 TRACEBACK_SECONDS = 0.2
 """What a hanging helper gets to say where it hangs."""
 
-TRIAL_SECONDS = 20.0
+TRIAL_SECONDS = 30.0
 """How long a helper that has just started may take to play a throwaway copy, beside `TRIAL_TIMES` of the time here."""
 
 TRIAL_TIMES = 10
