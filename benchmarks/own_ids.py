@@ -96,7 +96,7 @@ def command(environ: dict[str, str], iterations: int) -> dict[str, Any]:
             raise RuntimeError(run.stderr)
         rows = [json.loads(line) for line in Path(folder, "x", "metrics.jsonl").read_text().splitlines()]
         helpers = json.loads(Path(folder, "x", "provenance.json").read_text())["sampling.helpers"][-1][1]
-    return {"helpers": int(helpers), "rate": rate([(row["seconds"], row["env_steps"]) for row in rows])}
+    return {"helpers": int(helpers), "rate": median(row["time/steps_per_second"] for row in rows[1:])}
 
 
 def measure(tree: Path, way: str, microseconds: int, iterations: int) -> str:

@@ -181,13 +181,26 @@ def make_env(
     factory = lane_maker(env, config, wrappers, render=render, max_entities=max_entities, parameters=parameters)
     num_helpers = 0 if implementation == "serial" else min(helpers or 0, num_lanes - 1)
     try:
-        if num_helpers < 1:
-            return SerialEnv(factory, num_lanes, name, tolerance)
-        helped = threads_env if implementation == "threads" else processes_env
-        trial = functools.partial(played_copy, factory, name) if try_helpers else None
-        return helped(factory, num_lanes, name, tolerance, num_helpers, trial)
+        return _stepped(factory, num_lanes, name, implementation, num_helpers, tolerance, try_helpers)
     except MadeBaseEnv as made:
         return _build_base_env(found, settings, num_lanes, name, made.env)
+
+
+def _stepped(
+    factory: Callable[[], Any],
+    num_lanes: int,
+    name: str,
+    implementation: str,
+    num_helpers: int,
+    tolerance: Tolerance,
+    try_helpers: bool,
+) -> VectorEnv:
+    """Returns copies that are stepped one by one, in this process alone or with helpers."""
+    if num_helpers < 1:
+        return SerialEnv(factory, num_lanes, name, tolerance)
+    helped = threads_env if implementation == "threads" else processes_env
+    trial = functools.partial(played_copy, factory, name) if try_helpers else None
+    return helped(factory, num_lanes, name, tolerance, num_helpers, trial)
 
 
 def has_single_copies(
