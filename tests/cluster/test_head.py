@@ -6,9 +6,11 @@ import threading
 
 import pytest
 
+from rookery import Callback, PPOConfig, Trainer
+from rookery.cli.train import exit_of_interrupts
 from rookery.cluster import head
 from rookery.cluster.head import HeadWatch, within
-from rookery.core.errors import HeadLostError
+from rookery.core.errors import HeadLostError, LearnerLostError
 from rookery.core.interrupt import STRANDED, Interrupt, Stranded
 
 
@@ -55,6 +57,36 @@ def test_a_head_that_answers_again_stops_nothing(quick):
             pass
         watch.close()
         assert interrupt.number is None
+
+
+class LosesHead(Callback):
+    """Loses the head of the cluster after the second iteration."""
+
+    def on_iteration(self, trainer, result):
+        if result.iteration == 2:
+            Interrupt.fail("the head is gone")
+
+
+@pytest.mark.regression("data lost", "a run whose cluster lost its head ended without a checkpoint")
+def test_a_run_whose_head_is_lost_writes_a_checkpoint_and_fails(tmp_path):
+    ppo = PPOConfig(fragment_length=16, epochs=1)
+    with Trainer("CartPole-v1", ppo, run_dir=tmp_path / "a", num_envs=2, callbacks=[LosesHead()]) as trainer:
+        with pytest.raises(HeadLostError, match="^the head is gone$"):
+            trainer.train({"iterations": 5})
+    with Trainer.load(tmp_path / "a", resume=True, callbacks=[Callback()]) as trainer:
+        assert trainer.iteration == 2
+        assert trainer.train({"iterations": 3}).iteration == 3
+
+
+def test_the_command_line_adds_how_to_resume_to_what_was_lost():
+    for kind in (HeadLostError, LearnerLostError):
+        with (
+            pytest.raises(kind, match="^it is gone; rookery resume a$"),
+            exit_of_interrupts(lambda _: "rookery resume a"),
+        ):
+            raise kind("it is gone")
+    with pytest.raises(HeadLostError, match="^gone; rookery tune resume b$"), exit_of_interrupts(lambda _: "rookery"):
+        raise HeadLostError("gone; rookery tune resume b")
 
 
 def test_a_question_to_a_head_that_is_gone_does_not_wait_for_ray():

@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "benchmarks" / "results" / "faults.md"
 HEADING = "## A cluster of two nodes"
-COLUMNS = "| fault | what the run says | seconds | rows | weights | decisions lost: counted, by the environment, most | left |"
+COLUMNS = "| fault | what the run says | seconds | rows | weights | decisions lost: counted, by the env, most | left |"
 
 PATIENCE = 420.0
 """Seconds that a cluster gets to begin, or a run to end: other programs may share the machine."""
