@@ -479,7 +479,6 @@ FORGETTABLE = {
     "Reporter": "shows notes and remembers nothing",
     "EndlessNote": "what a user was told; who goes on with the run is told anew",
     "Remarks": "likewise",
-    "CategoricalValue": "how many targets of late lay beyond its atoms, for a line that is told anew",
     "CallbackStates": "has a state_dict of its own",
     "HorizonNotes": "whether a note was given; a resumed run gives it again",
     "Step": "what the environment shows, part of the environment's state",
