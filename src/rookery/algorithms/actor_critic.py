@@ -205,7 +205,7 @@ def following_values(rollout: Rollout, value: Tensor, last_value: Tensor, final_
         final_value: ``[K, S]`` of the final ones; None if there are none.
     """
     next_value = following(value, last_value)
-    next_value[rollout.length - 1, torch.arange(len(last_value), device=value.device)] = last_value
+    next_value[rollout.length - 1, torch.arange(len(last_value), device=value.device, dtype=torch.int64)] = last_value
     if final_value is not None:
         next_value[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = final_value
     return next_value.masked_fill_(rollout.terminated.unsqueeze(-1), 0.0)
@@ -225,7 +225,7 @@ def beyond_episodes(
         ended: ``[T, F, 1]`` where they end, or fragments do.
         columns: The S signals.
     """
-    goes_on = torch.tensor([not column.episodic for column in columns], device=value.device)
+    goes_on = torch.tensor([not column.episodic for column in columns], device=value.device, dtype=torch.bool)
     over = (rollout.terminated | rollout.truncated).unsqueeze(-1)
     last = rollout.last.unsqueeze(-1)
     onward = torch.where(last, value, following(value, value[-1]))

@@ -166,7 +166,7 @@ def bc_gradient(behavior: Behavior, batch: Imitated, cfg: Any) -> OutputGradient
     if not isinstance(behavior, Distribution):
         return None
     _, metrics = bc_loss(behavior, batch, cfg)
-    weight = torch.ones(len(batch)) if batch.weight is None else batch.weight
+    weight = torch.ones(len(batch), dtype=torch.float32, device="cpu") if batch.weight is None else batch.weight
     found = behavior.gradient(batch.action, weight / -len(batch), -cfg.entropy_coef / len(batch))
     if found is None:
         return None
@@ -365,7 +365,7 @@ class BC(Algorithm[BCConfig]):
 
     def weigh(self, data: DataSet, rows: np.ndarray, batch: Imitated) -> Tensor:
         """How much each of some decisions counts, ``[N]``: here all alike."""
-        return torch.ones(len(batch), device=self.replay.device)
+        return torch.ones(len(batch), device=self.replay.device, dtype=torch.float32)
 
     @torch.no_grad()
     def look(self) -> None:

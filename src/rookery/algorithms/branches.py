@@ -95,7 +95,7 @@ def numbers_of(action: Tensor, spec: ActionSpec) -> Tensor:
 
 def chosen_of(action: Tensor, spec: ActionSpec) -> Tensor:
     """The places ``[N, c]`` of what was chosen among all options of all choices, of stored actions ``[N, c + k]``."""
-    sizes = torch.tensor((0, *spec.sizes[:-1]), device=action.device)
+    sizes = torch.tensor((0, *spec.sizes[:-1]), device=action.device, dtype=torch.int64)
     return action[:, : len(spec.sizes)].long() + sizes.cumsum(0)
 
 
@@ -151,7 +151,7 @@ def target_entropies(action: ActionSpec, share: float, mask: Tensor | None) -> T
         mask: ``[N, sum(sizes)]`` bool, what is allowed; None = everything.
     """
     if mask is None:
-        wanted = share * torch.tensor(action.sizes, dtype=torch.float32).log()
+        wanted = share * torch.tensor(action.sizes, dtype=torch.float32, device="cpu").log()
     else:
         wanted = share * torch.stack([part.sum(1) for part in mask.split(action.sizes, -1)], 1).float().log()
     if not action.num_numbers:

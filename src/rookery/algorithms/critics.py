@@ -236,11 +236,11 @@ class BatchRenorm(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.scale = nn.Parameter(torch.ones(width))
-        self.shift = nn.Parameter(torch.zeros(width))
-        self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("var", torch.ones(width))
-        self.register_buffer("passes", torch.zeros(()))
+        self.scale = nn.Parameter(torch.ones(width, dtype=torch.float32, device="cpu"))
+        self.shift = nn.Parameter(torch.zeros(width, dtype=torch.float32, device="cpu"))
+        self.register_buffer("mean", torch.zeros(width, dtype=torch.float32, device="cpu"))
+        self.register_buffer("var", torch.ones(width, dtype=torch.float32, device="cpu"))
+        self.register_buffer("passes", torch.zeros((), dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor) -> Tensor:
         """Rows ``[N, width]``, normalized, scaled and shifted."""

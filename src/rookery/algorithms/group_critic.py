@@ -157,7 +157,7 @@ class GroupCritic(nn.Module):
             MemberSet(policy, prefix, model, size, self.num_actions, generator) for prefix in prefixes
         )
         self.number: int = sum(group.number for group in self.groups)
-        self.me = nn.Parameter(torch.randn(size, generator=generator) * 0.1)
+        self.me = nn.Parameter(torch.randn(size, generator=generator, dtype=torch.float32, device="cpu") * 0.1)
         self.query_key_value = linear(size, 3 * size, gain=1.0, generator=generator)
         self.output = linear(size, size, gain=1.0, generator=generator)
         self.last = linear(size + 1, size, gain=HIDDEN_GAIN, generator=generator)

@@ -180,7 +180,9 @@ class POCA(PPO):
         acted = rollout.obs[flags].squeeze(-1) > 0
         if cfg.leave_group_at_end:
             after = following(acted, rollout.last_obs[flags].squeeze(-1) > 0)
-            after[rollout.length - 1, torch.arange(shape[1])] = rollout.last_obs[flags].squeeze(-1) > 0
+            after[rollout.length - 1, torch.arange(shape[1], dtype=torch.int64, device="cpu")] = (
+                rollout.last_obs[flags].squeeze(-1) > 0
+            )
             left = acted & ~after & ~rollout.terminated & ~rollout.truncated
             rollout = replace(rollout, terminated=rollout.terminated | left)
         reward = self.rewards(rollout) / self.value_scale.unit
@@ -244,7 +246,7 @@ class POCA(PPO):
             rollout, whole, last, final, lambda together: self.net.features(together, memory, sequences)
         )
         ids, last_ids = ids_of(rollout.obs), ids_of(rollout.last_obs)
-        fragment = torch.arange(len(length), device=length.device)
+        fragment = torch.arange(len(length), device=length.device, dtype=torch.int64)
         goes_on = ~(rollout.terminated | rollout.truncated)[length - 1, fragment]  # else nothing was seen after it
         which = torch.cat((rollout.valid.flatten(), goes_on))
         both = {name: torch.cat((ids[name], last_ids[name])) for name in ids}
@@ -267,7 +269,7 @@ class POCA(PPO):
         moments, moment = torch.unique(ids[MOMENT], return_inverse=True)
         size = len(moments), self.net.critic_trunk.number
         doing = torch.zeros(size, dtype=torch.bool, device=action.device)
-        numbers = torch.zeros(*size, self.net.critic_trunk.num_actions, device=action.device)
+        numbers = torch.zeros(*size, self.net.critic_trunk.num_actions, device=action.device, dtype=torch.float32)
         at = moment[acted], ids[ME][acted]
         doing[at] = True
         numbers[at] = action_features(action[acted], self.policy.action_spec)
@@ -299,7 +301,7 @@ def side_by_side(ids: TensorTree, which: Tensor, numbers: Tensor, members: int) 
     moments, moment = torch.unique(ids[MOMENT], return_inverse=True)
     place = moment * members + ids[ME]
     rows = which.nonzero().squeeze(1)
-    row_at = torch.full((len(moments) * members,), len(numbers), device=place.device)
+    row_at = torch.full((len(moments) * members,), len(numbers), device=place.device, dtype=torch.int64)
     row_at.scatter_reduce_(0, place[rows], rows, "amin")
     found = torch.cat((numbers, numbers.new_zeros(1, numbers.shape[1])))
     return found[row_at.view(-1, members)[moment]]

@@ -48,12 +48,12 @@ def n_step_returns(rollout: Rollout, *, n: int, gamma: float) -> NStepReturns:
     ended = rollout.terminated | rollout.truncated | rollout.last
     reward, steps = n_step(rollout.reward, ended, n=n, gamma=gamma)
     number = (valid.flatten().cumsum(0) - 1).view_as(steps)
-    count, every = rollout.num_decisions, torch.arange(fragments, device=device)
+    count, every = rollout.num_decisions, torch.arange(fragments, device=device, dtype=torch.int64)
     after = torch.cat((number[1:], number[:1]))
     after[rollout.length - 1, every] = count + every
-    finals = count + fragments + torch.arange(len(rollout.boot_index), device=device)
+    finals = count + fragments + torch.arange(len(rollout.boot_index), device=device, dtype=torch.int64)
     after[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = finals
-    last = torch.arange(len(steps), device=device).unsqueeze(1) + steps - 1
+    last = torch.arange(len(steps), device=device, dtype=torch.int64).unsqueeze(1) + steps - 1
     discount = (gamma**steps).masked_fill_(rollout.terminated.gather(0, last), 0.0)
     time, fragment = valid.nonzero(as_tuple=True)
     at = time, fragment
@@ -88,8 +88,8 @@ class TimelinePart:
 
     def places(self, total: int) -> Tensor:
         """Where each of the `total` rows of the time line stands among these, ``[total]``; -1 where it does not."""
-        places = torch.full((total,), -1, device=self.rows.device)
-        places[self.rows] = torch.arange(len(self.rows), device=self.rows.device)
+        places = torch.full((total,), -1, device=self.rows.device, dtype=torch.int64)
+        places[self.rows] = torch.arange(len(self.rows), device=self.rows.device, dtype=torch.int64)
         return places
 
 
@@ -107,7 +107,10 @@ def split_timeline(
     """
     fragments, device = len(rollout.length), rollout.length.device
     total = rollout.num_decisions + fragments + len(rollout.boot_index)
-    rows, which = torch.arange(total, device=device), torch.arange(fragments, device=device)
+    rows, which = (
+        torch.arange(total, device=device, dtype=torch.int64),
+        torch.arange(fragments, device=device, dtype=torch.int64),
+    )
     if policy.memory is None:
         whole = TimelinePart(rows, which, None)
         return whole, None, whole

@@ -182,7 +182,7 @@ def played(values: Tensor, action: Tensor) -> Tensor:
     """Of the actions ``[N]`` alone: ``[N]`` of values ``[N, A]``, or ``[N, M]`` of ``[N, A, M]``."""
     if values.dim() == 2:
         return values.gather(1, action.unsqueeze(1)).squeeze(1)
-    return values[torch.arange(len(action), device=action.device), action]
+    return values[torch.arange(len(action), device=action.device, dtype=torch.int64), action]
 
 
 def only_played(gradient: Tensor, values: Tensor, action: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ def only_played(gradient: Tensor, values: Tensor, action: Tensor) -> Tensor:
     whole = torch.zeros_like(values)
     if values.dim() == 2:
         return whole.scatter_(1, action.unsqueeze(1), gradient.unsqueeze(1))
-    whole[torch.arange(len(action), device=action.device), action] = gradient
+    whole[torch.arange(len(action), device=action.device, dtype=torch.int64), action] = gradient
     return whole
 
 
@@ -242,7 +242,9 @@ def categorical_loss(logits: Tensor, batch: QBatch, cfg: Any) -> tuple[Tensor, M
     """
     log_probs = torch.log_softmax(played(logits, batch.action), 1)
     surprise = -(batch.target * log_probs).sum(1)
-    support = torch.linspace(cfg.values.low, cfg.values.high, log_probs.shape[1], device=log_probs.device)
+    support = torch.linspace(
+        cfg.values.low, cfg.values.high, log_probs.shape[1], device=log_probs.device, dtype=torch.float32
+    )
     value = log_probs.detach().exp() @ support
     return _averaged(surprise, value, batch.target @ support, batch.weight, surprise)
 

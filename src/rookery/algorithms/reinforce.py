@@ -139,7 +139,7 @@ def rewards_to_go(reward: Tensor, last: Tensor, *, gamma: float) -> Tensor:
     for earned, end in zip(reversed(reward.tolist()), reversed(last.tolist()), strict=True):
         later = earned + (0.0 if end else gamma * later)
         returns.append(later)
-    return torch.tensor(returns[::-1], device=reward.device)
+    return torch.tensor(returns[::-1], device=reward.device, dtype=torch.float32)
 
 
 class Scorer:

@@ -300,7 +300,9 @@ class Temperature(nn.Module):
 
     def __init__(self, alpha: float, number: int | None = None) -> None:
         super().__init__()
-        self.log_alpha = nn.Parameter(torch.full(() if number is None else (number,), math.log(alpha)))
+        self.log_alpha = nn.Parameter(
+            torch.full(() if number is None else (number,), math.log(alpha), dtype=torch.float32, device="cpu")
+        )
 
     def forward(self, batch: EntropyBatch) -> Tensor:
         """Their logarithms."""
@@ -448,7 +450,7 @@ class SAC(Algorithm[SACConfig]):
     def alpha(self, cfg: SACConfig) -> Tensor:
         """Returns the temperature now; of an action with several parts those of all, ``[P]``."""
         if self.temperature is None:
-            alpha = torch.tensor(cfg.alpha, device=self.replay.device)
+            alpha = torch.tensor(cfg.alpha, device=self.replay.device, dtype=torch.float32)
             return alpha.expand(num_temperatures(self.policy.action_spec)) if self.has_branches else alpha
         return self.temperature.log_alpha.detach().exp()
 

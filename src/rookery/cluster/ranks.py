@@ -72,8 +72,8 @@ class Ranks:
 
     def numbers(self, *mine: float) -> list[list[float]]:
         """Returns the numbers that each rank gave, as many from all, in the order of ranks."""
-        table = torch.zeros(self.size, len(mine), dtype=torch.float64)
-        table[self.rank] = torch.tensor(mine, dtype=torch.float64)
+        table = torch.zeros(self.size, len(mine), dtype=torch.float64, device="cpu")
+        table[self.rank] = torch.tensor(mine, dtype=torch.float64, device="cpu")
         return self.sums(table).tolist()
 
     def gather(self, value: Any) -> list[Any]:
@@ -219,8 +219,8 @@ class Gathered(Ranks):
 
     def gather(self, value: Any) -> list[Any]:
         """Returns what each rank gave, in their order."""
-        body = torch.frombuffer(bytearray(cloudpickle.dumps(value)), dtype=torch.uint8)
-        length = torch.tensor([len(body)])
+        body = torch.frombuffer(bytearray(cloudpickle.dumps(value)), dtype=torch.uint8, device="cpu")
+        length = torch.tensor([len(body)], dtype=torch.int64, device="cpu")
         lengths = self._exchange(self._patient, length, [length] * self.size)
         bodies = self._exchange(self._patient, body, [body.new_empty(int(one)) for one in lengths])
         # all are ranks of one run, which have shown that they belong to it by meeting here

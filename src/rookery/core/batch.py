@@ -98,9 +98,11 @@ class Sequences:
     @cached_property
     def _numbers(self) -> Tensor:
         """``[S, B]`` the number of the row at each place of the grid, -1 where there is none."""
-        numbers = torch.full((self.first.numel(),), -1, device=self.first.device)
-        place = torch.arange(len(numbers), device=numbers.device) if self.place is None else self.place
-        numbers[place] = torch.arange(len(place), device=numbers.device)
+        numbers = torch.full((self.first.numel(),), -1, device=self.first.device, dtype=torch.int64)
+        place = (
+            torch.arange(len(numbers), device=numbers.device, dtype=torch.int64) if self.place is None else self.place
+        )
+        numbers[place] = torch.arange(len(place), device=numbers.device, dtype=torch.int64)
         return numbers.view_as(self.first)
 
 
@@ -168,12 +170,17 @@ class Rollout:
     @property
     def valid(self) -> Tensor:
         """``[T, F]`` bool, which rows hold decisions."""
-        return torch.arange(len(self.reward), device=self.length.device).unsqueeze(1) < self.length.unsqueeze(0)
+        return torch.arange(len(self.reward), device=self.length.device, dtype=torch.int64).unsqueeze(
+            1
+        ) < self.length.unsqueeze(0)
 
     @property
     def last(self) -> Tensor:
         """``[T, F]`` bool, the last valid row of each fragment."""
-        return torch.arange(len(self.reward), device=self.length.device).unsqueeze(1) == self.length.unsqueeze(0) - 1
+        return (
+            torch.arange(len(self.reward), device=self.length.device, dtype=torch.int64).unsqueeze(1)
+            == self.length.unsqueeze(0) - 1
+        )
 
     @property
     def num_decisions(self) -> int:
@@ -197,11 +204,11 @@ class Rollout:
         assert self.memory is not None
         steps, fragments = self.reward.shape
         device, every, parts = self.length.device, self.memory_every, len(self.memory)
-        start = torch.arange(parts, device=device).unsqueeze(1) * every
+        start = torch.arange(parts, device=device, dtype=torch.int64).unsqueeze(1) * every
         length = (self.length - start).clamp_(0, every).flatten()
         kept = length.nonzero().squeeze(1)
         column = torch.zeros_like(length)
-        column[kept] = torch.arange(len(kept), device=device)
+        column[kept] = torch.arange(len(kept), device=device, dtype=torch.int64)
         first = torch.zeros(parts * every, fragments, dtype=torch.bool, device=device)
         first[:steps] = self.begins & self.valid
         first = first.view(parts, every, fragments).transpose(0, 1).reshape(every, -1)[: int(length.max()), kept]
@@ -221,7 +228,7 @@ class Rollout:
         until = inserted.cumsum(0)
         t, f = self.valid.nonzero(as_tuple=True)
         row = t + (until - inserted)[t, f]
-        number = torch.arange(fragments, device=device)
+        number = torch.arange(fragments, device=device, dtype=torch.int64)
         last = self.length + until[-1]
         (boot_t, boot_f) = self.boot_index.T
         final = boot_t + until[boot_t, boot_f]

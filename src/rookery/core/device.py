@@ -7,6 +7,7 @@ import shutil
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,6 +41,13 @@ def has_bfloat16(device: str) -> bool:
 def device_of(module: nn.Module) -> torch.device:
     """Where a module's weights are; the processor if it has none."""
     return next((weight.device for weight in module.parameters()), torch.device("cpu"))
+
+
+def as_tensor(values: Any) -> Tensor:
+    """Returns a tensor as it is, and arrays and numbers in NumPy's type of them on the CPU, whatever torch's defaults
+    are; the memory is that of the array.
+    """
+    return values if isinstance(values, Tensor) else torch.from_numpy(np.asarray(values))
 
 
 def check_compiler() -> None:
@@ -119,5 +127,5 @@ class Staging:
         """Page-locked memory in the shape of `tensor`."""
         pinned = self._pinned.get(name)
         if pinned is None or pinned.dtype != tensor.dtype or pinned.numel() < tensor.numel():
-            pinned = self._pinned[name] = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=True)
+            pinned = self._pinned[name] = torch.empty(tensor.numel(), dtype=tensor.dtype, pin_memory=True, device="cpu")
         return pinned[: tensor.numel()].view(tensor.shape)

@@ -87,8 +87,8 @@ class Optimizer(ABC):
         """Whether kernels have computed the gradient that is there."""
         self.agree: Callable[[Tensor, Any, Metrics], Metrics] | None = None
         """Makes gradient and metrics of a batch those of all ranks; None = there is one."""
-        self.skipped = torch.zeros((), device=flat.data.device)
-        self.skipped_in_a_row = torch.zeros((), device=flat.data.device)
+        self.skipped = torch.zeros((), device=flat.data.device, dtype=torch.float32)
+        self.skipped_in_a_row = torch.zeros((), device=flat.data.device, dtype=torch.float32)
 
     @abstractmethod
     def move(self, lr: float, bad: Tensor, scale: Tensor | None) -> None:
@@ -146,7 +146,7 @@ class Adam(Optimizer):
         self.eps = eps
         self.mean = torch.zeros_like(flat.data)
         self.square = torch.zeros_like(flat.data)
-        self.steps = torch.zeros((), device=flat.data.device)
+        self.steps = torch.zeros((), device=flat.data.device, dtype=torch.float32)
 
     def move(self, lr: float, bad: Tensor, scale: Tensor | None) -> None:
         """Makes one step."""

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import torch
 
 from rookery.core.processor import usable_cores
+from rookery.core.torch_modes import own_modes
 
 TORCH_WORTH_THREADS = 100e6
 """Floating-point operations of a gradient step from which on it is spread over the cores: about 1 ms on one core."""
@@ -47,8 +48,17 @@ def shared_cores() -> int:
 
 
 @contextmanager
+def own_torch(threads: int = 1) -> Iterator[None]:
+    """What every call of ours that computes runs in: our own modes of torch, whatever the caller's are, and so many
+    threads, of which acting on a few rows needs one.
+    """
+    with own_modes(), torch_threads(threads):
+        yield
+
+
+@contextmanager
 def torch_threads(number: int) -> Iterator[None]:
-    """Lets torch use `number` threads inside; acting on a few rows needs one."""
+    """Lets torch use `number` threads inside."""
     before = torch.get_num_threads()
     if number != before:
         torch.set_num_threads(number)

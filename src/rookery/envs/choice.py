@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event, Thread
 from time import perf_counter, thread_time
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from rookery.core.carrying import carrying
 from rookery.core.errors import EnvError
 from rookery.core.processor import usable_cores
 from rookery.envs.base import SeedPlan, VectorEnv
@@ -225,7 +227,7 @@ def _scales(one: SerialEnv, other: SerialEnv) -> bool:
         waits = busy < passed / 2 and _times_let_go() - let_go >= steps
         rates.append(steps / (passed if waits else busy))
         before = sum(player.steps for player in together)
-        threads = [Thread(target=play, args=(player,)) for player in together]
+        threads = [Thread(target=carrying(partial(play, player))) for player in together]
         began = perf_counter()
         for thread in threads:
             thread.start()

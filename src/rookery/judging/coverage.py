@@ -70,7 +70,7 @@ def of_numbers(judged: JudgedPolicy, episodes: WholeEpisodes, halves: np.ndarray
     spread = torch.where(spread > 1e-6, spread, torch.ones_like(spread))
     near = torch.cdist((at - center) / spread, (among - center) / spread).topk(min(NEAR, len(others)), 1, False).indices
     around = judged.within_bounds(episodes.actions(others))[near]
-    unit = torch.ones(around.shape[-1])
+    unit = torch.ones(around.shape[-1], dtype=torch.float32, device="cpu")
     if not judged.policy.action_spec.is_bounded:
         unit = episodes.actions(others).std(0, correction=0).clamp(min=1e-6)
     played = judged.within_bounds(episodes.actions(mine))

@@ -18,7 +18,7 @@ import numpy as np
 from rookery.core.errors import ConfigError, RookeryError, nearest
 from rookery.core.files import FOLDER
 from rookery.core.reach import Count, CountFromZero, Rows
-from rookery.core.runtime import torch_threads
+from rookery.core.runtime import own_torch
 from rookery.core.settings import Fraction, PositiveFloat, Settings
 from rookery.core.trust import TrustCode
 from rookery.judging.behavior import (
@@ -134,7 +134,7 @@ def judge(
         SpaceError: If the data's spaces are others than the policy's.
     """
     cfg = JudgingConfig(**settings)
-    with torch_threads(1), _loaded(run, trust_code) as (trainer, source):
+    with own_torch(), _loaded(run, trust_code) as (trainer, source):
         name = _named(trainer, policy, source)
         if deterministic is None:
             deterministic = trainer.config.evaluation.deterministic

@@ -78,7 +78,7 @@ class JudgedPolicy:
         if self.deterministic:
             return torch.nn.functional.one_hot(behavior.mode(), count).float()
         rows = len(next(iter(obs.values())))
-        every = torch.arange(count, device=device_of(self.policy))
+        every = torch.arange(count, device=device_of(self.policy), dtype=torch.int64)
         return torch.stack([behavior.log_prob(one.expand(rows)) for one in every], -1).exp()
 
     @torch.no_grad()

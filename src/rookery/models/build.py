@@ -313,8 +313,10 @@ class MixedLinear(nn.Module):
         whole = orthogonal(num_outputs, num_inputs + sum(sizes), gain=HIDDEN_GAIN, generator=generator)
         self.weight = nn.Parameter(whole[:, :num_inputs].clone()) if num_inputs else None
         self.table = nn.Parameter(whole[:, num_inputs:].T.contiguous()) if sizes else None
-        self.bias = nn.Parameter(torch.zeros(num_outputs))
-        self.register_buffer("offsets", torch.tensor([0, *sizes], dtype=torch.int64).cumsum(0)[:-1], persistent=False)
+        self.bias = nn.Parameter(torch.zeros(num_outputs, dtype=torch.float32, device="cpu"))
+        self.register_buffer(
+            "offsets", torch.tensor([0, *sizes], dtype=torch.int64, device="cpu").cumsum(0)[:-1], persistent=False
+        )
 
     def forward(self, numbers: Tensor | None, categories: Tensor | None) -> Tensor:
         """Output ``[N, num_outputs]`` of numbers ``[N, num_inputs]`` and categories ``[N, len(sizes)]``, int64."""
@@ -389,7 +391,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(
             linear(hidden[i], hidden[i + 1], gain=HIDDEN_GAIN, generator=generator) for i in range(len(hidden) - 1)
         )
-        made_norms = [nn.LayerNorm(width) for width in hidden if cfg.layer_norm]
+        made_norms = [nn.LayerNorm(width, dtype=torch.float32, device="cpu") for width in hidden if cfg.layer_norm]
         self.norms = nn.ModuleList(made_norms)
         self.num_features = hidden[-1] if hidden else num_numbers + sum(self.sizes)
         # One vector of numbers, the usual case, is its own input: nothing is put together, and the first layer is a
@@ -473,7 +475,7 @@ class GoalTrunk(nn.Module):
         self.goal = goal
         width = cfg.hidden[-1]
         self.layer = HyperLinear(trunk.num_features, width, goal.num_features, generator=generator)
-        self.norm = nn.LayerNorm(width) if cfg.layer_norm else nn.Identity()
+        self.norm = nn.LayerNorm(width, dtype=torch.float32, device="cpu") if cfg.layer_norm else nn.Identity()
         self.num_features = width
         self._activate = ACTIVATIONS[cfg.activation]
         leaves = (*goal.vectors, *goal.categories)
@@ -499,7 +501,7 @@ class GoalTrunk(nn.Module):
         goals, which = torch.unique(flat, dim=0, return_inverse=True)
         if len(goals) > MOST_GOALS:
             return None
-        rows = torch.arange(len(which), device=which.device)
+        rows = torch.arange(len(which), device=which.device, dtype=torch.int64)
         first = which.new_empty(len(goals)).scatter_(0, which, rows)  # any row of each
         return {path: value[first] for path, value in leaves.items()}, which
 
@@ -685,7 +687,7 @@ def _build_custom(
         except ConfigError as error:
             raise ConfigError(f"model.module {error}") from error
     name = getattr(make, "__name__", repr(make))
-    seed = int(torch.randint(2**62, (), generator=generator))
+    seed = int(torch.randint(2**62, (), generator=generator, dtype=torch.int64, device="cpu"))
     with torch.random.fork_rng(
         devices=[]
     ):  # a user's module draws from the global generator, which we give back as it was

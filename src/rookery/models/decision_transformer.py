@@ -120,7 +120,7 @@ class Dropout:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Gives what is left of a tensor."""
-        kept = torch.rand(x.shape, generator=self.generator, device=x.device) >= self.rate
+        kept = torch.rand(x.shape, generator=self.generator, device=x.device, dtype=torch.float32) >= self.rate
         return x * kept / (1.0 - self.rate)
 
 
@@ -164,9 +164,9 @@ class TransformerBlock(nn.Module):
 
     def __init__(self, width: int, heads: int, *, generator: torch.Generator) -> None:
         super().__init__()
-        self.first_norm = nn.LayerNorm(width)
+        self.first_norm = nn.LayerNorm(width, dtype=torch.float32, device="cpu")
         self.attention = CausalAttention(width, heads, generator=generator)
-        self.second_norm = nn.LayerNorm(width)
+        self.second_norm = nn.LayerNorm(width, dtype=torch.float32, device="cpu")
         self.wide = small_linear(width, MLP_WIDTH * width, generator=generator)
         self.narrow = small_linear(MLP_WIDTH * width, width, generator=generator)
 
@@ -245,13 +245,13 @@ class DecisionTransformer(Memory):
         else:
             self.number_embedding = embedding(self.num_acted, spec.width, generator=generator)
         self.time_embedding = nn.Parameter(sinusoids(spec.timesteps, spec.width).flip(0))
-        self.norm = nn.LayerNorm(spec.width)
+        self.norm = nn.LayerNorm(spec.width, dtype=torch.float32, device="cpu")
         self.blocks = nn.ModuleList(
             [TransformerBlock(spec.width, spec.heads, generator=generator) for _ in range(spec.layers)]
         )
-        self.last_norm = nn.LayerNorm(spec.width)
-        self.register_buffer("target_return", torch.tensor(0.0))
-        self.register_buffer("return_scale", torch.tensor(1.0))
+        self.last_norm = nn.LayerNorm(spec.width, dtype=torch.float32, device="cpu")
+        self.register_buffer("target_return", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
+        self.register_buffer("return_scale", torch.tensor(1.0, dtype=torch.float32, device="cpu"))
 
     def read(self, steps: Steps, dropout: Dropout | None = None) -> Tensor:
         """Gives features ``[B, K, width]`` of each step, which its action is told from: of all before it, its
@@ -289,7 +289,7 @@ class DecisionTransformer(Memory):
         told, action, returns = window.split((self.num_seen, self.num_acted, 1), 2)
         if self.spec.context > 1:
             action = torch.cat((action[:, :-2], last_action.unsqueeze(1), action[:, -1:]), 1)
-        timestep = count + torch.arange(1 - self.spec.context, 1, device=x.device)
+        timestep = count + torch.arange(1 - self.spec.context, 1, device=x.device, dtype=torch.int64)
         steps = Steps(told, action, returns.squeeze(2), timestep.long(), timestep >= 0)
         kept = torch.cat((told, action, returns), 2)[:, 1:].flatten(1)
         return self.read(steps)[:, -1], torch.cat((count + 1, ahead, kept), 1)
@@ -311,7 +311,7 @@ def hidden_tokens(is_there: Tensor) -> Tensor:
     """
     there = is_there.repeat_interleave(TOKENS, 1)
     length = there.shape[1]
-    place = torch.arange(length, device=there.device)
+    place = torch.arange(length, device=there.device, dtype=torch.int64)
     later = place.unsqueeze(0) > place.unsqueeze(1)
     itself = place.unsqueeze(0) == place.unsqueeze(1)
     return ((later | ~there.unsqueeze(1)) & ~itself).unsqueeze(1)

@@ -45,7 +45,7 @@ class EntityEmbedding(nn.Module):
         whole = orthogonal(size, num_columns + num_self, gain=HIDDEN_GAIN, generator=generator)
         self.weight = nn.Parameter(whole[:, :num_columns].clone())
         self.self_weight = nn.Parameter(whole[:, num_columns:].clone()) if num_self else None
-        self.bias = nn.Parameter(torch.zeros(size))
+        self.bias = nn.Parameter(torch.zeros(size, dtype=torch.float32, device="cpu"))
 
     def forward(self, entities: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor]:
         """Embeddings ``[N, C, size]`` of entities as stored, ``[N, max, columns]``, and which are present, ``[N, C]``.

@@ -253,7 +253,11 @@ class ActionHead(Head):
         self.noise = noise_for(action)
         self.linear = linear(num_features, output_width(action), gain=ACTION_GAIN, generator=generator)
         numbers = action.num_numbers
-        self.log_std = nn.Parameter(torch.full((numbers,), float(log_std_init))) if numbers else None
+        self.log_std = (
+            nn.Parameter(torch.full((numbers,), float(log_std_init), dtype=torch.float32, device="cpu"))
+            if numbers
+            else None
+        )
         self._own = (self.linear.weight, self.linear.bias, self.log_std)  # at hand: a look-up on a module is slow
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Distribution:
@@ -354,8 +358,8 @@ class Affine(nn.Module):
 
     def __init__(self, num_columns: int) -> None:
         super().__init__()
-        self.register_buffer("weight", torch.ones(num_columns))
-        self.register_buffer("bias", torch.zeros(num_columns))
+        self.register_buffer("weight", torch.ones(num_columns, dtype=torch.float32, device="cpu"))
+        self.register_buffer("bias", torch.zeros(num_columns, dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor) -> Tensor:
         """Columns ``[N, S]``."""

@@ -43,9 +43,13 @@ class HyperLinear(nn.Module):
         self.shared = nn.Parameter(shared.T.contiguous())
         # an orthogonal weight of this gain has elements of variance gain^2 / max(inputs, outputs)
         std = HIDDEN_GAIN / math.sqrt(2 * max(num_inputs, num_outputs) * goal_size)
-        self.mixed = nn.Parameter(torch.empty(num_inputs * num_outputs, goal_size).normal_(0, std, generator=generator))
-        self.bias = nn.Parameter(torch.zeros(num_outputs))
-        self.mixed_bias = nn.Parameter(torch.zeros(num_outputs, goal_size))
+        self.mixed = nn.Parameter(
+            torch.empty(num_inputs * num_outputs, goal_size, dtype=torch.float32, device="cpu").normal_(
+                0, std, generator=generator
+            )
+        )
+        self.bias = nn.Parameter(torch.zeros(num_outputs, dtype=torch.float32, device="cpu"))
+        self.mixed_bias = nn.Parameter(torch.zeros(num_outputs, goal_size, dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor, goal: Tensor) -> Tensor:
         """Outputs ``[N, num_outputs]`` of inputs ``[N, num_inputs]`` for what is known of goals, ``[N, goal_size]``."""
@@ -60,7 +64,7 @@ class HyperLinear(nn.Module):
         """
         weight, bias = self._generated(goal)
         every = torch.baddbmm(bias.unsqueeze(1), x.expand(len(goal), *x.shape), weight)
-        return every[which, torch.arange(len(x), device=x.device)]
+        return every[which, torch.arange(len(x), device=x.device, dtype=torch.int64)]
 
     def _forward(self, x: Tensor, goal: Tensor) -> Tensor:
         weight, bias = self._generated(goal)

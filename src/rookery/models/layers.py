@@ -21,13 +21,17 @@ HIDDEN_GAIN = math.sqrt(2.0)
 
 def orthogonal(*shape: int, gain: float, generator: torch.Generator) -> Tensor:
     """A weight ``[outputs, inputs...]`` whose rows (or columns, the fewer) are orthogonal, of length `gain`."""
-    weight: Tensor = nn.init.orthogonal_(torch.empty(shape), gain=gain, generator=generator)
+    weight: Tensor = nn.init.orthogonal_(
+        torch.empty(shape, dtype=torch.float32, device="cpu"), gain=gain, generator=generator
+    )
     return weight
 
 
 def normal(*shape: int, std: float, generator: torch.Generator) -> Tensor:
     """A weight of independent normal numbers of mean 0."""
-    weight: Tensor = nn.init.normal_(torch.empty(shape), std=std, generator=generator)
+    weight: Tensor = nn.init.normal_(
+        torch.empty(shape, dtype=torch.float32, device="cpu"), std=std, generator=generator
+    )
     return weight
 
 
@@ -80,7 +84,7 @@ def _start(layer: LayerT, weight: Tensor) -> LayerT:
 TANH_BY_SIGMOID_FROM = 4096
 """Elements from which on tanh goes by way of the logistic function; for fewer, three calls cost more than one."""
 
-MINUS_ONE = torch.tensor(-1.0)
+MINUS_ONE = torch.tensor(-1.0, dtype=torch.float32, device="cpu")
 
 
 def tanh(x: Tensor) -> Tensor:

@@ -205,7 +205,9 @@ class Recurrent(Memory):
             out, *after = self.fused(sequences.grid(x), before, *options, batch_first)
             out = out.flatten(0, 1)
         else:
-            out, *after = self.fused(pieces.pack(x), torch.tensor(pieces.counts), before, *options)
+            out, *after = self.fused(
+                pieces.pack(x), torch.tensor(pieces.counts, dtype=torch.int64, device="cpu"), before, *options
+            )
         remembered = torch.stack(after, 2).index_select(1, pieces.last)  # [layers, B, num_states, size]
         return pieces.unpack(out), remembered.transpose(0, 1).flatten(1)
 
@@ -217,7 +219,7 @@ def spread_memories(size: int, horizon: int) -> Tensor:
     Ollivier 2018, arXiv:1804.11188, draw it). Were all gates alike, none would see an early decision much later, and
     there would be no gradient to learn it by.
     """
-    return math.log(horizon) * torch.linspace(0.0, 1.0, size)
+    return math.log(horizon) * torch.linspace(0.0, 1.0, size, dtype=torch.float32, device="cpu")
 
 
 def biases(bias: Tensor) -> tuple[Tensor, ...]:
@@ -395,13 +397,13 @@ class RelativeAttention(nn.Module):
     def __init__(self, size: int, *, heads: int, context: int, generator: torch.Generator) -> None:
         super().__init__()
         self.heads, self.context = heads, context
-        self.norm = nn.LayerNorm(size)
+        self.norm = nn.LayerNorm(size, dtype=torch.float32, device="cpu")
         self.query = linear(size, size, gain=1.0, generator=generator)
         self.key_value = linear(size, 2 * size, gain=1.0, generator=generator)
         self.output = linear(size, size, gain=1.0, generator=generator)
         self.position = nn.Parameter(orthogonal(size, size, gain=1.0, generator=generator))
-        self.content_bias = nn.Parameter(torch.zeros(size))
-        self.position_bias = nn.Parameter(torch.zeros(size))
+        self.content_bias = nn.Parameter(torch.zeros(size, dtype=torch.float32, device="cpu"))
+        self.position_bias = nn.Parameter(torch.zeros(size, dtype=torch.float32, device="cpu"))
         self.register_buffer("distances", sinusoids(context, size), persistent=False)
 
     def forward(self, timeline: Tensor, hidden: Tensor) -> Tensor:
@@ -448,8 +450,8 @@ def _along(by_distance: Tensor, width: int) -> Tensor:
 
 def sinusoids(context: int, size: int) -> Tensor:
     """Distances context - 1 to 0 as waves of lengths from 2 pi to 10,000 * 2 pi, ``[context, size]``."""
-    distance = torch.arange(context - 1, -1, -1, dtype=torch.float32).unsqueeze(1)
-    wave = torch.arange(size)
+    distance = torch.arange(context - 1, -1, -1, dtype=torch.float32, device="cpu").unsqueeze(1)
+    wave = torch.arange(size, dtype=torch.int64, device="cpu")
     angle = distance * 10_000.0 ** (-(wave // 2 * 2) / size)
     return torch.where(wave % 2 == 0, angle.sin(), angle.cos())
 
@@ -461,7 +463,7 @@ class AttentionBlock(nn.Module):
         super().__init__()
         self.attention = RelativeAttention(size, heads=heads, context=context, generator=generator)
         self.attention_gate = Gate(size, generator=generator)
-        self.norm = nn.LayerNorm(size)
+        self.norm = nn.LayerNorm(size, dtype=torch.float32, device="cpu")
         self.wide = linear(size, MLP_WIDTH * size, gain=HIDDEN_GAIN, generator=generator)
         self.narrow = linear(MLP_WIDTH * size, size, gain=1.0, generator=generator)
         self.mlp_gate = Gate(size, generator=generator)
@@ -509,7 +511,7 @@ class Attention(Memory):
     def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """One decision of N slots; see `Memory.advance`."""
         past, count = self._parts(memory)
-        hidden = torch.arange(-self.num_past, 1, device=x.device) < -count
+        hidden = torch.arange(-self.num_past, 1, device=x.device, dtype=torch.int64) < -count
         x = self.embedding(x)
         after: list[Tensor] = []
         for block, remembered in zip(self._blocks, past, strict=True):
@@ -538,14 +540,14 @@ class Attention(Memory):
         """All decisions, each layer's at once."""
         past, count = self._parts(memory.masked_fill(sequences.first[0].unsqueeze(1), 0.0))
         steps, device = len(sequences.first), x.device
-        now = torch.arange(steps, device=device).unsqueeze(1)
+        now = torch.arange(steps, device=device, dtype=torch.int64).unsqueeze(1)
         # The earliest decision of the episode that each one is of; those remembered stand at -1, -2, ...
         begin = torch.where(sequences.first, now, -count.squeeze(1).long()).cummax(0).values
-        when = torch.arange(-self.num_past, steps, device=device)
+        when = torch.arange(-self.num_past, steps, device=device, dtype=torch.int64)
         hidden = (when > now) | (when < torch.maximum(begin, now - self.num_past).t().unsqueeze(2))
         count = sequences.length - begin.gather(0, sequences.length.unsqueeze(0) - 1).squeeze(0)
         count = count.clamp_(max=self.num_past).unsqueeze(1)
-        ahead = torch.arange(self.num_past, device=device)
+        ahead = torch.arange(self.num_past, device=device, dtype=torch.int64)
         kept = (ahead + sequences.length.unsqueeze(1)).unsqueeze(2).expand(-1, -1, self.num_features)
         forgotten = (ahead < self.num_past - count).unsqueeze(2)
         x = self.embedding(x)

@@ -282,7 +282,9 @@ class CodeEmbedding(nn.Module):
     def __init__(self, channels: int, *, generator: torch.Generator) -> None:
         super().__init__()
         self.table = nn.Parameter(normal(channels * NUM_CODES, CODE_SIZE, std=channels**-0.5, generator=generator))
-        self.register_buffer("offsets", torch.arange(channels) * NUM_CODES, persistent=False)
+        self.register_buffer(
+            "offsets", torch.arange(channels, dtype=torch.int64, device="cpu") * NUM_CODES, persistent=False
+        )
 
     def forward(self, image: Tensor) -> Tensor:
         """Maps ``[N, CODE_SIZE, height, width]`` of codes ``[N, height, width, channels]``."""

@@ -43,8 +43,8 @@ class Pieces:
         """The pieces of these sequences."""
         first, place = sequences.first, sequences.place
         steps, count = first.shape
-        time = torch.arange(steps, device=first.device).unsqueeze(1)
-        column = torch.arange(count, device=first.device)
+        time = torch.arange(steps, device=first.device, dtype=torch.int64).unsqueeze(1)
+        column = torch.arange(count, device=first.device, dtype=torch.int64)
         if place is None and not first[1:].any():  # each sequence is a piece
             return Pieces([count] * steps, None, None, column, first[0], column, column + (steps - 1) * count)
         begin = torch.where(first, time, 0).cummax(0).values  # of the piece that each cell of the grid belongs to
@@ -56,11 +56,15 @@ class Pieces:
             step, name = step.index_select(0, place), name.index_select(0, place)
         length = torch.bincount(name, minlength=steps * count)
         by_length = length.argsort(descending=True, stable=True)
-        rank = torch.empty_like(by_length).scatter_(0, by_length, torch.arange(steps * count, device=first.device))
+        rank = torch.empty_like(by_length).scatter_(
+            0, by_length, torch.arange(steps * count, device=first.device, dtype=torch.int64)
+        )
         counts = torch.bincount(step)
         offset = counts.cumsum(0) - counts
         packed = offset.index_select(0, step) + rank.index_select(0, name)
-        order = torch.empty_like(packed).scatter_(0, packed, torch.arange(len(packed), device=first.device))
+        order = torch.empty_like(packed).scatter_(
+            0, packed, torch.arange(len(packed), device=first.device, dtype=torch.int64)
+        )
         sizes = counts.tolist()
         names = by_length[: sizes[0]]
         starts = first.flatten().index_select(0, names)

@@ -52,10 +52,16 @@ class NoisyLinear(nn.Module):
         self.width = num_inputs + num_outputs
         self._split = (num_inputs, num_outputs)
         bound, size = 1.0 / math.sqrt(num_inputs), std / math.sqrt(num_inputs)
-        self.weight = nn.Parameter(torch.empty(num_outputs, num_inputs).uniform_(-bound, bound, generator=generator))
-        self.bias = nn.Parameter(torch.empty(num_outputs).uniform_(-bound, bound, generator=generator))
-        self.weight_sigma = nn.Parameter(torch.full((num_outputs, num_inputs), size))
-        self.bias_sigma = nn.Parameter(torch.full((num_outputs,), size))
+        self.weight = nn.Parameter(
+            torch.empty(num_outputs, num_inputs, dtype=torch.float32, device="cpu").uniform_(
+                -bound, bound, generator=generator
+            )
+        )
+        self.bias = nn.Parameter(
+            torch.empty(num_outputs, dtype=torch.float32, device="cpu").uniform_(-bound, bound, generator=generator)
+        )
+        self.weight_sigma = nn.Parameter(torch.full((num_outputs, num_inputs), size, dtype=torch.float32, device="cpu"))
+        self.bias_sigma = nn.Parameter(torch.full((num_outputs,), size, dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         """Outputs ``[N, num_outputs]`` of inputs ``[N, num_inputs]``.
@@ -220,9 +226,13 @@ class QHead(Head):
         self.layer_noise = sum(self._widths)
         uniform = 1 if spec.explore == "boltzmann" else 2
         self.noise = NoiseSpec(uniform=uniform, normal=self.layer_noise, ladder=spec.ladder)
-        self.register_buffer("epsilon", torch.tensor(1.0))
-        self.register_buffer("temperature", torch.tensor(torch.inf))
-        self.register_buffer("support", torch.linspace(spec.low, spec.high, self.atoms), persistent=False)
+        self.register_buffer("epsilon", torch.tensor(1.0, dtype=torch.float32, device="cpu"))
+        self.register_buffer("temperature", torch.tensor(torch.inf, dtype=torch.float32, device="cpu"))
+        self.register_buffer(
+            "support",
+            torch.linspace(spec.low, spec.high, self.atoms, dtype=torch.float32, device="cpu"),
+            persistent=False,
+        )
 
     def _make_layers(self, num_features: int, width: int, generator: torch.Generator) -> Sequence[nn.Module]:
         """Makes the layers, and returns all of them."""

@@ -184,9 +184,9 @@ class Recall:
         """
         steps, fragments = rollout.reward.shape
         past, device = self.frames - 1, rollout.reward.device
-        clock = torch.arange(steps, device=device).unsqueeze(1)
+        clock = torch.arange(steps, device=device, dtype=torch.int64).unsqueeze(1)
         start = torch.where(rollout.begins, clock, -past).cummax(0).values  # [T, F], of each row's episode
-        back = torch.arange(-past, 1, device=device)
+        back = torch.arange(-past, 1, device=device, dtype=torch.int64)
         own = [None, steps * fragments, steps * fragments + fragments]
         found = []
         for (t, f), offset in zip(at, own, strict=True):
@@ -197,7 +197,7 @@ class Recall:
                 row < 0, column * past + past + row, fragments * past + row.clamp(min=0) * fragments + column
             )
             if offset is not None:
-                index[:, -1] = fragments * past + offset + torch.arange(len(t), device=device)
+                index[:, -1] = fragments * past + offset + torch.arange(len(t), device=device, dtype=torch.int64)
             found.append(index)
         return found
 
@@ -269,8 +269,8 @@ def _places(rollout: Rollout) -> list[Tensor]:
     """(t, f) of all decisions, of the last valid one of each fragment, and of the truncated ones, ``[2, n]`` each."""
     steps, fragments = rollout.reward.shape
     device = rollout.reward.device
-    number = torch.arange(steps * fragments, device=device)
-    last = torch.stack((rollout.length - 1, torch.arange(fragments, device=device)))
+    number = torch.arange(steps * fragments, device=device, dtype=torch.int64)
+    last = torch.stack((rollout.length - 1, torch.arange(fragments, device=device, dtype=torch.int64)))
     return [torch.stack((number // fragments, number % fragments)), last, rollout.boot_index.T]
 
 

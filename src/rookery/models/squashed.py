@@ -127,7 +127,7 @@ class BoundedHead(Head):
         self.action_spec = action
         self.exploration = action_noise_for(spec.noise, spec.theta, spec.every, self.num_numbers, num_features)
         self.noise, self.exploration_size = self.exploration.noise, self.exploration.size
-        self.register_buffer("random", torch.tensor(0.0))
+        self.register_buffer("random", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
 
     @property
     def spread(self) -> Tensor | None:
@@ -194,7 +194,9 @@ class SquashedHead(BoundedHead):
         if spec.noise == "gsde":  # features of size 1 give the first standard deviation
             start = log_std_init - 0.5 * math.log(num_features)
             self.linear = linear(num_features, numbers, gain=ACTION_GAIN, generator=generator)
-            self.log_spread = nn.Parameter(torch.full((numbers, num_features), start))
+            self.log_spread = nn.Parameter(
+                torch.full((numbers, num_features), start, dtype=torch.float32, device="cpu")
+            )
         else:
             self.linear = linear(num_features, 2 * numbers, gain=ACTION_GAIN, generator=generator)
             self.linear.bias.data[numbers:] = before_range(spec, log_std_init)
@@ -317,7 +319,7 @@ class HybridHead(Head):
         self._widths = (sum(action.sizes), numbers, numbers)
         self.linear = linear(num_features, sum(self._widths), gain=ACTION_GAIN, generator=generator)
         self.linear.bias.data[-numbers:] = before_range(spec, log_std_init)
-        self.register_buffer("random", torch.tensor(0.0))
+        self.register_buffer("random", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Hybrid:
         """What each row's action is drawn from, whether or not it is `random`; arguments as of `Head.forward`."""
@@ -412,7 +414,7 @@ class DeterministicHead(BoundedHead):
         super().__init__(num_features, action, spec)
         self.noise = replace(self.noise, ladder=spec.ladder)
         self.linear = linear(num_features, self.num_numbers, gain=ACTION_GAIN, generator=generator)
-        self.register_buffer("std", torch.tensor(0.0))
+        self.register_buffer("std", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
         self._own = (self.linear.weight, self.linear.bias)  # at hand: a look-up on a module is slow
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> Disturbed:

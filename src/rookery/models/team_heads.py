@@ -153,10 +153,12 @@ class TeamQHead(QHead):
         self.num_members, self.num_actions, self.atoms = len(sizes), max(sizes), 1
         self.layers = MemberLayers(num_features, sizes, share=spec.share, gain=VALUE_GAIN, generator=generator)
         self.noise = NoiseSpec(uniform=2 * len(sizes), ladder=spec.ladder)
-        self.register_buffer("epsilon", torch.tensor(1.0))
-        self.register_buffer("temperature", torch.tensor(torch.inf))
-        self.register_buffer("support", torch.zeros(1), persistent=False)
-        legal = torch.arange(self.num_actions) < torch.tensor(sizes).unsqueeze(1)
+        self.register_buffer("epsilon", torch.tensor(1.0, dtype=torch.float32, device="cpu"))
+        self.register_buffer("temperature", torch.tensor(torch.inf, dtype=torch.float32, device="cpu"))
+        self.register_buffer("support", torch.zeros(1, dtype=torch.float32, device="cpu"), persistent=False)
+        legal = torch.arange(self.num_actions, dtype=torch.int64, device="cpu") < torch.tensor(
+            sizes, dtype=torch.int64, device="cpu"
+        ).unsqueeze(1)
         self.register_buffer("legal", legal, persistent=False)
         self.register_buffer("flags", legal.flatten().nonzero().squeeze(1), persistent=False)
         self._equal = bool(legal.all())
@@ -313,8 +315,8 @@ class TeamActorHead(Head):
         share = spec.share and (all(self._is_choice) or not any(self._is_choice))
         self.layers = MemberLayers(num_features, widths, share=share, gain=ACTION_GAIN, generator=generator)
         self.noise = NoiseSpec(uniform=sum(action.sizes), normal=action.num_numbers)
-        self.register_buffer("std", torch.tensor(0.0))
-        self.register_buffer("random", torch.tensor(0.0))
+        self.register_buffer("std", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
+        self.register_buffer("random", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
 
     def forward(self, features: Tensor, mask: Tensor | None = None, noise: Tensor | None = None) -> TeamActs:
         """What each row's action is drawn from; arguments as of `Head.forward`."""

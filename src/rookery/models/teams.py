@@ -102,7 +102,9 @@ class TeamTrunk(nn.Module):
             else:
                 tree = {path: torch.stack([one[path] for one in seen], 1).flatten(0, 1) for path in seen[0]}
                 rows = len(next(iter(seen[0].values())))
-                tree[WHO] = torch.arange(len(sharers), device=next(iter(tree.values())).device).repeat(rows)
+                tree[WHO] = torch.arange(
+                    len(sharers), device=next(iter(tree.values())).device, dtype=torch.int64
+                ).repeat(rows)
                 features = network(tree).unflatten(0, (rows, len(sharers)))
             found += functional.pad(features, (0, self.width - features.shape[-1])).unbind(1)
         return torch.cat([found[place] for place in self._order], 1)

@@ -84,7 +84,10 @@ class SquashedDrawing:
             noise: ``[N, k]`` likewise, standard normal numbers.
         """
         rows = output.shape[0]
-        action, logp = torch.empty(rows, self._numbers), torch.empty(rows)
+        action, logp = (
+            torch.empty(rows, self._numbers, dtype=torch.float32, device="cpu"),
+            torch.empty(rows, dtype=torch.float32, device="cpu"),
+        )
         drawn = action.data_ptr(), logp.data_ptr()
         self._call["head_draw"](self._head.handle, output.data_ptr(), rows, noise.data_ptr(), *drawn)
         return action, logp

@@ -145,7 +145,7 @@ class NetworkKernels:
         first, self.head = structure.towers[0].heads[0], None
         if isinstance(first, ActionHead) or (isinstance(first, QHead) and first.spec.values == "mean"):
             self.head = DrawingHead(build, layout_of(first))
-            self.options = torch.tensor(first.action_spec.sizes)
+            self.options = torch.tensor(first.action_spec.sizes, dtype=torch.int64, device="cpu")
         self._stack = None
         if structure.stacked:
             self._stack = Networks(build, [tower.network for tower in self.towers if isinstance(tower, NativeTrunk)])

@@ -86,7 +86,7 @@ class TDCall:
             and is_plain(mask, torch.bool)
         )
         """Whether the kernel can read these rows; nothing else is of meaning if not."""
-        self._error = torch.empty(len(rows.drawn), dtype=torch.float32)
+        self._error = torch.empty(len(rows.drawn), dtype=torch.float32, device="cpu")
         self._rows = TDBatch(address(action), next_mask=address(mask), error=address(self._error))
         self._settings, self._statistics = TDSettings(False, rows.delta), (c_float * len(STATISTICS))()
         leaves = trunk.addresses(obs)
@@ -118,7 +118,7 @@ class TDCall:
         batch.weight, self._settings.is_double = address(drawn.weight), double
         count = len(drawn)
         if self._error.shape[0] != count:
-            self._error = torch.empty(count, dtype=torch.float32)
+            self._error = torch.empty(count, dtype=torch.float32, device="cpu")
             batch.error = address(self._error)
         return count
 
@@ -173,7 +173,7 @@ def td_kernel(kernels: NetworkKernels, batch: Any, cfg: Any) -> Metrics | None:
     if call is not None:
         return call.gradients(batch, cfg.double)
     drawn, rows = batch.drawn, len(batch.drawn)
-    error = torch.empty(rows, dtype=torch.float32)
+    error = torch.empty(rows, dtype=torch.float32, device="cpu")
     numbers = (drawn.action, drawn.reward, drawn.discount, drawn.weight, drawn.next_obs.get(MASK), error)
     settings, statistics = TDSettings(cfg.double, batch.delta), (c_float * len(STATISTICS))()
     assert kernels.head is not None

@@ -134,7 +134,13 @@ def _own_rounding(policy: Policy, obs: Tree) -> float:
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in other.parameters():
-            sign = torch.randint(0, 2, weight.shape, generator=generator).to(weight.device) * 2 - 1
+            sign = (
+                torch.randint(0, 2, weight.shape, generator=generator, dtype=torch.int64, device="cpu").to(
+                    weight.device
+                )
+                * 2
+                - 1
+            )
             weight.mul_(1.0 + sign * 2.0**-23)
     memory = policy.initial_memory(len(next(iter(obs.values()))))
     mine, theirs = _parameters(other, obs, memory.clone()), _parameters(policy, obs, memory)

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.spaces import CATEGORIES, MASK, ActionSpec, Tree
+from rookery.core.torch_modes import own_modes
 from rookery.onnx.compare import Exported, probes_of
 from rookery.onnx.graph import BATCH, Graph, Port, check_opset
 from rookery.onnx.heads import Acts, Allowed, number_bounds, within
@@ -27,6 +28,7 @@ MEMORY_IN, MEMORY_OUT, MEMORY_SAMPLED, REWARD = "memory_in", "memory_out", "memo
 FLOAT, WHOLE, BYTES, FLAGS = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.uint8), np.dtype(np.bool_)
 
 
+@own_modes()
 def write_generic(policy: Policy, path: str | Path, *, opset: int = OPSET, observations: Tree | None = None) -> Written:
     """Writes a policy as an ONNX file, normalizer included, compared with the policy.
 

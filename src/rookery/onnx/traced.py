@@ -138,9 +138,9 @@ def traced_trunk(
         if leaf.kind == "mask":
             if mask:
                 paths.append(leaf.path)
-                inputs[mask] = torch.ones(ROWS, *leaf.shape, dtype=torch.bool)
+                inputs[mask] = torch.ones(ROWS, *leaf.shape, dtype=torch.bool, device="cpu")
             continue
-        seen, example = obs[leaf.path], torch.zeros(ROWS, *leaf.shape)
+        seen, example = obs[leaf.path], torch.zeros(ROWS, *leaf.shape, dtype=torch.float32, device="cpu")
         value = categories(graph, seen.one_hot, leaf.sizes) if seen.one_hot else seen.plain(graph)
         if leaf.kind in CATEGORIES:
             last = graph.constant(np.array([leaf.sizes]) - 1)
@@ -153,7 +153,7 @@ def traced_trunk(
     if memory is None:
         return traced(graph, what, trunk, lambda *given: trunk(dict(zip(paths, given, strict=True))), inputs, 1)
     own, remembered = memory
-    inputs[remembered] = torch.zeros(ROWS, own.size)
+    inputs[remembered] = torch.zeros(ROWS, own.size, dtype=torch.float32, device="cpu")
 
     def remembering(*given: Tensor) -> tuple[Tensor, Tensor]:
         return own.advance(dict(zip(paths, given[:-1], strict=True)), given[-1])  # type: ignore[arg-type]
@@ -163,7 +163,10 @@ def traced_trunk(
 
 def traced_memory(graph: Graph, memory: Memory, num_features: int, x: str, remembered: str) -> list[str]:
     """Adds a memory that there is no graph of; gives features, and what is remembered from here on."""
-    inputs = {x: torch.zeros(ROWS, num_features), remembered: torch.zeros(ROWS, memory.size)}
+    inputs = {
+        x: torch.zeros(ROWS, num_features, dtype=torch.float32, device="cpu"),
+        remembered: torch.zeros(ROWS, memory.size, dtype=torch.float32, device="cpu"),
+    }
     return traced(graph, name_of(memory), memory, memory.advance, inputs, 2)
 
 

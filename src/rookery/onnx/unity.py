@@ -15,6 +15,7 @@ import numpy as np
 
 from rookery.core.errors import ConfigError
 from rookery.core.spaces import CATEGORIES, MASK, Leaf, ObsSpec, Tree
+from rookery.core.torch_modes import own_modes
 from rookery.models.pictures import image_layout
 from rookery.onnx.compare import Exported, probes_of
 from rookery.onnx.graph import BATCH, ExportError, Graph, Port, check_opset
@@ -32,6 +33,7 @@ VECTOR, PICTURE, PLANE = "vector_observation", "visual_observation_", "obs_"
 FLOAT, WHOLE = np.dtype(np.float32), np.dtype(np.int64)
 
 
+@own_modes()
 def write_unity(
     policy: Policy,
     path: str | Path,

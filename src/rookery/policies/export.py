@@ -23,6 +23,7 @@ from rookery.core.reach import MOST_WEIGHTS, Objection, largest_number, of_setti
 from rookery.core.settings import object_name
 from rookery.core.space_files import numbers_in, space_from_json, space_to_json
 from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.torch_modes import own_modes
 from rookery.core.trust import WAY_OUT, Named, Trust, TrustCode, refuse_reach
 from rookery.models.build import NETWORK, ModelConfig
 from rookery.models.heads import HEAD, head_from_json, head_to_json
@@ -62,6 +63,7 @@ def _description(policy: Policy, model: ModelConfig) -> dict[str, Any]:
     }
 
 
+@own_modes()
 def read_policy(
     path: str | Path, name: str | None = None, trust_code: TrustCode = False, way_out: str = WAY_OUT
 ) -> Policy:
@@ -86,6 +88,7 @@ def read_policy(
     return _chosen(checkpoint, described, manifest, [name], place, trust_code, way_out, {})[str(name)]
 
 
+@own_modes()
 def read_policies(
     path: Path,
     names: Collection[str] = (),

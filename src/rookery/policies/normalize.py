@@ -34,11 +34,11 @@ class RunningMeanStd(nn.Module):
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
-        self.register_buffer("var", torch.ones(shape, dtype=torch.float64))
-        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("mean32", torch.zeros(shape))
-        self.register_buffer("inverse_std32", torch.ones(shape))
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64, device="cpu"))
+        self.register_buffer("var", torch.ones(shape, dtype=torch.float64, device="cpu"))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64, device="cpu"))
+        self.register_buffer("mean32", torch.zeros(shape, dtype=torch.float32, device="cpu"))
+        self.register_buffer("inverse_std32", torch.ones(shape, dtype=torch.float32, device="cpu"))
         self.merge: Callable[[int, Tensor, Tensor], tuple[int, Tensor, Tensor]] | None = None
         """Merges count, mean and variance of rows with those of other ranks; None = there is one."""
 

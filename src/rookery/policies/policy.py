@@ -14,6 +14,7 @@ from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
+from rookery.core.torch_modes import own_modes
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior, NoiseSpec
 from rookery.models.heads import ActionHead, DistributionHead, HeadSpec, distribution_for
@@ -162,7 +163,7 @@ class Policy(nn.Module):
 
     def initial_memory(self, num_rows: int) -> Tensor:
         """What is remembered before the first decision of an episode: zeros ``[N, memory_size]``."""
-        return torch.zeros(num_rows, self.memory_size, device=device_of(self))
+        return torch.zeros(num_rows, self.memory_size, device=device_of(self), dtype=torch.float32)
 
     def memory_every(self, fragment_length: int) -> int:
         """Decisions from one place of a fragment where learning starts from what was remembered to the next."""
@@ -235,6 +236,7 @@ class Policy(nn.Module):
                 memory[:, self._recalled :] = learned
         return action, logp
 
+    @own_modes()
     def predict(
         self,
         obs: Any,
@@ -287,15 +289,16 @@ class Policy(nn.Module):
         memory = self._remembered(num_rows, memory, reward, first)
         kept = memory
         if self.exploration_size and not deterministic:
-            carried = torch.zeros(num_rows, self.exploration_size, device=device_of(self))
+            carried = torch.zeros(num_rows, self.exploration_size, device=device_of(self), dtype=torch.float32)
             kept = carried if memory is None else torch.cat((memory, carried), 1)
-        actions = self.env_actions(tree, kept, deterministic, rng)
+        actions = self._decided(tree, kept, deterministic, rng)
         answer = actions if is_batch else actions[0]
         if memory is None:
             return answer
         assert kept is not None
         return answer, kept[:, : self.memory_size]
 
+    @own_modes()
     def env_actions(
         self, obs: Tree, memory: Tensor | None, deterministic: bool, rng: np.random.Generator | None = None
     ) -> np.ndarray:
@@ -307,6 +310,11 @@ class Policy(nn.Module):
             deterministic: Take the most probable action instead of drawing one.
             rng: Where randomness comes from if not `deterministic`; None for fresh randomness.
         """
+        return self._decided(obs, memory, deterministic, rng)
+
+    def _decided(
+        self, obs: Tree, memory: Tensor | None, deterministic: bool, rng: np.random.Generator | None
+    ) -> np.ndarray:
         num_rows = len(next(iter(obs.values())))
         noise = None if deterministic else torch.from_numpy(_draw(self.noise, num_rows, rng))
         return self.action_spec.to_env(self._answer(obs, noise, memory))

@@ -16,6 +16,7 @@ from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.layers import import_object
 from rookery.core.seeding import generator_of, seed_words
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
+from rookery.core.torch_modes import users_modes
 from rookery.core.tracebacks import described
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import NoiseSpec
@@ -83,7 +84,7 @@ class ScriptedPolicy(Policy):
         elements = len(action.sizes) + action.num_flags + action.num_numbers
         self.noise = NoiseSpec(uniform=elements if player is None else UNIFORMS)
         self._seed = seed ^ zlib.crc32(name.encode())
-        self.register_buffer("decided", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("decided", torch.zeros((), dtype=torch.int64, device="cpu"))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptedPolicy:
         """Returns another with the same function, which has made no decisions."""
@@ -103,7 +104,7 @@ class ScriptedPolicy(Policy):
         num = len(next(iter(tree.values())))
         numbers = self._own(num) if noise is None else noise.cpu().numpy()
         action = self._uniform(tree, numbers) if self.player is None else self._asked(tree, numbers)
-        return torch.from_numpy(action), torch.zeros(num)
+        return torch.from_numpy(action), torch.zeros(num, dtype=torch.float32, device="cpu")
 
     def _own(self, num: int) -> np.ndarray:
         """Random numbers ``[N, noise.width]`` of its own."""
@@ -170,7 +171,8 @@ class ScriptedPolicy(Policy):
         space, where = self.action_spec.space, f"player {self.name!r}, row {row}"
         mask = seen[MASK][0].copy() if self._masked else None
         try:
-            answer = self.player(seen, rng)
+            with users_modes():
+                answer = self.player(seen, rng)
         except Exception as error:
             raise SpaceError(f"{where}: it raised {described(error)}") from error
         try:

@@ -545,7 +545,7 @@ class ReplayBuffer(Stateful):
             clock=torch.from_numpy(self.clock[rows]),
             length=torch.from_numpy(lengths),
             first=torch.from_numpy(self.begins[rows]),
-            version=torch.zeros(len(rows), dtype=torch.int64),
+            version=torch.zeros(len(rows), dtype=torch.int64, device="cpu"),
             memory=torch.from_numpy(self.memories[self.stored[rows]][None]),
             memory_every=length,
         )

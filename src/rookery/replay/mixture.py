@@ -173,7 +173,9 @@ def _joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
     """Fragments of several rollouts, which are of the same length, side by side."""
     fragments = np.cumsum([0, *(len(rollout.length) for rollout in rollouts)]).tolist()
     pairs = zip(rollouts, fragments, strict=False)
-    moved = [rollout.boot_index + torch.tensor([0, before]) for rollout, before in pairs]
+    moved = [
+        rollout.boot_index + torch.tensor([0, before], dtype=torch.int64, device="cpu") for rollout, before in pairs
+    ]
     by_time = ("obs", "action", "logp", "reward", "terminated", "truncated", "memory")
     by_fragment = ("last_obs", "final_obs", "slot", "clock", "length", "first", "version")
     return replace(

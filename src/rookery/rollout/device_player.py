@@ -6,18 +6,22 @@ once a call, which makes up to a whole fragment.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.interrupt import Interrupt
+from rookery.core.torch_modes import users_differ, users_modes
 from rookery.envs.base import Rows
 from rookery.rollout.device_store import DeviceStore, TensorRow
 from rookery.rollout.fragments import EndedEpisodes, episodes_of
 from rookery.rollout.slots import WorkerPolicy
+from rookery.tensor_envs.contract import Parts
 from rookery.tensor_envs.rows import TensorRows
 
 
@@ -66,11 +70,27 @@ class DevicePlayer:
         missing = store.wanted - store.complete
         return min(ahead, -(-missing // store.num_slots)) if store.wanted > 0 else ahead
 
-    @torch.no_grad()
     def play(
         self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
     ) -> tuple[int, EndedEpisodes, dict[str, float]]:
-        """Makes up to so many vector steps; see `ManySteps.play`."""
+        """Makes up to so many vector steps; see `ManySteps.play`. Gradients are off, for the environment too."""
+        step = self._step_in_users_modes if users_differ() else self._env.step_tensors
+        with torch.no_grad():
+            return self._play(step, mine, steps, vector_step, returns, lengths)
+
+    def _step_in_users_modes(self, actions: Tensor) -> Parts:
+        with users_modes(), torch.no_grad():
+            return self._env.step_tensors(actions)
+
+    def _play(
+        self,
+        step: Callable[[Tensor], Parts],
+        mine: WorkerPolicy,
+        steps: int,
+        vector_step: int,
+        returns: np.ndarray,
+        lengths: np.ndarray,
+    ) -> tuple[int, EndedEpisodes, dict[str, float]]:
         store, env = mine.store, self._env
         assert isinstance(store, DeviceStore)
         rows, first = store.rows(), store.next_row
@@ -84,7 +104,7 @@ class DevicePlayer:
                 row.obs[path].copy_(leaf)
             self._decide(mine, row, vector_step + made)
             acted = perf_counter()
-            _, reward, terminated, truncated, final_obs = env.step_tensors(env.to_env(row.action))
+            _, reward, terminated, truncated, final_obs = step(env.to_env(row.action))
             stepped = perf_counter()
             row.reward.copy_(reward)
             row.terminated.copy_(terminated)

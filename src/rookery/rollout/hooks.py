@@ -17,6 +17,7 @@ from rookery.core.encoding import EncodingError, encode
 from rookery.core.errors import ConfigError
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
+from rookery.core.torch_modes import users_modes
 from rookery.envs.base import SeedPlan, Step, VectorEnv, has_own_episodes
 from rookery.envs.parameters import parameters_of
 from rookery.rollout.tables import RowTable
@@ -284,7 +285,8 @@ class EpisodeListeners(Stateful):
     def _tell(self, moment: str, episode: Episode) -> None:
         for name, listener in self._told[moment]:
             known = len(episode.metrics)
-            getattr(listener, moment)(episode)
+            with users_modes():
+                getattr(listener, moment)(episode)
             if len(episode.metrics) > known:
                 episode.sources.update(dict.fromkeys(list(episode.metrics)[known:], name))
 

@@ -35,7 +35,7 @@ class LadderPolicy(WorkerPolicy):
     ) -> None:
         super().__init__(name, number, policy, store, noise)
         self._last = max(slots_in_run - 1, 1)
-        self._power = torch.empty(0, 1)
+        self._power = torch.empty(0, 1, dtype=torch.float32, device="cpu")
 
     def act(self, decisions: DecisionSlab, noise: Tensor | None, memory: np.ndarray | None) -> None:
         """Writes actions, from one forward pass; see `WorkerPolicy.act`."""
@@ -43,7 +43,9 @@ class LadderPolicy(WorkerPolicy):
             super().act(decisions, None, memory)
             return
         if len(self._power) != len(self.taken):
-            place = (torch.arange(len(self.taken)) + self.noise.first_slot) / self._last
+            place = (
+                torch.arange(len(self.taken), dtype=torch.int64, device="cpu") + self.noise.first_slot
+            ) / self._last
             power = 1.0 + self.policy.noise.ladder * place.clamp(max=1.0)
             self._power = power.unsqueeze(1).to(noise.device)
         power = self._power if self.deciding is None else self._power[torch.from_numpy(self.deciding)]

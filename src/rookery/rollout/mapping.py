@@ -15,6 +15,7 @@ from gymnasium import Space
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.seeding import LastWord, Role, Streams
 from rookery.core.state import Stateful
+from rookery.core.torch_modes import users_modes
 from rookery.envs.clocked.env import behaviors_of, team_of
 
 
@@ -88,7 +89,8 @@ class PolicyMapping:
             ConfigError: If the agent has no policy, or one that does not exist.
         """
         if callable(self.rule):
-            policy = self.rule(agent, episode)
+            with users_modes():
+                policy = self.rule(agent, episode)
             if policy not in self.policies:
                 raise ConfigError(
                     f"policy_mapping returned {policy!r} for agent {agent!r}: no such policy; there are "

@@ -41,7 +41,7 @@ class ActionNoise:
     def __post_init__(self) -> None:
         self._number = -1
         self._slots = 0
-        self._block = torch.empty(0)
+        self._block = torch.empty(0, dtype=torch.float32, device="cpu")
         self._steps: Sequence[Tensor] = ()  # of each vector step in the block, [slots, n]
 
     def at(self, slots: np.ndarray | None, num_slots: int, vector_step: int) -> Tensor:

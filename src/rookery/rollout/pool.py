@@ -20,6 +20,7 @@ from rookery.core.interrupt import Interrupt
 from rookery.core.runtime import torch_threads
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
+from rookery.core.torch_modes import carried_modes, own_modes
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.vector.closing import close_env
 from rookery.policies.policy import Policy
@@ -317,6 +318,7 @@ class _PlayAhead(Thread):
         self.timers = worker.timers
         self.own_timers = Timers()  # a tree of timers serves one thread
         self.threads = threads
+        self.take_over = carried_modes()
         self.sample: Sample | None = None
         self.error: BaseException | None = None
 
@@ -326,7 +328,7 @@ class _PlayAhead(Thread):
         worker.timers = timers
         torch.set_num_threads(self.threads)  # a new thread would else take what learning has at this moment
         try:
-            with timers["play_ahead"]:
+            with timers["play_ahead"], self.take_over(), own_modes():
                 self.sample = _copied(self.play(self.max_env_steps))
         except BaseException as error:  # whatever it is, it belongs to who waits for the rollouts
             self.error = error

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.batch import Demand, Rollout
-from rookery.core.runtime import torch_threads
+from rookery.core.runtime import own_torch
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind
 from rookery.envs.vector.closing import close_env
@@ -210,7 +210,7 @@ class ShareWorker:
         worker.timers = timers = Timers()
         newcomers: dict[str, Kind] = {}
         finished: list[EpisodeResult] = []
-        with torch_threads(threads):
+        with own_torch(threads):
             if names:
                 self.set_weights(version, dict(zip(names, weights, strict=True)))
             while (left := until - worker.vector_steps) > 0 and not newcomers:
@@ -302,4 +302,4 @@ def _tensors_of(policy: Policy) -> list[Tensor]:
 
 def _as_tensor(array: np.ndarray) -> Tensor:
     """A tensor of an array that may be read-only; it is only read here."""
-    return torch.as_tensor(array if array.flags.writeable else array.copy())
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -25,6 +25,7 @@ from rookery.core.seeding import Streams
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
+from rookery.core.torch_modes import keep_own, users_differ, users_modes
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv, has_own_episodes
 from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
@@ -87,8 +88,8 @@ class RolloutWorker(Stateful):
              "version", "group_returns", "finals_stale", "rewards_unclaimed", "actions_not_learned")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
     fixed = ("env", "mapping", "streams", "seeds", "lanes_in_run", "timers", "deterministic", "interrupt",
-             "listeners", "unheard", "now", "groups", "own_episodes", "fragments", "make_store", "_firsts",
-             "_lost")  # fmt: skip
+             "listeners", "unheard", "users_differ", "now", "groups", "own_episodes", "fragments", "make_store",
+             "_firsts", "_lost")  # fmt: skip
 
     def __init__(
         self,
@@ -138,6 +139,8 @@ class RolloutWorker(Stateful):
         """Truncated agents that were not on turn: their final observation is an older one."""
         self.asked: dict[tuple[int, int], str] = {}
         """Who plays an agent, by the numbers of its kind and row, as long as that policy is not here yet."""
+        self.users_differ = False
+        """Whether the environment is stepped in other modes of torch than policies decide in."""
         self.rewards_unclaimed = 0
         """Rewards of agents that had never had to act yet."""
         self.actions_not_learned = 0
@@ -154,11 +157,16 @@ class RolloutWorker(Stateful):
         """Everything, the environments in the middle of their episodes included."""
         state = super().state_dict()
         state["finished"] = [asdict(episode) for episode in self.finished]
-        state["env"] = None if self.now is None else self.env.state_dict()
+        state["env"] = None if self.now is None else self._env_state()
         state["plan"] = self.seeds.state_dict() if isinstance(self.seeds, EpisodePlan) else None
         state["mapping"] = self.mapping.state_dict() if isinstance(self.mapping, OpponentMapping) else None
         state["listeners"] = self.unheard if self.listeners is None else self.listeners.state_dict()
         return state
+
+    def _env_state(self) -> dict[str, Any]:
+        """The environments in the middle of their episodes."""
+        with users_modes():
+            return self.env.state_dict()
 
     def load_env(self, state: dict[str, Any]) -> dict[str, Kind]:
         """Takes up the environments alone, which comes before `load_state_dict`.
@@ -177,7 +185,8 @@ class RolloutWorker(Stateful):
         if isinstance(self.seeds, EpisodePlan) and state["plan"] is not None:
             self.seeds.load_state_dict(state["plan"])
         if state["env"] is not None:
-            self.now, self._lost = self.env.load_state_dict(state["env"], self.seeds)
+            with users_modes():
+                self.now, self._lost = self.env.load_state_dict(state["env"], self.seeds)
         return {
             name: self.env.kinds[saved["kind"]]
             for name, saved in state["policies"].items()
@@ -254,11 +263,13 @@ class RolloutWorker(Stateful):
         if not isinstance(self.env, VectorBase) or self.now is None:
             return
         if not restart:
-            self.env.replan(self.seeds)
+            with users_modes():
+                self.env.replan(self.seeds)
             return
         for lane in range(self.env.num_lanes):
             self._abandon(lane, [rows.obs for rows in self.now.rows])
-        self.now = self.env.restart(self.seeds)
+        with users_modes():
+            self.now = self.env.restart(self.seeds)
         if self.listeners is not None:
             for lane in range(self.env.num_lanes):
                 self.listeners.begin(lane, self.now)
@@ -270,12 +281,13 @@ class RolloutWorker(Stateful):
         Afterwards playing goes on as from a checkpoint: where the environment cannot take up its episodes again, their
         open decisions are cut off where they stood, and the next ones begin.
         """
-        state = None if self.now is None else deepcopy(self.env.state_dict())
+        state = None if self.now is None else deepcopy(self._env_state())
         try:
             yield self.env
         finally:
             if state is not None:
-                self.now, lost = self.env.load_state_dict(state, self.seeds)
+                with users_modes():
+                    self.now, lost = self.env.load_state_dict(state, self.seeds)
                 for lane in np.flatnonzero(lost).tolist():
                     self._abandon(lane, [rows["obs"] for rows in state["rows"]])
                     if self.listeners is not None:
@@ -375,7 +387,7 @@ class RolloutWorker(Stateful):
 
     def reset(self) -> None:
         """Starts the first episode of every lane, as the first `sample` does by itself."""
-        with self.timers["env.reset"]:
+        with self.timers["env.reset"], users_modes():
             self.now = self.env.reset(self.seeds)
         if self.listeners is not None:
             for lane in range(self.env.num_lanes):
@@ -396,7 +408,7 @@ class RolloutWorker(Stateful):
         """
         if self.now is None:
             self.reset()
-        self.unheard = None
+        self.unheard, self.users_differ = None, users_differ()
         limit = None if max_env_steps is None else self.lane_steps + max_env_steps
         rollouts: dict[str, Rollout] = {}
         while not (newcomers := self._find_players()):
@@ -414,6 +426,7 @@ class RolloutWorker(Stateful):
                 or (episodes is not None and self._have_played(episodes))
             ):
                 break
+        keep_own()
         finished, self.finished = self.finished, []
         running, count = self.running_lengths()
         at = self.env_steps, self.lane_steps, self.resting, running / max(1, count)
@@ -503,7 +516,11 @@ class RolloutWorker(Stateful):
         playing = self.env.episode.copy()
         resting = self.now.at_rest() if self.now.any_rest else None
         acted = perf_counter()
-        self.now = self.env.step(actions)
+        if self.users_differ:
+            with users_modes():
+                self.now = self.env.step(actions)
+        else:
+            self.now = self.env.step(actions)
         stepped = perf_counter()
         timer.add("act", acted - began)
         timer.add("env.step", stepped - acted)

@@ -323,7 +323,7 @@ class Batcher:
             self.sessions.forget(session)
         kept = None if begins or session is None else self.sessions.recall(session)
         if kept is None:
-            return torch.zeros(question.rows, memory_width(policy), device=device_of(policy)), True
+            return torch.zeros(question.rows, memory_width(policy), device=device_of(policy), dtype=torch.float32), True
         if len(kept) != question.rows:
             raise UnfitQuestion(
                 f"obs: {question.rows} observations, where this session has shown {len(kept)} at a time so far; name "
@@ -335,7 +335,7 @@ class Batcher:
                 raise UnfitQuestion(
                     f"reward: policy {policy.name!r} sees what its last action earned (memory.previous_reward): send it"
                 )
-            memory[:, policy.reward_column] = torch.as_tensor(question.reward, dtype=torch.float32)
+            memory[:, policy.reward_column] = torch.as_tensor(question.reward, dtype=torch.float32, device="cpu")
         if not isinstance(question.first, bool):
             memory[torch.from_numpy(np.asarray(question.first, bool))] = 0.0
         return memory, False

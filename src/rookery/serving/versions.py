@@ -79,7 +79,7 @@ def memory_width(policy: Policy) -> int:
 def fresh_memory(policy: Policy, num_rows: int, deterministic: bool) -> torch.Tensor | None:
     """Gives the memory before a first decision, ``[num_rows, width]`` zeros, as `Policy.env_actions` takes it."""
     width = policy.memory_size if deterministic else memory_width(policy)
-    return torch.zeros(num_rows, width, device=device_of(policy)) if width else None
+    return torch.zeros(num_rows, width, device=device_of(policy), dtype=torch.float32) if width else None
 
 
 def refuse_other(version: ServedVersion, before: ServedVersion) -> None:

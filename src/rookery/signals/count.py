@@ -58,8 +58,10 @@ class Count(RewardSignal[CountConfig]):
         )
         width = self.trunk.num_features
         assert isinstance(width, int)
-        self.projection = torch.randn(width, cfg.bits, generator=generator).to(device)
-        self.powers = (2 ** torch.arange(cfg.bits)).to(device)
+        self.projection = torch.randn(width, cfg.bits, generator=generator, dtype=torch.float32, device="cpu").to(
+            device
+        )
+        self.powers = (2 ** torch.arange(cfg.bits, dtype=torch.int64, device="cpu")).to(device)
         self.codes = np.zeros(0, np.int64)
         self.counts = np.zeros(0, np.int64)
 

@@ -96,7 +96,10 @@ class Dynamics(nn.Module):
         self.last = layer(width, size)
         self.ahead = nn.Sequential(layer(size + action_width(action), cfg.hidden), nn.ReLU(), layer(cfg.hidden, size))
         self.between = nn.Sequential(layer(2 * size, cfg.hidden), nn.ReLU(), layer(cfg.hidden, output_width(action)))
-        self.register_buffer("log_std", torch.zeros(action.num_numbers) if action.num_numbers else None)
+        self.register_buffer(
+            "log_std",
+            torch.zeros(action.num_numbers, dtype=torch.float32, device="cpu") if action.num_numbers else None,
+        )
 
     def features(self, obs: TensorTree) -> Tensor:
         """Features ``[N, F]`` of observations ``[N, ...]``."""
@@ -148,7 +151,7 @@ class Curiosity(LearnedSignal[CuriosityConfig]):
     def reward(self, seen: Decisions) -> Tensor:
         """Gives half the squared error of the forward model, ``[N]``; 0 where the episode terminated."""
         if not self.has_learned:
-            return torch.zeros(len(seen), device=seen.terminated.device)
+            return torch.zeros(len(seen), device=seen.terminated.device, dtype=torch.float32)
         normalize, net = self.policy.normalize, self.net
         expected = net.expected(net.features(normalize(seen.obs)), seen.action)
         error = expected - net.features(normalize(seen.next_obs))

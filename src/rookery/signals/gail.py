@@ -133,8 +133,8 @@ class Discriminator(nn.Module):
         self.passes: nn.Linear | None = None
         if cfg.bottleneck is not None:
             self.passes = linear(width, cfg.bottleneck, gain=PASSES_GAIN, generator=generator)
-            self.log_std = nn.Parameter(torch.zeros(cfg.bottleneck))
-            self.register_buffer("weight", torch.tensor(0.0))
+            self.log_std = nn.Parameter(torch.zeros(cfg.bottleneck, dtype=torch.float32, device="cpu"))
+            self.register_buffer("weight", torch.tensor(0.0, dtype=torch.float32, device="cpu"))
             width = cfg.bottleneck
         self.last = linear(width, 1, gain=1.0, generator=generator)
         self._activate = ACTIVATIONS[cfg.model.activation]

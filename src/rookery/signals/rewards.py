@@ -146,7 +146,7 @@ class RewardSignals(Stateful):
 
     def again(self, seen: Decisions) -> Tensor:
         """Gives the rewards ``[N]`` of all signals but the environment's, by strength, as they stand now."""
-        total = torch.zeros(len(seen), device=seen.terminated.device)
+        total = torch.zeros(len(seen), device=seen.terminated.device, dtype=torch.float32)
         for name, signal in self.others.items():
             reward = signal.reward(seen)
             scale = self.scales.get(name)

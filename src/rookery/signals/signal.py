@@ -65,7 +65,7 @@ class ValueColumn:
 def decisions_of(rollout: Rollout) -> Decisions:
     """Gives the valid decisions of a rollout, in the order of its flattened rows."""
     rows, shape = rollout.valid_rows(), rollout.reward.shape
-    fragment = torch.arange(shape[1], device=rollout.length.device)
+    fragment = torch.arange(shape[1], device=rollout.length.device, dtype=torch.int64)
     boot = rollout.boot_index[:, 0], rollout.boot_index[:, 1]
     after: TensorTree = {}
     for path, leaf in rollout.obs.items():

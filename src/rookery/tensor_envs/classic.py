@@ -60,7 +60,7 @@ class TensorCartPole(TensorEnv):
         bound = np.array([POSITION_LIMIT * 2, np.inf, ANGLE_LIMIT * 2, np.inf], dtype=np.float32)
         super().__init__(spaces.Box(-bound, bound), spaces.Discrete(2), num_envs, device)
         self.max_episode_steps = int(max_episode_steps)
-        self.state = torch.zeros(4, num_envs, device=self.device)
+        self.state = torch.zeros(4, num_envs, device=self.device, dtype=torch.float32)
         self.steps = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
 
     def reset(self, seed: int) -> Tensor:
@@ -72,7 +72,7 @@ class TensorCartPole(TensorEnv):
 
     def _starts(self) -> Tensor:
         """Draws a start for every copy."""
-        drawn = torch.rand(4, self.num_envs, generator=self.generator, device=self.device)
+        drawn = torch.rand(4, self.num_envs, generator=self.generator, device=self.device, dtype=torch.float32)
         return drawn.mul_(2 * START).sub_(START)
 
     def step(self, actions: Tensor) -> TensorStep:
@@ -128,7 +128,7 @@ class TensorPendulum(TensorEnv):
         torque = spaces.Box(-TORQUE, TORQUE, (1,), np.float32)
         super().__init__(spaces.Box(-bound, bound), torque, num_envs, device)
         self.max_episode_steps = int(max_episode_steps)
-        self.angle, self.turning = torch.zeros(2, num_envs, device=self.device)
+        self.angle, self.turning = torch.zeros(2, num_envs, device=self.device, dtype=torch.float32)
         self.steps = torch.zeros(num_envs, dtype=torch.int64, device=self.device)
 
     def reset(self, seed: int) -> Tensor:
@@ -140,7 +140,11 @@ class TensorPendulum(TensorEnv):
 
     def _starts(self) -> tuple[Tensor, Tensor]:
         """Draws a start for every copy: any angle, slowly turning."""
-        drawn = torch.rand(2, self.num_envs, generator=self.generator, device=self.device).mul_(2.0).sub_(1.0)
+        drawn = (
+            torch.rand(2, self.num_envs, generator=self.generator, device=self.device, dtype=torch.float32)
+            .mul_(2.0)
+            .sub_(1.0)
+        )
         return drawn[0] * math.pi, drawn[1]
 
     @staticmethod

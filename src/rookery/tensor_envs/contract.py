@@ -58,12 +58,12 @@ class TensorContract:
         self._num, self._device = env.num_envs, env.device
         self._leaves = [(leaf, *self._expected(leaf)) for leaf in obs.leaves]
         self._starts = {
-            leaf.path: torch.as_tensor(leaf.start, device=env.device)
+            leaf.path: torch.from_numpy(np.asarray(leaf.start)).to(env.device)
             for leaf in obs.leaves
             if leaf.kind in ("discrete", "multi_discrete") and np.any(leaf.start)
         }
         self._sizes = {
-            leaf.path: torch.tensor(leaf.sizes, device=env.device).reshape(leaf.shape)
+            leaf.path: torch.tensor(leaf.sizes, device=env.device, dtype=torch.int64).reshape(leaf.shape)
             for leaf in obs.leaves
             if leaf.kind in ("discrete", "multi_discrete")
         }

@@ -80,7 +80,7 @@ class TensorEnv(ABC):
         self.single_observation_space = observation_space
         self.single_action_space = action_space
         self.num_envs = num_envs
-        self.device = torch.empty(0, device=device).device  # with its number, which tensors have
+        self.device = torch.empty(0, device=device, dtype=torch.float32).device  # with its number, which tensors have
         self.generator = torch.Generator(self.device)
 
     @abstractmethod

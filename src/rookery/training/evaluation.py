@@ -10,6 +10,7 @@ from pathlib import Path
 from rookery.core.config import DEFAULT
 from rookery.core.errors import EnvError
 from rookery.core.interrupt import Interrupt, Interrupted
+from rookery.core.torch_modes import in_users_modes
 from rookery.envs.base import VectorBase, VectorEnv, is_only_one
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.rendering import drawn
@@ -287,7 +288,7 @@ def show(played: BoundedEpisodes, film: Film, labels: bool) -> None:
     if film.is_full:
         film.is_cut = True
         return
-    seen = drawn(worker.env, 0)
+    seen = in_users_modes(drawn, worker.env, 0)
     if seen is None:
         raise EnvError(
             f"{worker.env.name} draws no pictures: it has no render(), or render() with render_mode='rgb_array' gives "
@@ -305,7 +306,7 @@ def show_end(played: BoundedEpisodes, film: Film, labels: bool) -> None:
     """
     result, env = played.finished[-1], played.worker.env
     if played.worker.lengths[0]:  # the episode was cut, so nothing has begun
-        seen = drawn(env, 0)
+        seen = in_users_modes(drawn, env, 0)
     else:
         seen = env.last_pictures.pop(0, None) if isinstance(env, VectorBase) else None
     if seen is None:

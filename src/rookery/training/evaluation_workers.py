@@ -12,7 +12,7 @@ import cloudpickle
 
 from rookery.core.errors import WorkerLostError
 from rookery.core.interrupt import Interrupt
-from rookery.core.runtime import torch_threads
+from rookery.core.runtime import own_torch
 from rookery.core.seeding import Streams
 from rookery.envs.parameters import Draws
 from rookery.envs.vector.closing import close_env
@@ -69,7 +69,7 @@ class EvaluationShare:
 
     def play(self, task: EvaluationTask) -> PlayedEpisodes:
         """Plays this share of an evaluation."""
-        with torch_threads(1):
+        with own_torch():
             played = BoundedEpisodes(
                 self._env,
                 task.policies,

@@ -29,7 +29,7 @@ BETWEEN = 12
 hears later than one that waits, what sends needs a core too, and both wait for the slower one.
 """
 
-WEIGHTS = torch.ones(64, 64) / 64
+WEIGHTS = torch.ones(64, 64, dtype=torch.float32, device="cpu") / 64
 
 GATHERED_BYTES = 1_000
 """About the size of a small object that all learners hear of; with its length it takes two messages."""
@@ -92,7 +92,7 @@ def exchange_seconds(ranks: Ranks, numbers: int, times: int) -> float:
     Returns:
         Seconds that each sum adds, on average.
     """
-    values, rng = torch.ones(numbers), Random(ranks.rank)
+    values, rng = torch.ones(numbers, dtype=torch.float32, device="cpu"), Random(ranks.rank)
     work = [rng.randint(0, 2 * BETWEEN) for _ in range(times)]
     began = perf_counter()
     for operations in work:
@@ -107,7 +107,7 @@ def exchange_seconds(ranks: Ranks, numbers: int, times: int) -> float:
 
 def _compute(operations: int) -> None:
     """Computes as a gradient step does."""
-    matrix = torch.ones(128, 64)
+    matrix = torch.ones(128, 64, dtype=torch.float32, device="cpu")
     for _ in range(operations):
         matrix = torch.tanh(matrix @ WEIGHTS)
 

@@ -8,6 +8,7 @@ from rookery.core.batch import Demand, Rollout, flat
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import Tree
 from rookery.core.timers import Timers
+from rookery.core.torch_modes import own_modes
 from rookery.core.trust import TrustCode
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.recording import prepared
@@ -18,6 +19,7 @@ MOST_STEPS = 256
 SEED = 0
 
 
+@own_modes()
 def played_observations(source: str | Path, rows: int, trust_code: TrustCode = False) -> dict[str, Tree]:
     """Plays a little in the environment of a run, with drawn actions; gives what each policy observed.
 

@@ -20,6 +20,7 @@ from rookery.core.repeated_keys import Keys, refuse_repeated
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings, object_name
 from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.torch_modes import users_modes
 from rookery.core.trust import texts_in
 from rookery.envs.absent import DATA, AbsentEnv
 from rookery.envs.base import Kind, VectorBase, VectorEnv, has_throwaways
@@ -226,7 +227,8 @@ def prepare(
     decisions, kinds = second.config.sampling.warmup_steps, kinds_of(env, mapping)
     if decisions and has_throwaways(env):
         observed = {name: kinds.get(name, env.kinds[0]).obs.own for name in names}
-        decided, told = code_layers(second.config, observed, lambda: _throwaway_copies(second.config, env))
+        with users_modes():  # it plays and computes nothing
+            decided, told = code_layers(second.config, observed, lambda: _throwaway_copies(second.config, env))
         layers += decided
         notes += told
         second = resolve(RunConfig, layers, ALGORITHMS) if decided else second
@@ -260,22 +262,23 @@ def make_copies(
             "RUN --env CartPole-v1 or Trainer.load(RUN, env='CartPole-v1'); where there is none, data can judge it: "
             "rookery evaluate RUN --replay DATA"
         )
-    env = make_env(
-        cfg.name,
-        cfg.config,
-        cfg.wrappers,
-        lanes,
-        choice.implementation if choice else cfg.implementation,
-        helpers=choice.helpers if choice else 0,
-        tolerance=Tolerance(
-            cfg.on_error, sampling.max_restarts, sampling.step_timeout_seconds, sampling.reset_timeout_seconds
-        ),
-        max_entities=cfg.max_entities,
-        render=render,
-        parameters=parameter_names(config),
-        device=config.device,
-        try_helpers=choice is not None and not choice.demanded,
-    )
+    with users_modes():
+        env = make_env(
+            cfg.name,
+            cfg.config,
+            cfg.wrappers,
+            lanes,
+            choice.implementation if choice else cfg.implementation,
+            helpers=choice.helpers if choice else 0,
+            tolerance=Tolerance(
+                cfg.on_error, sampling.max_restarts, sampling.step_timeout_seconds, sampling.reset_timeout_seconds
+            ),
+            max_entities=cfg.max_entities,
+            render=render,
+            parameters=parameter_names(config),
+            device=config.device,
+            try_helpers=choice is not None and not choice.demanded,
+        )
     if choice is None and isinstance(env, VectorBase):
         env.in_turn = True
     return as_played(env, config)
@@ -352,7 +355,8 @@ def _choice(resolved: Resolved[RunConfig]) -> HelperChoice:
         )
     if env.implementation == "auto" and sampling.helpers is None:
         maker = lane_maker(*settings, max_entities=env.max_entities)
-        return choose(maker, sampling.num_envs, env_name(env.name), why_only_here(env.name))
+        with users_modes():
+            return choose(maker, sampling.num_envs, env_name(env.name), why_only_here(env.name))
     if env.implementation == "serial":
         return HelperChoice("serial", 0)
     helpers = max(usable_cores() - 1, 1) if sampling.helpers is None else sampling.helpers

@@ -20,6 +20,7 @@ from rookery.core.leftovers import restore
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec
 from rookery.core.timers import Timers
+from rookery.core.torch_modes import in_users_modes, own_modes, users_modes
 from rookery.core.trust import TrustCode
 from rookery.envs.base import VectorEnv
 from rookery.envs.make import env_name, make_env
@@ -90,7 +91,8 @@ class FunctionPolicy(Policy):
             seen, info = row_of(self.obs_spec.to_env(one)), self.info()
             if self.obs_spec.has_mask and MASK not in info:
                 info = {**info, MASK: one[MASK][0]}
-            answer = self.decide(seen, info) if self._takes_info else self.decide(seen)
+            with users_modes():
+                answer = self.decide(seen, info) if self._takes_info else self.decide(seen)
             try:
                 answers.append(self.action_spec.from_env([answer]))
             except (SpaceError, TypeError, ValueError, KeyError) as error:
@@ -98,7 +100,7 @@ class FunctionPolicy(Policy):
                     f"{told(self.decide)} decided on {answer!r}, which is no action of {self.action_spec.space}: "
                     f"{error}"
                 ) from None
-        return torch.from_numpy(np.concatenate(answers)), torch.zeros(number)
+        return torch.from_numpy(np.concatenate(answers)), torch.zeros(number, dtype=torch.float32, device="cpu")
 
 
 def takes_info(decide: Decide) -> bool:
@@ -198,7 +200,7 @@ class EpisodeRecorder:
 
     def picture(self) -> np.ndarray | None:
         """A picture of the environment as it stands; None if it draws none."""
-        return drawn(self.env, 0)
+        return in_users_modes(drawn, self.env, 0)
 
     def play(self) -> dict[str, Piece]:
         """Plays an episode to its end; gives the decisions of each policy in it.
@@ -409,6 +411,7 @@ def record_episodes(
         note(f"episode {number}: return {result.total:.6g}, {result.length:,} steps, {outcome}")
 
 
+@own_modes()
 def record_replay(
     env: Any,
     source: str | Path | Decide,
@@ -473,7 +476,8 @@ def prepared(
     if callable(source):
         if env is None:
             raise ConfigError("the environment is missing: a function has none of its own")
-        copy = make_env(env, env_config, (), 1, "serial", render=render)
+        with users_modes():
+            copy = make_env(env, env_config, (), 1, "serial", render=render)
         policies, mapping = function_policies(copy, source)
         with closing(copy):
             yield copy, policies, mapping, EvaluationConfig().max_episode_steps
@@ -484,8 +488,10 @@ def prepared(
         if same and not env_config:
             copy = make_copies(trainer.config, 1)
         elif same:
-            copy = make_env(cfg.name, {**cfg.config, **env_config}, cfg.wrappers, 1, "serial")
+            with users_modes():
+                copy = make_env(cfg.name, {**cfg.config, **env_config}, cfg.wrappers, 1, "serial")
         else:
-            copy = make_env(env, env_config, (), 1, "serial")
+            with users_modes():
+                copy = make_env(env, env_config, (), 1, "serial")
         with closing(copy):
             yield copy, trainer.policies, trainer.mapping, trainer.config.evaluation.max_episode_steps

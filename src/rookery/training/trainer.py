@@ -16,8 +16,9 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, last_good
 from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer
-from rookery.core.runtime import keep_large_blocks, torch_threads
+from rookery.core.runtime import keep_large_blocks, own_torch
 from rookery.core.settings import Settings
+from rookery.core.torch_modes import users_modes
 from rookery.core.trust import TrustCode
 from rookery.envs.absent import AbsentEnv, describe
 from rookery.envs.base import VectorEnv
@@ -107,7 +108,7 @@ class Trainer(Run):
         **overrides: Any,
     ) -> None:
         keep_large_blocks()
-        with torch_threads(1), logs_in(run_dir):  # learning may take more, see `threads`
+        with own_torch(), logs_in(run_dir):  # learning may take more, see `threads`
             values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
             self.callbacks = callbacks_of(callbacks)
             task = RankTask([*layers_of(config), Layer("code", values)], preset, self.callbacks)
@@ -185,7 +186,7 @@ class Trainer(Run):
         told = self.ranks.announce(call, (self.horizon, self.criteria, self.paused, task))
         self.horizon, self.criteria, self.paused, given = told
         try:
-            with explained_shortage(), torch_threads(1), self.timers["train_iteration"]:
+            with explained_shortage(), own_torch(), self.timers["train_iteration"]:
                 yield given
         finally:
             self.seconds += self.clock.lap()
@@ -394,7 +395,7 @@ class Trainer(Run):
         count = cfg.episodes if episodes is None else episodes
         if count < 1:
             raise ConfigError(f"evaluate: episodes = {count}: must be at least 1")
-        with torch_threads(1), self.timers["evaluate"], self.watch.over():
+        with own_torch(), self.timers["evaluate"], self.watch.over():
             evaluation = self.measure(count, cfg.deterministic if deterministic is None else deterministic)
         self._tell("on_evaluate", evaluation)
         return evaluation
@@ -420,7 +421,7 @@ class Trainer(Run):
             frames_per_second: Speed of the film; None = the environment's `render_fps`, at most 50, or 12 without one.
             progress: Told of every picture that has been encoded: how many are, and how many there will be.
         """
-        with torch_threads(1), self.watch.over():
+        with own_torch(), self.watch.over():
             return record(
                 self,
                 Path(path),
@@ -483,8 +484,9 @@ class Trainer(Run):
 
     def _tell(self, moment: str, *about: Any) -> None:
         """Calls one method of every callback."""
-        for callback in self.callbacks:
-            getattr(callback, moment)(self, *about)
+        with users_modes():
+            for callback in self.callbacks:
+                getattr(callback, moment)(self, *about)
 
     @classmethod
     def load(
@@ -534,7 +536,7 @@ class Trainer(Run):
             fresh, stop, mine = trainer.resolved, trainer.config.stop, own_share(trainer.ranks, saved)
             criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))
             trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))
-            with torch_threads(1), explained_misfit(fresh, saved, trainer.env):
+            with own_torch(), explained_misfit(fresh, saved, trainer.env):
                 trainer.load_state_dict(mine.state)
             trainer.criteria = criteria
             move_horizon(trainer, fresh, str(saved.path), keep_schedules)

@@ -205,7 +205,7 @@ class TorchMultiCategorical(TorchDistributionWrapper):
     def _as_actions(self, choices: Tensor) -> Tensor:
         if not isinstance(self.action_space, Box):
             return choices
-        low = torch.as_tensor(self.action_space.low.ravel(), device=choices.device)
+        low = torch.from_numpy(self.action_space.low.ravel()).to(choices.device)
         return (choices + low.long()).reshape(-1, *self.action_space.shape)
 
     def _build_sample_op(self) -> Tensor:
@@ -226,7 +226,7 @@ class TorchMultiCategorical(TorchDistributionWrapper):
         actions = _tensor(actions, self.model)
         actions = actions.reshape(len(actions), -1)
         if isinstance(self.action_space, Box):
-            actions = actions - torch.as_tensor(self.action_space.low.ravel(), device=actions.device)
+            actions = actions - torch.from_numpy(self.action_space.low.ravel()).to(actions.device)
         columns = zip(self.cats, actions.unbind(1), strict=True)
         return torch.stack([cat.log_prob(column) for cat, column in columns]).sum(0)
 
@@ -479,7 +479,9 @@ class GumbelSoftmax(TorchDistributionWrapper):
 
     def __init__(self, inputs: Any, model: Any = None, temperature: float = 1.0) -> None:
         super().__init__(inputs, model)
-        self.dist = RelaxedOneHotCategorical(torch.as_tensor(temperature), logits=self.inputs)
+        self.dist = RelaxedOneHotCategorical(
+            torch.as_tensor(temperature, dtype=torch.float32, device=self.inputs.device), logits=self.inputs
+        )
         self.probs = self.inputs.softmax(-1)
 
     def _build_sample_op(self) -> Tensor:
@@ -610,7 +612,7 @@ def _tensor(values: Any, model: Any) -> Tensor:
     """Returns values as a tensor where the model is; tensors as they are."""
     if isinstance(values, Tensor):
         return values
-    tensor = torch.as_tensor(np.asarray(values))
+    tensor = torch.from_numpy(np.asarray(values))
     weight = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     if tensor.dtype == torch.float64:
         tensor = tensor.float()

@@ -200,8 +200,8 @@ class WarpFrame(ObservationWrapper):
 
     def observation(self, observation: Any) -> Any:
         """Returns the small picture: greys by the weights of ITU-R BT.601, each pixel the mean of what it covers."""
-        picture = torch.as_tensor(np.asarray(observation)).float()
-        grey = (picture @ torch.tensor([0.299, 0.587, 0.114])).round()
+        picture = torch.from_numpy(np.asarray(observation)).float()
+        grey = (picture @ torch.tensor([0.299, 0.587, 0.114], dtype=torch.float32, device="cpu")).round()
         rows = _shares(grey.shape[0], self.height) @ grey
         small = rows @ _shares(grey.shape[1], self.width).T
         return small.round().clamp(0, 255).to(torch.uint8).numpy()[:, :, None]
@@ -209,9 +209,9 @@ class WarpFrame(ObservationWrapper):
 
 def _shares(length: int, size: int) -> torch.Tensor:
     """Which share of each of `size` pixels the pixels of a side of `length` have, ``[size, length]``."""
-    edges = torch.arange(size + 1) * (length / size)
+    edges = torch.arange(size + 1, dtype=torch.int64, device="cpu") * (length / size)
     low, high = edges[:-1, None], edges[1:, None]
-    place = torch.arange(length)
+    place = torch.arange(length, dtype=torch.int64, device="cpu")
     covered = torch.minimum(place + 1, high) - torch.maximum(place, low)
     return covered.clamp(min=0.0) * (size / length)
 

@@ -33,14 +33,14 @@ class GRUGate(nn.Module):
 
     def __init__(self, dim: int, init_bias: float = 0.0) -> None:
         super().__init__()
-        self._news = nn.Linear(dim, 3 * dim, bias=False)
-        self._gates = nn.Linear(dim, 2 * dim, bias=False)
-        self._candidate = nn.Linear(dim, dim, bias=False)
+        self._news = nn.Linear(dim, 3 * dim, bias=False, dtype=torch.float32, device="cpu")
+        self._gates = nn.Linear(dim, 2 * dim, bias=False, dtype=torch.float32, device="cpu")
+        self._candidate = nn.Linear(dim, dim, bias=False, dtype=torch.float32, device="cpu")
         for linear in (self._news, self._gates, self._candidate):
             for square in linear.weight.split(dim):
                 with torch.no_grad():
-                    square.copy_(nn.init.xavier_uniform_(torch.empty(dim, dim)))
-        self._bias_z = nn.Parameter(torch.full((dim,), float(init_bias)))
+                    square.copy_(nn.init.xavier_uniform_(torch.empty(dim, dim, dtype=torch.float32, device="cpu")))
+        self._bias_z = nn.Parameter(torch.full((dim,), float(init_bias), dtype=torch.float32, device="cpu"))
 
     def forward(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
         """Returns the stream ``[..., dim]`` of ``(stream, news)``."""
@@ -110,11 +110,21 @@ class RelativeMultiHeadAttention(nn.Module):
         self._qkv_layer = SlimFC(in_dim, 3 * num_heads * head_dim, use_bias=False)
         self._linear_layer = SlimFC(num_heads * head_dim, out_dim, use_bias=False, activation_fn=output_activation)
         self._pos_proj = SlimFC(in_dim, num_heads * head_dim, use_bias=False)
-        self._uvar = nn.Parameter(nn.init.xavier_uniform_(torch.empty(num_heads, head_dim)))
-        self._vvar = nn.Parameter(nn.init.xavier_uniform_(torch.empty(num_heads, head_dim)))
-        self._input_layernorm = nn.LayerNorm(in_dim) if input_layernorm else nn.Identity()
+        self._uvar = nn.Parameter(
+            nn.init.xavier_uniform_(torch.empty(num_heads, head_dim, dtype=torch.float32, device="cpu"))
+        )
+        self._vvar = nn.Parameter(
+            nn.init.xavier_uniform_(torch.empty(num_heads, head_dim, dtype=torch.float32, device="cpu"))
+        )
+        self._input_layernorm = (
+            nn.LayerNorm(in_dim, dtype=torch.float32, device="cpu") if input_layernorm else nn.Identity()
+        )
         half = (in_dim + 1) // 2
-        self.register_buffer("_waves", 10_000.0 ** (-torch.arange(half) * 2.0 / in_dim), persistent=False)
+        self.register_buffer(
+            "_waves",
+            10_000.0 ** (-torch.arange(half, dtype=torch.int64, device="cpu") * 2.0 / in_dim),
+            persistent=False,
+        )
         self._in_dim = in_dim
 
     def forward(self, inputs: Tensor, memory: Tensor | None = None, window: int | None = None) -> Tensor:
@@ -131,9 +141,9 @@ class RelativeMultiHeadAttention(nn.Module):
         timeline = self._input_layernorm(timeline)
         query, key, value = (_split(part, self._num_heads) for part in self._qkv_layer(timeline).chunk(3, -1))
         query = query[:, :, past:]
-        now = torch.arange(past, past + steps, device=inputs.device).unsqueeze(1)
-        ago = now - torch.arange(past + steps, device=inputs.device)
-        angles = torch.arange(past + steps, device=inputs.device).unsqueeze(1) * self._waves
+        now = torch.arange(past, past + steps, device=inputs.device, dtype=torch.int64).unsqueeze(1)
+        ago = now - torch.arange(past + steps, device=inputs.device, dtype=torch.int64)
+        angles = torch.arange(past + steps, device=inputs.device, dtype=torch.int64).unsqueeze(1) * self._waves
         waves = torch.cat((angles.sin(), angles.cos()), 1)[:, : self._in_dim]
         places = self._pos_proj(waves).unflatten(1, (self._num_heads, -1)).transpose(0, 1)
         by_distance = (query + self._vvar.unsqueeze(1)) @ places.transpose(1, 2)
@@ -193,7 +203,7 @@ class GTrXLNet(RecurrentNetwork, nn.Module):
                 attention_dim, attention_dim, num_heads, head_dim, input_layernorm=True, output_activation="relu"
             )
             thought = nn.Sequential(
-                nn.LayerNorm(attention_dim),
+                nn.LayerNorm(attention_dim, dtype=torch.float32, device="cpu"),
                 SlimFC(attention_dim, position_wise_mlp_dim, activation_fn="relu", use_bias=False),
                 SlimFC(position_wise_mlp_dim, attention_dim, activation_fn="relu", use_bias=False),
             )
@@ -213,11 +223,13 @@ class GTrXLNet(RecurrentNetwork, nn.Module):
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Computes outputs ``[B * T, num_outputs]`` and what each unit looks back at afterwards, ``[B, M, dim]``."""
         flat = column(self, input_dict, "obs_flat").float()
-        lengths = torch.as_tensor(seq_lens, device=flat.device).long()
+        lengths = torch.as_tensor(seq_lens, dtype=torch.int64, device=flat.device)
         x = self.linear_layer(flat.reshape(len(lengths), -1, self.obs_dim))
         size = (len(lengths), self.memory_inference, self.attention_dim)
         past = [part.reshape(size) for part in state] or [x.new_zeros(size)] * self.num_transformer_units
-        kept = (torch.arange(self.memory_inference, device=flat.device) + lengths.unsqueeze(1)).unsqueeze(2)
+        kept = (
+            torch.arange(self.memory_inference, device=flat.device, dtype=torch.int64) + lengths.unsqueeze(1)
+        ).unsqueeze(2)
         after = []
         for unit, memory in enumerate(past):
             after.append(torch.cat((memory, x), 1).gather(1, kept.expand(size)).detach())

@@ -201,7 +201,7 @@ class LearnHook(BatchHook):
             batch = columns_of(rollout, piece.rows, self._policy)
             self._tell_of(piece, batch)
             reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(
-                np.asarray(batch["rewards"]), dtype=reward.dtype
+                np.asarray(batch["rewards"]), dtype=reward.dtype, device="cpu"
             )
         return replace(rollout, reward=reward)
 
@@ -247,11 +247,13 @@ class LearnHook(BatchHook):
                 batch[column] = fields[name][at].cpu().numpy().reshape(len(piece.rows), -1)[:, 0]
             self._tell_of(piece, batch)
             for column, name in CHANGEABLE.items():
-                given = torch.as_tensor(np.asarray(batch[column]), dtype=fields[name].dtype)
+                given = torch.as_tensor(np.asarray(batch[column]), dtype=fields[name].dtype, device="cpu")
                 fields[name][at] = given.reshape(fields[name][at].shape)
             if not np.array_equal(seen, batch["obs"]):
                 for path, leaf in self._policy.rows.restore(np.asarray(batch["obs"], np.float32)).items():
-                    obs[path][at] = torch.as_tensor(leaf, dtype=obs[path].dtype).reshape(obs[path][at].shape)
+                    obs[path][at] = torch.as_tensor(leaf, dtype=obs[path].dtype, device="cpu").reshape(
+                        obs[path][at].shape
+                    )
                 fields["obs"] = obs
         return replace(data, **fields)
 

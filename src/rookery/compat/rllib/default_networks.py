@@ -71,7 +71,7 @@ class DefaultNetwork(nn.Module):
         width = _size(obs_space) if not filters else self._convolve(obs_space, filters)
         self.layers = nn.ModuleList()
         for size in hidden:
-            layer = nn.Linear(width, size)
+            layer = nn.Linear(width, size, dtype=torch.float32, device="cpu")
             nn.init.orthogonal_(layer.weight, HIDDEN_GAIN)
             nn.init.zeros_(layer.bias)
             self.layers.append(layer)
@@ -100,7 +100,7 @@ class DefaultNetwork(nn.Module):
                     f"rllib config: model.conv_filters: the kernel {list(window)} of filter {number + 1} is larger "
                     f"than what comes to it of a picture {shape}; give a smaller one"
                 )
-            layer = nn.Conv2d(channels, out, window, step)
+            layer = nn.Conv2d(channels, out, window, step, dtype=torch.float32, device="cpu")
             nn.init.orthogonal_(layer.weight, HIDDEN_GAIN)
             assert layer.bias is not None
             nn.init.zeros_(layer.bias)

@@ -19,6 +19,7 @@ from rookery.compat.rllib.preprocessors import get_preprocessor, restore_origina
 from rookery.compat.rllib.recurrent_networks import RecurrentNetwork, previous_actions
 from rookery.compat.rllib.torch_functions import FLOAT_MAX, FLOAT_MIN
 from rookery.compat.rllib.view_requirement import ViewRequirement
+from rookery.core.device import as_tensor
 from rookery.core.errors import ConfigError
 
 
@@ -88,9 +89,9 @@ class TorchCustomLossModel(ExampleModel):
         """
         batch = self.reader.next()
         device = policy_loss[0].device
-        rows = torch.as_tensor(np.asarray(batch["obs"])).float().to(device)
+        rows = torch.from_numpy(np.asarray(batch["obs"])).float().to(device)
         logits, _ = self.forward({"obs": restore_original_dimensions(rows, self.obs_space, "torch")}, [], None)
-        actions = torch.as_tensor(np.asarray(batch["actions"])).to(device)
+        actions = torch.from_numpy(np.asarray(batch["actions"])).to(device)
         imitation = -TorchCategorical(logits, self).logp(actions).mean()
         self._told = {
             "policy_loss": float(np.mean([loss.item() for loss in policy_loss])),
@@ -128,7 +129,7 @@ class TorchBinaryAutoregressiveDistribution(TorchDistributionWrapper):
 
     def logp(self, actions: Any) -> Tensor:
         """Returns the log-probabilities ``[B]`` of pairs of choices: ``[B, 2]``, or two tensors ``[B]``."""
-        a1, a2 = actions if isinstance(actions, tuple | list) else torch.as_tensor(actions).unbind(1)
+        a1, a2 = actions if isinstance(actions, tuple | list) else as_tensor(actions).unbind(1)
         both: Tensor = self._first().logp(a1) + self._second(a1).logp(a2)
         return both
 
@@ -261,10 +262,10 @@ class TorchRNNModel(RecurrentNetwork, nn.Module):
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
         self.obs_size = get_preprocessor(obs_space)(obs_space).size
         self.fc_size, self.lstm_state_size = fc_size, lstm_state_size
-        self.fc1 = nn.Linear(self.obs_size, fc_size)
-        self.lstm = nn.LSTM(fc_size, lstm_state_size, batch_first=True)
-        self.action_branch = nn.Linear(lstm_state_size, num_outputs)
-        self.value_branch = nn.Linear(lstm_state_size, 1)
+        self.fc1 = nn.Linear(self.obs_size, fc_size, dtype=torch.float32, device="cpu")
+        self.lstm = nn.LSTM(fc_size, lstm_state_size, batch_first=True, dtype=torch.float32, device="cpu")
+        self.action_branch = nn.Linear(lstm_state_size, num_outputs, dtype=torch.float32, device="cpu")
+        self.value_branch = nn.Linear(lstm_state_size, 1, dtype=torch.float32, device="cpu")
         self._features: Tensor | None = None
 
     def get_initial_state(self) -> list[Any]:
@@ -326,10 +327,10 @@ class NativeRNNModel(nn.Module):
     ) -> None:
         super().__init__()
         self.name, self.cell_size = name, cell_size
-        self.dense = nn.Linear(_size(input_space), hiddens_size)
-        self.lstm = nn.LSTM(hiddens_size, cell_size, batch_first=True)
-        self.logits = nn.Linear(cell_size, num_outputs)
-        self.values = nn.Linear(cell_size, 1)
+        self.dense = nn.Linear(_size(input_space), hiddens_size, dtype=torch.float32, device="cpu")
+        self.lstm = nn.LSTM(hiddens_size, cell_size, batch_first=True, dtype=torch.float32, device="cpu")
+        self.logits = nn.Linear(cell_size, num_outputs, dtype=torch.float32, device="cpu")
+        self.values = nn.Linear(cell_size, 1, dtype=torch.float32, device="cpu")
 
     def forward(self, sample_batch: Mapping[str, Any]) -> tuple[Tensor, list[Tensor], dict[str, Tensor]]:
         """Computes outputs ``[B * T, num_outputs]``, the state after, and ``vf_preds`` ``[B * T]``.
@@ -437,8 +438,8 @@ class TorchCentralizedCriticModel(ExampleModel):
             opponent_obs: ``[B, size]`` those of the other one.
             opponent_actions: ``[B]`` its choices.
         """
-        chosen = nn.functional.one_hot(torch.as_tensor(opponent_actions).long(), self.num_actions).float()
-        parts = (torch.as_tensor(obs).float(), torch.as_tensor(opponent_obs).float(), chosen)
+        chosen = nn.functional.one_hot(as_tensor(opponent_actions).long(), self.num_actions).float()
+        parts = (as_tensor(obs).float(), as_tensor(opponent_obs).float(), chosen)
         values: Tensor = self.central_vf(torch.cat(parts, 1))
         return values.reshape(-1)
 
@@ -479,7 +480,10 @@ class TorchBatchNormModel(ExampleModel):
         made: list[nn.Module] = []
         width = _size(obs_space)
         for size in (256, 256):
-            made += [SlimFC(width, size, normc_initializer(1.0), nn.ReLU), nn.BatchNorm1d(size)]
+            made += [
+                SlimFC(width, size, normc_initializer(1.0), nn.ReLU),
+                nn.BatchNorm1d(size, dtype=torch.float32, device="cpu"),
+            ]
             width = size
         self._hidden_layers = nn.Sequential(*made)
         self._logits = SlimFC(width, num_outputs, normc_initializer(0.01))
@@ -498,7 +502,7 @@ class TorchFastModel(ExampleModel):
 
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
-        self.bias = nn.Parameter(torch.zeros(1))
+        self.bias = nn.Parameter(torch.zeros(1, dtype=torch.float32, device="cpu"))
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Computes equal outputs ``[B, num_outputs]``."""
@@ -552,6 +556,6 @@ class TorchContActionQModel(TorchModelV2):
 
     def get_single_q_value(self, underlying_output: Tensor, action: Tensor) -> Tensor:
         """Returns values ``[B, 1]`` of features ``[B, F]`` and actions ``[B, k]``."""
-        values, _ = self.q_head({"obs": torch.cat((underlying_output, torch.as_tensor(action)), -1)})
+        values, _ = self.q_head({"obs": torch.cat((underlying_output, as_tensor(action)), -1)})
         assert isinstance(values, Tensor)
         return values

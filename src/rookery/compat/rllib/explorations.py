@@ -94,7 +94,7 @@ def _zeros(actions: Any) -> Tensor:
     part = actions
     while isinstance(part, list | tuple | dict):
         part = next(iter(part.values())) if isinstance(part, dict) else part[0]
-    return torch.zeros(len(part))
+    return torch.zeros(len(part), dtype=torch.float32, device="cpu")
 
 
 def _scheduled(given: Any, points: list[tuple[float, float]]) -> Schedule:
@@ -117,15 +117,17 @@ class Random(Exploration):
 
     def drawn(self, num: int) -> tuple[Any, Tensor]:
         """Returns `num` random actions, and zeros ``[num]``."""
-        seed = int(torch.randint(2**31, ()))
+        seed = int(torch.randint(2**31, (), dtype=torch.int64, device="cpu"))
         self.action_space.seed(seed)
         drawn = [self.action_space.sample() for _ in range(num)]
         if isinstance(drawn[0], tuple):
-            return tuple(torch.as_tensor(np.stack(part)) for part in zip(*drawn, strict=True)), torch.zeros(num)
+            return tuple(torch.from_numpy(np.stack(part)) for part in zip(*drawn, strict=True)), torch.zeros(
+                num, dtype=torch.float32, device="cpu"
+            )
         if isinstance(drawn[0], dict):
-            parts = {name: torch.as_tensor(np.stack([each[name] for each in drawn])) for name in drawn[0]}
-            return parts, torch.zeros(num)
-        return torch.as_tensor(np.stack(drawn)), torch.zeros(num)
+            parts = {name: torch.from_numpy(np.stack([each[name] for each in drawn])) for name in drawn[0]}
+            return parts, torch.zeros(num, dtype=torch.float32, device="cpu")
+        return torch.from_numpy(np.stack(drawn)), torch.zeros(num, dtype=torch.float32, device="cpu")
 
 
 class StochasticSampling(Exploration):
@@ -213,16 +215,18 @@ class EpsilonGreedy(Exploration):
             return best, _zeros(best)
         epsilon = float(self.epsilon_schedule(timestep))
         num = len(action_distribution.inputs)
-        whether = torch.rand(num) < epsilon
+        whether = torch.rand(num, dtype=torch.float32, device="cpu") < epsilon
         if isinstance(action_distribution, TorchMultiActionDistribution):
             other, _ = Random.drawn(self, num)  # type: ignore[arg-type]  # who has an action space
             pairs = zip(other.values() if isinstance(other, dict) else other,
                         best.values() if isinstance(best, dict) else best, strict=True)  # fmt: skip
             mixed = [torch.where(whether.view(-1, *[1] * (a.ndim - 1)), a.to(b.dtype), b) for a, b in pairs]
-            return (dict(zip(best, mixed, strict=True)) if isinstance(best, dict) else tuple(mixed)), torch.zeros(num)
+            return (dict(zip(best, mixed, strict=True)) if isinstance(best, dict) else tuple(mixed)), torch.zeros(
+                num, dtype=torch.float32, device="cpu"
+            )
         allowed = (action_distribution.inputs > FORBIDDEN).float()
         other = torch.multinomial(allowed, 1)[:, 0]
-        return torch.where(whether, other, best), torch.zeros(num)
+        return torch.where(whether, other, best), torch.zeros(num, dtype=torch.float32, device="cpu")
 
     def get_info(self, sess: Any = None) -> dict[str, Any]:
         """Returns the probability of a random action."""
@@ -278,7 +282,7 @@ class GaussianNoise(Exploration):
         if self.last_timestep < self.random_timesteps:
             return self.random_exploration.drawn(len(best))
         noise = float(self.scale_schedule(self.last_timestep)) * self.noise(best)
-        low, high = (torch.as_tensor(bound, dtype=best.dtype) for bound in (self.action_space.low,
+        low, high = (torch.as_tensor(bound, dtype=best.dtype, device="cpu") for bound in (self.action_space.low,
                                                                              self.action_space.high))  # fmt: skip
         return torch.minimum(torch.maximum(best + noise, low), high), _zeros(best)
 
@@ -315,12 +319,12 @@ class OrnsteinUhlenbeckNoise(GaussianNoise):
     ) -> None:
         super().__init__(action_space, framework=framework, **{**kwargs, "stddev": 1.0})
         self.ou_theta, self.ou_sigma, self.ou_base_scale = ou_theta, ou_sigma, ou_base_scale
-        self.ou_state = torch.zeros(int(np.prod(action_space.shape)))
+        self.ou_state = torch.zeros(int(np.prod(action_space.shape)), dtype=torch.float32, device="cpu")
 
     def noise(self, best: Tensor) -> Tensor:
         """Returns the noise as it has drifted to, ``[k]``."""
         self.ou_state = self.ou_state + self.ou_sigma * torch.randn_like(self.ou_state) - self.ou_theta * self.ou_state
-        reach = torch.as_tensor(self.action_space.high - self.action_space.low)
+        reach = torch.from_numpy(self.action_space.high - self.action_space.low)
         reach = torch.where(torch.isinf(reach), torch.ones_like(reach), reach).to(best.dtype)
         return self.ou_base_scale * self.ou_state.view(reach.shape) * reach
 
@@ -330,7 +334,7 @@ class OrnsteinUhlenbeckNoise(GaussianNoise):
 
     def set_state(self, state: Any, sess: Any = None) -> None:
         """Takes over what `get_state` returned."""
-        self.ou_state = torch.as_tensor(np.asarray(state["ou_state"]))
+        self.ou_state = torch.from_numpy(np.asarray(state["ou_state"]))
 
 
 BUILT_IN: dict[str, type[Exploration]] = {

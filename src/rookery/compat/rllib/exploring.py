@@ -152,9 +152,11 @@ class ExploringPolicy(Actor):
         chosen, told = self.explorer.choose(drawn, explore, seed)
         spec, num = self.action_spec, len(features)
         array = np.asarray(as_arrays(chosen)).reshape(num, *spec.shape)
-        action = torch.as_tensor(array.astype(spec.dtype), device=features.device)
+        action = torch.from_numpy(array.astype(spec.dtype)).to(features.device)
         logp = (
-            torch.zeros(num) if told is None else torch.as_tensor(np.asarray(as_arrays(told), np.float32)).reshape(num)
+            torch.zeros(num, dtype=torch.float32, device="cpu")
+            if told is None
+            else torch.from_numpy(np.asarray(as_arrays(told), np.float32)).reshape(num)
         )
         if not deterministic:
             self.explorer.timestep += num
@@ -320,7 +322,7 @@ class ExplorationHook(BatchHook):
             batch = columns_of(rollout, piece.rows, face)
             given = self._explorer.exploration.postprocess_trajectory(face, batch)
             rewards = np.asarray(as_arrays((batch if given is None else given)["rewards"]))
-            reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(rewards, dtype=reward.dtype)
+            reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(rewards, dtype=reward.dtype, device="cpu")
         return replace(rollout, reward=reward)
 
 

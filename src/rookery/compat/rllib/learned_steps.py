@@ -98,10 +98,10 @@ def minibatch_of(learner: PPO | A2C | Reinforce, rows: RowPreprocessor, samples:
         )
 
     def column(name: str) -> Tensor:
-        return torch.as_tensor(np.asarray(samples[name], np.float32))
+        return torch.from_numpy(np.asarray(samples[name], np.float32))
 
     spec = learner.policy.action_spec
-    action = torch.as_tensor(np.asarray(samples["actions"]).astype(spec.dtype)).reshape(-1, *spec.shape)
+    action = torch.from_numpy(np.asarray(samples["actions"]).astype(spec.dtype)).reshape(-1, *spec.shape)
     obs = stored_rows(learner, rows, samples["obs"])
     if isinstance(learner, Reinforce):
         return ReinforceBatch(obs=obs, action=action, returns=column("advantages"))
@@ -134,6 +134,6 @@ def gradient_of(learner: PPO | A2C | Reinforce, data: Any) -> tuple[Tensor, dict
 def step_along(learner: PPO | A2C | Reinforce, gradient: Any) -> None:
     """Steps along a gradient ``[W]``, clipped as the settings say."""
     cfg = learner.now()
-    learner.optimizer.flat.write_gradient(torch.as_tensor(np.asarray(gradient)))
+    learner.optimizer.flat.write_gradient(torch.from_numpy(np.asarray(gradient)))
     apply_gradients(learner.optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)
     learner.updates += 1

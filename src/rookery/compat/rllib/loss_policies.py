@@ -63,7 +63,7 @@ class ScriptLossConfig(ScriptPolicyConfig):
                 "(build_trainer without a base does), or write a rookery.extend.Algorithm with replay "
                 "(docs/how-to/own-algorithm.md)"
             )
-        chance = Chance(int(torch.randint(2**31, (), generator=generator)))
+        chance = Chance(int(torch.randint(2**31, (), generator=generator, dtype=torch.int64, device="cpu")))
         policy = made_policy(self, obs, action, chance)
         assert isinstance(policy, TorchPolicy)
         drawn = draws(policy)
@@ -167,9 +167,9 @@ class LossNetwork(ScriptNetwork):
 
     def call_model(self, rows: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Computes outputs ``[N, num_outputs]``, zeros ``[N]`` and the state after; arguments as of `ScriptNetwork`."""
-        lengths = torch.ones(len(rows), dtype=torch.int32)
+        lengths = torch.ones(len(rows), dtype=torch.int32, device="cpu")
         outputs, after = self.model({"obs": rows, "is_training": False}, list(state), lengths)
-        return outputs, torch.zeros(len(rows)), after
+        return outputs, torch.zeros(len(rows), dtype=torch.float32, device="cpu"), after
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ScriptNetwork:
         """Returns a copy that only acts."""

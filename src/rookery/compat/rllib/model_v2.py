@@ -251,7 +251,7 @@ class ScriptNetwork(nn.Module):
         if self.native or not hasattr(self.model, "trainable_variables"):
             return
         with torch.no_grad():
-            self.call_model(torch.zeros(1, *self.rows.shape), self._zeros(1))
+            self.call_model(torch.zeros(1, *self.rows.shape, dtype=torch.float32, device="cpu"), self._zeros(1))
         found, wanted = len(list(self.model.parameters())), len(self.model.variables)
         if found < wanted:
             names = [layer.name for layer in getattr(self.model, "_layers", [])]
@@ -267,7 +267,7 @@ class ScriptNetwork(nn.Module):
         return [part.detach().cpu().numpy() if isinstance(part, Tensor) else part for part in given]
 
     def _zeros(self, n: int) -> list[Tensor]:
-        return [torch.zeros(n, *np.shape(part)) for part in self._initial_state()]
+        return [torch.zeros(n, *np.shape(part), dtype=torch.float32, device="cpu") for part in self._initial_state()]
 
     def _initial_memory(self, n: int) -> tuple[Tensor, ...]:
         """What n slots remember before an episode."""
@@ -293,7 +293,7 @@ class ScriptNetwork(nn.Module):
 
         Arguments are those of `call_model`.
         """
-        lengths = torch.ones(len(rows), dtype=torch.int32)
+        lengths = torch.ones(len(rows), dtype=torch.int32, device="cpu")
         # Whoever acts or computes targets needs no gradients: only a loss is computed in training mode.
         learns = self.training and torch.is_grad_enabled() and any(each.requires_grad for each in self.parameters())
         if self.of_torch and self.model.training != learns:

@@ -107,7 +107,7 @@ def normc_initializer(std: float = 1.0) -> Callable[..., Any]:
                 weight.normal_()
                 weight.mul_(std / weight.square().sum(1, keepdim=True).sqrt())
             return weight
-        drawn = torch.randn(*weight)
+        drawn = torch.randn(*weight, dtype=torch.float32, device="cpu")
         return drawn * std / drawn.square().sum(0, keepdim=True).sqrt()
 
     return fill
@@ -165,7 +165,7 @@ class SlimFC(nn.Module):
         bias_init: float = 0.0,
     ) -> None:
         super().__init__()
-        linear = nn.Linear(int(in_size), int(out_size), bias=use_bias)
+        linear = nn.Linear(int(in_size), int(out_size), bias=use_bias, dtype=torch.float32, device="cpu")
         (nn.init.xavier_uniform_ if initializer is None else initializer)(linear.weight)
         if use_bias:
             nn.init.constant_(linear.bias, bias_init)
@@ -203,7 +203,9 @@ class SlimConv2d(nn.Module):
         bias_init: float = 0.0,
     ) -> None:
         super().__init__()
-        convolution = nn.Conv2d(in_channels, out_channels, _pair(kernel), _pair(stride))
+        convolution = nn.Conv2d(
+            in_channels, out_channels, _pair(kernel), _pair(stride), dtype=torch.float32, device="cpu"
+        )
         if initializer is not None:
             get_initializer(initializer, "torch")(convolution.weight)
         assert convolution.bias is not None
@@ -227,7 +229,7 @@ class AppendBiasLayer(nn.Module):
 
     def __init__(self, num_bias_vars: int) -> None:
         super().__init__()
-        self.log_std = nn.Parameter(torch.zeros(num_bias_vars))
+        self.log_std = nn.Parameter(torch.zeros(num_bias_vars, dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns ``[B, N + num_bias_vars]`` of ``[B, N]``."""
@@ -264,10 +266,10 @@ class NoisyLayer(nn.Module):
         super().__init__()
         self.in_size, self.out_size, self.sigma0 = in_size, out_size, sigma0
         bound = in_size**-0.5
-        self.w = nn.Parameter(torch.empty(in_size, out_size).uniform_(-bound, bound))
-        self.b = nn.Parameter(torch.zeros(out_size))
-        self.sigma_w = nn.Parameter(torch.full((in_size, out_size), sigma0 * bound))
-        self.sigma_b = nn.Parameter(torch.full((out_size,), sigma0 * bound))
+        self.w = nn.Parameter(torch.empty(in_size, out_size, dtype=torch.float32, device="cpu").uniform_(-bound, bound))
+        self.b = nn.Parameter(torch.zeros(out_size, dtype=torch.float32, device="cpu"))
+        self.sigma_w = nn.Parameter(torch.full((in_size, out_size), sigma0 * bound, dtype=torch.float32, device="cpu"))
+        self.sigma_b = nn.Parameter(torch.full((out_size,), sigma0 * bound, dtype=torch.float32, device="cpu"))
         self.activation = nn.Sequential(*_activation(activation))
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -279,7 +281,7 @@ class NoisyLayer(nn.Module):
 
     @staticmethod
     def _noise(size: int) -> Tensor:
-        drawn = torch.randn(size)
+        drawn = torch.randn(size, dtype=torch.float32, device="cpu")
         return drawn.sign() * drawn.abs().sqrt()
 
 
@@ -328,9 +330,14 @@ class ConvTranspose2DStack(nn.Module):
         super().__init__()
         self.output_shape = tuple(output_shape)
         channels = [one[0] for one in filters] + [self.output_shape[0]]
-        layers: list[nn.Module] = [nn.Linear(input_size, channels[0]), Reshape((-1, channels[0], 1, 1))]
+        layers: list[nn.Module] = [
+            nn.Linear(input_size, channels[0], dtype=torch.float32, device="cpu"),
+            Reshape((-1, channels[0], 1, 1)),
+        ]
         for number, (_, kernel, stride) in enumerate(filters):
-            layer = nn.ConvTranspose2d(channels[number], channels[number + 1], kernel, stride)
+            layer = nn.ConvTranspose2d(
+                channels[number], channels[number + 1], kernel, stride, dtype=torch.float32, device="cpu"
+            )
             get_initializer(initializer, "torch")(layer.weight)
             assert layer.bias is not None
             nn.init.constant_(layer.bias, bias_init)

@@ -30,6 +30,7 @@ from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.spaces import get_base_struct_from_space
 from rookery.compat.rllib.torch_functions import one_hot
 from rookery.compat.rllib.view_requirement import ViewRequirement
+from rookery.core.device import as_tensor
 from rookery.core.errors import ConfigError
 
 HIDDEN, LAST = 1.0, 0.01
@@ -110,7 +111,7 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Computes outputs ``[B, num_outputs]`` of flat observations; the state stays."""
-        obs = torch.as_tensor(column(self, input_dict, "obs_flat")).float()
+        obs = as_tensor(column(self, input_dict, "obs_flat")).float()
         self._last_flat_in = obs.reshape(len(obs), -1)
         self._features = self._hidden_layers(self._last_flat_in)
         outputs = self._features if self._logits is None else self._logits(self._features)
@@ -187,7 +188,7 @@ class VisionNetwork(TorchModelV2, nn.Module):
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Computes outputs ``[B, num_outputs]`` of pictures; the state stays."""
-        pictures = torch.as_tensor(column(self, input_dict, "obs")).float()
+        pictures = as_tensor(column(self, input_dict, "obs")).float()
         self._pictures = pictures if self.traj_view_framestacking else pictures.permute(0, 3, 1, 2)
         self._features = self._convs(self._pictures)
         outputs = self._features if self._logits is None else self._logits(self._features)
@@ -390,7 +391,7 @@ class DQNTorchModel(TorchModelV2, nn.Module):
                 else:
                     made.append(SlimFC(inputs, width, activation_fn=dueling_activation))
                 if add_layer_norm and not use_noisy:
-                    made.append(nn.LayerNorm(width))
+                    made.append(nn.LayerNorm(width, dtype=torch.float32, device="cpu"))
             if use_noisy:
                 made.append(NoisyLayer(sizes[-1], outputs, sigma0, None))
             elif q_hiddens or outputs == 1:
@@ -410,7 +411,7 @@ class DQNTorchModel(TorchModelV2, nn.Module):
         if self.num_atoms == 1:
             ones = torch.ones_like(scores).unsqueeze(-1)
             return scores, ones, ones
-        atoms = torch.linspace(self.v_min, self.v_max, self.num_atoms, device=scores.device)
+        atoms = torch.linspace(self.v_min, self.v_max, self.num_atoms, device=scores.device, dtype=torch.float32)
         logits = scores.reshape(len(scores), -1, self.num_atoms)
         shares = logits.softmax(-1)
         return (shares * atoms).sum(-1), atoms, logits, logits, shares

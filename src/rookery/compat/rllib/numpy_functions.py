@@ -132,7 +132,7 @@ def flatten_inputs_to_1d_tensor(inputs: Any, spaces_struct: Any = None, time_axi
         rows.append(array.reshape(*array.shape[:lead], -1).astype(np.float32))
     joined = np.concatenate(rows, axis=-1)
     first = parts[0]
-    return torch.as_tensor(joined, device=first.device) if isinstance(first, torch.Tensor) else joined
+    return torch.from_numpy(joined).to(first.device) if isinstance(first, torch.Tensor) else joined
 
 
 def fc(x: Any, weights: Any, biases: Any = None, framework: str | None = None) -> Any:

@@ -25,6 +25,7 @@ from rookery.compat.rllib.policy_exploration import exploration_of
 from rookery.compat.rllib.preprocessors import RowPreprocessor, preprocess_rows
 from rookery.compat.rllib.results import learner_stats
 from rookery.compat.rllib.sample_batch import SampleBatch
+from rookery.core.device import as_tensor
 from rookery.core.errors import ConfigError
 from rookery.models.heads import ActionHead
 from rookery.policies.policy import Policy as Actor
@@ -263,13 +264,13 @@ class DefaultModel:
 
     def __call__(self, input_dict: Any, state: Any = None, seq_lens: Any = None) -> tuple[Tensor, list[Tensor]]:
         """Computes the parameters of the action distribution ``[B, num_outputs]``, and the state after."""
-        rows = torch.as_tensor(np.asarray(as_arrays(input_dict["obs"])), dtype=torch.float32)
+        rows = torch.as_tensor(np.asarray(as_arrays(input_dict["obs"])), dtype=torch.float32, device="cpu")
         obs = self._rows.restore(rows)
-        tree = {path: torch.as_tensor(leaf) for path, leaf in obs.items()}
+        tree = {path: as_tensor(leaf) for path, leaf in obs.items()}
         tree = {path: leaf.long() if not leaf.is_floating_point() else leaf for path, leaf in tree.items()}
         memory = None
         if self._policy.memory_size:
-            memory = self._policy.initial_memory(len(rows)) if not state else torch.as_tensor(state[0]).clone()
+            memory = self._policy.initial_memory(len(rows)) if not state else as_tensor(state[0]).clone()
         features, _, learned = self._policy._advance(tree, memory)
         output: Tensor = self._policy.head.linear(features) if hasattr(self._policy.head, "linear") else features
         log_std = self._policy.head.log_std if isinstance(self._policy.head, ActionHead) else None
@@ -383,9 +384,11 @@ class LearnedPolicy(Policy):
         noise = torch.from_numpy(draw_noise(policy.noise, num, None)) if explore else None
         memory = None
         if policy.memory_size + (policy.exploration_size if explore else 0):
-            memory = torch.zeros(num, policy.memory_size + policy.exploration_size)
+            memory = torch.zeros(num, policy.memory_size + policy.exploration_size, dtype=torch.float32, device="cpu")
             if state is not None and len(state):
-                memory[:, : policy.memory_size] = torch.as_tensor(np.asarray(as_arrays(state[0])), dtype=torch.float32)
+                memory[:, : policy.memory_size] = torch.as_tensor(
+                    np.asarray(as_arrays(state[0])), dtype=torch.float32, device="cpu"
+                )
         with torch.no_grad():
             given = {path: torch.from_numpy(np.ascontiguousarray(leaf)) for path, leaf in tree.items()}
             action, logp = policy.act(given, noise, not explore, memory)
@@ -435,7 +438,7 @@ class LearnedPolicy(Policy):
             raise ConfigError(f"set_weights: policy {self._name!r}: weights of another network: {', '.join(differing)}")
         with torch.no_grad():
             for name, value in own.items():
-                given = torch.as_tensor(np.asarray(as_arrays(weights[name])))
+                given = torch.from_numpy(np.asarray(as_arrays(weights[name])))
                 if given.shape != value.shape:
                     raise ConfigError(
                         f"set_weights: policy {self._name!r}: {name} has shape {tuple(given.shape)}, not "
@@ -473,7 +476,7 @@ class LearnedPolicy(Policy):
         """Computes log-probabilities ``[N]`` of actions as they are stored."""
         rows = np.asarray(as_arrays(obs_batch), np.float32)
         tree = {path: torch.from_numpy(np.ascontiguousarray(leaf)) for path, leaf in self.rows.restore(rows).items()}
-        stored = torch.as_tensor(np.asarray(as_arrays(actions), self.actor.action_spec.dtype))
+        stored = torch.from_numpy(np.asarray(as_arrays(actions), self.actor.action_spec.dtype))
         with torch.no_grad():
             behavior: Any = self.actor(tree)
             return behavior.log_prob(stored.reshape(len(rows), *self.actor.action_spec.shape)).numpy()
@@ -488,7 +491,7 @@ class LearnedPolicy(Policy):
             return batch
         model = self.model
         with torch.no_grad():
-            given: Any = {"obs": torch.as_tensor(np.asarray(batch["obs"], np.float32))}
+            given: Any = {"obs": torch.from_numpy(np.asarray(batch["obs"], np.float32))}
             outputs = model(given)[0]
             batch["action_dist_inputs"] = np.asarray(as_arrays(outputs))
             values = self._values(model)

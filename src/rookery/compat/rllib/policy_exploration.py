@@ -51,7 +51,7 @@ class Sampling:
             actions = action_distribution.sample()
             return actions, action_distribution.sampled_action_logp()
         actions = action_distribution.deterministic_sample()
-        return actions, torch.zeros(len(action_distribution.inputs))
+        return actions, torch.zeros(len(action_distribution.inputs), dtype=torch.float32, device="cpu")
 
     def get_exploration_optimizer(self, optimizers: list[Any]) -> list[Any]:
         """Returns the optimizers as they are: nothing of the exploration learns."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rookery.core.device import as_tensor
 from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat, flatten
 from rookery.core.native import Build
@@ -59,10 +60,10 @@ class AdamGroups(Optimizer):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from `state`."""
-        super().load_state_dict({name: torch.as_tensor(state[name]) for name in self.state})
+        super().load_state_dict({name: as_tensor(state[name]) for name in self.state})
         for number, adam in enumerate(self.adams):
             moments = state[f"group{number}"]
-            adam.load_state_dict({name: torch.as_tensor(moments[name]) for name in adam.state})
+            adam.load_state_dict({name: as_tensor(moments[name]) for name in adam.state})
 
 
 class PolicyAdam:

@@ -26,7 +26,7 @@ def discount_cumsum(x: Any, gamma: float) -> np.ndarray:
         x: ``[T, ...]``.
         gamma: Discount.
     """
-    terms = torch.as_tensor(np.array(x, dtype=np.float64))
+    terms = torch.from_numpy(np.array(x, dtype=np.float64))
     if not len(terms):
         return terms.numpy()
     return ops.decayed_sums(terms, torch.full_like(terms, float(gamma))).numpy()
@@ -121,8 +121,10 @@ def adjust_nstep(n_step: int, gamma: float, batch: SampleBatch) -> None:
     ends = np.asarray(batch[SampleBatch.DONES])
     if ends[:-1].any():
         raise ValueError("adjust_nstep: an episode ends in the middle of the batch, expected rows of one episode")
-    rewards = torch.as_tensor(np.array(batch[SampleBatch.REWARDS], dtype=np.float64))
-    total, _ = ops.n_step(rewards, torch.zeros(len(rewards), dtype=torch.bool), n=n_step, gamma=float(gamma))
+    rewards = torch.from_numpy(np.array(batch[SampleBatch.REWARDS], dtype=np.float64))
+    total, _ = ops.n_step(
+        rewards, torch.zeros(len(rewards), dtype=torch.bool, device="cpu"), n=n_step, gamma=float(gamma)
+    )
     later = np.minimum(np.arange(batch.count) + n_step - 1, batch.count - 1)
     dtype = np.asarray(batch[SampleBatch.REWARDS]).dtype
     batch[SampleBatch.REWARDS] = total.numpy().astype(dtype if dtype.kind == "f" else np.float32)

@@ -18,6 +18,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 
 from rookery.compat.rllib.repeated_values import RepeatedValues
 from rookery.compat.rllib.spaces import UnsupportedSpaceException, holds
+from rookery.core.device import as_tensor
 from rookery.core.entity_set import EntityLayout, EntitySet, entity_layout
 from rookery.core.spaces import MASK
 
@@ -139,7 +140,7 @@ class GenericPixelPreprocessor(Preprocessor):
     def transform(self, observation: Any) -> np.ndarray:
         """Returns the small picture, float32."""
         self.check_shape(observation)
-        shrunk: np.ndarray = _shrunk(torch.as_tensor(np.asarray(observation))[None], self._options)[0].numpy()
+        shrunk: np.ndarray = _shrunk(torch.from_numpy(np.asarray(observation))[None], self._options)[0].numpy()
         return shrunk
 
 
@@ -369,7 +370,7 @@ class RowPreprocessor:
             parts = [tree[segment.path].reshape(len(first), -1) for segment in self._picked]
             if is_torch:
                 chosen = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-                flat.scatter_(1, chosen + torch.as_tensor(self._offsets, device=first.device), 1.0)
+                flat.scatter_(1, chosen + torch.from_numpy(self._offsets).to(first.device), 1.0)
             else:
                 chosen = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
                 np.put_along_axis(flat, chosen + self._offsets, 1.0, axis=1)
@@ -382,7 +383,7 @@ class RowPreprocessor:
             as_floats = value.float() if isinstance(value, torch.Tensor) else value.astype(np.float32)
             return (as_floats.reshape(num, -1) - 128.0) / 128.0
         if segment.kind == "pixels":
-            small = _shrunk(torch.as_tensor(value), self._options).reshape(num, -1)
+            small = _shrunk(as_tensor(value), self._options).reshape(num, -1)
             return small if isinstance(value, torch.Tensor) else small.numpy()
         if segment.entities is not None:
             elements = value[:, :, 1:]
@@ -444,7 +445,7 @@ class RowPreprocessor:
         elements = part[:, 1:].reshape(len(part), room, width - 1)
         scale = self._scale(layout)
         if isinstance(part, torch.Tensor):
-            there = (torch.arange(room, device=part.device) < part[:, :1]).to(part.dtype)
+            there = (torch.arange(room, device=part.device, dtype=torch.int64) < part[:, :1]).to(part.dtype)
             elements = elements if scale is None else elements / elements.new_tensor(scale)
             return torch.cat((there.unsqueeze(2), elements), dim=2)
         there = (np.arange(room) < part[:, :1]).astype(np.float32)

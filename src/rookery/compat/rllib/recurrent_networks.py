@@ -16,6 +16,7 @@ from rookery.compat.rllib.networks import FullyConnectedNetwork, column
 from rookery.compat.rllib.sequences import add_time_dimension
 from rookery.compat.rllib.torch_functions import one_hot
 from rookery.compat.rllib.view_requirement import ViewRequirement
+from rookery.core.device import as_tensor
 
 
 class RecurrentNetwork(TorchModelV2):
@@ -27,7 +28,7 @@ class RecurrentNetwork(TorchModelV2):
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Gives flat observations a time axis and calls `forward_rnn`; returns outputs ``[B * T, num_outputs]``."""
         flat = column(self, input_dict, "obs_flat").float()
-        lengths = torch.as_tensor(seq_lens, dtype=torch.int32)
+        lengths = as_tensor(seq_lens).to(torch.int32)
         self.time_major = (self.model_config or {}).get("_time_major", False)
         steps = len(flat) // len(lengths)
         inputs = add_time_dimension(flat, max_seq_len=steps, framework="torch", time_major=bool(self.time_major))
@@ -144,7 +145,7 @@ class LSTMWrapper(ModelOnModel, RecurrentNetwork):
         if self.use_prev_reward:
             width += 1
             self.view_requirements["prev_rewards"] = ViewRequirement("rewards", shift=-1)
-        self.lstm = nn.LSTM(width, self.cell_size, batch_first=not self.time_major)
+        self.lstm = nn.LSTM(width, self.cell_size, batch_first=not self.time_major, dtype=torch.float32, device="cpu")
         self._heads(self.cell_size)
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:

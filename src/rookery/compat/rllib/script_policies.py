@@ -21,6 +21,7 @@ from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.compat.rllib.trajectories import Reading, Slots, Trajectory, trajectories
 from rookery.core.batch import Demand, Rollout, TensorTree
+from rookery.core.device import as_tensor
 from rookery.core.reach import Count, Length, Reaches
 from rookery.core.seeding import Streams
 from rookery.core.settings import Structural
@@ -50,7 +51,7 @@ class ScriptPolicyConfig(AlgorithmConfig):
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
         """Builds the script's policy, and the actor that plays by it."""
-        chance = Chance(int(torch.randint(2**31, (), generator=generator)))
+        chance = Chance(int(torch.randint(2**31, (), generator=generator, dtype=torch.int64, device="cpu")))
         return ScriptActor(obs, action, self, name, generator, made_policy(self, obs, action, chance), chance)
 
 
@@ -220,10 +221,10 @@ class States:
             states: Arrays ``[N, ...]``.
             before: ``[N, M]`` what was remembered.
         """
-        begun = torch.ones(len(before), 1)
+        begun = torch.ones(len(before), 1, dtype=torch.float32, device="cpu")
         if not len(states):
             return torch.cat((begun, before[:, 1 : self.size]), 1)
-        return torch.cat((begun, *(torch.as_tensor(_matrix(part, len(before))) for part in states)), 1)
+        return torch.cat((begun, *(as_tensor(_matrix(part, len(before))) for part in states)), 1)
 
 
 def reading_of(script_policy: Policy, actions: Callable[[np.ndarray], np.ndarray], states: States) -> Reading:

@@ -151,7 +151,7 @@ def sequence_mask(lengths: Tensor, maxlen: int | None = None, dtype: Any = None,
         time_major: Whether time is the first axis.
     """
     longest = int(lengths.max()) if maxlen is None else int(maxlen)
-    mask = torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)
+    mask = torch.arange(longest, device=lengths.device, dtype=torch.int64) < lengths.unsqueeze(1)
     mask = mask.t() if time_major else mask
     return mask if dtype is None else mask.to(dtype)
 
@@ -166,7 +166,7 @@ class Swish(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._beta = nn.Parameter(torch.tensor(1.0))
+        self._beta = nn.Parameter(torch.tensor(1.0, dtype=torch.float32, device="cpu"))
 
     def forward(self, input_tensor: Tensor) -> Tensor:
         """Returns the activations."""

@@ -415,12 +415,15 @@ class TorchPolicy(Policy):
     def apply_gradients(self, gradients: Any) -> None:
         """Steps along gradients, tensors or arrays as `compute_gradients` gives them."""
         given = {
-            id(parameter): torch.as_tensor(np.asarray(as_arrays(gradient))).reshape(-1)
+            id(parameter): torch.from_numpy(np.asarray(as_arrays(gradient))).reshape(-1)
             for parameter, gradient in zip(self.model.parameters(), gradients, strict=True)
             if gradient is not None
         }
         for engine in self.engines:
-            parts = [given.get(id(one), torch.zeros(one.numel())).to(self.device) for one in engine.parameters]
+            parts = [
+                given.get(id(one), torch.zeros(one.numel(), dtype=torch.float32, device="cpu")).to(self.device)
+                for one in engine.parameters
+            ]
             engine.flat.write_gradient(torch.cat(parts))
         self._apply()
         if self.handing_out is not None:
@@ -466,7 +469,7 @@ class TorchPolicy(Policy):
 
     def set_weights(self, weights: Any) -> None:
         """Takes over weights of the model by name; whoever plays has them from now on."""
-        self.model.load_state_dict({name: torch.as_tensor(np.asarray(as_arrays(v))) for name, v in weights.items()})
+        self.model.load_state_dict({name: torch.from_numpy(np.asarray(as_arrays(v))) for name, v in weights.items()})
         if self.handing_out is not None:
             self.handing_out()
 

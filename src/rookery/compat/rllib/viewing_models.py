@@ -134,8 +134,16 @@ class ViewingNetwork(ScriptNetwork):
         if NUMBERS in self._last:
             parts.append(self._last[NUMBERS])
         seen = any(column == "actions" for column, *_ in self._views.values())
-        return torch.cat(parts, 1).reshape(num, *self._shape) if parts and seen else torch.zeros(num, *self._shape)
+        return (
+            torch.cat(parts, 1).reshape(num, *self._shape)
+            if parts and seen
+            else torch.zeros(num, *self._shape, dtype=torch.float32, device="cpu")
+        )
 
     def _last_reward(self, num: int) -> Tensor:
         """The reward before, ``[N]``; 0 where an episode starts."""
-        return self._last[REWARD].reshape(num) if REWARD in self._last else torch.zeros(num)
+        return (
+            self._last[REWARD].reshape(num)
+            if REWARD in self._last
+            else torch.zeros(num, dtype=torch.float32, device="cpu")
+        )
