@@ -86,7 +86,7 @@ def expectile_loss(value: Tensor, batch: ReturnBatch, cfg: IQLConfig) -> tuple[T
         The loss, and metrics, of which ``advantage`` is how much better each action is than the value, ``[N]``.
     """
     error = batch.target - value.squeeze(1)
-    weight = torch.where(error > 0, cfg.expectile, 1.0 - cfg.expectile)
+    weight = torch.full_like(error, 1.0 - cfg.expectile).masked_fill_(error > 0, cfg.expectile)
     loss = (weight * error.square()).mean()
     return loss, {"value_loss": loss.detach(), "value_mean": value.detach().mean(), "advantage": error.detach()}
 
@@ -96,7 +96,7 @@ def expectile_gradient(value: Tensor, batch: ReturnBatch, cfg: IQLConfig) -> Out
     _, metrics = expectile_loss(value, batch, cfg)
     error = metrics["advantage"]
     assert isinstance(error, Tensor)
-    weight = torch.where(error > 0, cfg.expectile, 1.0 - cfg.expectile)
+    weight = torch.full_like(error, 1.0 - cfg.expectile).masked_fill_(error > 0, cfg.expectile)
     return [(error * weight).mul_(-2.0 / len(error)).unsqueeze(1)], metrics
 
 

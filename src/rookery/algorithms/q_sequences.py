@@ -54,7 +54,7 @@ def n_step_returns(rollout: Rollout, *, n: int, gamma: float) -> NStepReturns:
     finals = count + fragments + torch.arange(len(rollout.boot_index), device=device, dtype=torch.int64)
     after[rollout.boot_index[:, 0], rollout.boot_index[:, 1]] = finals
     last = torch.arange(len(steps), device=device, dtype=torch.int64).unsqueeze(1) + steps - 1
-    discount = (gamma**steps).masked_fill_(rollout.terminated.gather(0, last), 0.0)
+    discount = (gamma ** steps.float()).masked_fill_(rollout.terminated.gather(0, last), 0.0)
     time, fragment = valid.nonzero(as_tuple=True)
     at = time, fragment
     return NStepReturns(reward[at], discount[at].to(reward.dtype), after.gather(0, last)[at], fragment)

@@ -48,7 +48,7 @@ def shared_cores() -> int:
 
 
 @contextmanager
-def own_torch(threads: int = 1) -> Iterator[None]:
+def own_torch(threads: int) -> Iterator[None]:
     """What every call of ours that computes runs in: our own modes of torch, whatever the caller's are, and so many
     threads, of which acting on a few rows needs one.
     """

@@ -9,13 +9,15 @@ they are: our code names both wherever it makes a tensor.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from rookery.core.carrying import TakeOver, register
+
+ResultT = TypeVar("ResultT")
 
 DEVICES = ("cpu", "cuda")
 
@@ -91,6 +93,12 @@ def users_modes() -> Iterator[None]:
     finally:
         _thread.theirs = theirs
         _set(before)
+
+
+def in_users_modes(function: Callable[..., ResultT], *arguments: Any) -> ResultT:
+    """Returns what a function of the user's returns, called in `users_modes`."""
+    with users_modes():
+        return function(*arguments)
 
 
 def users_differ() -> bool:

@@ -134,7 +134,7 @@ def judge(
         SpaceError: If the data's spaces are others than the policy's.
     """
     cfg = JudgingConfig(**settings)
-    with own_torch(), _loaded(run, trust_code) as (trainer, source):
+    with own_torch(1), _loaded(run, trust_code) as (trainer, source):
         name = _named(trainer, policy, source)
         if deterministic is None:
             deterministic = trainer.config.evaluation.deterministic

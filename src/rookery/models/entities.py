@@ -130,10 +130,10 @@ def attended_mean(
     x = functional.layer_norm(embedded, (size,))
     heads = query_key_value(x).view(num, count, 3, num_heads, size // num_heads)
     query, key, value = heads.permute(2, 0, 3, 1, 4)
-    bias = torch.where(present, 0.0, ABSENT)[:, None, None]
+    bias = torch.zeros_like(present, dtype=torch.float32).masked_fill_(~present, ABSENT)[:, None, None]
     attended = functional.scaled_dot_product_attention(query, key, value, bias)
     x = functional.layer_norm(x + output(attended.transpose(1, 2).reshape(num, count, size)), (size,))
-    share = present / present.sum(1, keepdim=True).clamp(min=1)
+    share = present.float() / present.sum(1, keepdim=True).clamp(min=1)
     return (x * share.unsqueeze(-1)).sum(1)
 
 

@@ -52,7 +52,7 @@ class _UnsetConvolution(_Unset, nn.Conv2d):
 
 def linear(num_inputs: int, num_outputs: int, *, gain: float, generator: torch.Generator) -> nn.Linear:
     """A linear layer."""
-    layer: nn.Linear = _UnsetLinear(num_inputs, num_outputs)
+    layer: nn.Linear = _UnsetLinear(num_inputs, num_outputs, dtype=torch.float32, device="cpu")
     layer.__class__ = nn.Linear
     return _start(layer, orthogonal(num_outputs, num_inputs, gain=gain, generator=generator))
 
@@ -68,7 +68,9 @@ def convolution(
     generator: torch.Generator,
 ) -> nn.Conv2d:
     """A convolution; `padding` zeros stand around the picture."""
-    layer: nn.Conv2d = _UnsetConvolution(num_inputs, num_outputs, kernel, stride, padding)
+    layer: nn.Conv2d = _UnsetConvolution(
+        num_inputs, num_outputs, kernel, stride, padding, dtype=torch.float32, device="cpu"
+    )
     layer.__class__ = nn.Conv2d
     return _start(layer, orthogonal(num_outputs, num_inputs, kernel, kernel, gain=gain, generator=generator))
 

@@ -452,7 +452,7 @@ def sinusoids(context: int, size: int) -> Tensor:
     """Distances context - 1 to 0 as waves of lengths from 2 pi to 10,000 * 2 pi, ``[context, size]``."""
     distance = torch.arange(context - 1, -1, -1, dtype=torch.float32, device="cpu").unsqueeze(1)
     wave = torch.arange(size, dtype=torch.int64, device="cpu")
-    angle = distance * 10_000.0 ** (-(wave // 2 * 2) / size)
+    angle = distance * 10_000.0 ** (-(wave // 2 * 2).float() / size)
     return torch.where(wave % 2 == 0, angle.sin(), angle.cos())
 
 

@@ -360,7 +360,7 @@ class ImageEncoder(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         """Features ``[N, F]``, float32, of pictures ``[N, ...]`` in the layout of the leaf."""
         if self.learns_in_bfloat16 and self.linear.weight.requires_grad and torch.is_grad_enabled():
-            with torch.autocast(image.device.type, torch.bfloat16):
+            with torch.autocast(image.device.type, torch.bfloat16, cache_enabled=False):  # weights are read once
                 return self._features(image, torch.bfloat16).float()
         return self._features(image, torch.float32)
 

@@ -43,9 +43,8 @@ class LadderPolicy(WorkerPolicy):
             super().act(decisions, None, memory)
             return
         if len(self._power) != len(self.taken):
-            place = (
-                torch.arange(len(self.taken), dtype=torch.int64, device="cpu") + self.noise.first_slot
-            ) / self._last
+            number = torch.arange(len(self.taken), dtype=torch.int64, device="cpu") + self.noise.first_slot
+            place = number.float() / self._last
             power = 1.0 + self.policy.noise.ladder * place.clamp(max=1.0)
             self._power = power.unsqueeze(1).to(noise.device)
         power = self._power if self.deciding is None else self._power[torch.from_numpy(self.deciding)]

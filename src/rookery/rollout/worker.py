@@ -25,7 +25,7 @@ from rookery.core.seeding import Streams
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.core.torch_modes import keep_own, users_differ, users_modes
+from rookery.core.torch_modes import in_users_modes, keep_own, users_differ, users_modes
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv, has_own_episodes
 from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
@@ -517,8 +517,7 @@ class RolloutWorker(Stateful):
         resting = self.now.at_rest() if self.now.any_rest else None
         acted = perf_counter()
         if self.users_differ:
-            with users_modes():
-                self.now = self.env.step(actions)
+            self.now = in_users_modes(self.env.step, actions)
         else:
             self.now = self.env.step(actions)
         stepped = perf_counter()

@@ -69,7 +69,7 @@ class EvaluationShare:
 
     def play(self, task: EvaluationTask) -> PlayedEpisodes:
         """Plays this share of an evaluation."""
-        with own_torch():
+        with own_torch(1):
             played = BoundedEpisodes(
                 self._env,
                 task.policies,

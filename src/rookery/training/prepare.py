@@ -20,7 +20,7 @@ from rookery.core.repeated_keys import Keys, refuse_repeated
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings, object_name
 from rookery.core.spaces import action_spec, obs_spec
-from rookery.core.torch_modes import users_modes
+from rookery.core.torch_modes import in_users_modes, users_modes
 from rookery.core.trust import texts_in
 from rookery.envs.absent import DATA, AbsentEnv
 from rookery.envs.base import Kind, VectorBase, VectorEnv, has_throwaways
@@ -529,6 +529,7 @@ def warm_up(policy: Policy, kind: Kind, env: VectorEnv, streams: Streams, decisi
     seeds = Streams(streams.integer(Role.WARMUP)).episodes(Role.ENV)
     rng = streams.generator(Role.WARMUP, policy.name)
     steps = -(-decisions // env.num_lanes)
-    for other, tree in zip(env.kinds, random_rows(env, seeds, steps, rng), strict=True):
+    shown = in_users_modes(random_rows, env, seeds, steps, rng)
+    for other, tree in zip(env.kinds, shown, strict=True):
         if policy.obs_spec.is_within(other.obs) and other.action == kind.action:
             policy.normalizer.update({path: torch.from_numpy(array) for path, array in tree.items()})

@@ -108,7 +108,7 @@ class Trainer(Run):
         **overrides: Any,
     ) -> None:
         keep_large_blocks()
-        with own_torch(), logs_in(run_dir):  # learning may take more, see `threads`
+        with own_torch(1), logs_in(run_dir):  # learning may take more, see `threads`
             values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
             self.callbacks = callbacks_of(callbacks)
             task = RankTask([*layers_of(config), Layer("code", values)], preset, self.callbacks)
@@ -186,7 +186,7 @@ class Trainer(Run):
         told = self.ranks.announce(call, (self.horizon, self.criteria, self.paused, task))
         self.horizon, self.criteria, self.paused, given = told
         try:
-            with explained_shortage(), own_torch(), self.timers["train_iteration"]:
+            with explained_shortage(), own_torch(1), self.timers["train_iteration"]:
                 yield given
         finally:
             self.seconds += self.clock.lap()
@@ -395,7 +395,7 @@ class Trainer(Run):
         count = cfg.episodes if episodes is None else episodes
         if count < 1:
             raise ConfigError(f"evaluate: episodes = {count}: must be at least 1")
-        with own_torch(), self.timers["evaluate"], self.watch.over():
+        with own_torch(1), self.timers["evaluate"], self.watch.over():
             evaluation = self.measure(count, cfg.deterministic if deterministic is None else deterministic)
         self._tell("on_evaluate", evaluation)
         return evaluation
@@ -421,7 +421,7 @@ class Trainer(Run):
             frames_per_second: Speed of the film; None = the environment's `render_fps`, at most 50, or 12 without one.
             progress: Told of every picture that has been encoded: how many are, and how many there will be.
         """
-        with own_torch(), self.watch.over():
+        with own_torch(1), self.watch.over():
             return record(
                 self,
                 Path(path),
@@ -536,7 +536,7 @@ class Trainer(Run):
             fresh, stop, mine = trainer.resolved, trainer.config.stop, own_share(trainer.ranks, saved)
             criteria = carried_on(saved.state["criteria"], fresh, stop, str(saved.path))
             trainer.resolved = replace(fresh, history=checkpoint.joined_history(saved, fresh))
-            with own_torch(), explained_misfit(fresh, saved, trainer.env):
+            with own_torch(1), explained_misfit(fresh, saved, trainer.env):
                 trainer.load_state_dict(mine.state)
             trainer.criteria = criteria
             move_horizon(trainer, fresh, str(saved.path), keep_schedules)

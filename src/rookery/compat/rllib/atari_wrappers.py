@@ -209,7 +209,7 @@ class WarpFrame(ObservationWrapper):
 
 def _shares(length: int, size: int) -> torch.Tensor:
     """Which share of each of `size` pixels the pixels of a side of `length` have, ``[size, length]``."""
-    edges = torch.arange(size + 1, dtype=torch.int64, device="cpu") * (length / size)
+    edges = torch.arange(size + 1, dtype=torch.float32, device="cpu") * (length / size)
     low, high = edges[:-1, None], edges[1:, None]
     place = torch.arange(length, dtype=torch.int64, device="cpu")
     covered = torch.minimum(place + 1, high) - torch.maximum(place, low)

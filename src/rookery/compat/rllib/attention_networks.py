@@ -122,7 +122,7 @@ class RelativeMultiHeadAttention(nn.Module):
         half = (in_dim + 1) // 2
         self.register_buffer(
             "_waves",
-            10_000.0 ** (-torch.arange(half, dtype=torch.int64, device="cpu") * 2.0 / in_dim),
+            10_000.0 ** (-torch.arange(half, dtype=torch.float32, device="cpu") * 2.0 / in_dim),
             persistent=False,
         )
         self._in_dim = in_dim
