@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import inspect
 import itertools
 import re
 import subprocess
@@ -15,6 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+from torch.utils._device import _device_constructors
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "rookery"
@@ -314,6 +318,49 @@ def test_weights_change_in_one_place():
     assert set(files_with(r"\.grad\b")) == {"core/flat.py", "core/optim.py", "core/native.py"}
     assert set(files_with(r"'(adam|rmsprop)_flat'")) == {"core/optim.py", "core/native.py"}  # kernels that move weights
     assert files_with(r"def gradient_step\(") == ["core/optim.py"]
+
+
+def torch_factories() -> set[str]:
+    """Functions of torch whose result has torch's default device where none is given."""
+    return {function.__name__ for function in _device_constructors() if getattr(torch, function.__name__, None)}
+
+
+def torch_layers() -> set[str]:
+    """Modules of torch that make weights of its default type where none is given."""
+    made = {name: each for name, each in vars(nn).items() if isinstance(each, type) and issubclass(each, nn.Module)}
+    takes = {
+        name: [inspect.signature(base.__init__).parameters for base in each.__mro__] for name, each in made.items()
+    }
+    return {name for name, each in takes.items() if any("dtype" in parameters for parameters in each)}
+
+
+def test_type_and_device_are_named_wherever_a_tensor_is_made():
+    # A program around ours may have set others as torch's defaults.
+    factories, layers = torch_factories(), torch_layers()
+    assert {"zeros", "tensor", "as_tensor", "arange"} <= factories and {"Linear", "LSTM"} <= layers
+    of_layer = {
+        node.name
+        for path in files()
+        for node in nodes_of(path)
+        if isinstance(node, ast.ClassDef) and {ast.unparse(base) for base in node.bases} & {f"nn.{x}" for x in layers}
+    }
+    made = (
+        {("torch", name) for name in factories} | {("nn", name) for name in layers} | {("", name) for name in of_layer}
+    )
+    wrong = []
+    for path in files():
+        for node in nodes_of(path):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+                room = getattr(node.func, "value", None)
+                name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+                call = (getattr(room, "id", ""), name)
+                old = call[0] == "torch" and (name.endswith("Tensor") or name.startswith("set_default"))
+                if old or (call in made and not {"dtype", "device"} <= {word.arg for word in node.keywords}):
+                    wrong.append(f"{name_of(path)}:{node.lineno}: {ast.unparse(node.func)}")
+            if isinstance(node, ast.ImportFrom) and node.module in ("torch", "torch.nn"):
+                bare = {each.name for each in node.names} & (factories | layers)
+                wrong += [f"{name_of(path)}:{node.lineno}: import {name}" for name in bare]
+    assert wrong == []
 
 
 def test_environments_are_stepped_from_one_call_by_four_loops():

@@ -7,8 +7,8 @@ from contextlib import contextmanager, nullcontext
 import numpy as np
 import torch
 from lives import digest
-from recorded import keep
 
+from recorded import keep
 from rookery import Trainer, load_policy
 from rookery.algorithms.names import ALGORITHMS, FROM_DATA
 from team_envs import TwoStepGame
