@@ -219,7 +219,7 @@ class Gathered(Ranks):
 
     def gather(self, value: Any) -> list[Any]:
         """Returns what each rank gave, in their order."""
-        body = torch.frombuffer(bytearray(cloudpickle.dumps(value)), dtype=torch.uint8, device="cpu")
+        body = torch.frombuffer(bytearray(cloudpickle.dumps(value)), dtype=torch.uint8)
         length = torch.tensor([len(body)], dtype=torch.int64, device="cpu")
         lengths = self._exchange(self._patient, length, [length] * self.size)
         bodies = self._exchange(self._patient, body, [body.new_empty(int(one)) for one in lengths])

@@ -27,6 +27,7 @@ from rookery.compat.rllib.results import learner_stats
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.core.device import as_tensor
 from rookery.core.errors import ConfigError
+from rookery.core.torch_modes import own_modes
 from rookery.models.heads import ActionHead
 from rookery.policies.policy import Policy as Actor
 from rookery.policies.policy import _draw as draw_noise
@@ -355,6 +356,7 @@ class LearnedPolicy(Policy):
         network = script_network(self.actor)
         return DefaultModel(self.actor, self.learner, self.rows) if network is None else network.model
 
+    @own_modes()
     def compute_actions(
         self,
         obs_batch: Any,
@@ -395,6 +397,7 @@ class LearnedPolicy(Policy):
         after = [memory[:, : policy.memory_size].numpy()] if memory is not None and policy.memory_size else []
         return action.numpy(), logp.numpy(), after
 
+    @own_modes()
     def act_on(self, observations: Sequence[Any], state: Any, explore: bool | None) -> tuple[Any, Any, dict[str, Any]]:
         """Computes actions as the environment takes them, of observations as it gives them.
 
@@ -425,6 +428,7 @@ class LearnedPolicy(Policy):
         found = self._module().state_dict()
         return {name: value.detach().cpu().numpy().copy() for name, value in found.items() if not _is_filter(name)}
 
+    @own_modes()
     def set_weights(self, weights: Mapping[str, Any]) -> None:
         """Takes over weights by name; whoever plays has them from now on.
 
@@ -464,6 +468,7 @@ class LearnedPolicy(Policy):
             return {**kept, **rest, **{f"{ACTOR}{name}": value for name, value in given.items()}}
         return {**kept, **given}
 
+    @own_modes()
     def compute_log_likelihoods(
         self,
         actions: Any,
@@ -483,6 +488,7 @@ class LearnedPolicy(Policy):
 
     # --- learning by hand ---------------------------------------------------------------------------------------------
 
+    @own_modes()
     def with_extras(self, batch: SampleBatch) -> SampleBatch:
         """Adds to rows that were played what the model says of them: ``action_dist_inputs``, and ``vf_preds`` where
         the algorithm learns values. A policy that remembers has none: rows do not say what.
@@ -512,6 +518,7 @@ class LearnedPolicy(Policy):
         values = self.with_extras(SampleBatch({"obs": np.asarray(input_dict["obs"])})).get("vf_preds")
         return 0.0 if values is None else float(values[0])
 
+    @own_modes()
     def postprocess_trajectory(self, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
         """Adds advantages and value targets to a piece of an episode, where the algorithm is PPO, A2C or PG."""
         if "action_dist_inputs" not in sample_batch:
@@ -521,6 +528,7 @@ class LearnedPolicy(Policy):
             last = self._value(obs=np.asarray(sample_batch["new_obs"])[-1:])
         return with_advantages(self.learner, self.config, sample_batch, last)
 
+    @own_modes()
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
         """Makes one gradient step of the policy's algorithm on a postprocessed batch; returns what there is to report.
 
@@ -532,6 +540,7 @@ class LearnedPolicy(Policy):
         self._trainer.pool.set_weights({self._name: learner.behaviour})
         return {LEARNER_STATS_KEY: learner_stats(row, learner.now(), {})}
 
+    @own_modes()
     def compute_gradients(self, postprocessed_batch: Any) -> Any:
         """Computes the gradient of all weights, one vector in a list, and what there is to report; the weights stay.
 
@@ -542,6 +551,7 @@ class LearnedPolicy(Policy):
         gradient, row = gradient_of(learner, minibatch_of(learner, self.rows, postprocessed_batch))
         return [as_arrays(gradient)], {LEARNER_STATS_KEY: learner_stats(row, learner.now(), {})}
 
+    @own_modes()
     def apply_gradients(self, gradients: Any) -> None:
         """Steps along a gradient as `compute_gradients` gives it.
 

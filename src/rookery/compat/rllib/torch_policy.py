@@ -28,6 +28,7 @@ from rookery.compat.rllib.torch_functions import convert_to_non_torch_type, conv
 from rookery.compat.rllib.view_requirement import ViewRequirement
 from rookery.core.errors import ConfigError
 from rookery.core.optim import apply_gradients, compute_gradients, gradient_step
+from rookery.core.torch_modes import own_modes
 from rookery.models.build import ModelConfig
 
 DUMMY_ROWS = 32
@@ -77,6 +78,7 @@ class TorchPolicy(Policy):
         handing_out: Is called when weights have changed, so that whoever plays gets them; None = nobody does.
     """
 
+    @own_modes()
     def __init__(
         self,
         observation_space: Any,
@@ -125,6 +127,7 @@ class TorchPolicy(Policy):
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
+    @own_modes()
     def compute_actions(
         self,
         obs_batch: Any,
@@ -142,6 +145,7 @@ class TorchPolicy(Policy):
         given = {name: np.asarray(as_arrays(column)) for name, column in columns.items() if column is not None}
         return self._act(SampleBatch(given), list(state_batches or []), explore, timestep)
 
+    @own_modes()
     def compute_actions_from_input_dict(
         self, input_dict: Any, explore: bool | None = None, timestep: int | None = None, episodes: Any = None, **kw: Any
     ) -> Any:
@@ -218,6 +222,7 @@ class TorchPolicy(Policy):
         inputs, kind, after = found
         return inputs, kind, after
 
+    @own_modes()
     def compute_log_likelihoods(
         self,
         actions: Any,
@@ -246,6 +251,7 @@ class TorchPolicy(Policy):
             taken = convert_to_torch_tensor(np.asarray(as_arrays(actions)), self.device)
             return kind(inputs, self.model).logp(taken)
 
+    @own_modes()
     def with_extras(self, batch: SampleBatch) -> SampleBatch:
         """Adds to rows that were played what acting computed beside them: `extra_action_out`, the inputs of the
         distribution, and the states after each row.
@@ -277,6 +283,7 @@ class TorchPolicy(Policy):
 
     # --- learning -----------------------------------------------------------------------------------------------------
 
+    @own_modes()
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
         """Makes one gradient step on a batch; returns what there is to report.
 
@@ -397,6 +404,7 @@ class TorchPolicy(Policy):
         stats = {**told.get(LEARNER_STATS_KEY, {}), **info}
         return {**told, LEARNER_STATS_KEY: convert_to_non_torch_type(stats)}
 
+    @own_modes()
     def compute_gradients(self, postprocessed_batch: Any) -> Any:
         """Computes the gradient of each parameter of the model, and what there is to report; the weights stay.
 
@@ -412,6 +420,7 @@ class TorchPolicy(Policy):
                 known[id(parameter)] = part.view_as(parameter)
         return [known.get(id(parameter)) for parameter in self.model.parameters()], self._fetched(info)
 
+    @own_modes()
     def apply_gradients(self, gradients: Any) -> None:
         """Steps along gradients, tensors or arrays as `compute_gradients` gives them."""
         given = {
@@ -467,6 +476,7 @@ class TorchPolicy(Policy):
         """Returns the model's weights as arrays by name."""
         return {name: np.array(as_arrays(value)) for name, value in self.model.state_dict().items()}
 
+    @own_modes()
     def set_weights(self, weights: Any) -> None:
         """Takes over weights of the model by name; whoever plays has them from now on."""
         self.model.load_state_dict({name: torch.from_numpy(np.asarray(as_arrays(v))) for name, v in weights.items()})
@@ -482,6 +492,7 @@ class TorchPolicy(Policy):
         self._attach()
         return self._optimizers
 
+    @own_modes()
     def set_state(self, state: Any) -> None:
         """Takes over what `get_state` returned.
 
