@@ -191,7 +191,8 @@ class Gathered(Ranks):
         """Ends all waits for other ranks with an error; called in another thread."""
         for group in self._groups[:3]:
             with suppress(RuntimeError):  # what times out breaks all connections of a group of gloo
-                group.recv([torch.zeros(1)], (self.rank + 1) % self.size, BREAK).wait(timedelta(milliseconds=1))
+                nothing = torch.zeros(1, dtype=torch.float32, device="cpu")
+                group.recv([nothing], (self.rank + 1) % self.size, BREAK).wait(timedelta(milliseconds=1))
 
     def sums(self, values: Tensor) -> Tensor:
         """Returns the sum over all ranks."""
