@@ -6,9 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rookery.core.state import StateError
+from rookery.core.torch_modes import users_modes
 from rookery.core.tracebacks import described
 from rookery.rollout.hooks import UNNAMED, EpisodeListener, names_of
 from rookery.training.run import Windows
+
+
+def tell(callbacks: Sequence[EpisodeListener], moment: str, *about: Any) -> None:
+    """Calls one method of every callback, in the user's modes of torch."""
+    with users_modes():
+        for callback in callbacks:
+            getattr(callback, moment)(*about)
 
 
 class CallbackStates:

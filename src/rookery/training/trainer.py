@@ -18,7 +18,6 @@ from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer
 from rookery.core.runtime import keep_large_blocks, own_torch
 from rookery.core.settings import Settings
-from rookery.core.torch_modes import users_modes
 from rookery.core.trust import TrustCode
 from rookery.envs.absent import AbsentEnv, describe
 from rookery.envs.base import VectorEnv
@@ -31,7 +30,7 @@ from rookery.rollout.hooks import UNNAMED, EpisodeListener
 from rookery.rollout.mapping import MappingFunction
 from rookery.training import checkpoint
 from rookery.training.apart import LearnAlone, PlayAlone, to_learn, to_play
-from rookery.training.callback_states import CallbackStates
+from rookery.training.callback_states import CallbackStates, tell
 from rookery.training.changes import explained_misfit
 from rookery.training.clock import CheckpointPace
 from rookery.training.compute import changed_paths, paths_of, threads_for
@@ -484,9 +483,7 @@ class Trainer(Run):
 
     def _tell(self, moment: str, *about: Any) -> None:
         """Calls one method of every callback."""
-        with users_modes():
-            for callback in self.callbacks:
-                getattr(callback, moment)(self, *about)
+        tell(self.callbacks, moment, self, *about)
 
     @classmethod
     def load(
