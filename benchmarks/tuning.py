@@ -1,9 +1,10 @@
-"""What an experiment costs, and what a search is worth: ``python benchmarks/tuning.py [trials search exercise]``.
+"""What an experiment costs, what a search is worth: ``python benchmarks/tuning.py [trials reports search exercise]``.
 
-Three parts, a few minutes together, written to `benchmarks/results/tuning.md`:
+Four parts, a few minutes together, written to `benchmarks/results/tuning.md`:
 
 - trials: 200 trials of a function that does nothing, in this process and in local processes: what a trial costs beyond
   its own work.
+- reports: 64 trials of 50 reports each, in local processes and on a Ray of this machine (which has to be installed).
 - search: random search and Optuna's TPE look for settings of PPO on CartPole-v1, with the same number of trials of the
   same length, three seeds each, in turn.
 - exercise: the grid of the tutorial, four trainings in the arena until both players together earn 15 an episode.
@@ -57,6 +58,44 @@ def part_trials(folder: Path) -> list[str]:
             many = trivial(folder / f"{place}-many-{turn}", place, TRIALS + 2)
             found.append(1000 * (many - few) / TRIALS)
         lines.append(f"| {place} | {TRIALS} | {median(found):.1f} | < 20 |")
+    return lines
+
+
+def fifty(config: dict[str, Any]) -> None:
+    """A trial that reports fifty times."""
+    for step in range(50):
+        tune.report({"score": config["x"] + step})
+
+
+def part_reports(folder: Path) -> list[str]:
+    """The cost of a trial that reports often, two at a time: in turn in processes and on Ray, of which one is begun."""
+    import ray  # an extra, which other parts do without
+
+    def seconds(place: str, trials: int, name: str) -> float:
+        began = time.perf_counter()
+        tune.run(
+            trainable=fifty, config={"x": tune.uniform(0, 1)}, metric="score", num_samples=trials, seed=0,
+            folder=folder / f"{place}-{name}", place=place, max_concurrent=2, console="quiet",
+        )  # fmt: skip
+        return time.perf_counter() - began
+
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    found: dict[str, list[float]] = {"processes": [], "ray": []}
+    for place in found:
+        seconds(place, 2, "warm")
+    for turn in range(5):
+        for place, each in found.items():
+            few = seconds(place, 2, f"few-{turn}")
+            each.append(1000 * (seconds(place, 66, f"many-{turn}") - few) / 64)
+    ray.shutdown()
+    lines = [
+        "| where | trials | reports each | ms a trial, median of 5 | from, to | asked |",
+        "|---|---|---|---|---|---|",
+    ]
+    for place, each in found.items():
+        asked = "at most 60" if place == "ray" else ""
+        span = f"{min(each):.0f}, {max(each):.0f}"
+        lines.append(f"| {place} | 64 | 50 | {median(each):.0f} | {span} | {asked} |")
     return lines
 
 
@@ -123,9 +162,10 @@ def part_exercise(folder: Path) -> list[str]:
     return [*lines, "", f"All four together took {seconds:.0f} s; asked were well under 120 s on two cores."]
 
 
-PARTS = {"trials": part_trials, "search": part_search, "exercise": part_exercise}
+PARTS = {"trials": part_trials, "reports": part_reports, "search": part_search, "exercise": part_exercise}
 TITLES = {
     "trials": "What a trial costs beyond its own work",
+    "reports": "What a trial costs that reports fifty times",
     "search": f"PPO on CartPole-v1: {SEARCH_TRIALS} trials of {SEARCH_STEPS:,} steps, scored by `return_mean`",
     "exercise": "The tutorial's grid in the arena",
 }
