@@ -96,7 +96,8 @@ def part_reports(folder: Path) -> list[str]:
         asked = "at most 60" if place == "ray" else ""
         span = f"{min(each):.0f}, {max(each):.0f}"
         lines.append(f"| {place} | 64 | 50 | {median(each):.0f} | {span} | {asked} |")
-    return lines
+    load = f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+    return [*lines, "", f"In turn, with the scheduler `fifo`. The load of the machine at the end was {load}."]
 
 
 def look(folder: Path, search: str, seed: int) -> list[float]:
