@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -179,6 +180,7 @@ def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
         if text := message(isinstance(error, Interrupted)):
             with suppress(OSError):  # of a terminal that has closed
                 typer.echo(text, err=True)
+        gc.freeze()  # else Python looks through all objects once more before it ends, which can take seconds
         raise typer.Exit(128 + (error.signal if isinstance(error, Interrupted) else SIGINT)) from None
     except (WorkerLostError, LearnerLostError) as error:
         if "resume" in str(error):

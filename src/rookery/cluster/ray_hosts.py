@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
+import signal
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,11 +22,14 @@ import cloudpickle
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
+from rookery.cluster.beats import BEAT_SECONDS, BeatReader, Heard, send_beats
 from rookery.cluster.connection import Resources, connect, disconnect, in_a_line, resources_of, settle_in
 from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.cluster.same_code import ask_code, checked
 from rookery.cluster.working_directory import naming_machine
+from rookery.core.beats import RESET, STEP, Beat, beating
 from rookery.core.errors import ConfigError, RemoteError, WorkerLostError
+from rookery.core.interrupt import Interrupt
 
 LATE_SECONDS = 10.0
 """What a process gets to begin once others have, before its objects go to those."""
@@ -38,6 +43,31 @@ MOST_THREADS = 512
 LOOK_SECONDS = 10.0
 """Between two looks whether the cluster has got room for another process."""
 
+
+STOP_SECONDS = 10.0
+"""What a step or a reset under way gets to end, once the run is to stop."""
+
+AT_ONCE_SECONDS = 0.5
+"""What workers get to free their environments where all is to end at once."""
+
+GRACE_SECONDS = 2.0
+"""What a worker gets beyond its time limits: beats are this late at most, and its helper processes obey them too."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long workers may take before they count as hung; counted from their last beat.
+
+    Attributes:
+        step: Seconds of a step of all copies: `sampling.step_timeout_seconds`.
+        reset: Seconds of a reset, and of any other call: `sampling.reset_timeout_seconds`.
+    """
+
+    step: float = math.inf
+    reset: float = math.inf
+
+
+ENDLESS = Patience()
 
 Place = tuple[int, int]
 """An object's number, and whose turn it is there: see `HostActor`."""
@@ -56,15 +86,38 @@ class HostActor:
         cwd: Where relative paths begin, if the node has it.
         path: Where the driver finds modules.
         environment: Environment variables.
+        key: Under which it sends its beats.
     """
 
-    def __init__(self, cores: int, cwd: str, path: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, cores: int, cwd: str, path: list[str], environment: Mapping[str, str], key: str) -> None:
         settle_in(cores, cwd, path, environment)
         self._kept: dict[int, Any] = {}
         self._failed: dict[int, Exception] = {}
         self._turns: dict[int, int] = {}
         """Of each object, whose turn it is."""
         self._next = threading.Condition()
+        self._under_way: dict[int, Beat] = {}
+        """Of each object that is called now, its last beat."""
+        self._hurried: dict[int, int] = {}
+        """Of each object, the turn before which calls are to end early."""
+        send_beats(key, self._state, self._hurry)
+
+    def _state(self) -> dict[int, tuple[str, float]]:
+        """Returns what each object that is called now has begun last, and how many seconds ago."""
+        now = time.monotonic()
+        return {number: (beat.what, now - beat.at) for number, beat in list(self._under_way.items())}
+
+    def _hurry(self, before: Mapping[str, int]) -> None:
+        """Lets the calls of objects end early whose turns are before the given ones."""
+        self._hurried = {int(number): turn for number, turn in before.items()}
+        for number in list(self._under_way):
+            self._interrupt(number, self._turns.get(number, 0))
+
+    def _interrupt(self, number: int, turn: int) -> None:
+        """Sets or withdraws the interrupt of an object that has one, as is right for a call of a turn."""
+        interrupt = getattr(self._kept.get(number), "interrupt", None)
+        if isinstance(interrupt, Interrupt):
+            interrupt.number = int(signal.SIGTERM) if turn < self._hurried.get(number, 0) else None
 
     def begin(self, place: Place, make: bytes) -> None:
         """Makes an object, in place of the one of that number; what is raised, its first call raises."""
@@ -88,6 +141,7 @@ class HostActor:
         with self._in_turn(place) as number:
             if number in self._failed:
                 raise self._failed[number]
+            self._interrupt(number, place[1])
             with naming_machine():
                 return getattr(self._kept[number], method)(*arguments, *published)
 
@@ -96,9 +150,12 @@ class HostActor:
         number, turn = place
         with self._next:
             self._next.wait_for(lambda: self._turns.get(number, 0) == turn)
+        beat = self._under_way[number] = Beat()
         try:
-            yield number
+            with beating(beat):
+                yield number
         finally:
+            del self._under_way[number]
             with self._next:
                 self._turns[number] = turn + 1
                 self._next.notify_all()
@@ -114,22 +171,26 @@ class RayHost:
     Attributes:
         actor: Ray's handle.
         started: Ray's ticket of its first answer.
+        key: Under which it sends its beats.
         name: Where it is; empty before it has answered.
         node: Ray's id of its node.
         process: Number of the process there.
         numbers: Objects that it keeps.
         turns: Calls of each object there so far.
         is_lost: Whether it is gone.
+        why: Why it was ended from here, in a sentence; empty if it was not.
     """
 
     actor: Any
     started: Any
+    key: str
     name: str = ""
     node: str = ""
     process: int = 0
     numbers: set[int] = field(default_factory=set)
     turns: Counter[int] = field(default_factory=Counter)
     is_lost: bool = False
+    why: str = ""
 
     def ask(self, what: str, number: int, *arguments: Any) -> Any:
         """Calls the process about an object, after all it was asked before; returns Ray's ticket."""
@@ -170,6 +231,7 @@ class RayHosts:
         note: Function that is given a line which a user should read once.
         cores: Cores that a cluster begun here needs for all that the run has there.
         instead: What can be done without Ray, for messages.
+        patience: How long workers may take before they count as hung.
 
     Raises:
         ConfigError: If there is no such cluster, it refuses, or no machine has so many cores or GPUs.
@@ -190,7 +252,13 @@ class RayHosts:
         note: Callable[[str], None],
         cores: float,
         instead: str,
+        patience: Patience = ENDLESS,
     ) -> None:
+        self._patience, self._reader = patience, BeatReader()
+        self._checked = time.monotonic()
+        """When it was last looked whether a worker hangs."""
+        self._hurried_at: float | None = None
+        """Since when the run is to stop; None = it is not."""
         self._objects = each
         self._each = Resources(cpus * each, gpus * each)
         self._connected_here = connect(
@@ -245,8 +313,9 @@ class RayHosts:
     def _start(self) -> RayHost:
         cores = max(math.floor(self._each.cpus), 1)
         remote: Any = ray.remote(HostActor)
-        actor = remote.options(**self._options).remote(cores, os.getcwd(), sys.path, self._environment)
-        return RayHost(actor, ask_code(actor))
+        key = f"beats-{secrets.token_hex(8)}"
+        actor = remote.options(**self._options).remote(cores, os.getcwd(), sys.path, self._environment, key)
+        return RayHost(actor, ask_code(actor), key)
 
     # --- where objects are --------------------------------------------------------------------------------------------
 
@@ -364,12 +433,21 @@ class RayHosts:
     def ready(self, tickets: Sequence[RayCall], seconds: float) -> list[RayCall]:
         """Waits for the first of some calls, and says which are over by then."""
         by_ref = {ticket.ref: ticket for ticket in tickets}
-        return [by_ref[ref] for ref in ready_of(list(by_ref), seconds)]
+        if not any(ticket.host.why for ticket in tickets):
+            try:
+                if time.monotonic() - self._checked > BEAT_SECONDS:  # others may answer all the time
+                    self._check(tickets)
+                return [by_ref[ref] for ref in ready_of(list(by_ref), seconds, check=lambda: self._check(tickets))]
+            except WorkerLostError:
+                pass  # which `result` raises
+        return [ticket for ticket in tickets if ticket.host.why]
 
     def result(self, ticket: RayCall) -> Any:
         """Returns what a call returned."""
+        if ticket.host.why and not ready_of([ticket.ref], 0.0):
+            raise WorkerLostError(ticket.host.why)
         try:
-            return value_of(ticket.ref)
+            return value_of(ticket.ref, check=lambda: self._check([ticket]))
         except RayTaskError as error:
             cause = error.cause
             raise cause from RemoteError(str(error))
@@ -379,14 +457,68 @@ class RayHosts:
         except RayError as error:
             raise WorkerLostError(f"the Ray cluster is gone: {in_a_line(error)}") from error
 
-    def close(self) -> None:
+    # --- workers that hang --------------------------------------------------------------------------------------------
+
+    def hurry(self, is_stopping: bool) -> None:
+        """Begins or ends a time in which the run is to stop; see `Hosts.hurry`."""
+        if is_stopping == (self._hurried_at is not None):
+            return
+        self._hurried_at = time.monotonic() if is_stopping else None
+        if is_stopping:
+            self._reader.order({host.key: {str(one): host.turns[one] for one in host.numbers} for host in self._hosts})
+
+    def _check(self, tickets: Sequence[RayCall]) -> None:
+        """Ends processes in which one of some calls hangs, and those that are frozen.
+
+        Raises:
+            WorkerLostError: If there was one.
+        """
+        self._checked = time.monotonic()
+        hosts = {ticket.host.key: ticket.host for ticket in tickets if ticket.host.name and not ticket.host.is_lost}
+        heard = self._reader.heard(hosts)
+        for key, host in hosts.items():
+            if key in heard and (why := self._objection(host, heard[key])):
+                self._end(host, why)
+        if why := next((host.why for host in hosts.values() if host.why), ""):
+            raise WorkerLostError(why)
+
+    def _objection(self, host: RayHost, heard: Heard) -> str:
+        """Returns why a process counts as hung, or an empty string."""
+        under_way = heard.state or {str(min(host.numbers, default=0)): ("", 0.0)}
+        for number, (what, age) in under_way.items():
+            is_reset = what not in (STEP, "")
+            setting, limit = ("reset", self._patience.reset) if is_reset else ("step", self._patience.step)
+            passed, allowed = age + heard.silence, f"sampling.{setting}_timeout_seconds = {limit:g} allows"
+            if self._hurried_at is not None and what in (STEP, RESET, ""):
+                since = time.monotonic() - self._hurried_at
+                if min(passed, since) > STOP_SECONDS:
+                    passed, limit, allowed = passed + GRACE_SECONDS, 0.0, "a run waits for that is asked to stop"
+            if passed > limit + GRACE_SECONDS:
+                name = f"worker {number} on {host.name} was ended:"
+                if what == "" or heard.silence > limit:
+                    return f"{name} its process has sent no beat for {passed:.0f} seconds, longer than {allowed}"
+                return f"{name} {what} took {passed:.0f} seconds, longer than {allowed}"
+        return ""
+
+    def _end(self, host: RayHost, why: str) -> None:
+        """Ends a process that hangs."""
+        host.is_lost, host.why = True, why
+        ray.kill(host.actor)
+        if host.node == str(ray.get_runtime_context().get_node_id()):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(host.process, signal.SIGKILL)  # Ray takes some seconds where a process is frozen
+        self._reader.forget(host.key)
+
+    def close(self, at_once: bool = False) -> None:
         """Ends all processes, and the connection to Ray if it was made here."""
         if not ray.is_initialized():
             return
         closing = [self.call(number, "close").ref for number, host in self._home.items() if not host.is_lost]
-        ready_of(closing, LATE_SECONDS, at_least=len(closing))
+        ready_of(closing, AT_ONCE_SECONDS if at_once else LATE_SECONDS, at_least=len(closing))
         for host in self._hosts + self._joining:
             ray.kill(host.actor)
+            self._reader.forget(host.key)
+        self._reader.close()
         self._hosts.clear()
         self._joining.clear()
         self._home.clear()

@@ -12,7 +12,7 @@ PLACES = {
     "sample": "rookery.rollout.worker:RolloutWorker.sample",
     "play_ahead": "rookery.rollout.pool:LocalPool.play_ahead",
     "workers": "rookery.rollout.remote_pool:RemotePool._answer",
-    "workers.wait": "rookery.rollout.remote_pool:RemotePool._collect self.hosts.ready",
+    "workers.wait": "rookery.rollout.remote_pool:RemotePool._over self.hosts.ready",
     "workers.fetch": "rookery.rollout.remote_pool:RemotePool._answer self.hosts.result",
     "workers.join": "rookery.rollout.remote_pool:RemotePool._ready joined",
     "env.reset": "rookery.rollout.worker:RolloutWorker.reset self.env.reset",

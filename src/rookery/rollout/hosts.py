@@ -51,13 +51,19 @@ class Hosts(Protocol):
         """Returns what a call returned, once it is over.
 
         Raises:
-            WorkerLostError: If the worker is gone.
+            WorkerLostError: If the worker is gone, or was ended because it hangs.
             Exception: What the method raised.
         """
         ...
 
-    def close(self) -> None:
-        """Ends all workers."""
+    def hurry(self, is_stopping: bool) -> None:
+        """Begins or ends a time in which the run is to stop: all workers end what they play after the vector step
+        under way, and a worker that does not answer counts as hung sooner.
+        """
+        ...
+
+    def close(self, at_once: bool = False) -> None:
+        """Ends all workers; `at_once` without waiting until each has freed its environments."""
         ...
 
 
@@ -124,11 +130,14 @@ class HostsHere:
         assert ticket.answer is not None
         return cloudpickle.loads(ticket.answer)
 
+    def hurry(self, is_stopping: bool) -> None:
+        """Does nothing: a call is over before anything else happens in this process."""
+
     def lose(self, share: int) -> bool:
         """Forgets the worker of a share, as if its machine were gone; returns whether it was there."""
         return self._workers.pop(share, None) is not None
 
-    def close(self) -> None:
+    def close(self, at_once: bool = False) -> None:
         """Ends all workers."""
         for worker in self._workers.values():
             worker.close()

@@ -7,10 +7,12 @@ workers that play on with the weights they have (docs/how-to/workers.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import cloudpickle
@@ -21,6 +23,7 @@ from rookery.core.errors import ConfigError, WorkerLostError
 from rookery.core.interrupt import Interrupt
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
+from rookery.core.waits import wait_until
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.elsewhere import EnvElsewhere
 from rookery.native.actor import native_actor
@@ -39,7 +42,10 @@ FIRST_STEPS = 4
 """Vector steps of the first calls, by which it is measured how many make so many seconds."""
 
 WAIT_SECONDS = 0.5
-"""Between two looks whether somebody wants to stop, while workers play."""
+"""Longest wait for asynchronous workers, before what else there is to do."""
+
+STOPPING_SECONDS = 1.0
+"""How long a run that is to stop waits for workers before a note says so."""
 
 
 @dataclass
@@ -51,7 +57,9 @@ class ShareStanding:
         vector_steps: Vector steps that it has made.
         ordered: Those that it has made when all that it was asked for is over.
         complete: Complete decisions of each policy that it has not handed over.
+        pending: Decisions of these policies that are made and wait for what comes of them.
         slots: Slots of each policy that learns.
+        kinds: Number of the kind of agents that each policy plays.
         episode: ``[lanes]`` running episode of each of its lanes.
         resting: Whether all its copies rest.
         running: Summed lengths of its running episodes, and how many these are.
@@ -60,13 +68,16 @@ class ShareStanding:
         pace: Seconds of a vector step there; None before it is measured.
         calls: Tickets of what it was asked for and has not answered, the oldest first.
         acted: Decisions that it has made.
+        is_absent: Whether the share has no worker; it gets one when it is next asked to play.
     """
 
     share: LaneShare
     vector_steps: int = 0
     ordered: int = 0
     complete: dict[str, int] = field(default_factory=dict)
+    pending: int = 0
     slots: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, int] = field(default_factory=dict)
     episode: np.ndarray | None = None
     resting: bool = False
     running: tuple[int, int] = (0, 0)
@@ -75,6 +86,7 @@ class ShareStanding:
     pace: float | None = None
     calls: list[Any] = field(default_factory=list)
     acted: int = 0
+    is_absent: bool = False
 
 
 class RemotePool(Stateful):
@@ -93,6 +105,7 @@ class RemotePool(Stateful):
         max_lag: Updates by which weights may have changed since they played what is learned from; what is older is
             left out, and counted. None = any.
         max_losses: How often a worker may be lost before the run ends.
+        note: Function that is given a line which a user should read.
 
     Attributes:
         threads: Threads of torch to act with, of each worker.
@@ -101,8 +114,8 @@ class RemotePool(Stateful):
 
     saved = ("version", "env_steps", "lane_steps", "counted", "finished", "vector_steps", "lessons")
     fixed = ("hosts", "make", "env", "timers", "interrupt", "lane_group", "asynchronous", "in_flight", "max_lag",
-             "max_losses", "threads", "policies", "demands", "standing", "held", "weights", "retired",
-             "waiting", "moving")  # fmt: skip
+             "max_losses", "note", "threads", "policies", "demands", "standing", "held", "weights", "retired",
+             "waiting", "moving", "_stopping_since", "_has_told")  # fmt: skip
     plays_ahead = False
 
     def __init__(
@@ -119,10 +132,13 @@ class RemotePool(Stateful):
         in_flight: int,
         max_lag: int | None,
         max_losses: int,
+        note: Callable[[str], None],
     ) -> None:
         self.hosts, self.make, self.env, self.timers, self.interrupt = hosts, make, env, timers, interrupt
         self.lane_group, self.asynchronous = lane_group, asynchronous
-        self.in_flight, self.max_lag, self.max_losses = in_flight, max_lag, max_losses
+        self.in_flight, self.max_lag, self.max_losses, self.note = in_flight, max_lag, max_losses, note
+        self._stopping_since: float | None = None
+        self._has_told = False
         self.threads = 1
         self.policies: dict[str, Policy] = {}
         self.demands: dict[str, Demand | None] = {}
@@ -152,17 +168,46 @@ class RemotePool(Stateful):
         """Makes the worker of a share."""
         self.hosts.begin(one.share.number, cloudpickle.dumps(partial(ShareWorker, one.share, self.make, vector_step)))
 
-    def _everywhere(self, method: str, *arguments: Any) -> list[Any]:
-        """Calls a method of all workers, which are all there, and returns their answers."""
-        tickets = [(one, self.hosts.call(one.share.number, method, *arguments)) for one in self.standing]
-        answers = []
-        for one, ticket in tickets:
+    def _over(self, tickets: Sequence[Any], within: float = math.inf) -> list[Any]:
+        """Waits until at least one of some calls is over, or its worker is lost, and returns those that are."""
+        return wait_until(lambda left: self.hosts.ready(tickets, left) or None, within, self._heed) or []
+
+    def _result(self, ticket: Any) -> Any:
+        """Waits for what a call returns; raises as `Hosts.result`."""
+        self._over([ticket])
+        return self.hosts.result(ticket)
+
+    def _heed(self) -> None:
+        """Lets workers stop early after a signal; tells a user who waits what for."""
+        if not self.interrupt.number:  # none, or the end of the time, which a round may outlast
+            return
+        if self._stopping_since is None:
+            self._stopping_since = monotonic()
+            self.hosts.hurry(True)
+        elif not self._has_told and monotonic() - self._stopping_since > STOPPING_SECONDS:
+            self._has_told = True
+            names = ", ".join(str(one.share.number) for one in self.standing if one.calls)
+            self.note(
+                f"stopping after the step under way{names and f' of worker {names}'}; one that hangs is given up, and "
+                "its copies begin their next episodes when the run is resumed; Ctrl-C again stops at once"
+            )
+
+    def _go_on(self) -> None:
+        """Forgets a request to stop that was acted on."""
+        if self._stopping_since is not None and self.interrupt.number is None:
+            self._stopping_since, self._has_told = None, False
+            self.hosts.hurry(False)
+
+    def _everywhere(self, method: str, *arguments: Any) -> None:
+        """Calls a method of all workers and waits until all have done it; one that has been replaced meanwhile, or
+        comes later, begins with the standing of the run, so that it needs no such call.
+        """
+        present = [one for one in self.standing if not one.is_absent]
+        for one, ticket in [(one, self.hosts.call(one.share.number, method, *arguments)) for one in present]:
             try:
-                answers.append(self.hosts.result(ticket))
+                self._result(ticket)
             except WorkerLostError as error:
                 self._replace(one, error)
-                answers.append(self.hosts.result(self.hosts.call(one.share.number, method, *arguments)))
-        return answers
 
     def _replace(self, one: ShareStanding, error: WorkerLostError) -> None:
         """Lets the lanes of a worker that is gone begin their next episodes elsewhere; counts what is lost with it.
@@ -172,20 +217,34 @@ class RemotePool(Stateful):
         """
         self._count("workers_lost", 1)
         self.waiting.lost(one.share.number)
-        self._count("decisions_lost", sum(one.complete.values()))
+        self._count_lost(sum(one.complete.values()) + one.pending, self._most_under_way(one))
         if self.counted["workers_lost"] > self.max_losses:
             raise WorkerLostError(
                 f"{error}; {self.counted['workers_lost']} workers were lost, and sampling.max_restarts = "
                 f"{self.max_losses}"
             ) from error
+        then = "when the run is resumed" if self.interrupt.number else "with another worker"
+        self.note(f"{error}; its copies begin their next episodes {then}")
         self._begin_anew(one)
+
+    def _most_under_way(self, one: ShareStanding) -> int:
+        """Returns how many decisions a worker can have made at most in what it was asked for and has not answered."""
+        agents = sum(len(kind.agents) for kind in self.env.kinds) * one.share.lanes
+        return max(one.ordered - one.vector_steps, 0) * max(sum(one.slots.values()), agents)
+
+    def _count_lost(self, reported: int, under_way: int = 0) -> None:
+        """Counts decisions that nothing will be learned from: those that workers have reported, and at most so many
+        that they may have made since.
+        """
+        self._count("decisions_lost", reported)
+        self._count("decisions_lost_at_most", reported + under_way)
 
     def _move(self, one: ShareStanding) -> None:
         """Lets the lanes of a worker that has nothing to do begin their next episodes on another host; what it has
         played comes first.
         """
         for name in [name for name, number in one.complete.items() if number and name not in self.retired]:
-            rollout = self.hosts.result(self.hosts.call(one.share.number, "take", [name]))[name]
+            rollout = self._result(self.hosts.call(one.share.number, "take", [name]))[name]
             one.complete[name] = 0
             self.waiting.received(rollout)
             self._hold(name, rollout)
@@ -203,13 +262,20 @@ class RemotePool(Stateful):
         begun = one.share.skipped if one.episode is None else tuple(int(number) for number in one.episode)
         share = replace(one.share, skipped=tuple(number + 1 for number in begun))
         at = max(one.ordered, one.vector_steps)
-        fresh = ShareStanding(share, at, at, slots=dict(one.slots), episode=np.array(begun) + 1)
+        slots, kinds = dict(one.slots), dict(one.kinds)
+        fresh = ShareStanding(share, at, at, slots=slots, kinds=kinds, episode=np.array(begun) + 1, is_absent=True)
         vars(one).update(vars(fresh))
-        self._begin(one, at)
+        if not self.interrupt.number:  # else only a checkpoint is to be written, which needs no new worker
+            self._bring_in(one)
+
+    def _bring_in(self, one: ShareStanding) -> None:
+        """Makes the worker of a share that has none, with all that the run has told the others."""
+        one.is_absent = False
+        self._begin(one, one.vector_steps)
         for name in self.policies:
             self._introduce(one, name)
         if self.lessons is not None:
-            self.hosts.call(share.number, "change_lessons", self.lessons, False)
+            self.hosts.call(one.share.number, "change_lessons", self.lessons, False)
 
     def _count(self, name: str, number: int) -> None:
         self.counted[name] = self.counted.get(name, 0) + number
@@ -227,8 +293,12 @@ class RemotePool(Stateful):
         self.policies[name], self.demands[name] = policy, demand
         if len(self.standing) > 1 and self.lane_group is None and native_actor(policy) is None:
             self.env.exact = False  # last bits of torch depend on how many rows there are
-        for ticket in [self._introduce(one, name) for one in self.standing]:
-            self.hosts.result(ticket)
+        present = [one for one in self.standing if not one.is_absent]
+        for one, ticket in [(one, self._introduce(one, name)) for one in present]:
+            try:
+                self._result(ticket)
+            except WorkerLostError as error:
+                self._replace(one, error)
 
     def delivered(self, name: str, rollout: Rollout) -> int:
         """Counts the decisions of a rollout: there is one learner."""
@@ -279,6 +349,7 @@ class RemotePool(Stateful):
 
     def sample(self, max_env_steps: int) -> Sample:
         """Plays, see `WorkerPool.sample`; or takes what has been played, where playing is asynchronous."""
+        self._go_on()
         limit = self.lane_steps + max_env_steps
         body = self._collect if self.asynchronous else self._round
         rollouts: dict[str, Rollout] = {}
@@ -310,11 +381,10 @@ class RemotePool(Stateful):
             for one in self.standing:
                 while one.calls:
                     with self.waiting.wait():
-                        while not self.hosts.ready(one.calls[:1], WAIT_SECONDS):
-                            pass
+                        self._over(one.calls[:1])
                     report = self._answer(one)
                     newcomers.update({} if report is None else report.newcomers)
-        self.vector_steps = start + steps
+        self.vector_steps = max(one.vector_steps for one in self.standing)
         return newcomers
 
     def _most_steps(self, limit: int) -> int:
@@ -370,7 +440,7 @@ class RemotePool(Stateful):
         for one, ticket in zip(asked, tickets, strict=True):
             try:
                 with self.waiting.fetch():
-                    found.append(self.hosts.result(ticket)[name])
+                    found.append(self._result(ticket)[name])
                 self.waiting.received(found[-1])
                 one.complete[name] = 0
             except WorkerLostError as error:
@@ -379,6 +449,8 @@ class RemotePool(Stateful):
 
     def _order(self, one: ShareStanding, until: int, expected: Mapping[str, int] | None) -> None:
         """Asks a worker to play until it has made so many vector steps, with the weights of now."""
+        if one.is_absent:
+            self._bring_in(one)
         names = [name for name, (version, _) in self.weights.items() if version > one.version.get(name, 0)]
         for name in names:
             one.version[name] = self.weights[name][0]
@@ -399,11 +471,13 @@ class RemotePool(Stateful):
             return None
         self.waiting.answered(one.share.number, report.seconds)
         steps = report.vector_steps - one.vector_steps
-        if steps:
+        if steps > 0:
             one.pace = report.seconds / steps
         one.vector_steps = report.vector_steps
+        if self.interrupt.number and not one.calls:  # it was asked to stop before it has done all
+            one.ordered = one.vector_steps
         one.complete, one.slots, one.episode = report.complete, report.slots, report.episode
-        one.acted = report.acted
+        one.pending, one.kinds, one.acted = report.pending, report.kinds, report.acted
         one.resting, one.running, one.counters = report.resting, report.running, report.counters
         self.env_steps += report.env_steps
         self.lane_steps += report.lane_steps
@@ -433,7 +507,7 @@ class RemotePool(Stateful):
             oldest = {id(one.calls[0]): one for one in self.standing if one.calls}
             tickets = [one.calls[0] for one in oldest.values()]
             with self.waiting.wait():
-                over = self.hosts.ready(tickets, WAIT_SECONDS)
+                over = self._over(tickets, WAIT_SECONDS)
             for ticket in over:
                 report = self._answer(oldest[id(ticket)])
                 newcomers.update({} if report is None else report.newcomers)
@@ -499,17 +573,38 @@ class RemotePool(Stateful):
         kept.
         """
         for one in self.standing:
-            if any(version > one.version.get(name, 0) for name, (version, _) in self.weights.items()):
+            behind = any(version > one.version.get(name, 0) for name, (version, _) in self.weights.items())
+            if behind and not one.is_absent:
                 self._order(one, one.ordered, {})
         for one in self.standing:
             while one.calls:
+                with self.waiting.wait():
+                    self._over(one.calls[:1])
                 self._answer(one)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that changes. What has come and waits stays here and is not part of it, but how much it is."""
+        """Everything that changes. What has come and waits stays here and is not part of it, but how much it is. A
+        share whose worker is lost or hangs begins anew where the state is taken up.
+        """
         self.settle()
+        tickets = [None if one.is_absent else self.hosts.call(one.share.number, "state_dict") for one in self.standing]
+        shares = [self._state_of(one, ticket) for one, ticket in zip(self.standing, tickets, strict=True)]
+        held: dict[str, Any] = {}
         lost = sum(rollout.num_decisions for rollouts in self.held.values() for rollout in rollouts)
-        return {**super().state_dict(), "finished": [], "in_transit": lost, "shares": self._everywhere("state_dict")}
+        if lost and not self.asynchronous:  # some workers had done all they were asked for when the others were stopped
+            lost, held = 0, {"held": {name: [vars(one) for one in rollouts] for name, rollouts in self.held.items()}}
+        return {**super().state_dict(), "finished": [], "in_transit": lost, "shares": shares, **held}
+
+    def _state_of(self, one: ShareStanding, ticket: Any) -> dict[str, Any]:
+        """Waits for the state of a share; of one that begins anew only where it begins."""
+        try:
+            if ticket is not None:
+                state: dict[str, Any] = self._result(ticket)
+                return state
+        except WorkerLostError as error:
+            self._replace(one, error)
+        numbers = {"before": one.vector_steps, "slots": dict(one.slots), "kinds": dict(one.kinds)}
+        return {"share": asdict(one.share), "worker": None, **numbers}
 
     def load_env(self, state: dict[str, Any]) -> dict[str, Kind]:
         """Takes up the environments of a state; see `RolloutWorker.load_env`.
@@ -528,32 +623,41 @@ class RemotePool(Stateful):
         for one, mine in zip(self.standing, state["shares"], strict=True):
             share = mine["share"]
             one.share = replace(one.share, skipped=tuple(share["skipped"]))
-            tickets.append(self.hosts.call(one.share.number, "load_env", mine))
+            if mine["worker"] is not None:
+                tickets.append(self.hosts.call(one.share.number, "load_env", mine))
+                continue
+            self.hosts.call(one.share.number, "close")
+            one.is_absent, self.env.exact = True, False
+            known = {name: number for name, number in mine["kinds"].items() if name not in self.policies}
+            newcomers.update({name: self.env.kinds[number] for name, number in known.items()})
         for ticket in tickets:
-            newcomers.update(self.hosts.result(ticket))
+            newcomers.update(self._result(ticket))
         return newcomers
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes over what `state_dict` gave, after `load_env`."""
         state = dict(state)
-        shares, lost = state.pop("shares"), state.pop("in_transit")
+        shares, lost, held = state.pop("shares"), state.pop("in_transit"), state.pop("held", {})
         super().load_state_dict(state)
         if lost:
-            self._count("decisions_lost", lost)
-        tickets = [
-            self.hosts.call(one.share.number, "load_state_dict", mine)
-            for one, mine in zip(self.standing, shares, strict=True)
-        ]
-        for one, ticket in zip(self.standing, tickets, strict=True):
-            self.hosts.result(ticket)
+            self._count_lost(lost)
+        there = [(one, mine) for one, mine in zip(self.standing, shares, strict=True) if not one.is_absent]
+        tickets = [self.hosts.call(one.share.number, "load_state_dict", mine) for one, mine in there]
+        for (one, _), ticket in zip(there, tickets, strict=True):
+            self._result(ticket)
             one.version = dict.fromkeys(self.policies, self.version)
             one.vector_steps = one.ordered = self.vector_steps
-        self.held.clear()
-        for one in self.standing:  # where they stand
+        self.held = {name: [Rollout(**one) for one in rollouts] for name, rollouts in held.items()}
+        for one, mine in zip(self.standing, shares, strict=True):
+            if one.is_absent:
+                one.vector_steps = one.ordered = mine["before"]
+                one.slots, one.kinds = mine["slots"], mine["kinds"]
+        for one, _ in there:  # where they stand
             self._order(one, 0, {})
-        for one in self.standing:
+        for one, _ in there:
+            self._over(one.calls[:1])
             self._answer(one)
 
     def close(self) -> None:
         """Frees the environments."""
-        self.hosts.close()
+        self.hosts.close(at_once=bool(self.interrupt.number) and any(one.calls for one in self.standing))

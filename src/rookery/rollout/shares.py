@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.batch import Demand, Rollout
+from rookery.core.interrupt import Interrupt
 from rookery.core.runtime import own_torch
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind
@@ -95,8 +96,10 @@ class PlayReport:
         vector_steps: Where it stands.
         env_steps: Environment steps since it said so last.
         lane_steps: These, and those in which lanes rested.
-        complete: Complete decisions of each policy that nobody has been given.
+        complete: Complete decisions of each policy that have not been handed over.
+        pending: Decisions, of all policies that learn, that are made and wait for what comes of them.
         slots: Slots of each policy that learns.
+        kinds: Number of the kind of agents that each policy plays.
         rollouts: Experience that was asked for and is complete, by policy.
         finished: Episodes that ended, lanes and numbers those of the whole run.
         newcomers: Policies that are missing; nothing more is played until they are added.
@@ -115,7 +118,9 @@ class PlayReport:
     env_steps: int
     lane_steps: int
     complete: dict[str, int]
+    pending: int
     slots: dict[str, int]
+    kinds: dict[str, int]
     rollouts: dict[str, Rollout]
     finished: list[EpisodeResult]
     newcomers: dict[str, Kind]
@@ -137,11 +142,16 @@ class ShareWorker:
         share: Which lanes.
         make: Makes the worker of these lanes, without policies.
         vector_step: How many vector steps the run has made, if it is under way.
+
+    Attributes:
+        interrupt: Once its number is set, `play` returns after the vector step under way.
     """
 
     def __init__(self, share: LaneShare, make: Callable[[LaneShare], RolloutWorker], vector_step: int = 0) -> None:
         self.share = share
+        self.interrupt = Interrupt()
         self.worker = make(share)
+        self.worker.interrupt = self.interrupt
         self.worker.vector_steps = vector_step
         self.worker.env_steps = vector_step * share.lanes  # of whoever had the lanes before, and counted there
         self._make = make
@@ -195,7 +205,7 @@ class ShareWorker:
         names: Sequence[str],
         *weights: list[np.ndarray],
     ) -> PlayReport:
-        """Plays until so many vector steps are made, all lanes rest, or a policy is missing.
+        """Plays until so many vector steps are made, all lanes rest, a policy is missing, or `interrupt` is set.
 
         Args:
             until: Vector steps of the run, this share's own count.
@@ -217,7 +227,7 @@ class ShareWorker:
                 sample = worker.sample(left * self.share.lanes)
                 newcomers = sample.newcomers
                 finished += sample.finished
-                if sample.resting:
+                if sample.resting or self.interrupt.number is not None:
                     break
         stores = {name: policy.store for name, policy in worker.policies.items() if policy.store is not None}
         if expected is None:
@@ -233,7 +243,9 @@ class ShareWorker:
             env_steps=played[0] - before[0],
             lane_steps=played[1] - before[1],
             complete={name: store.complete for name, store in stores.items()},
+            pending=sum(store.pending for store in stores.values()),
             slots={name: store.num_slots for name, store in stores.items()},
+            kinds={name: policy.kind for name, policy in worker.policies.items()},
             rollouts=rollouts,
             finished=list(map(self.share.placed, finished)),
             newcomers=newcomers,
@@ -270,6 +282,7 @@ class ShareWorker:
         if saved != self.share:  # these lanes had been lost and begun anew
             close_env(self.worker.env, self.worker.env.name)
             self.share, self.worker = saved, self._make(saved)
+            self.worker.interrupt = self.interrupt
         self._before = state["before"]
         return self.worker.load_env(state["worker"])
 

@@ -151,6 +151,11 @@ class FragmentStorage(Stateful):
         """Slots ever opened; the highest slot number plus one."""
         return len(self._column)
 
+    @property
+    def pending(self) -> int:
+        """Decisions that are made and wait for what comes of them; between two vector steps."""
+        return 0 if self._lockstep else int(np.count_nonzero(self._pending))
+
     def _allocate(self, columns: int) -> dict[str, Any]:
         """Room for so many fragments; names, shapes and types as of `Rollout`, time first."""
         steps, numbers = self.demand.fragment_length, np.int64

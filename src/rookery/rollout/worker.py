@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from rookery.core.batch import Demand, Rollout
+from rookery.core.beats import RESET, STEP, note_beat
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.interrupt import Interrupt
@@ -387,6 +388,7 @@ class RolloutWorker(Stateful):
 
     def reset(self) -> None:
         """Starts the first episode of every lane, as the first `sample` does by itself."""
+        note_beat(RESET)
         with self.timers["env.reset"], users_modes():
             self.now = self.env.reset(self.seeds)
         if self.listeners is not None:
@@ -412,6 +414,7 @@ class RolloutWorker(Stateful):
         limit = None if max_env_steps is None else self.lane_steps + max_env_steps
         rollouts: dict[str, Rollout] = {}
         while not (newcomers := self._find_players()):
+            note_beat(STEP)
             if episodes is not None or self.fragments is None or not self._many_steps(self.fragments, limit):
                 self._vector_step()
             for name, policy in self.policies.items():

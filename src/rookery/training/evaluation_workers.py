@@ -188,4 +188,4 @@ class EvaluationWorkers:
 
     def close(self) -> None:
         """Ends all of them."""
-        self._hosts.close()
+        self._hosts.close(at_once=bool(self._interrupt.number) and self.under_way)

@@ -78,7 +78,7 @@ class SamplingConfig(Settings):
     max_restarts: CountFromZero = 100
     """How many helper processes that died or hung may be replaced before the run stops."""
     step_timeout_seconds: PositiveFloat = 60.0
-    """How long helper processes may take for a step of all copies before they count as hung."""
+    """How long helper processes, and workers on Ray, may take for a step of all copies before they count as hung."""
     reset_timeout_seconds: PositiveFloat = 300.0
     """How long they may take to build the copies, or for a step in which copies are reset."""
     iteration_steps: Count | None = None

@@ -201,6 +201,7 @@ def workers_elsewhere(
             in_flight=sampling.in_flight,
             max_lag=sampling.max_lag,
             max_losses=sampling.max_restarts,
+            note=note,
         )
     except BaseException:
         hosts.close()
@@ -228,7 +229,7 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
     if setting != "sampling.workers":
         instead = f"set {setting}=0"
     try:
-        from rookery.cluster.ray_hosts import RayHosts
+        from rookery.cluster.ray_hosts import Patience, RayHosts
     except ImportError as error:
         raise ConfigError(
             f"{setting} = {count} plays on Ray, which is not installed here ({error}): pip install 'rookery[ray]'; or "
@@ -247,6 +248,7 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
         note=note,
         cores=cluster.worker_cpus * sum(-(-number // each) * each for number in asked),
         instead=f"{setting}=0 needs no Ray",
+        patience=Patience(config.sampling.step_timeout_seconds, config.sampling.reset_timeout_seconds),
     )
 
 
