@@ -22,8 +22,19 @@ import cloudpickle
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
+from rookery.cluster import head
 from rookery.cluster.beats import BEAT_SECONDS, BeatReader, Heard, send_beats
-from rookery.cluster.connection import Resources, connect, disconnect, in_a_line, resources_of, settle_in
+from rookery.cluster.connection import (
+    Resources,
+    check_head,
+    connect,
+    disconnect,
+    free_of_all,
+    in_a_line,
+    nodes,
+    said_of,
+    settle_in,
+)
 from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.cluster.same_code import ask_code, checked
 from rookery.cluster.working_directory import naming_machine
@@ -49,6 +60,9 @@ STOP_SECONDS = 10.0
 
 AT_ONCE_SECONDS = 0.5
 """What workers get to free their environments where all is to end at once."""
+
+HEADLESS_SECONDS = 5.0
+"""What workers get to answer once the run is to stop because the head is lost: without it Ray tells nothing of them."""
 
 GRACE_SECONDS = 2.0
 """What a worker gets beyond its time limits: beats are this late at most, and its helper processes obey them too."""
@@ -297,16 +311,16 @@ class RayHosts:
         Raises:
             ConfigError: If no machine has what one of them needs.
         """
-        nodes = [resources_of(node["Resources"]) for node in ray.nodes() if node["Alive"]]
-        room = sum(self._each.times_in(node) for node in nodes)
+        there = list(nodes().values())
+        room = sum(self._each.times_in(node) for node in there)
         if room < least:
-            largest = max(nodes, key=lambda node: (node.gpus, node.cpus), default=Resources(0, 0))
+            largest = max(there, key=lambda node: (node.gpus, node.cpus), default=Resources(0, 0))
             setting = "worker_gpus" if self._each.gpus > largest.gpus else "worker_cpus"
             asked = self._each.gpus if setting == "worker_gpus" else self._each.cpus
             who = "a worker needs" if self._objects == 1 else f"a process of {self._objects} workers needs"
             raise ConfigError(
                 f"cluster.{setting} = {asked / self._objects:g}: {who} {self._each} on one machine, and the largest of "
-                f"the {len(nodes)} of this Ray cluster has {largest}"
+                f"the {len(there)} of this Ray cluster has {largest}"
             )
         return room
 
@@ -348,10 +362,8 @@ class RayHosts:
             known = any(one.name for one in self._hosts)
             if self._has_begun(host, LATE_SECONDS if known else START_SECONDS):
                 return host
-        there, unused = resources_of(ray.cluster_resources()), resources_of(ray.available_resources())
         raise WorkerLostError(
-            f"cluster: no worker could be begun: each needs {self._each} on one machine, and the Ray cluster has "
-            f"{unused} free of {there}"
+            f"cluster: no worker could be begun: each needs {self._each} on one machine, {free_of_all()}"
         )
 
     def _has_begun(self, host: RayHost, seconds: float) -> bool:
@@ -359,13 +371,13 @@ class RayHosts:
         if host.name:
             return True
         try:
-            code = checked(value_of(host.started, seconds))
+            code = checked(value_of(host.started, seconds, check_head))
             host.node, host.process, host.name = code.node, code.process, f"{code.machine} (process {code.process})"
         except GetTimeoutError:
             ray.kill(host.actor)
             self._note(
-                f"cluster: a worker's process did not begin within {seconds:g} seconds, because machines are busy; "
-                "another has its lanes"
+                f"cluster: a worker's process did not begin within {seconds:g} seconds: it needs {self._each} on one "
+                f"machine, {free_of_all()}"
             )
         except RayActorError as error:
             if error.actor_init_failed:
@@ -421,8 +433,15 @@ class RayHosts:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def publish(self, value: Any) -> Any:
-        """Puts a value where each machine fetches it once."""
-        return ray.put(value)
+        """Puts a value where each machine fetches it once.
+
+        Raises:
+            WorkerLostError: If the object store of this machine is full, or the cluster is gone.
+        """
+        try:
+            return ray.put(value)
+        except RayError as error:
+            raise WorkerLostError(said_of(error)) from error
 
     def call(self, share: int, method: str, *arguments: Any) -> RayCall:
         """Calls a method of an object."""
@@ -450,12 +469,14 @@ class RayHosts:
             return value_of(ticket.ref, check=lambda: self._check([ticket]))
         except RayTaskError as error:
             cause = error.cause
+            if isinstance(cause, RayError):  # it could not put its answer into the object store
+                raise WorkerLostError(f"the worker on {ticket.host.name}: {said_of(cause)}") from error
             raise cause from RemoteError(str(error))
         except (RayActorError, ObjectLostError) as error:
             ticket.host.is_lost = True
             raise WorkerLostError(f"the worker on {ticket.host.name} is gone: {in_a_line(error)}") from error
         except RayError as error:
-            raise WorkerLostError(f"the Ray cluster is gone: {in_a_line(error)}") from error
+            raise WorkerLostError(said_of(error)) from error
 
     # --- workers that hang --------------------------------------------------------------------------------------------
 
@@ -477,10 +498,18 @@ class RayHosts:
         hosts = {ticket.host.key: ticket.host for ticket in tickets if ticket.host.name and not ticket.host.is_lost}
         heard = self._reader.heard(hosts)
         for key, host in hosts.items():
-            if key in heard and (why := self._objection(host, heard[key])):
+            why = self._headless(host)
+            if why or (key in heard and (why := self._objection(host, heard[key]))):
                 self._end(host, why)
         if why := next((host.why for host in hosts.values() if host.why), ""):
             raise WorkerLostError(why)
+
+    def _headless(self, host: RayHost) -> str:
+        """Returns why a process is given up after the head was lost, or an empty string."""
+        lost, since = head.lost_head(), self._hurried_at
+        if not lost or since is None or time.monotonic() - since < HEADLESS_SECONDS:
+            return ""
+        return f"the worker on {host.name} does not answer, and {lost}"
 
     def _objection(self, host: RayHost, heard: Heard) -> str:
         """Returns why a process counts as hung, or an empty string."""
@@ -514,7 +543,7 @@ class RayHosts:
         if not ray.is_initialized():
             return
         closing = [self.call(number, "close").ref for number, host in self._home.items() if not host.is_lost]
-        ready_of(closing, AT_ONCE_SECONDS if at_once else LATE_SECONDS, at_least=len(closing))
+        ready_of(closing, AT_ONCE_SECONDS if at_once or head.lost_head() else LATE_SECONDS, at_least=len(closing))
         for host in self._hosts + self._joining:
             ray.kill(host.actor)
             self._reader.forget(host.key)
