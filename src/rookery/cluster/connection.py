@@ -12,6 +12,7 @@ import math
 import os
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -138,6 +139,24 @@ def disconnect() -> None:
         ray_worker.print_to_stdstream = _ray_prints.pop()
 
 
+def node_is_gone() -> bool:
+    """Returns whether Ray's process on this machine is gone. Ray then ends this process without a word as soon as it
+    sends something large, or gets it.
+    """
+    node = ray_worker._global_node
+    if node is None:
+        return False
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(HEAD_SECONDS)
+        try:
+            line.connect(node.raylet_socket_name)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return True
+        except OSError:
+            return False
+    return False
+
+
 def check_head() -> None:
     """Raises a HeadLostError if the head counts as lost: nothing begins any more, and Ray does not say so."""
     if lost := head.lost_head():
@@ -225,7 +244,7 @@ def resources_of(resources: Mapping[str, float]) -> Resources:
 def in_a_line(error: RayError) -> str:
     """Puts what Ray says in many lines into one, without the table of its ids."""
     lines = [line.strip() for line in str(error).splitlines() if not line.startswith("\t") or "node" in line]
-    return " ".join(line for line in lines if line)
+    return " ".join(line for line in lines if line).partition(" Some common causes")[0]
 
 
 FULL = {

@@ -31,6 +31,7 @@ from rookery.cluster.connection import (
     disconnect,
     free_of_all,
     in_a_line,
+    node_is_gone,
     nodes,
     said_of,
     settle_in,
@@ -271,6 +272,8 @@ class RayHosts:
         self._patience, self._reader = patience, BeatReader()
         self._checked = time.monotonic()
         """When it was last looked whether a worker hangs."""
+        self._stranded = ""
+        """Why nothing of the cluster can be reached any more; empty as long as it can."""
         self._hurried_at: float | None = None
         """Since when the run is to stop; None = it is not."""
         self._objects = each
@@ -438,6 +441,8 @@ class RayHosts:
         Raises:
             WorkerLostError: If the object store of this machine is full, or the cluster is gone.
         """
+        if self._is_stranded():
+            return value
         try:
             return ray.put(value)
         except RayError as error:
@@ -448,6 +453,17 @@ class RayHosts:
         host = self._home[share]
         plain = [one for one in arguments if not isinstance(one, ray.ObjectRef)]  # one by one they take Ray long
         return RayCall(share, host, host.ask("call", share, (method, tuple(plain)), *arguments[len(plain) :]))
+
+    def _is_stranded(self) -> bool:
+        """Returns whether nothing of the cluster can be reached any more: this machine's node is gone. The run is asked
+        to stop then, and Ray is not used any more.
+        """
+        if not self._stranded and node_is_gone():
+            self._stranded = "Ray's process on this machine is gone"
+            Interrupt.fail(self._stranded)
+            for host in self._hosts:
+                host.is_lost, host.why = True, f"the worker on {host.name} is out of reach: {self._stranded}"
+        return bool(self._stranded)
 
     def ready(self, tickets: Sequence[RayCall], seconds: float) -> list[RayCall]:
         """Waits for the first of some calls, and says which are over by then."""
@@ -463,7 +479,7 @@ class RayHosts:
 
     def result(self, ticket: RayCall) -> Any:
         """Returns what a call returned."""
-        if ticket.host.why and not ready_of([ticket.ref], 0.0):
+        if self._is_stranded() or (ticket.host.why and not ready_of([ticket.ref], 0.0)):
             raise WorkerLostError(ticket.host.why)
         try:
             return value_of(ticket.ref, check=lambda: self._check([ticket]))
@@ -495,6 +511,8 @@ class RayHosts:
             WorkerLostError: If there was one.
         """
         self._checked = time.monotonic()
+        if self._is_stranded():
+            raise WorkerLostError(self._stranded)
         hosts = {ticket.host.key: ticket.host for ticket in tickets if ticket.host.name and not ticket.host.is_lost}
         heard = self._reader.heard(hosts)
         for key, host in hosts.items():
@@ -540,7 +558,7 @@ class RayHosts:
 
     def close(self, at_once: bool = False) -> None:
         """Ends all processes, and the connection to Ray if it was made here."""
-        if not ray.is_initialized():
+        if not ray.is_initialized() or self._stranded:
             return
         closing = [self.call(number, "close").ref for number, host in self._home.items() if not host.is_lost]
         ready_of(closing, AT_ONCE_SECONDS if at_once or head.lost_head() else LATE_SECONDS, at_least=len(closing))
