@@ -480,7 +480,7 @@ class RayHosts:
     def result(self, ticket: RayCall) -> Any:
         """Returns what a call returned."""
         if self._is_stranded() or (ticket.host.why and not ready_of([ticket.ref], 0.0)):
-            raise WorkerLostError(ticket.host.why)
+            raise WorkerLostError(ticket.host.why or self._stranded)
         try:
             return value_of(ticket.ref, check=lambda: self._check([ticket]))
         except RayTaskError as error:
