@@ -490,7 +490,8 @@ class RayHosts:
             raise cause from RemoteError(str(error))
         except (RayActorError, ObjectLostError) as error:
             ticket.host.is_lost = True
-            raise WorkerLostError(f"the worker on {ticket.host.name} is gone: {in_a_line(error)}") from error
+            why = ticket.host.why or f"the worker on {ticket.host.name} is gone: {in_a_line(error)}"
+            raise WorkerLostError(why) from error
         except RayError as error:
             raise WorkerLostError(said_of(error)) from error
 
