@@ -376,13 +376,13 @@ def of_trials(cluster, how, what, outcome):
         return sorted((cluster.folder / "runs" / "struck" / "trials").glob("*"))
 
     eventually(lambda: any(len(rows(trial)) >= 12 for trial in trials()) or run.process.poll() is not None)
-    before, began = [len(rows(trial)) for trial in trials()], time.monotonic()
+    before, began = {trial.name: len(rows(trial)) for trial in trials()}, time.monotonic()
     strike(cluster, how, what, run)
     eventually(lambda: "was lost" in run.text or run.process.poll() is not None)
     outcome.said = shorter(next((line for line in run.text.splitlines() if "was lost" in line), "nothing"))
     name = outcome.said.split()[0]
-    number = next((n for n, trial in enumerate(trials()) if trial.name.startswith(name)), 0)
-    eventually(lambda: len(rows(trials()[number])) > before[number] + 3 or run.process.poll() is not None)
+    lost = next((trial for trial in trials() if trial.name.startswith(name)), trials()[0])
+    eventually(lambda: len(rows(lost)) > before.get(lost.name, 0) + 3 or run.process.poll() is not None)
     outcome.seconds = time.monotonic() - began
     if run.end():
         outcome.problems.append(f"the experiment has failed: {run.text[-500:]}")
