@@ -16,6 +16,7 @@ from rich.console import Console
 
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.core.errors import ConfigError
+from rookery.core.starting_folder import absolute, shown
 
 if TYPE_CHECKING:
     from rookery.report.standings import Standing
@@ -216,7 +217,7 @@ def draw(standings: Sequence[Standing], saved: Path, output: Path | None) -> Non
     from rookery.report.standings import draw_standings
 
     run = saved.parent.parent
-    target = output or run / "elo.png"
+    target = absolute(output or run / "elo.png")
     try:
         draw_standings(standings, run.name, target)
     except ConfigError as error:
@@ -224,7 +225,7 @@ def draw(standings: Sequence[Standing], saved: Path, output: Path | None) -> Non
             raise
         typer.echo(f"no picture: {error}")
     else:
-        typer.echo(str(target))
+        typer.echo(str(shown(target)))
 
 
 def show_games(played: int, total: int) -> None:

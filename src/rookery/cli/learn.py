@@ -8,6 +8,7 @@ import typer
 
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.cli.train import exit_of_interrupts
+from rookery.core.starting_folder import shown
 
 
 def learn(
@@ -26,7 +27,7 @@ def learn(
     console, saved = "quiet" if quiet else "auto", find_saved(run, "last")
     with Trainer.load(saved, resume=True, play=False, trust_code=trust_code, console=console) as trainer:
         assert trainer.run_dir is not None
-        folder = trainer.run_dir.path
+        folder = shown(trainer.run_dir.path)
         go_on = f"go on with: rookery learn {folder}, or rookery resume {folder}"
         with exit_of_interrupts(lambda kept: f"interrupted; {'what was learned is kept; ' * kept}{go_on}"):
             result = trainer.learn(gradient_steps, policy)

@@ -40,6 +40,7 @@ from rookery.cli.tune import app as tune_app
 from rookery.core.console_output import open_standard_streams, survive_lost_output, watched_output
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.interrupt import Interrupt
+from rookery.core.starting_folder import started_in, starting_folder
 from rookery.core.tracebacks import own_traceback
 
 MAX_PROBLEMS = 100
@@ -121,7 +122,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends no run
-    with watched_output():
+    with watched_output(), started_in(starting_folder(), enter=False):  # code of others may call os.chdir
         try:
             try:
                 command_line()()

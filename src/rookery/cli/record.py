@@ -10,6 +10,7 @@ import typer
 
 from rookery.cli.evaluate import MaxEpisodeSteps, limit_layer, table
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
+from rookery.core.starting_folder import absolute, shown
 
 
 def record(
@@ -43,7 +44,7 @@ def record(
     from rookery.training.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
-    target = output or saved.parent.parent / "videos" / f"{saved.name}.webp"
+    target = absolute(output or saved.parent.parent / "videos" / f"{saved.name}.webp")
     check_suffix(target)
     with Trainer.load(saved, trust_code=trust_code, console="quiet", config=limit_layer(max_episode_steps)) as trainer:
         trainer.reporter = StandingReporter()
@@ -58,7 +59,7 @@ def record(
         )
     for label, text in table(result).items():
         typer.echo(f"{label:<12}{text}")
-    typer.echo(f"{'written':<12}{target}, {target.stat().st_size / 1000:,.0f} kB")
+    typer.echo(f"{'written':<12}{shown(target)}, {target.stat().st_size / 1000:,.0f} kB")
 
 
 def show_progress(encoded: int, total: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -193,9 +194,10 @@ def stored(provenance: Provenance) -> Layer:
 
 def trusted(folder: Path, provenance: Provenance, trust_code: bool) -> Layer:
     """The stored settings of a run, once it is clear that all code that they name may be run."""
+    from rookery.training.path_folders import folders_in
     from rookery.training.trust import check_stored
 
-    layer = stored(provenance)
+    layer = replace(stored(provenance), stored_folders=folders_in(folder / "config.yaml"))
     check_stored(folder, layer.values, trust_code)
     return layer
 

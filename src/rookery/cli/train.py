@@ -23,6 +23,7 @@ from rookery.core.errors import ConfigError, LearnerLostError, WorkerLostError
 from rookery.core.files import LONGEST_NAME
 from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer, override_layer, yaml_layer
+from rookery.core.starting_folder import absolute, shown
 
 if TYPE_CHECKING:
     from rookery.report.results import EvaluationResult, IterationResult
@@ -335,7 +336,7 @@ def claimed(root: Path, run_id: str | None, usual: str, force: bool) -> Iterator
     except BaseException:
         with suppress(OSError):  # of one in which something was begun, here or by another run
             for place in [folder] * is_new + absent:
-                place.rmdir()
+                absolute(place).rmdir()
         raise
 
 
@@ -381,7 +382,7 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
     from rookery.training.stopping import time_limits
 
     assert trainer.run_dir is not None
-    folder, steps = trainer.run_dir.path, steps_left(trainer)
+    folder, steps = shown(trainer.run_dir.path), steps_left(trainer)
     if steps is None and not (trainer.standing_criteria or stop):
         stop = {"env_steps": BUDGET}
         trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
@@ -411,7 +412,7 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
     }
     trainer.run_dir.write("result.json", json.dumps(outcome, indent=1) + "\n")
     if trainer.config.logging.console != "json":
-        for label, text in table(result, evaluation, folder).items():
+        for label, text in table(result, evaluation, trainer.run_dir.path).items():
             typer.echo(f"{label:<12}{text}")
 
 
@@ -430,7 +431,7 @@ def table(result: IterationResult, evaluation: EvaluationResult | None, folder: 
     else:
         lines["steps/s"] = f"{result.gradient_steps / max(result.seconds, 1e-9):,.0f} gradient steps"
     return lines | {
-        "written": f"{folder}/: {', '.join(sorted(path.name for path in folder.iterdir()))}",
+        "written": f"{shown(folder)}/: {', '.join(sorted(path.name for path in folder.iterdir()))}",
     }
 
 

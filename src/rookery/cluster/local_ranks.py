@@ -19,6 +19,7 @@ from torch import distributed
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
 from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.errors import LearnerLostError, RemoteError, RookeryError, TrainingError
+from rookery.core.starting_folder import module_paths, starting_folder
 from rookery.core.waits import exit_code_of
 
 LAST_WORDS = 5.0
@@ -51,7 +52,7 @@ class LocalRanks(Gathered):
         self._end = weakref.finalize(self, _end_all, self._processes, self._lines, os.getpid())
         try:
             for rank in range(1, size):
-                self._start(module, (sys.path, os.getcwd()), (str(place), rank, size, task))
+                self._start(module, (module_paths(sys.path), starting_folder()), (str(place), rank, size, task))
             for number in range(1, size):
                 self._hear(number, READY)
             there: Any = distributed
@@ -125,7 +126,8 @@ def joined(line: socket.socket) -> tuple[Gathered, Any]:
     (path, cwd), _ = receive_frame(line)
     sys.path[:] = path  # modules that the task names are found by it
     (place, rank, size, task), _ = receive_frame(line)
-    os.chdir(cwd)
+    with suppress(OSError):  # of a folder that was removed
+        os.chdir(cwd)
     send_frame(line, READY)
     there: Any = distributed
     groups = groups_of(there.FileStore(f"{place}/meeting", size), rank, size, TIMEOUT, LOOPBACK)

@@ -42,6 +42,7 @@ from rookery.cluster.working_directory import naming_machine
 from rookery.core.beats import RESET, STEP, Beat, beating
 from rookery.core.errors import ConfigError, RemoteError, WorkerLostError
 from rookery.core.interrupt import Interrupt
+from rookery.core.starting_folder import module_paths, starting_folder
 
 LATE_SECONDS = 10.0
 """What a process gets to begin once others have, before its objects go to those."""
@@ -286,6 +287,7 @@ class RayHosts:
         if spread:
             self._options["scheduling_strategy"] = "SPREAD"
         self._note = note
+        self._folder, self._paths = starting_folder(), module_paths(sys.path)
         self._count = -(-count // each)
         """Processes there are to be."""
         room = self._room()
@@ -331,7 +333,7 @@ class RayHosts:
         cores = max(math.floor(self._each.cpus), 1)
         remote: Any = ray.remote(HostActor)
         key = f"beats-{secrets.token_hex(8)}"
-        actor = remote.options(**self._options).remote(cores, os.getcwd(), sys.path, self._environment, key)
+        actor = remote.options(**self._options).remote(cores, self._folder, self._paths, self._environment, key)
         return RayHost(actor, ask_code(actor), key)
 
     # --- where objects are --------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.cluster.same_code import ask_code, checked
 from rookery.cluster.working_directory import naming_machine
 from rookery.core.errors import ConfigError, LearnerLostError, RemoteError, RookeryError, TrainingError
+from rookery.core.starting_folder import module_paths, starting_folder
 
 LAST_WORDS = 20.0
 """Seconds in which Ray says that a rank or its node is gone; it notices the end of a machine after some 15."""
@@ -135,7 +136,7 @@ class RayRanks(Gathered):
         if spread:
             options["scheduling_strategy"] = "SPREAD"
         remote: Any = ray.remote(RankActor)
-        made = (max(int(cpus), 1), os.getcwd(), sys.path, dict(environment))
+        made = (max(int(cpus), 1), starting_folder(), module_paths(sys.path), dict(environment))
         self._actors = [remote.options(**options).remote(*made) for _ in range(others)]
         self._end = weakref.finalize(self, _end_all, self._actors, self._connected_here, os.getpid())
         self._serving: list[Any] = []

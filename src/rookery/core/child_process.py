@@ -22,6 +22,7 @@ from typing import Any
 
 import cloudpickle
 
+from rookery.core.starting_folder import cwd_of_children
 from rookery.core.waits import exit_code_of
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -40,7 +41,7 @@ def start_child(
     """Starts ``python -m MODULE ARGUMENTS... DRIVER DEATH_SIGNAL``; the last two are for its `die_with`.
 
     The child inherits `files` under the same numbers, with so many threads for libraries that start their own and with
-    `variables` changed in its environment.
+    `variables` changed in its environment. It begins in the starting folder (`core/starting_folder.py`).
     """
     # A parent death signal is sent when the thread ends that started the process; only the main one stays.
     lasting = int(threading.current_thread() is threading.main_thread())
@@ -51,6 +52,7 @@ def start_child(
         pass_fds=tuple(files),
         stdin=subprocess.DEVNULL,
         env={**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads)), "PYTHONPATH": paths, **variables},
+        cwd=cwd_of_children(),
         process_group=0,  # Ctrl-C at a terminal is for the driver alone
     )
 

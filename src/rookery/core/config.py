@@ -17,6 +17,7 @@ from rookery.core.class_names import ClassNames
 from rookery.core.errors import ConfigError
 from rookery.core.hints import suggestion
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
+from rookery.core.path_settings import locate, may_hold_paths
 from rookery.core.secrets import hidden
 from rookery.core.settings import (
     Fixed,
@@ -81,6 +82,8 @@ class Resolved(Generic[C]):
         notes: Lines a user should read once: overrides without effect.
         fixed: The settings and sections that are marked as keeping their value, by path, with the reason.
         inherited: The settings of policies that come from the section all policies start from.
+        folders: By path of a setting that may hold relative paths, the folder where these begin. The history has them
+            as they were typed, `config` as absolute paths where their type says that they are paths.
     """
 
     config: C
@@ -88,6 +91,7 @@ class Resolved(Generic[C]):
     notes: tuple[str, ...] = ()
     fixed: Mapping[str, Fixed] = field(default_factory=dict)
     inherited: frozenset[str] = frozenset()
+    folders: Mapping[str, str] = field(default_factory=dict)
 
     def why_fixed(self, path: str) -> Fixed | None:
         """Gives the mark of a setting, or of the section it stands in; None if it may change."""
@@ -165,7 +169,7 @@ def resolve(schema: type[C], layers: Sequence[Layer], names: Mapping[str, str] |
     _refuse_unknown(merge)
     if merge.problems:
         raise ConfigError(*merge.problems)
-    return Resolved(config, merge.history, tuple(merge.notes), merge.fixed, frozenset(merge.inherited))
+    return Resolved(config, merge.history, tuple(merge.notes), merge.fixed, frozenset(merge.inherited), merge.folders)
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,7 @@ class _Merge:
         self.fixed: dict[str, Fixed] = {}
         self.inherited: set[str] = set()
         self.apart: set[str] = set()  # paths in sections of another class than in the one that a policy starts from
+        self.folders: dict[str, str] = {}
         self.rank: dict[str, int] = {}  # of the layer that set a path itself, where one did
         self.chosen: dict[str, _Chosen] = {}
 
@@ -283,8 +288,8 @@ class _Merge:
             if wrong:
                 self.refuse(said, wrong)
             else:
-                start = read
                 self.set(said, path, read)
+                start = self.located(hint, said, path, read)
         if start is MISSING and not parts:
             self.problems.append(f"{path} is missing: it must be {describe(hint)}")
         return start
@@ -312,7 +317,7 @@ class _Merge:
                 continue
             value = self.value(inner, f"{path}.{key}", found, start.get(key, MISSING))
             if value is not MISSING:
-                values[key] = value
+                values[self.located(key_hint, found[-1], f"{path}.{key}", key) if found else key] = value
         if not keys:
             self.begin(path, MISSING if kept else {})
             for said in kept:
@@ -436,6 +441,13 @@ class _Merge:
                 wanted = "a section of settings" if Any in map(bare, alternatives(hint)) else describe(hint)
                 self.refuse(said, f"must be {wanted}{_remedy(hint, value)}")
         return kept, start
+
+    def located(self, hint: Any, said: _Said, path: str, value: Any) -> Any:
+        """Gives a value with absolute paths where its type says that these are paths."""
+        if may_hold_paths(hint, value):
+            value, self.folders[path], notes = locate(hint, value, said.layer.folders(said.path))
+            self.notes += [f"{path} = {note}" for note in notes if not said.inherited]
+        return value
 
     def begin(self, path: str, start: Any) -> None:
         """Begins the history of a path with its default, if there is one."""

@@ -29,6 +29,7 @@ from rookery.core.errors import RookeryError
 from rookery.core.json_text import parse_json
 from rookery.core.leftovers import aside_of, discard, locked, restore, restore_all, sweep, take_lock, temporary_in
 from rookery.core.signing import is_signed, signed
+from rookery.core.starting_folder import shown
 
 MANIFEST = "manifest.json"
 DIGEST = "sha256"
@@ -406,7 +407,7 @@ def beside(path: Path) -> str:
         missing = missing.parent
     near = get_close_matches(missing.name, [one.name for one in missing.parent.iterdir()], n=1)
     meant = missing.parent.joinpath(*near) / path.relative_to(missing)
-    return f"; did you mean {meant}?" if near and meant.exists() else ""
+    return f"; did you mean {shown(meant)}?" if near and meant.exists() else ""
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -424,16 +425,16 @@ def find_checkpoint(path: Path) -> Path:
     if found:
         return found[-1]
     if not path.exists():
-        raise FileError(f"{path}: there is no such run or checkpoint{beside(path)}")
+        raise FileError(f"{shown(path)}: there is no such run or checkpoint{beside(path)}")
     if path.is_file():
         raise FileError(
-            f"{path}: is a file, and no run or checkpoint; recorded data become replay by rookery replay import {path} "
-            "-o DIRECTORY"
+            f"{shown(path)}: is a file, and no run or checkpoint; recorded data become replay by rookery replay import "
+            f"{shown(path)} -o DIRECTORY"
         )
-    inside = sorted(str(one.parent) for one in path.glob(f"*/{MANIFEST}"))
+    inside = sorted(str(shown(one.parent)) for one in path.glob(f"*/{MANIFEST}"))
     if inside:
-        raise FileError(f"{path}: is no run and no replay directory; there are {', '.join(inside[:FEW])} in it")
-    raise FileError(f"{path}: holds no checkpoint (none was written yet, or this is not the directory of a run)")
+        raise FileError(f"{shown(path)}: is no run and no replay directory; there are {', '.join(inside[:FEW])} in it")
+    raise FileError(f"{shown(path)}: holds no checkpoint (none was written yet, or this is not the directory of a run)")
 
 
 def checkpoint_number(name: str) -> tuple[int, int] | None:
@@ -467,7 +468,7 @@ def read_checkpoint_files(path: Path) -> tuple[Path, dict[str, bytes], dict[str,
 def with_last_good(error: Exception, place: Path) -> FileError:
     """The error, with the name of the newest checkpoint beside `place` that can be used instead."""
     good = last_good(place.parent, besides=place)
-    other = f"the last good checkpoint is {good}" if good else "there is no other checkpoint beside it"
+    other = f"the last good checkpoint is {shown(good)}" if good else "there is no other checkpoint beside it"
     return FileError(f"{error}; {other}")
 
 

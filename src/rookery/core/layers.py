@@ -9,7 +9,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from rookery.core.repeated_keys import refuse_repeated
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.secrets import NOT_STORED, Secret
 from rookery.core.settings import Settings, fields_of, object_name, show
+from rookery.core.starting_folder import starting_folder
 from rookery.core.tracebacks import described
 from rookery.core.yaml_reader import load_with_nodes, load_yaml
 
@@ -34,15 +35,29 @@ class Layer:
         values: Values by path. Only keys of this mapping may be dotted (``"algorithm.lr"``); in nested mappings a dot
             is part of the key. A settings object stands for the fields it was given, and chooses its class.
         lines: ``file:line`` of a dotted path, where known.
+        folder: Folder where relative paths among the values begin (`core/starting_folder.py`).
+        stored_folders: By dotted path, another folder that is tried first: where a stored run was started. That at the
+            empty path is for all values.
     """
 
     source: str
     values: Mapping[str, Any]
     lines: Mapping[str, str] = field(default_factory=dict)
+    folder: str = field(default_factory=starting_folder, compare=False)
+    stored_folders: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def where(self, path: str) -> str:
         """Gives the most exact source known for `path`."""
         return self.lines.get(path, self.source)
+
+    def sent_to(self, folder: str) -> Layer:
+        """Returns the layer for another process: where the layer's folder has nothing, relative paths begin in this."""
+        return replace(self, folder=folder, stored_folders={"": self.folder, **self.stored_folders})
+
+    def folders(self, path: str) -> tuple[str, ...]:
+        """Returns the folders where relative paths of the value at `path` may begin, the first to try first."""
+        stored = self.stored_folders.get(path, self.stored_folders.get("", self.folder))
+        return (self.folder,) if stored == self.folder else (stored, self.folder)
 
 
 def yaml_layer(path: str | Path, name: str | None = None) -> Layer:

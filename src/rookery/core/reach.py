@@ -53,11 +53,18 @@ class Reaches:
         what: What a value reaches, for messages: "a path", "a program", "an environment variable".
         default_will_do: Whether a foreign value is left out, with a note, instead of being refused.
         but: Words that reach nothing.
+        is_file: Whether the value is the path of a file that is more than a file, as a program is.
     """
 
     what: str
     default_will_do: bool = False
     but: tuple[str, ...] = ()
+    is_file: bool = False
+
+    @property
+    def is_path(self) -> bool:
+        """Whether values are paths, which may be relative."""
+        return self.is_file or self.what == "a path"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def objections_to(env: Any, config: Mapping[str, Any], path: str = "env.config")
         config: The arguments.
         path: Where they stand.
     """
-    yield from objections_to_arguments(_maker(env), config, path)
+    yield from objections_to_arguments(maker_of(env), config, path)
 
 
 def objections_to_parameters(env: Any, values: Mapping[str, Any], path: str = "env.parameters") -> Iterator[Objection]:
@@ -32,7 +32,7 @@ def objections_to_parameters(env: Any, values: Mapping[str, Any], path: str = "e
         values: A value or a sampler, or a list of these, by parameter.
         path: Where they stand.
     """
-    maker = _maker(env) if values else None
+    maker = maker_of(env) if values else None
     hints = argument_hints(maker) if is_ours(maker) else {}
     for name, value in values.items():
         where, drawn = f"{path}.{name}", list(drawn_values(value))
@@ -58,7 +58,7 @@ def drawn_values(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _maker(env: Any) -> Any:
+def maker_of(env: Any) -> Any:
     """Returns the class or function that makes an environment; None if there is none, or an id names it."""
     try:
         found = found_maker(env)

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from rookery.core.starting_folder import absolute
+
 PLAYER_LOGS = "run_logs"
 """Folder of a run with the logs of what its environment has started."""
 
@@ -18,7 +20,7 @@ def logs_in(run: str | Path | None) -> Iterator[None]:
     """Lets environments that are made meanwhile write logs into the folder `PLAYER_LOGS` of a run's folder; None
     changes nothing.
     """
-    token = _FOLDER.set(_FOLDER.get() if run is None else Path(run) / PLAYER_LOGS)
+    token = _FOLDER.set(_FOLDER.get() if run is None else absolute(run) / PLAYER_LOGS)
     try:
         yield
     finally:

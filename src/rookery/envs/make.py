@@ -23,6 +23,7 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError, UnknownEnvError, nearest
 from rookery.core.secrets import NOT_STORED
 from rookery.core.spaces import MASK, ActionSpec, Tree
+from rookery.core.starting_folder import started_in, starting_folder
 from rookery.core.tracebacks import described
 from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.base import SeedPlan, Step, VectorEnv
@@ -265,9 +266,11 @@ def lane_maker(
     if isinstance(found, gymnasium.envs.registration.EnvSpec):
         found = portable(found)
     wraps = [(str(getattr(wrapper, "__name__", wrapper)), _find_wrapper(wrapper)) for wrapper in wrappers]
+    folder = starting_folder()  # copies may be made anew at any time, and elsewhere on this machine
 
     def make(given: Mapping[str, Any] | None = None) -> Any:
-        return _build(found, {**settings, **(given or {})}, wraps, name, render)
+        with started_in(folder):
+            return _build(found, {**settings, **(given or {})}, wraps, name, render)
 
     def lane() -> Any:
         built = make()

@@ -36,6 +36,7 @@ from rookery.core.files import (
 )
 from rookery.core.space_files import space_from_json, space_to_json
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, obs_spec
+from rookery.core.starting_folder import shown
 from rookery.replay.buffer import ReplayBuffer
 from rookery.replay.pieces import Piece, part_of, rows_in
 
@@ -218,7 +219,7 @@ class StoredReplay:
         return self.last - self.first
 
     def __str__(self) -> str:
-        return f"{self.place}:{self.policy}"
+        return f"{shown(self.place)}:{self.policy}"
 
     @property
     def last(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import cloudpickle
 
 from rookery.core.errors import WorkerLostError
+from rookery.core.starting_folder import started_in, starting_folder
 
 
 class Hosts(Protocol):
@@ -93,13 +94,15 @@ class HostsHere:
     """
 
     def __init__(self) -> None:
+        self._folder = starting_folder()
         self._workers: dict[int, Any] = {}
         self._calls: list[CallHere] = []
 
     def begin(self, share: int, make: bytes) -> None:
         """Makes the worker of a share."""
         builder: Callable[[], Any] = cloudpickle.loads(make)
-        self._workers[share] = builder()
+        with started_in(self._folder):
+            self._workers[share] = builder()
 
     def vacancies(self) -> list[int]:
         """Names none: there is no room but this process."""

@@ -23,6 +23,7 @@ from rookery.core.source import Place
 from rookery.core.trust import TrustCode
 from rookery.envs.c.playing import Playing
 from rookery.replay.buffer import ReplayBuffer
+from rookery.training.path_folders import folders_in
 from rookery.training.trainer import Trainer
 from rookery.training.trust import check_settings
 
@@ -111,7 +112,7 @@ def twin(run: Path, trust_code: TrustCode = False) -> Iterator[Trainer]:
     Raises:
         ConfigError: If they name code that is not trusted.
     """
-    written = yaml_layer(run / "config.yaml")
+    written = replace(yaml_layer(run / "config.yaml"), stored_folders=folders_in(run / "config.yaml"))
     small: dict[str, Any] = {"sampling.num_envs": 1, "sampling.warmup_steps": 0, "logging.console": "quiet"}
     policies = written.values.get("policies")
     for name, entry in policies.items() if isinstance(policies, Mapping) else ():

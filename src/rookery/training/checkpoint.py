@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from rookery.core.files import (
     FileError,
     Linked,
     checkpoint_number,
+    is_own,
     list_checkpoints,
     mapped_files,
     read_checkpoint_files,
@@ -41,12 +42,14 @@ from rookery.core.layers import Layer, import_object, nested, writable
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.secrets import NOT_STORED, Secret
 from rookery.core.settings import Fixed, object_name
+from rookery.core.starting_folder import shown
 from rookery.core.trust import OBJECT
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
 from rookery.envs.choice import MEASURED
 from rookery.report.metrics_file import sync_rows
 from rookery.training.earlier_settings import kept_defaults, note_of
+from rookery.training.path_folders import folders_of
 from rookery.training.settings import RunConfig
 
 FORMAT = 2
@@ -72,6 +75,7 @@ class Saved:
         facts: The manifest.
         memories: Files of replay by name, which nobody has read yet.
         notes: Lines to show when it is loaded.
+        folders: Where the relative paths of settings begin, by path of the setting; read if the checkpoint is own.
     """
 
     path: Path
@@ -82,6 +86,7 @@ class Saved:
     facts: dict[str, Any]
     memories: dict[str, Linked]
     notes: tuple[str, ...] = ()
+    folders: Mapping[str, str] = field(default_factory=dict)
 
 
 def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
@@ -105,7 +110,8 @@ def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
             missing[path] = repr(given[-1][1])
     values["seed"] = seed
     history = {path: [[source, writable(value)] for source, value in given] for path, given in resolved.history.items()}
-    return json.dumps({"values": values, "missing": missing, "history": history}, indent=1).encode()
+    facts = {"values": values, "missing": missing, "history": history, "folders": folders_of(resolved)}
+    return json.dumps(facts, indent=1).encode()
 
 
 def _plain(value: Any) -> Any:
@@ -178,7 +184,9 @@ def read_checkpoint(path: Path) -> Saved:
         history = {path: [(source, value) for source, value in given] for path, given in config["history"].items()}
         kept = {path: value for path, value in kept_defaults(history).items() if path not in config["values"]}
         values, notes = config["values"] | kept, tuple(note_of(kept, history))
-        return Saved(place, state, values, config["missing"], history, facts, mapped_files(place, facts), notes)
+        folders = dict(config.get("folders", {})) if is_own(facts) else {}
+        memories = mapped_files(place, facts)
+        return Saved(place, state, values, config["missing"], history, facts, memories, notes, folders)
     except (FileError, EncodingError) as error:
         raise with_last_good(error, place) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -269,8 +277,8 @@ def run_of(path: Path) -> Path:
     if path.parent.name == FOLDER and checkpoint_number(path.name):
         return path.parent.parent
     raise ConfigError(
-        f"resume: {path} is neither the directory of a run nor one of its checkpoints; leave resume out to go on "
-        "without a run directory"
+        f"resume: {shown(path)} is neither the directory of a run nor one of its checkpoints; leave resume out to go "
+        "on without a run directory"
     )
 
 
@@ -312,11 +320,13 @@ def layer_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) 
     ]
     if wanted:
         raise ConfigError(
-            f"{saved.path}: these were made in code and cannot be found by name; give them again, as in "
+            f"{shown(saved.path)}: these were made in code and cannot be found by name; give them again, as in "
             f"Trainer.load(..., env=MyEnv, policy_mapping=...): {'; '.join(wanted)}"
         )
     measured = [path for path, history in saved.history.items() if history[-1][0] == MEASURED]
-    return Layer(str(saved.path), values, dict.fromkeys(measured, f"{saved.path}: {MEASURED}"))
+    return Layer(
+        str(saved.path), values, dict.fromkeys(measured, f"{saved.path}: {MEASURED}"), stored_folders=saved.folders
+    )
 
 
 def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -> VectorEnv | None:
@@ -338,5 +348,5 @@ def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -
     if play and any(name is not None for name in [saved.values.get("env.name"), *named]):
         return None
     if "env" not in saved.facts:
-        raise ConfigError(f"{saved.path}: it does not say what its environment is like; load it with play=True")
+        raise ConfigError(f"{shown(saved.path)}: it does not say what its environment is like; load it with play=True")
     return AbsentEnv(saved.facts["env"])

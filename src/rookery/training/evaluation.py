@@ -10,6 +10,7 @@ from pathlib import Path
 from rookery.core.config import DEFAULT
 from rookery.core.errors import EnvError
 from rookery.core.interrupt import Interrupt, Interrupted
+from rookery.core.starting_folder import started_in
 from rookery.core.torch_modes import in_users_modes
 from rookery.envs.base import VectorBase, VectorEnv, is_only_one
 from rookery.envs.vector.closing import close_env
@@ -20,7 +21,7 @@ from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.endless import UNKNOWN_LIMIT, BoundedEpisodes, PlayedEpisodes
 from rookery.training.evaluation_workers import EvaluationTask, EvaluationWorkers
-from rookery.training.prepare import make_copies
+from rookery.training.path_folders import as_typed
 from rookery.training.run import Measured, Run
 
 MOST_LABELS = 6
@@ -82,7 +83,10 @@ class Measure:
         if not settings.workers or not settings.every or run.ranks.rank:
             return
         if self._workers is None:
-            self._workers = EvaluationWorkers(run.config, run.streams, run.draws, run.interrupt, run.note)
+            with started_in(run.folder):
+                self._workers = EvaluationWorkers(
+                    as_typed(run.resolved), run.streams, run.draws, run.interrupt, run.note
+                )
         if self.is_due and not self._workers.under_way:
             policies, mapping = run.self_play.to_measure(run.policies)
             task = EvaluationTask(
@@ -108,7 +112,7 @@ class Measure:
         if self._env is None or self._env.num_lanes != lanes:
             if self._env is not None:
                 close_env(self._env, self._env.name)
-            self._env = make_copies(run.config, lanes)
+            self._env = run.make_copies(lanes)
         played = bounded(run, self._env, episodes, deterministic, run.interrupt)
         with measuring(run, played):
             played.play()

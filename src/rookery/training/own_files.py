@@ -19,6 +19,7 @@ from rookery.core.files import FOLDER, NUMBERED, FileError, WriteError, list_che
 from rookery.core.layers import yaml_layer
 from rookery.core.leftovers import REPLACED, TEMPORARY, locked
 from rookery.core.signing import is_signed_text
+from rookery.core.starting_folder import shown
 from rookery.envs.logs import PLAYER_LOGS
 from rookery.report.metrics_file import read_rows
 
@@ -153,7 +154,7 @@ def refuse_links_of_trials(folder: Path) -> None:
 
 def _linked(path: Path) -> FileError:
     what = f"is a link to {os.readlink(path)}, which would be written to"
-    return FileError(f"{path}: {what}; replace it by its target, or remove it")
+    return FileError(f"{shown(path)}: {what}; replace it by its target, or remove it")
 
 
 def remove(folder: Path, keep: Collection[str] = STAYING) -> list[Path]:
@@ -191,12 +192,13 @@ def kept_note(folder: Path, kept: Iterable[Path]) -> list[str]:
     if not names:
         return []
     more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return [f"{folder}: kept what Rookery did not write: {', '.join(names[:SHOWN])}{more}"]
+    return [f"{shown(folder)}: kept what Rookery did not write: {', '.join(names[:SHOWN])}{more}"]
 
 
 def killed_note(folder: Path, aside: Path) -> str:
     """Returns a note on a run that was moved aside because it was killed at its start."""
-    return f"{folder}: an earlier start was killed before its first iteration was over; its files are in {aside} now"
+    where = f"its files are in {shown(aside)} now"
+    return f"{shown(folder)}: an earlier start was killed before its first iteration was over; {where}"
 
 
 def experiment_was_killed_at_start(folder: Path) -> bool:

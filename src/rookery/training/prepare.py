@@ -9,9 +9,8 @@ from typing import Any
 import torch
 
 from rookery.algorithms.algorithm import Algorithm
-from rookery.algorithms.names import ALGORITHMS
 from rookery.cluster.ranks import Ranks
-from rookery.core.config import Resolved, resolve
+from rookery.core.config import Resolved
 from rookery.core.device import check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError, EnvError, nearest
 from rookery.core.layers import Layer, yaml_layer
@@ -50,6 +49,7 @@ from rookery.training.learners import RankTask, learners_of
 from rookery.training.misread_settings import misread_settings
 from rookery.training.named_policies import check_named
 from rookery.training.parameters import parameter_names
+from rookery.training.path_folders import resolve_run
 from rookery.training.presets import find_preset, space_layer
 from rookery.training.replay_sources import replay_values
 from rookery.training.room import check_copies, check_policies
@@ -187,7 +187,7 @@ def prepare(
     task: RankTask, stand_in: VectorEnv | None, ranks: Ranks
 ) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[str], Ranks]:
     """Resolves the settings and makes the environments, which presets depend on, unless something stands for them."""
-    first = resolve(RunConfig, task.layers, ALGORITHMS)
+    first = resolve_run(task.layers)
     env_cfg = first.config.env
     stand_in = stand_in or env_of_data(first.config)
     if env_cfg.name is None and stand_in is None:
@@ -198,7 +198,7 @@ def prepare(
     found = find_preset(task.preset, name, algorithm_family(first.config.algorithm))
     presets = [] if found is None else [Layer(f"preset {found[0]}", found[1])]
     layers, notes = [*presets, *capacity_layers(first.config), *task.layers], [layer.source for layer in presets]
-    second = first if layers == task.layers else resolve(RunConfig, layers, ALGORITHMS)
+    second = first if layers == task.layers else resolve_run(layers)
     check_device(second.config.device)
     learning = [entry.algorithm for entry in second.config.policies.values() if not entry.frozen]
     if any(cfg.model.compile for cfg in learning or [second.config.algorithm]):
@@ -231,9 +231,9 @@ def prepare(
             decided, told = code_layers(second.config, observed, lambda: _throwaway_copies(second.config, env))
         layers += decided
         notes += told
-        second = resolve(RunConfig, layers, ALGORITHMS) if decided else second
+        second = resolve_run(layers) if decided else second
     space_layers = _space_layers(second, env, mapping, [*names, *exploiters])
-    resolved = resolve(RunConfig, [*space_layers, *layers], ALGORITHMS)
+    resolved = resolve_run([*space_layers, *layers])
     check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
     notes += [*unused_settings(resolved, kinds), *_notes_of_copies(resolved, env, stand_in), *resolved.notes]
     notes += [*_precision_notes(resolved, env, mapping), *_sequence_notes(resolved), *notes_of_workers(resolved, env)]

@@ -23,6 +23,7 @@ from rookery.cluster.ranks import Gathered
 from rookery.core.child_process import Gone, die_with
 from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer
+from rookery.core.starting_folder import starting_folder
 from rookery.training.learners import RankTask
 from rookery.training.saved_shares import load_share
 from rookery.training.trainer import Trainer
@@ -33,8 +34,9 @@ def serve(ranks: Gathered, task: RankTask) -> None:
     if torch.cuda.is_available():
         torch.cuda.set_device(ranks.rank % torch.cuda.device_count())
     own = Layer(f"rank {ranks.rank}", {"logging.console": "quiet"})
+    layers = [layer.sent_to(starting_folder()) for layer in task.layers]
     with Trainer(
-        config=[*task.layers, own], preset=task.preset, callbacks=task.callbacks, ranks=ranks
+        config=[*layers, own], preset=task.preset, callbacks=task.callbacks, ranks=ranks
     ) as trainer:  # fmt: skip
         calls: dict[str, Callable[[], Any]] = {
             "train_iteration": trainer.train_iteration,

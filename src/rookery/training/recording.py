@@ -19,6 +19,7 @@ from rookery.core.files import make_folder, write_directory
 from rookery.core.leftovers import restore
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces import MASK, ActionSpec, ObsSpec
+from rookery.core.starting_folder import absolute
 from rookery.core.timers import Timers
 from rookery.core.torch_modes import in_users_modes, own_modes, users_modes
 from rookery.core.trust import TrustCode
@@ -448,7 +449,7 @@ def record_replay(
         ConfigError: If `out` is there, or the run and the environment do not fit each other.
         EnvError: If the environment cannot be made or used.
     """
-    place = Path(out)
+    place = absolute(out)
     if restore(place) and not force:
         raise ConfigError(f"{place}: exists; give force=True to replace it, or another name")
     with prepared(env, source, env_config or {}, trust_code) as (copy, policies, mapping, limit):

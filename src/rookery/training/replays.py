@@ -16,6 +16,7 @@ from rookery.algorithms.algorithm import Algorithm
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.files import Content, FileError, last_good, mapped_files, read_manifest, with_last_good
+from rookery.core.starting_folder import shown
 from rookery.core.state import Stateful
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.demonstrations import StoredDemonstrations, check_finite
@@ -103,7 +104,7 @@ class SavedReplays(Stateful):
             except RookeryError as error:
                 told = with_last_good(error, saved.path)
                 if last_good(saved.path.parent, besides=saved.path) is None:
-                    without = f'Trainer.load("{saved.path}", config={{"algorithm.replay.save": False}})'
+                    without = f'Trainer.load("{shown(saved.path)}", config={{"algorithm.replay.save": False}})'
                     told = FileError(f"{told}; all but the memory can be loaded: {without}")
                 raise told from None
             self.sealed[policy] = segments

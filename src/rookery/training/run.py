@@ -19,6 +19,7 @@ from rookery.core.config import Resolved
 from rookery.core.device import Staging
 from rookery.core.interrupt import Interrupt, Interrupted
 from rookery.core.seeding import Streams
+from rookery.core.starting_folder import started_in, starting_folder
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.core.trust import CodeKind
@@ -41,6 +42,7 @@ from rookery.training.compute import acting_threads, learning_threads
 from rookery.training.curriculum import Curriculum
 from rookery.training.learners import check_copies
 from rookery.training.parameters import check_parameters, training_plan
+from rookery.training.path_folders import as_typed
 from rookery.training.prepare import check_learner, kinds_of, make_copies, make_policy
 from rookery.training.rating_games import RatingGames
 from rookery.training.replays import load_sources
@@ -187,6 +189,7 @@ class Run(Stateful):
         ranks: The learners of the run, of which this is one.
 
     Attributes:
+        folder: Folder in which the run was started in this process, where relative paths begin.
         pool: Plays.
         policies: By name.
         learners: The algorithm of each policy that learns.
@@ -240,6 +243,7 @@ class Run(Stateful):
         "retired",
         "ranks",
         "measured",
+        "folder",
     )
 
     def __init__(
@@ -252,6 +256,7 @@ class Run(Stateful):
         ranks: Ranks,
     ) -> None:
         self.ranks = ranks
+        self.folder = starting_folder()
         check_copies(env, ranks)
         self.resolved = resolved
         self.config = resolved.config
@@ -297,7 +302,9 @@ class Run(Stateful):
     def _make_pool(self, listeners: Sequence[EpisodeListener]) -> WorkerPool:
         """Makes what plays: a worker in this process, or workers elsewhere."""
         if isinstance(self.env, EnvElsewhere):
-            recipe = WorkerRecipe(self.config, self.mapping, self.streams, self.draws, tuple(listeners), make_copies)
+            recipe = WorkerRecipe(
+                as_typed(self.resolved), self.mapping, self.streams, self.draws, tuple(listeners), make_copies
+            )
             return workers_elsewhere(recipe, self.env, self.timers, self.interrupt, self.note)
         sampling, several = self.config.sampling, self.ranks.size > 1
         share = LaneShare(self.ranks.rank, *self.ranks.share(sampling.num_envs), (0,) * self.env.num_lanes)
@@ -353,7 +360,8 @@ class Run(Stateful):
             entry = self.config.policies[name]
             if line := memory_line(name, entry, kind):
                 self.note(line)
-            policy = self.policies[name] = make_policy(name, kind, self.config, self.streams, self.env)
+            with started_in(self.folder):
+                policy = self.policies[name] = make_policy(name, kind, self.config, self.streams, self.env)
             if entry.frozen:
                 policy.requires_grad_(False)
                 self.frozen.append(name)
@@ -383,11 +391,21 @@ class Run(Stateful):
             with self.pool.lent() as env:
                 yield env
         else:
-            env = make_copies(self.config, lanes, render=render)
+            env = self.make_copies(lanes, render=render)
             try:
                 yield env
             finally:
                 close_env(env, env.name)
+
+    def make_copies(self, lanes: int, *, render: bool = False) -> VectorEnv:
+        """Makes copies of the environment beside those that the run trains in, in the folder in which it was started.
+
+        Args:
+            lanes: How many.
+            render: Whether they can be asked for pictures.
+        """
+        with started_in(self.folder):
+            return make_copies(self.config, lanes, render=render)
 
     def begin_iteration(self) -> Progress:
         """An iteration that begins now."""

@@ -36,6 +36,7 @@ from rookery.core.layers import flow
 from rookery.core.leftovers import clean
 from rookery.core.secrets import secrets_in, without_secrets
 from rookery.core.signing import signed_text, without_signature
+from rookery.core.starting_folder import shown
 from rookery.core.timers import Timers
 from rookery.envs.logs import PLAYER_LOGS
 from rookery.report.curves import position
@@ -44,6 +45,7 @@ from rookery.report.results import IterationResult
 from rookery.report.tensorboard import TensorBoard
 from rookery.training import own_files
 from rookery.training.own_files import TOKEN_FILE
+from rookery.training.path_folders import with_folders, without_folders
 from rookery.training.settings import RunConfig
 
 DRAWN = re.compile(r"^seed:.*# drawn\n", re.MULTILINE)
@@ -96,7 +98,9 @@ class RunDir:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.read(self._lock, 1000).decode(errors="replace").strip() or "unknown"
-            raise FileError(f"{self.path}: another run is writing here ({holder}); wait for it or stop it") from None
+            raise FileError(
+                f"{shown(self.path)}: another run is writing here ({holder}); wait for it or stop it"
+            ) from None
         except OSError as error:  # some network file systems have no locks
             raise _unusable(self.path, "locked against a second writer", error) from None
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -122,7 +126,8 @@ class RunDir:
             self.notes += own_files.kept_note(self.path, own_files.remove(self.path))
         elif own_files.has_begun(self.path) or (self._is_used and not self._was_killed(resolved)):
             raise ConfigError(
-                f"run_dir = {str(self.path)!r}: there is a run here already; continue it (rookery resume {self.path}, "
+                f"run_dir = {str(shown(self.path))!r}: there is a run here already; continue it (rookery resume "
+                f"{shown(self.path)}, "
                 "Trainer.load(..., resume=True)), replace it (force), or choose another directory"
             )
         elif self._is_used:
@@ -144,7 +149,7 @@ class RunDir:
         if not own_files.was_killed_at_start(self.path):
             return False
         written = (self.path / own_files.CONFIG).read_text(encoding="utf-8", errors="replace")
-        return DRAWN.sub("", without_signature(written)) == DRAWN.sub("", resolved.to_yaml())
+        return DRAWN.sub("", without_folders(without_signature(written))) == DRAWN.sub("", resolved.to_yaml())
 
     def _move_aside(self) -> Path:
         """Renames the directory and makes a new one; returns the path of the old one."""
@@ -162,7 +167,7 @@ class RunDir:
 
     def write_settings(self, resolved: Resolved[RunConfig]) -> None:
         """Replaces `config.yaml` and `provenance.json`."""
-        self.write("config.yaml", signed_text("config.yaml", resolved.to_yaml()))
+        self.write("config.yaml", signed_text("config.yaml", with_folders(resolved.to_yaml(), resolved)))
         history = {path: [[source, flow(value)] for source, value in given] for path, given in resolved.history.items()}
         self.write("provenance.json", json.dumps(history, indent=1))
 
@@ -249,7 +254,7 @@ class RunDir:
 
 
 def _unusable(path: Path, what: str, error: OSError) -> FileError:
-    return FileError(f"{path}: cannot be {what}: {error.strerror}; choose another run directory, or none")
+    return FileError(f"{shown(path)}: cannot be {what}: {error.strerror}; choose another run directory, or none")
 
 
 @cache

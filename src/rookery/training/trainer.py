@@ -18,6 +18,7 @@ from rookery.core.interrupt import Interrupted
 from rookery.core.layers import Layer
 from rookery.core.runtime import keep_large_blocks, own_torch
 from rookery.core.settings import Settings
+from rookery.core.starting_folder import absolute, shown, started_in, starting_folder
 from rookery.core.trust import TrustCode
 from rookery.envs.absent import AbsentEnv, describe
 from rookery.envs.base import VectorEnv
@@ -107,7 +108,7 @@ class Trainer(Run):
         **overrides: Any,
     ) -> None:
         keep_large_blocks()
-        with own_torch(1), logs_in(run_dir):  # learning may take more, see `threads`
+        with own_torch(1), logs_in(run_dir), started_in(starting_folder()):  # learning may take more, see `threads`
             values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
             self.callbacks = callbacks_of(callbacks)
             task = RankTask([*layers_of(config), Layer("code", values)], preset, self.callbacks)
@@ -120,13 +121,12 @@ class Trainer(Run):
         )
         self.stop_function: StopFunction | None = None
         self.measure, self.watch = Measure(self), Watch(self, lambda: self.reporter)
-        self.remarks = Remarks()
-        self.horizon_notes = HorizonNotes()
+        self.remarks, self.horizon_notes = Remarks(), HorizonNotes()
         self.saved_replays = SavedReplays()
         self.pace = CheckpointPace(self.config.checkpoint)
         self.run_dir: RunDir | None = None
         if run_dir is not None:
-            self.run_dir = RunDir(Path(run_dir))
+            self.run_dir = RunDir(Path(self.folder, run_dir))
             try:
                 self.run_dir.begin(self.resolved, force)
             except Exception:
@@ -423,7 +423,7 @@ class Trainer(Run):
         with own_torch(1), self.watch.over():
             return record(
                 self,
-                Path(path),
+                absolute(path),
                 episodes=episodes,
                 deterministic=self.config.evaluation.deterministic if deterministic is None else deterministic,
                 labels=labels,
@@ -450,7 +450,7 @@ class Trainer(Run):
         folder = None if self.run_dir is None or path is not None else self.run_dir.checkpoints
         if folder is None and path is None:
             raise ConfigError("save: this trainer has no run directory; say where, as in trainer.save('my-checkpoint')")
-        target = Path(str(path)) if folder is None else folder / checkpoint.next_name(folder, self.iteration)
+        target = absolute(str(path)) if folder is None else folder / checkpoint.next_name(folder, self.iteration)
         if target.exists():
             raise ConfigError(f"save: {target} exists; choose another path")
         models = {name: self.config.policies[name].algorithm.model for name in self.policies}
@@ -477,9 +477,9 @@ class Trainer(Run):
                 checkpoint.tidy(folder, self.config.checkpoint.keep_last)
         except (FileError, OSError) as error:
             good = None if folder is None else last_good(folder)
-            raise FileError(f"{error}; the last good checkpoint is {good}" if good else str(error)) from None
+            raise FileError(f"{error}; the last good checkpoint is {shown(good)}" if good else str(error)) from None
         self._tell("on_checkpoint", target)
-        return target
+        return shown(target)
 
     def _tell(self, moment: str, *about: Any) -> None:
         """Calls one method of every callback."""
@@ -521,11 +521,11 @@ class Trainer(Run):
             ConfigError: If something made in code has to be given again or is not trusted, or settings were changed
                 that keep their value in the middle of a run; names all.
         """
-        run_dir = RunDir(checkpoint.run_of(Path(path))) if resume else None  # first: nobody else may write from now on
-        trainer = None
+        place, trainer = absolute(path), None
+        run_dir = RunDir(checkpoint.run_of(place)) if resume else None  # first: nobody else may write from now on
         try:
             layers = [*layers_of(config), Layer("code", code_values(env, None, None, policy_mapping, None, overrides))]
-            saved = without_foreign_code(checkpoint.read_checkpoint(Path(path)), layers, trust_code, run_dir)
+            saved = without_foreign_code(checkpoint.read_checkpoint(place), layers, trust_code, run_dir)
             stored = checkpoint.layer_to_load(saved, {path for layer in layers for path in layer.values}, play)
             stand_in = checkpoint.stand_in_of(saved, play, layers)
             with logs_in(run_dir.path if run_dir else None):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.files import FOLDER, checkpoint_number, list_checkpoints
 from rookery.core.layers import flow, yaml_layer
+from rookery.core.starting_folder import absolute, shown
 from rookery.core.trust import TrustCode
 from rookery.native.actor import load_policy
 from rookery.policies.policy import Policy
@@ -150,7 +151,7 @@ class Analysis:
     def __init__(
         self, folder: str | Path, metric: str | None = None, mode: str | None = None, scope: str | None = None
     ) -> None:
-        self.folder = Path(folder)
+        self.folder = absolute(folder)
         self.records = records_of(self.folder)
         self.experiment = self.records[0]
         tune = self.experiment["tune"]
@@ -168,7 +169,7 @@ class Analysis:
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "finished" if self.is_finished else "not finished"
-        return f"<experiment {self.folder}: {len(self)} trials, {state}>"
+        return f"<experiment {shown(self.folder)}: {len(self)} trials, {state}>"
 
     def __getitem__(self, name: str) -> TrialResult:
         """Returns a trial by its name.
@@ -272,13 +273,13 @@ class Analysis:
                 given = " ".join(shlex.quote(f"{path}={flow(value)}") for path, value in best.params.items())
                 lines.append(f"its parameters:  {given}")
             if best.checkpoint is not None and best.is_training:
-                lines.append(f"measure it:      rookery evaluate {best.folder}")
-                lines.append(f"film it:         rookery record {best.folder}")
-            lines.append(f"pictures of all: rookery tune show {self.folder} -o report.html")
+                lines.append(f"measure it:      rookery evaluate {shown(best.folder)}")
+                lines.append(f"film it:         rookery record {shown(best.folder)}")
+            lines.append(f"pictures of all: rookery tune show {shown(self.folder)} -o report.html")
         if self.is_running:
             lines.append("it is running")
         elif not self.is_finished:
-            lines.append(f"not finished:    rookery tune resume {self.folder}")
+            lines.append(f"not finished:    rookery tune resume {shown(self.folder)}")
         return "\n".join(lines)
 
     # --- plain data ---------------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from rookery.core.layers import Layer, import_object, mapping_of, nested
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings import Settings, fields_of, is_undecided, show
-from rookery.core.signing import signed
+from rookery.core.signing import is_signed, signed
+from rookery.core.starting_folder import absolute, started_in, starting_folder
 from rookery.core.thresholds import directed
 from rookery.core.trust import CodeKind, TrustCode
 from rookery.report.experiment import ExperimentSummary
@@ -297,7 +298,7 @@ def resume(folder: str | Path, trust_code: TrustCode = False, **changes: Any) ->
         FileError: If its journal is damaged.
     """
     check_arguments(folder, None, "none", None, {})
-    place = Path(folder)
+    place = absolute(folder)
     records = records_of(place)
     spec = records[0]["spec"]
     if spec["in_code"]:
@@ -306,7 +307,8 @@ def resume(folder: str | Path, trust_code: TrustCode = False, **changes: Any) ->
             "tune.run(..., resume=True)"
         )
     check_experiment(place, records[0], trust_code)
-    config = read_layer(Layer(str(place), spec["config"]))
+    folders = {"": records[0].get("folder", "")} if is_signed(FILE, records[0]) and records[0].get("folder") else {}
+    config = read_layer(Layer(str(place), spec["config"], stored_folders=folders))
     wanted = [{"num_samples": record["num_samples"]} for record in records if record["kind"] == "resume"]
     settings = {**records[0]["tune"], **(wanted[-1] if wanted else {}), **changes}
     if spec["trainable"]:
@@ -324,13 +326,12 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         resume: Whether to go on, if there is something to go on with.
         force: Whether to replace what is there.
     """
-    job, cfg, space = plan.job, plan.cfg, plan.space
+    job, cfg, space, started = plan.job, plan.cfg, plan.space, starting_folder()
+    place = absolute(new_folder(job.title) if folder is None else folder)  # trials may go elsewhere
     check_columns(cfg, job.columns)
     if job.repeats_exactly and "search" not in plan.objects:
         check_variety(cfg, space)
     job.check(space)
-    place = new_folder(job.title) if folder is None else Path(folder)
-    absolute = place.absolute()  # trials may go elsewhere
     before = first_record(place, resume, force)
     drawn = plan.seed if cfg.seed is None else cfg.seed
     record: dict[str, Any] = {
@@ -338,10 +339,10 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         "seed": before["seed"] if before else randbits(31) if drawn is None else drawn,
         "trial_seed": before["trial_seed"] if before else plan.seed,
         "space": {path: domain.describe() for path, domain in space.items()},
-        "job": job.describe(), "tune": settings_spec(cfg, plan.objects), "spec": dict(plan.spec),
+        "job": job.describe(), "tune": settings_spec(cfg, plan.objects), "spec": dict(plan.spec), "folder": started,
     }  # fmt: skip
     streams = Streams(int(record["seed"]))
-    experiment = Experiment(absolute, cfg, space, streams, record["trial_seed"])
+    experiment = Experiment(place, cfg, space, streams, record["trial_seed"])
     search = Suggestions(
         plan.objects.get("search", cfg.search), space, experiment.modes, cfg.num_samples, cfg.points, streams,
         plan.config, before["tune"]["num_samples"] if before else None,
@@ -354,7 +355,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         check_params(place, read(place), record)
         refuse_links_of_trials(place)
     notes = [] if before or force else move_killed_experiment(place)
-    with closing(make_executor(job, cfg)) as executor, closing(Journal(place, anew=not before)) as journal:
+    with closing(make_executor(job, cfg, started)) as executor, closing(Journal(place, anew=not before)) as journal:
         if not before:  # nothing was wrong: only now is an older experiment replaced
             notes += remove_trials(place)
             journal.append(signed(FILE, record))
@@ -364,7 +365,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         reporter = progress_reporter(cfg.console)
         runner = Runner(experiment, search, scheduler, executor, journal, reporter)
         reporter.start(ExperimentSummary(
-            title=job.title, folder=str(absolute), metrics=experiment.metrics, modes=experiment.modes, scope=cfg.scope,
+            title=job.title, folder=str(place), metrics=experiment.metrics, modes=experiment.modes, scope=cfg.scope,
             total=cfg.num_samples * grid_size(space) * cfg.repeats, cores=0 if cfg.place == "ray" else usable_cores(),
             cpus=cfg.cpus or job.cpus, columns=tuple(job.metrics),
         ))  # fmt: skip
@@ -375,7 +376,7 @@ def execute(plan: Plan, folder: str | Path | None, *, resume: bool, force: bool)
         finally:
             runner.state.stop_running()
             reporter.finish(runner.summaries)
-    return Analysis(place if place.absolute() == absolute else absolute)
+    return Analysis(place)
 
 
 def first_record(folder: Path, resume: bool, force: bool) -> dict[str, Any] | None:
@@ -408,13 +409,16 @@ def new_folder(title: str) -> Path:
     return next(RUNS / name for name in names if not (RUNS / name).exists())
 
 
-def make_executor(job: Job, cfg: TuneConfig) -> Executor:
-    """Makes what runs trials: this process where one runs at a time and nobody said otherwise."""
+def make_executor(job: Job, cfg: TuneConfig, folder: str) -> Executor:
+    """Makes what runs trials: this process where one runs at a time and nobody said otherwise; others begin in a
+    folder.
+    """
     cpus = cfg.cpus or job.cpus
     kind = cfg.place
     if kind == "auto":
         kind = "here" if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus else "processes"
     if kind == "ray" and find_spec("ray") is None:
         raise ConfigError("tune.place = ray: Ray is not installed: pip install 'rookery[ray]'; processes needs none")
-    executor: Executor = import_object(EXECUTORS[kind])(job, cpus, cfg.gpus, cfg.max_concurrent)
+    with started_in(folder, enter=False):
+        executor: Executor = import_object(EXECUTORS[kind])(job, cpus, cfg.gpus, cfg.max_concurrent)
     return executor

@@ -35,6 +35,7 @@ from rookery.compat.mlagents.timers_file import Gauges, timers_text
 from rookery.core.files import WriteError, make_folder, remove_directory, write_directory, write_file
 from rookery.core.leftovers import clean
 from rookery.core.spaces import ActionSpec
+from rookery.core.starting_folder import shown
 from rookery.envs.groups import groups_of
 from rookery.policies.export import policy_files
 from rookery.policies.policy import Policy
@@ -434,7 +435,7 @@ class RunFiles(Callback):
         ledger.final = self._entry(ledger, path, kept)
 
     def _entry(self, ledger: Ledger, path: Path, *others: Path) -> CheckpointEntry:
-        there = [str(one) for one in (path, *others) if one.exists()]
+        there = [str(shown(one)) for one in (path, *others) if one.exists()]
         return CheckpointEntry(
             steps=ledger.steps,
             file_path=there[0] if there else "",

@@ -19,6 +19,7 @@ from rookery.compat.mlagents.environment.importing import install
 from rookery.compat.rllib import finder
 from rookery.compat.rllib.finder import script_builtins, show_names_in
 from rookery.core.errors import ConfigError, RookeryError
+from rookery.core.starting_folder import started_in
 
 AFTER_CTRL_C = 130
 """Exit code of a script that Ctrl-C ended."""
@@ -50,7 +51,7 @@ def run_script(path: str | os.PathLike[str], arguments: Sequence[str] = (), old_
     if old_names:
         vars(module)["__builtins__"] = script_builtins()
     install()  # of mlagents_envs, where it is missing
-    with _as_main(module, str(path), arguments):
+    with _as_main(module, str(path), arguments), started_in(""):  # where it goes, its paths begin
         if old_names:
             show_names_in(source.parent, first=False)
         for text, name in pieces:

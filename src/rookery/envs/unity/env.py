@@ -66,7 +66,7 @@ class UnityEnv(ClockedEnv):
     def __init__(
         self,
         num_lanes: int,
-        file_name: Annotated[str | Path, Reaches("a program")] | None = None,
+        file_name: Annotated[str | Path, Reaches("a program", is_file=True)] | None = None,
         *,
         args: Annotated[Sequence[str], Reaches("a program")] = (),
         no_graphics: bool = False,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rookery.core.errors import EnvError
+from rookery.core.starting_folder import absolute
 from rookery.envs.base import SeedPlan
 from rookery.envs.clocked.arrival import Answer, Arrival, CopyBehavior, seats_of
 from rookery.envs.logs import log_folder
@@ -218,7 +219,7 @@ class UnityPlayers:
         self._is_closed = False
         for own in channels:
             own.open(num_lanes)
-        self._folder = Path(folder) if folder is not None else log_folder() or self._temporary_folder()
+        self._folder = absolute(folder) if folder is not None else log_folder() or self._temporary_folder()
         try:
             for lane in range(num_lanes):
                 self._lanes.append(_Lane(self._start(lane)))

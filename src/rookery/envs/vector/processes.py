@@ -23,6 +23,7 @@ import cloudpickle
 from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.errors import EnvError, RemoteError
 from rookery.core.processor import usable_cores
+from rookery.core.starting_folder import module_paths, started_in, starting_folder
 from rookery.core.waits import exit_code_of
 from rookery.envs.base import Kind
 from rookery.envs.vector import channel
@@ -139,11 +140,12 @@ class ProcessHelper:
         self._pickled, self._name, self._tolerance, self._spins = pickled, name, tolerance, spins
         self._kinds: Sequence[Kind] = ()
         self._slab: Slab
+        self._folder = starting_folder()
         self._start()
 
     def build(self) -> None:
         """Begins to build the copies; `end` waits for them."""
-        self.begin("build", sys.path, self._pickled, self.lanes, self._name, self._tolerance)
+        self.begin("build", module_paths(sys.path), self._pickled, self.lanes, self._name, self._tolerance)
 
     def try_out(self, trial: bytes, seconds: float) -> None:
         """Begins to play a throwaway copy.
@@ -152,7 +154,7 @@ class ProcessHelper:
             trial: Pickled function that plays and returns it.
             seconds: How long that may take.
         """
-        self.begin("try_out", sys.path, trial)
+        self.begin("try_out", module_paths(sys.path), trial)
         self._deadline = monotonic() + seconds
 
     def end_trial(self, seconds: float) -> None:
@@ -172,6 +174,10 @@ class ProcessHelper:
             raise EnvError(f"{self._name}: {loss}") from None
 
     def _start(self) -> None:
+        with started_in(self._folder, enter=False):
+            self._start_process()
+
+    def _start_process(self) -> None:
         bell, far_bell = socket.socketpair()
         line, far_line = socket.socketpair()
         control = SharedMemory(PAGE)

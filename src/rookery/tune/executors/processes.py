@@ -21,6 +21,7 @@ from rookery.cluster.allotments import GPUS, Allotment, deal, visible_gpus
 from rookery.core.child_process import Gone, receive_frame, send_frame, start_child
 from rookery.core.heartbeats import ChildHeartbeats
 from rookery.core.processor import LIMIT, usable_cores
+from rookery.core.starting_folder import module_paths, started_in, starting_folder
 from rookery.core.waits import exit_code_of
 from rookery.tune.executor import Event, Executor, Failed, Order, pickled_job
 from rookery.tune.executors.trial_worker import LOG
@@ -47,7 +48,7 @@ class ProcessExecutor(Executor):
         pickled = pickled_job(job, "processes")
         there = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
         allotments, self.notes = deal(list(there)[: usable_cores()], cpus, visible_gpus(), gpus, max_concurrent)
-        self._workers = [_Worker(allotment, pickled) for allotment in allotments]
+        self._workers = [_Worker(allotment, pickled, starting_folder()) for allotment in allotments]
         self._events: deque[Event] = deque()
 
     @property
@@ -106,11 +107,12 @@ class _Worker:
     process: subprocess.Popen[bytes]
     beats: ChildHeartbeats
 
-    def __init__(self, allotment: Allotment, pickled: bytes) -> None:
+    def __init__(self, allotment: Allotment, pickled: bytes, folder: str) -> None:
         self.start: Start | None = None
         self.busy = False  # it owes the answer to an order
         self._allotment = allotment
         self._pickled = pickled
+        self._folder = folder
         self._end: weakref.finalize[..., _Worker] | None = None
 
     @property
@@ -134,12 +136,14 @@ class _Worker:
         number, threads = far.fileno(), len(own.cores)
         variables = {LIMIT: str(threads), **gpus}  # where there is no affinity, the limit alone says it
         module = "rookery.tune.executors.worker_process"
-        self.process = start_child(module, [str(number), cores], [number], threads, variables)
+        with started_in(self._folder, enter=False):
+            self.process = start_child(module, [str(number), cores], [number], threads, variables)
+            paths = module_paths(sys.path)
         far.close()
         self._end = weakref.finalize(self, _end_process, self.process, self.line, os.getpid())
         self.beats = ChildHeartbeats(self.process.pid)
         with self.beats.far as far:
-            self.send(sys.path, self._pickled, files=(far.fileno(),))
+            self.send(paths, self._pickled, files=(far.fileno(),))
 
     def send(self, *message: object, files: tuple[int, ...] = ()) -> bool:
         """Tells the process something; says whether there is one to hear it."""

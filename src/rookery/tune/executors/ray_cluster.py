@@ -8,7 +8,6 @@ to be on a disk that all nodes share. This module needs Ray, and is imported onl
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections import deque
@@ -27,6 +26,7 @@ from rookery.cluster.same_code import ask_code, checked
 from rookery.cluster.shared_disk import DiskProbe
 from rookery.cluster.working_directory import naming_machine
 from rookery.core.errors import ConfigError, HeadLostError
+from rookery.core.starting_folder import module_paths, starting_folder
 from rookery.tune.executor import Event, Executor, Failed, Order, Stepped, Stopped, pickled_job
 from rookery.tune.executors.trial_worker import TrialWorker
 from rookery.tune.executors.worker_process import send_prints
@@ -143,6 +143,7 @@ class RayExecutor(Executor):
 
     def __init__(self, job: Job, cpus: float, gpus: float, max_concurrent: int | None) -> None:
         self._job = pickled_job(job, "ray")
+        self._folder, self._paths = starting_folder(), module_paths(sys.path)
         self.notes = []
         self._asked, self._most = Resources(cpus, gpus), max_concurrent or sys.maxsize
         self._workers: list[RayWorker] = []
@@ -202,7 +203,7 @@ class RayExecutor(Executor):
         remote: Any = ray.remote(concurrency_groups={CONTROL: 1})(TrialActor)
         cores = max(math.floor(resources.cpus), 1)
         actor = remote.options(num_cpus=resources.cpus, num_gpus=resources.gpus).remote(
-            self._job, cores, os.getcwd(), sys.path
+            self._job, cores, self._folder, self._paths
         )
         beats = ActorBeats(actor, lambda one: one.beat.options(concurrency_group=CONTROL).remote())
         self._workers.append(RayWorker(actor, beats, probe, ask_code(actor)))

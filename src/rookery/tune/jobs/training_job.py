@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import signal
+from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from rookery.core.config import resolve
 from rookery.core.errors import ConfigError, EnvError, SpaceError, refuse
 from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
 from rookery.core.layers import Layer, nested
+from rookery.core.starting_folder import started_in, starting_folder
 from rookery.core.thresholds import AtMost, directed
 from rookery.core.trust import texts_in
 from rookery.envs.make import env_name, has_single_copies
@@ -75,9 +77,14 @@ class TrainingJob(Job):
         self.callbacks: Callbacks = callbacks if callable(callbacks) else callbacks_of(callbacks)
         self.stop = stop
         self.falling = falling
+        self.folder = starting_folder()
 
     def start(self, start: Start) -> TrainingWork:
-        """Makes a trainer in the trial's folder."""
+        """Makes a trainer in the trial's folder; relative paths of settings begin where the experiment was started."""
+        with started_in(self.folder):
+            return self._start(start)
+
+    def _start(self, start: Start) -> TrainingWork:
         params = Layer(f"trial {start.trial}", self._filled(start.params))
         callbacks = self._own_callbacks()
         place = last_good(start.folder / FOLDER)
@@ -89,7 +96,7 @@ class TrainingJob(Job):
         else:
             # Classes that no import finds have to be given again; other settings need no second entry in their history.
             spec = training_spec(self.layers, self.preset, {})
-            layers = [*(self.layers if spec["in_code"] else [reaching(spec["config"])]), params]
+            layers = [*(self.layers if spec["in_code"] else [reaching(spec["config"], self.layers)]), params]
             known = frozenset(texts_in([layer.values for layer in [*self.layers, params]]))  # wherever it was written
             trainer = Trainer.load(place, resume=True, config=layers, callbacks=callbacks, trust_code=known)
         try:
@@ -240,8 +247,8 @@ def _worth_trying(path: str, domain: Domain) -> list[tuple[str, Any]]:
     return []
 
 
-def reaching(config: Mapping[str, Any]) -> Layer:
-    """Returns the settings of an experiment that a foreign checkpoint may not set."""
+def reaching(config: Mapping[str, Any], layers: Sequence[Layer]) -> Layer:
+    """Returns the settings of an experiment that a foreign checkpoint may not set; paths begin as in its layers."""
     tree, values = nested(variant(config, 0)), dict[str, Any]()
     for one in objections_in(tree):
         node: Any = tree
@@ -251,7 +258,7 @@ def reaching(config: Mapping[str, Any]) -> Layer:
                 node = node[key]
                 known.append(key)
         values[".".join(known)] = node
-    return Layer("tune", values)
+    return Layer("tune", values, stored_folders=dict(ChainMap(*(dict(layer.stored_folders) for layer in layers))))
 
 
 class TrainingWork(Work):

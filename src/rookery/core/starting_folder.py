@@ -1,0 +1,90 @@
+"""Where relative paths begin: in the folder in which they were given, whatever the working directory is later.
+
+An environment, a callback or a program may call `os.chdir` at any time. So a path is made absolute once, when it is
+read (`absolute`, `locate`), and what is made later for the same run, copies of its environment and other processes
+among it, is made in the folder in which the run was started (`started_in`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+
+_FOLDER: ContextVar[str | None] = ContextVar("starting_folder", default=None)
+
+
+def starting_folder() -> str:
+    """Returns the folder where relative paths begin: of `started_in`, else the working directory.
+
+    Returns:
+        An absolute path; empty where the working directory was removed.
+    """
+    return working_directory() if (folder := _FOLDER.get()) is None else folder
+
+
+def working_directory() -> str:
+    """Returns the working directory; empty where it was removed."""
+    with suppress(OSError):
+        return os.getcwd()
+    return ""
+
+
+@contextmanager
+def started_in(folder: str, enter: bool = True) -> Iterator[None]:
+    """Lets relative paths begin in a folder meanwhile, those included that code of others opens.
+
+    The working directory of the process is another one only where it differs from `folder`, and only meanwhile, unless
+    what is done there changes it again.
+
+    Args:
+        folder: Absolute path of the folder. Empty, or of no folder on this machine: the working directory stays.
+        enter: Whether the working directory of the process is to be this folder; else only `starting_folder` is.
+    """
+    before, entered = working_directory(), ""
+    folder = folder if os.path.isdir(folder) else ""
+    token = _FOLDER.set(folder or None)
+    try:
+        if enter and folder and folder != before:
+            with suppress(OSError):
+                os.chdir(folder)
+                entered = working_directory()
+        yield
+    finally:
+        _FOLDER.reset(token)
+        if entered and before and working_directory() == entered:
+            with suppress(OSError):
+                os.chdir(before)
+
+
+def cwd_of_children() -> str | None:
+    """Returns the working directory that processes of a run are to be started in; None: that of this process."""
+    return starting_folder() or None
+
+
+def module_paths(paths: Sequence[str]) -> list[str]:
+    """Returns where modules are found, as another process can use it: relative entries from the starting folder.
+
+    Args:
+        paths: Entries of `sys.path`; an empty one stands for the working directory.
+    """
+    return [os.path.join(starting_folder(), entry).rstrip("/") or "/" if is_relative(entry) else entry
+            for entry in paths]  # fmt: skip
+
+
+def absolute(path: str | Path) -> Path:
+    """Returns a path that starts where relative ones begin now."""
+    return Path(starting_folder(), path)
+
+
+def shown(path: Path) -> Path:
+    """Returns a path as short as a user of this process can write it: relative if it lies in the starting folder."""
+    folder = starting_folder()
+    return path.relative_to(folder) if folder and path.is_relative_to(folder) else path
+
+
+def is_relative(path: str) -> bool:
+    """Returns whether a path is relative: neither absolute, nor of a home, nor an address such as ``s3://bucket``."""
+    return not os.path.isabs(path) and not path.startswith("~") and "://" not in path
