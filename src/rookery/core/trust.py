@@ -19,7 +19,6 @@ from rookery.core.errors import ConfigError, refuse
 from rookery.core.layers import import_object, mapping_of
 from rookery.core.reach import Objection
 from rookery.core.settings import Settings, object_name, show
-from rookery.core.starting_folder import shown
 
 OBJECT = "~object"
 """Key under which the name of a class or function stands among saved settings."""
@@ -151,8 +150,8 @@ class Trust:
         """
         objections = ((named, self.objection(named)) for named in code)
         refuse(
-            f"{shown(file)}: {named.path} = {named.name}: reading this would run {named.name}, which {why}, and the "
-            f"file was not written by you on this machine (it does not have your signature); "
+            f"{file}: {named.path} = {named.name}: reading this would run {named.name}, which {why}, and the file was "
+            f"not written by you on this machine (it does not have your signature); "
             f"{f'give it again yourself, {named.again}, or, ' if named.again else ''}{way_out}"
             for named, why in objections
             if why
@@ -175,8 +174,8 @@ def refuse_reach(
     """
     refuse(
         dict.fromkeys(
-            f"{shown(file)}: {one.path} = {show(one.value)}: {one.why}, and the file was not written by you on this "
-            "machine (it does not have your signature); "
+            f"{file}: {one.path} = {show(one.value)}: {one.why}, and the file was not written by you on this machine "
+            "(it does not have your signature); "
             f"{f'give it again yourself, {again(one.path)}, or, ' if again(one.path) else ''}{way_out}"
             for one in found
         )

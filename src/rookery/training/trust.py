@@ -13,7 +13,6 @@ from rookery.core.files import is_own
 from rookery.core.layers import Layer, nested, yaml_layer
 from rookery.core.settings import show
 from rookery.core.signing import is_signed_text, why_unsigned
-from rookery.core.starting_folder import shown
 from rookery.core.trust import CodeKind, Named, Trust, TrustCode, is_ours, leaves_in, name_in, refuse_reach
 from rookery.envs.make import ENVIRONMENT, WRAPPER, code_of
 from rookery.models.build import NETWORK
@@ -222,7 +221,7 @@ def _without_reach(
     ]
     refuse_reach(file, (one for one in found if not one.default_will_do), again=again_at)
     told = dict.fromkeys(f"{one.path} = {show(one.value)} ({one.why})" for one in found)
-    line = f"{shown(file)} was not written by you on this machine; left out, so that defaults hold: {', '.join(told)}"
+    line = f"{file} was not written by you on this machine; left out, so that defaults hold: {', '.join(told)}"
     return without(values, [one.path for one in found]), [f"{line} (docs/trust.md)"] if told else []
 
 
