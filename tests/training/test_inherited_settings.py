@@ -56,7 +56,8 @@ class NestedSignalConfig(SignalConfig):
 
 OWN = {"seen": CountConfig, "distilled": RNDConfig, "nested": NestedSignalConfig}
 NAMES = {name: f"{cls.__module__}:{cls.__qualname__}" for name, cls in OWN.items()}
-CANDIDATES = (True, False, 1, 2, 3, 0.5, 0.25, 1.5, "other", ["other"], [7], [0.25, 0.5], {"other": 0.5})
+# a path is absolute, so that it stays as it is given
+CANDIDATES = (True, False, 1, 2, 3, 0.5, 0.25, 1.5, "other", ["/other"], [7], [0.25, 0.5], {"/other": 0.5})
 
 
 def other_value(hint, default):
@@ -98,7 +99,7 @@ def leaves(tree, path):
     """Settings by path; free mappings are one value."""
     for key, value in tree.items():
         here = f"{path}.{key}"
-        if isinstance(value, Mapping) and "other" not in value:
+        if isinstance(value, Mapping) and "/other" not in value:
             yield from leaves(value, here)
         elif key != "name":
             yield here, value

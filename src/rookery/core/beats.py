@@ -1,7 +1,7 @@
 """Beats: how a thread notes that its work goes on, so that another process can tell slow work from work that hangs.
 
-The thread notes a beat when it begins a step or a reset of its environments. A beat costs less than a microsecond and
-sends nothing; `cluster/beats.py` lets another process read the last one.
+The thread notes a beat when it begins a step or a reset of its environments. A beat sends nothing; `cluster/beats.py`
+lets another process read the last one.
 """
 
 from __future__ import annotations
@@ -51,3 +51,8 @@ def note_beat(what: str) -> None:
     beat: Beat | None = getattr(_of_thread, "beat", None)
     if beat is not None:
         beat.what, beat.at = what, monotonic()
+
+
+def is_beating() -> bool:
+    """Whether another process waits for this thread."""
+    return getattr(_of_thread, "beat", None) is not None

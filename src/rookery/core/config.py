@@ -392,7 +392,7 @@ class _Merge:
         inside = [known for known in reversed(list(new)) if known.startswith(f"{path}.")]
         self.apart |= set() if same else set(inside)
         if marker.inherits and value is not MISSING:
-            self.compare(inside, path, marker.inherits)
+            _compare(self, inside, path, marker.inherits)
         return value
 
     def entry(self, marker: Polymorphic, path: str, parts: list[_Said]) -> Any:
@@ -464,18 +464,25 @@ class _Merge:
         if not said.inherited:
             self.problems.append(f"{said.source}: {said.path} = {show(said.value)}: {why}")
 
-    def compare(self, inside: list[str], path: str, inherits: str) -> None:
-        """Finds the values of an entry that are those of the common section; notes each that beats one of a higher
-        layer there.
-        """
-        for here in inside:
-            if (above := f"{inherits}{here[len(path) :]}") not in self.history:
-                continue
-            (own, value), (common, other) = self.history[here][-1], self.history[above][-1]
-            if here not in self.rank and here != f"{path}.name" and (own != DEFAULT or flow(value) == flow(other)):
-                self.inherited |= {here} - self.apart
-            elif here in self.rank and self.rank.get(above, -1) > self.rank[here]:
-                self.notes.append(f"{here} = {flow(value)} ({own}) wins over {above} = {flow(other)} ({common})")
+
+def _compare(merge: _Merge, inside: list[str], path: str, inherits: str) -> None:
+    """Finds the values of an entry that are those of the common section; notes each that beats one of a higher layer
+    there.
+
+    Args:
+        merge: The merge, whose history has both.
+        inside: Paths in the entry.
+        path: The path of the entry.
+        inherits: The path of the common section.
+    """
+    for here in inside:
+        if (above := f"{inherits}{here[len(path) :]}") not in merge.history:
+            continue
+        (own, value), (common, other) = merge.history[here][-1], merge.history[above][-1]
+        if here not in merge.rank and here != f"{path}.name" and (own != DEFAULT or flow(value) == flow(other)):
+            merge.inherited |= {here} - merge.apart
+        elif here in merge.rank and merge.rank.get(above, -1) > merge.rank[here]:
+            merge.notes.append(f"{here} = {flow(value)} ({own}) wins over {above} = {flow(other)} ({common})")
 
 
 def _refuse_unknown(merge: _Merge) -> None:

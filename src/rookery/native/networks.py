@@ -95,11 +95,7 @@ class NativeTrunk:
         leaves += [InputLeaf(CATEGORIES, len(leaf.sizes)) for leaf in trunk.categories]
         layers, table, first = [], None, trunk.first
         if first is not None:
-            weight = (
-                torch.empty(len(first.bias), 0, dtype=torch.float32, device="cpu")
-                if first.weight is None
-                else first.weight
-            )
+            weight = first.bias.new_empty(len(first.bias), 0) if first.weight is None else first.weight
             table = None if first.table is None else Table(first.table, first.offsets)
             layers.append([LinearLayer(weight, first.bias)])
         layers += [[_linear(layer)] for layer in trunk.layers]

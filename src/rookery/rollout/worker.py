@@ -26,7 +26,7 @@ from rookery.core.seeding import Streams
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.core.torch_modes import in_users_modes, keep_own, users_differ, users_modes
+from rookery.core.torch_modes import users_modes
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv, has_own_episodes
 from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
@@ -39,6 +39,7 @@ from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, OpponentMapping,
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.stack import SnapshotStack
+from rookery.rollout.stepping import Stepping, stepping
 from rookery.rollout.storage import Outcome
 from rookery.rollout.tables import Route, RowTable
 from rookery.rollout.units import ended_units
@@ -89,7 +90,7 @@ class RolloutWorker(Stateful):
              "version", "group_returns", "finals_stale", "rewards_unclaimed", "actions_not_learned")  # fmt: skip
     # `now` is what the environment shows: it comes from the environment's own state, and `listeners` go with that
     fixed = ("env", "mapping", "streams", "seeds", "lanes_in_run", "timers", "deterministic", "interrupt",
-             "listeners", "unheard", "users_differ", "now", "groups", "own_episodes", "fragments", "make_store",
+             "listeners", "unheard", "stepping", "now", "groups", "own_episodes", "fragments", "make_store",
              "_firsts", "_lost")  # fmt: skip
 
     def __init__(
@@ -140,8 +141,8 @@ class RolloutWorker(Stateful):
         """Truncated agents that were not on turn: their final observation is an older one."""
         self.asked: dict[tuple[int, int], str] = {}
         """Who plays an agent, by the numbers of its kind and row, as long as that policy is not here yet."""
-        self.users_differ = False
-        """Whether the environment is stepped in other modes of torch than policies decide in."""
+        self.stepping: Stepping | None = None
+        """How environments are stepped; None: by a plain call."""
         self.rewards_unclaimed = 0
         """Rewards of agents that had never had to act yet."""
         self.actions_not_learned = 0
@@ -410,26 +411,24 @@ class RolloutWorker(Stateful):
         """
         if self.now is None:
             self.reset()
-        self.unheard, self.users_differ = None, users_differ()
+        self.unheard = None
         limit = None if max_env_steps is None else self.lane_steps + max_env_steps
         rollouts: dict[str, Rollout] = {}
-        while not (newcomers := self._find_players()):
-            note_beat(STEP)
-            if episodes is not None or self.fragments is None or not self._many_steps(self.fragments, limit):
-                self._vector_step()
-            for name, policy in self.policies.items():
-                if policy.store is not None and 0 < policy.store.wanted <= policy.store.complete:
-                    assert self.now is not None
-                    rollouts[name] = policy.store.take(self.now.rows[policy.kind].obs, policy.row_of_slot)
-            if (
-                rollouts
-                or (limit is not None and self.lane_steps >= limit)
-                or (episodes is None and self.resting)
-                or (self.interrupt is not None and self.interrupt.number is not None)
-                or (episodes is not None and self._have_played(episodes))
-            ):
-                break
-        keep_own()
+        with stepping() as self.stepping:
+            while not (newcomers := self._find_players()):
+                if episodes is not None or self.fragments is None or not self._many_steps(self.fragments, limit):
+                    self._vector_step()
+                for name, policy in self.policies.items():
+                    if policy.store is not None and 0 < policy.store.wanted <= policy.store.complete:
+                        assert self.now is not None
+                        rollouts[name] = policy.store.take(self.now.rows[policy.kind].obs, policy.row_of_slot)
+                if (
+                    rollouts
+                    or (limit is not None and self.lane_steps >= limit)
+                    or (self.resting if episodes is None else self._have_played(episodes))
+                    or (self.interrupt is not None and self.interrupt.number is not None)
+                ):
+                    break
         finished, self.finished = self.finished, []
         running, count = self.running_lengths()
         at = self.env_steps, self.lane_steps, self.resting, running / max(1, count)
@@ -519,10 +518,7 @@ class RolloutWorker(Stateful):
         playing = self.env.episode.copy()
         resting = self.now.at_rest() if self.now.any_rest else None
         acted = perf_counter()
-        if self.users_differ:
-            self.now = in_users_modes(self.env.step, actions)
-        else:
-            self.now = self.env.step(actions)
+        self.now = self.env.step(actions) if self.stepping is None else self.stepping(self.env.step, actions)
         stepped = perf_counter()
         timer.add("act", acted - began)
         timer.add("env.step", stepped - acted)
@@ -548,6 +544,7 @@ class RolloutWorker(Stateful):
         steps = steps if limit is None else min(steps, -(-(limit - self.lane_steps) // lanes))
         if steps < fragments.least:
             return False
+        note_beat(STEP)
         with self.timers["fragments"] as timer:
             made, ended, seconds = fragments.play(mine, steps, start, table.returns, self.lengths)
         for part, spent in seconds.items():

@@ -226,19 +226,17 @@ def prepare(
     mapping = PolicyMapping(second.config.policy_mapping, names)
     decisions, kinds = second.config.sampling.warmup_steps, kinds_of(env, mapping)
     if decisions and has_throwaways(env):
-        observed = {name: kinds.get(name, env.kinds[0]).obs.own for name in names}
-        with users_modes():  # it plays and computes nothing
-            decided, told = code_layers(second.config, observed, lambda: _throwaway_copies(second.config, env))
-        layers += decided
-        notes += told
+        config, observed = second.config, {name: kinds.get(name, env.kinds[0]).obs.own for name in names}
+        # it plays and computes nothing
+        decided, told = in_users_modes(code_layers, config, observed, lambda: _throwaway_copies(config, env))
+        layers, notes = [*layers, *decided], [*notes, *told]
         second = resolve_run(layers) if decided else second
     space_layers = _space_layers(second, env, mapping, [*names, *exploiters])
     resolved = resolve_run([*space_layers, *layers])
     check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
     notes += [*unused_settings(resolved, kinds), *_notes_of_copies(resolved, env, stand_in), *resolved.notes]
     notes += [*_precision_notes(resolved, env, mapping), *_sequence_notes(resolved), *notes_of_workers(resolved, env)]
-    notes += misread_settings(resolved)
-    return resolved, env, mapping, notes, ranks
+    return resolved, env, mapping, [*notes, *misread_settings(resolved)], ranks
 
 
 def make_copies(

@@ -141,6 +141,12 @@ def weights_of(cfg: AlgorithmConfig, kind: Kind) -> list[int]:
     return [before * after for before, after in pairwise(widths)]
 
 
+def note_memory(name: str, entry: PolicyEntry, kind: Kind, note: Callable[[str], None]) -> None:
+    """Notes what a policy will take of the RAM because of its spaces, if it is much; arguments as of `memory_line`."""
+    if line := memory_line(name, entry, kind):
+        note(line)
+
+
 def memory_line(name: str, entry: PolicyEntry, kind: Kind) -> str:
     """Returns a line on the RAM that a policy will take because of its spaces, or an empty string if it is not much.
 

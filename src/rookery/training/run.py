@@ -46,7 +46,7 @@ from rookery.training.path_folders import as_typed
 from rookery.training.prepare import check_learner, kinds_of, make_copies, make_policy
 from rookery.training.rating_games import RatingGames
 from rookery.training.replays import load_sources
-from rookery.training.room import memory_line
+from rookery.training.room import note_memory
 from rookery.training.round import Round
 from rookery.training.self_play import SelfPlay
 from rookery.training.settings import RunConfig
@@ -358,8 +358,7 @@ class Run(Stateful):
         """
         for name, kind in kinds.items():
             entry = self.config.policies[name]
-            if line := memory_line(name, entry, kind):
-                self.note(line)
+            note_memory(name, entry, kind, self.note)
             with started_in(self.folder):
                 policy = self.policies[name] = make_policy(name, kind, self.config, self.streams, self.env)
             if entry.frozen:

@@ -1,0 +1,30 @@
+"""How a worker steps its environments: in the user's modes of torch, with a beat where another process waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rookery.core.beats import STEP, is_beating, note_beat
+from rookery.core.torch_modes import in_users_modes, keep_own, users_differ
+
+Stepping = Callable[[Callable[[Any], Any], Any], Any]
+"""Calls the function that steps environments with the actions of all agents, and returns what it returns."""
+
+
+@contextmanager
+def stepping() -> Iterator[Stepping | None]:
+    """Yields how environments are stepped inside; None where the function itself is to be called."""
+    yield (_in_users_modes if users_differ() else _with_beats if is_beating() else None)
+    keep_own()
+
+
+def _with_beats(step: Callable[[Any], Any], actions: Any) -> Any:
+    note_beat(STEP)
+    return step(actions)
+
+
+def _in_users_modes(step: Callable[[Any], Any], actions: Any) -> Any:
+    note_beat(STEP)
+    return in_users_modes(step, actions)
