@@ -298,3 +298,39 @@ def test_code_of_environments_is_searched_in_several_threads_at_once():
         gc.set_threshold(*every)
         gc.callbacks.remove(call)
     assert found == [[""] * 8] * 3
+
+
+class Waiting(Taking):
+    """Lets go of Python's lock in each step; by a thread that is not the main one it cannot be stepped, or fails at
+    times, as `fault` says.
+    """
+
+    def __init__(self, fault):
+        super().__init__()
+        self.fault, self.steps = fault, 0
+
+    def step(self, action):
+        self.steps += 1
+        time.sleep(200e-6)
+        if self.fault == "hangs" and threading.current_thread() is not threading.main_thread():
+            time.sleep(30)
+        if self.fault == "fails" and self.steps > 50:
+            raise RuntimeError("fails now and then")
+        return super().step(action)
+
+
+@pytest.mark.regression("no end", "Helpers are measured without end where an environment hangs in a second thread")
+def test_an_environment_that_hangs_in_a_thread_is_stepped_in_processes(monkeypatch):
+    monkeypatch.setattr(choice, "HANGS_SECONDS", 0.3)
+    monkeypatch.setattr(choice, "usable_cores", lambda: 2)
+    found = choose(lane_maker(Waiting, {"fault": "hangs"}, ()), 8, "Waiting")
+    assert (found.implementation, found.helpers) == ("processes", 1)
+
+
+@pytest.mark.regression("foreign code", "An environment that fails now and then ends the training while it is measured")
+def test_an_environment_that_fails_while_threads_are_measured_is_stepped_in_this_process(monkeypatch):
+    monkeypatch.setattr(choice, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(choice, "usable_cores", lambda: 2)
+    found = choose(lane_maker(Waiting, {"fault": "fails"}, ()), 8, "Waiting")
+    assert found.helpers == 0
+    assert "measuring stopped, because it failed" in found.reason and "fails now and then" in found.reason

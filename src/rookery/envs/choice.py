@@ -52,6 +52,9 @@ IN_THIS_ONE = (
     "'my_module:MyEnv-v0'"
 )
 
+HANGS_SECONDS = 10.0
+"""A measurement in two threads that takes longer hangs: the environment can be stepped by one thread only."""
+
 REPEATS = 3
 """Times that one thread and two are measured, in turn."""
 
@@ -128,12 +131,13 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str
             return _measured("serial", 0, f"{name}: a copy takes {seconds:.1f} s to build: {instead}")
         try:
             cost = _cost(one)
+            helpers = min(most, int(num_lanes * cost / WORTHWHILE_SECONDS) - 1)
+            if helpers < 1:
+                return _measured("serial", 0)
+            with closing(SerialEnv(factory, 1, name)) as other:
+                scales = _scales(one, other)
         except EnvError as error:  # the run will meet it and say more, or bear it
             return _measured("serial", 0, f"{name}: measuring stopped, because it failed ({error}): {instead}")
-        helpers = min(most, int(num_lanes * cost / WORTHWHILE_SECONDS) - 1)
-        if helpers < 1:
-            return _measured("serial", 0)
-        scales = _scales(one, SerialEnv(factory, 1, name))
     measured = f"{name}: {num_lanes} lanes of {cost * 1e6:.0f} us a step"
     one_or_more = ("thread", "helper process") if helpers == 1 else ("threads", "helper processes")
     threads, processes = (f"{helpers} {what} beside this one" for what in one_or_more)
@@ -204,7 +208,7 @@ def _times_let_go() -> int:
 
 
 def _scales(one: SerialEnv, other: SerialEnv) -> bool:
-    """Whether two threads with a lane each do nearly twice of what one does; closes the other.
+    """Returns whether two threads with a lane each do nearly twice of what one does.
 
     A machine that does other things holds up one measurement and not the next. So each is repeated, and what one
     thread does is counted by the processor's time for it, which nobody else's work lengthens: code that holds Python's
@@ -227,14 +231,13 @@ def _scales(one: SerialEnv, other: SerialEnv) -> bool:
         waits = busy < passed / 2 and _times_let_go() - let_go >= steps
         rates.append(steps / (passed if waits else busy))
         before = sum(player.steps for player in together)
-        threads = [Thread(target=carrying(partial(play, player))) for player in together]
+        threads = [Thread(target=carrying(partial(play, player)), daemon=True) for player in together]
         began = perf_counter()
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
-        if failed.is_set():
-            break
+            thread.join(max(began + HANGS_SECONDS - perf_counter(), 0.0))
+        if failed.is_set() or any(thread.is_alive() for thread in threads):
+            return False
         both.append((sum(player.steps for player in together) - before) / (perf_counter() - began))
-    other.close()
-    return not failed.is_set() and float(np.median(both)) >= SCALES * max(rates)
+    return float(np.median(both)) >= SCALES * max(rates)
