@@ -1,5 +1,10 @@
 """Environments that only this process knows: their ids travel, and helpers that cannot play them are left out."""
 
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+
 import cloudpickle
 import gymnasium
 import owned
@@ -253,3 +258,47 @@ def test_a_stored_run_is_resumed_with_the_module_that_registers_its_id(registry,
         check_changes(again.resolved, before | {"env.name": "Owned-v0"})
         with pytest.raises(ConfigError, match=r"env.name = owned:Owned-v0: keeps its value in the middle of a run"):
             check_changes(again.resolved, before | {"env.name": "Other-v0"})
+
+
+class Unbound:
+    """A proxy that stands for nothing yet."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("unbound")
+
+
+class Stored(Mapping):
+    """A mapping that loads a value when it is read."""
+
+    def __getitem__(self, key):
+        raise AssertionError("loaded")
+
+    def __iter__(self):
+        return iter("ab")
+
+    def __len__(self):
+        return 2
+
+
+@dataclass(slots=True)
+class Slotted:
+    name: str = "Owned-v0"
+
+
+GLOBALS = [Unbound(), Stored(), Slotted()]
+NUMBERS = [float(number) for number in range(200_000)]
+NUMBERS[0] = reduce(lambda inside, _: [inside], range(3000), [])
+IN_A_TABLE = {"id": "Inner-v0"}
+
+
+@pytest.mark.regression(
+    "foreign code", "Objects that an environment's code names are searched for ids without harm, and without end"
+)
+def test_the_search_for_ids_bears_any_object(registry):
+    gymnasium.register("Owned-v0", Owned)
+    gymnasium.register("Inner-v0", Owned)
+    began = time.process_time()
+    found = specs_named(lambda: (NUMBERS, GLOBALS, IN_A_TABLE))
+    assert {spec.id for spec in found} == {"Owned-v0", "Inner-v0"}
+    assert time.process_time() - began < 1.0

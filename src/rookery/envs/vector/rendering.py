@@ -21,6 +21,9 @@ CHANNELS = (1, 3, 4)
 ROUNDING = 1e-3
 """How far above 1 or 255 a float may lie."""
 
+UNCLEAR = 2.0
+"""Floats up to less than this, and above 1, may be brightness that is too large, or an image that is almost black."""
+
 EXPECTED = (
     "expected an image [height, width, 3] (or 4, or 1, or none, or channels first) of uint8, numbers from 0 to 255, "
     "floats from 0 to 1, or flags"
@@ -98,12 +101,13 @@ def as_image(shown: Any) -> np.ndarray | None:
     if shown is None:
         return None
     if isinstance(shown, np.ndarray) and shown.dtype == np.uint8 and shown.ndim == 3 and shown.shape[2] == 3:
-        return np.ascontiguousarray(shown)
+        if shown.size:
+            return np.ascontiguousarray(shown)
     array: np.ndarray
     try:
-        array = np.asarray(shown) if not isinstance(shown, str | Mapping | list | tuple) else np.empty(0)
-    except Exception:  # whatever an object does when it is asked for its numbers
-        array = np.empty(0)
+        array = np.asarray(_in_rgb(shown)) if not isinstance(shown, str | Mapping | list | tuple) else np.empty(0)
+    except Exception as error:  # whatever an object does when it is asked for its numbers
+        raise Breach(f"render() gave {_told(shown)}, whose numbers cannot be read: {described(error)}") from None
     if array.ndim == 2:
         array = array[:, :, None]
     elif array.ndim == 3 and array.shape[2] not in CHANNELS and array.shape[0] in CHANNELS:
@@ -113,6 +117,12 @@ def as_image(shown: Any) -> np.ndarray | None:
     array = array[:, :, :3]
     array = np.broadcast_to(array, (*array.shape[:2], 3))
     return np.ascontiguousarray(_bytes(array, shown))
+
+
+def _in_rgb(shown: Any) -> Any:
+    """Returns an image of Pillow in RGB, whose numbers may be places in a palette, or inks; others as they are."""
+    is_pillows = isinstance(getattr(shown, "mode", None), str) and callable(getattr(shown, "convert", None))
+    return shown.convert("RGB") if is_pillows else shown
 
 
 def _bytes(array: np.ndarray, shown: Any) -> np.ndarray:
@@ -126,7 +136,7 @@ def _bytes(array: np.ndarray, shown: Any) -> np.ndarray:
         low, high = array.min(), array.max()
         if kind == "f" and low >= 0 and high <= 1 + ROUNDING:
             return np.asarray(np.rint(np.minimum(array, 1.0) * 255), np.uint8)
-        if low >= 0 and high <= (255 + ROUNDING if kind == "f" else 255):
+        if low >= 0 and (UNCLEAR <= high <= 255 + ROUNDING if kind == "f" else high <= 255):
             return np.asarray(np.rint(np.minimum(array, 255)), np.uint8)
         raise Breach(f"render() gave {_told(shown)} of {array.dtype} from {low} to {high}, {EXPECTED}")
     raise Breach(f"render() gave {_told(shown)} of {array.dtype}, {EXPECTED}")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import is_dataclass, replace
-from types import CodeType
+from dataclasses import fields, is_dataclass, replace
+from itertools import islice
+from types import CodeType, MappingProxyType
 from typing import Any, cast
 
 import cloudpickle
@@ -26,8 +28,11 @@ ONLY_HERE = (
 )
 """What a message says of an environment that could be built in one process and not in another."""
 
-CONTAINERS: tuple[type, ...] = (Mapping, list, tuple, CodeType, classmethod, property)
-"""What may hold names of ids, beside settings and what can be called."""
+CONTAINERS: tuple[type, ...] = (dict, MappingProxyType, list, tuple, CodeType, classmethod, property)
+"""What may hold names of ids, beside settings and what can be called; no mappings that load values as they are read."""
+
+MOST_IN_ONE, MOST_SEARCHED = 1_000, 100_000
+"""How many parts of one object, and how many in all, are searched for names of ids, the nearest first."""
 
 MAIN = "__main__:"
 """What an entry point begins with that another process has not: names of the program itself."""
@@ -67,7 +72,7 @@ def specs_named(*values: Any) -> tuple[EnvSpec, ...]:
             partial functions of these, and settings that hold them.
     """
     found: dict[str, EnvSpec] = {}
-    for spec in _specs(values, set()):
+    for spec in _specs(values):
         spec = portable(spec)
         try:
             cloudpickle.dumps(spec)
@@ -85,29 +90,30 @@ def portable(spec: EnvSpec) -> EnvSpec:
     return spec
 
 
-def _specs(value: Any, seen: set[int]) -> Iterator[EnvSpec]:
-    """Yields the specifications that a value names, those that these name included."""
-    if isinstance(value, str):
-        spec = gymnasium.registry.get(value)
-        if isinstance(spec, EnvSpec) and id(spec) not in seen:
-            seen.add(id(spec))
-            yield spec
-            yield from _specs((portable(spec).entry_point, spec.kwargs), seen)
-        return
-    for part in _parts(value):
-        if isinstance(part, str):
-            yield from _specs(part, seen)
-        elif id(part) not in seen and (isinstance(part, CONTAINERS) or is_dataclass(part) or callable(part)):
-            seen.add(id(part))
-            yield from _specs(part, seen)
+def _specs(values: Iterable[Any]) -> Iterator[EnvSpec]:
+    """Yields the specifications that values name, those that these name included."""
+    waiting, seen, searched = deque(values), set[int](), 0
+    while waiting and searched < MOST_SEARCHED:
+        value, searched = waiting.popleft(), searched + 1
+        kind = type(value)  # not by isinstance, which asks some objects what they stand for
+        if issubclass(kind, str):
+            spec = gymnasium.registry.get(value)
+            if isinstance(spec, EnvSpec) and id(spec) not in seen:
+                seen.add(id(spec))
+                yield spec
+                waiting += (portable(spec).entry_point, spec.kwargs)
+        elif id(value) not in seen and (issubclass(kind, CONTAINERS) or is_dataclass(kind) or callable(value)):
+            seen.add(id(value))
+            with suppress(Exception):  # whatever an object does when it is asked for its parts
+                waiting.extend(islice(_parts(value), MOST_IN_ONE))
 
 
 def _parts(value: Any) -> Iterator[Any]:
     """Yields what a value is made of, as far as it may name ids."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | MappingProxyType):
         yield from value.values()
     elif is_dataclass(value) and not inspect.isclass(value):
-        yield from vars(value).values()
+        yield from (getattr(value, one.name) for one in fields(value))
     elif isinstance(value, list | tuple):
         yield from value
     elif isinstance(value, functools.partial):
