@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from gymnasium.vector import SyncVectorEnv
 from PIL import Image
 
@@ -103,3 +104,29 @@ def test_an_error_while_drawing_is_told_with_its_cause():
             trainer.record("never.png")
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
         assert caught.value.__cause__.__traceback__.tb_frame.f_code.co_name == "render"
+
+
+@DRAWN
+@pytest.mark.parametrize("mode", ["P", "CMYK", "RGBA", "L", "1"])
+def test_images_of_pillow_are_drawn_in_their_colours(mode):
+    image = Image.new("RGB", (8, 8), (255, 255, 255))
+    image.paste((0, 0, 0), (0, 4, 8, 8))
+    shown = as_image(image.convert(mode))
+    assert (shown[1, 1].tolist(), shown[6, 6].tolist()) == (LIGHT, DARK)
+
+
+@REFUSED
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (np.full((8, 8, 3), 1.4), r"of float64 from 1\.4 to 1\.4"),  # too bright, or almost black
+        (np.zeros((0, 0, 3), np.uint8), r"shape \(0, 0, 3\)"),
+        (
+            torch.zeros(8, 8, 3, requires_grad=True),
+            r"Tensor of shape \(8, 8, 3\), whose numbers cannot be read: .*grad",
+        ),
+    ],
+)
+def test_images_of_an_unclear_form_are_refused(shown, said):
+    with pytest.raises(Breach, match=said):
+        as_image(shown)

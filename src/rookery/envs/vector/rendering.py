@@ -100,9 +100,9 @@ def as_image(shown: Any) -> np.ndarray | None:
     """
     if shown is None:
         return None
-    if isinstance(shown, np.ndarray) and shown.dtype == np.uint8 and shown.ndim == 3 and shown.shape[2] == 3:
-        if shown.size:
-            return np.ascontiguousarray(shown)
+    plain = isinstance(shown, np.ndarray) and shown.dtype == np.uint8 and shown.ndim == 3 and shown.shape[2] == 3
+    if plain and shown.size:
+        return np.ascontiguousarray(shown)
     array: np.ndarray
     try:
         array = np.asarray(_in_rgb(shown)) if not isinstance(shown, str | Mapping | list | tuple) else np.empty(0)
