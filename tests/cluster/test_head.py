@@ -59,6 +59,23 @@ def test_a_head_that_answers_again_stops_nothing(quick):
         assert interrupt.number is None
 
 
+@pytest.mark.regression("no end", "a frozen head of a cluster was noticed after twice the time")
+def test_the_time_that_a_question_takes_counts_as_silence(quick, monkeypatch):
+    for name in "SAID_AFTER", "LOST_AFTER", "ENDED_AFTER":
+        monkeypatch.setattr(head, name, 1e3)
+    silences, over = [], threading.Event()
+
+    def ask(address, seconds):
+        silences.append(watch.silence)
+        return over.wait(seconds)
+
+    watch = HeadWatch("10.0.0.1:6379", lambda: True, ask)
+    while len(silences) < 11:
+        over.wait(0.001)
+    watch.close()
+    assert silences[10] >= 19 * head.LOOK_SECONDS
+
+
 class LosesHead(Callback):
     """Loses the head of the cluster after the second iteration."""
 

@@ -212,8 +212,26 @@ def test_a_worker_notes_beats_where_a_process_waits_for_it():
 
     with trainer_of(1, lanes=2) as trainer, beating(Listening()):
         trainer.train_iteration()
-    assert said[:2] == [CALL, RESET]
+    assert said[:3] == [CALL, STEP, RESET]
     assert said.count(STEP) >= 32 and said.count(RESET) > 2
     count = len(said)
     note_beat(STEP)
     assert len(said) == count, "nothing waits for this thread any more"
+
+
+@pytest.mark.regression(
+    "no end", "a worker on Ray that was frozen when it began to play was waited for as long as during a reset"
+)
+def test_a_worker_that_begins_to_play_or_hands_over_is_in_a_step(monkeypatch):
+    at, said = Beat(), []
+    with trainer_of(1, lanes=2) as trainer:
+        trainer.train_iteration()
+        worker = trainer.pool.hosts._workers[0]
+        set_weights = worker.set_weights
+        monkeypatch.setattr(worker, "set_weights", lambda *given: (said.append(at.what), set_weights(*given)))
+        with beating(at):
+            trainer.train_iteration()
+        handing = Beat()
+        with beating(handing):
+            worker.take([])
+    assert said == [STEP] and handing.what == STEP

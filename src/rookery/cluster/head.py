@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -59,10 +60,10 @@ class HeadWatch:
 
     def _watch(self) -> None:
         while not self._is_over.wait(LOOK_SECONDS) and self._is_needed():
-            before, self.silence = self.silence, self.silence + LOOK_SECONDS
-            if self._ask(self._address, LOOK_SECONDS):
-                self.silence = 0.0
-                continue
+            asked = time.monotonic()
+            is_there = self._ask(self._address, LOOK_SECONDS)
+            passed = LOOK_SECONDS + min(time.monotonic() - asked, LOOK_SECONDS)
+            before, self.silence = self.silence, 0.0 if is_there else self.silence + passed
             for seconds, act in (SAID_AFTER, self._say), (LOST_AFTER, self._stop), (ENDED_AFTER, self._end):
                 if before < seconds <= self.silence:
                     act()
@@ -73,7 +74,7 @@ class HeadWatch:
 
     def problem(self) -> str:
         """Returns what is to be said of its silence."""
-        return f"the head of the Ray cluster at {self._address} has not answered for {self.silence:g} seconds"
+        return f"the head of the Ray cluster at {self._address} has not answered for {self.silence:.3g} seconds"
 
     def _say(self) -> None:
         say(f"note: {self.problem()}; the run stops after {LOST_AFTER:g}")

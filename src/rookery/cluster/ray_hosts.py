@@ -118,10 +118,10 @@ class HostActor:
         """Of each object, the turn before which calls are to end early."""
         send_beats(key, self._state, self._hurry)
 
-    def _state(self) -> dict[int, tuple[str, float]]:
-        """Returns what each object that is called now has begun last, and how many seconds ago."""
-        now = time.monotonic()
-        return {number: (beat.what, now - beat.at) for number, beat in list(self._under_way.items())}
+    def _state(self) -> dict[int, tuple[str, float, int]]:
+        """Returns what each object that is called now has begun last, how many seconds ago, and the turn of the call."""
+        now, turns = time.monotonic(), self._turns
+        return {one: (beat.what, now - beat.at, turns.get(one, 0)) for one, beat in list(self._under_way.items())}
 
     def _hurry(self, before: Mapping[str, int]) -> None:
         """Lets the calls of objects end early whose turns are before the given ones."""
@@ -193,6 +193,7 @@ class RayHost:
         process: Number of the process there.
         numbers: Objects that it keeps.
         turns: Calls of each object there so far.
+        answered: Of each object, the turns before which all calls are known to be over.
         is_lost: Whether it is gone.
         why: Why it was ended from here, in a sentence; empty if it was not.
     """
@@ -205,6 +206,7 @@ class RayHost:
     process: int = 0
     numbers: set[int] = field(default_factory=set)
     turns: Counter[int] = field(default_factory=Counter)
+    answered: Counter[int] = field(default_factory=Counter)
     is_lost: bool = False
     why: str = ""
 
@@ -222,11 +224,13 @@ class RayCall:
     Attributes:
         number: Of whose method.
         host: Where.
+        turn: Of the call there.
         ref: Ray's ticket.
     """
 
     number: int
     host: RayHost
+    turn: int
     ref: Any
 
 
@@ -454,7 +458,8 @@ class RayHosts:
         """Calls a method of an object."""
         host = self._home[share]
         plain = [one for one in arguments if not isinstance(one, ray.ObjectRef)]  # one by one they take Ray long
-        return RayCall(share, host, host.ask("call", share, (method, tuple(plain)), *arguments[len(plain) :]))
+        turn = host.turns[share]
+        return RayCall(share, host, turn, host.ask("call", share, (method, tuple(plain)), *arguments[len(plain) :]))
 
     def _is_stranded(self) -> bool:
         """Returns whether nothing of the cluster can be reached any more: this machine's node is gone. The run is asked
@@ -484,7 +489,9 @@ class RayHosts:
         if self._is_stranded() or (ticket.host.why and not ready_of([ticket.ref], 0.0)):
             raise WorkerLostError(ticket.host.why or self._stranded)
         try:
-            return value_of(ticket.ref, check=lambda: self._check([ticket]))
+            value = value_of(ticket.ref, check=lambda: self._check([ticket]))
+            ticket.host.answered[ticket.number] = max(ticket.host.answered[ticket.number], ticket.turn + 1)
+            return value
         except RayTaskError as error:
             cause = error.cause
             if isinstance(cause, RayError):  # it could not put its answer into the object store
@@ -534,8 +541,9 @@ class RayHosts:
 
     def _objection(self, host: RayHost, heard: Heard) -> str:
         """Returns why a process counts as hung, or an empty string."""
-        under_way = heard.state or {str(min(host.numbers, default=0)): ("", 0.0)}
-        for number, (what, age) in under_way.items():
+        said = heard.state or {}
+        under_way = {one: beat for one, beat in said.items() if beat[2] >= host.answered[int(one)]}  # others are over
+        for number, (what, age, _) in (under_way or {str(min(host.numbers, default=0)): ("", 0.0, 0)}).items():
             is_reset = what not in (STEP, "")
             setting, limit = ("reset", self._patience.reset) if is_reset else ("step", self._patience.step)
             passed, allowed = age + heard.silence, f"sampling.{setting}_timeout_seconds = {limit:g} allows"

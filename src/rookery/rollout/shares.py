@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.batch import Demand, Rollout
+from rookery.core.beats import STEP, note_beat
 from rookery.core.interrupt import Interrupt
 from rookery.core.runtime import own_torch
 from rookery.core.timers import Timers
@@ -216,6 +217,7 @@ class ShareWorker:
             names: Policies that get weights now.
             weights: Of each of them, as of `set_weights`.
         """
+        note_beat(STEP)  # from here on, so that a process that is frozen now is not waited for as for a reset
         start, worker = perf_counter(), self.worker
         worker.timers = timers = Timers()
         newcomers: dict[str, Kind] = {}
@@ -262,6 +264,7 @@ class ShareWorker:
 
     def take(self, names: list[str]) -> dict[str, Rollout]:
         """Hands over all complete decisions of some policies, on memory of their own."""
+        note_beat(STEP)
         worker, found = self.worker, {}
         for name in names:
             mine = worker.policies[name]
