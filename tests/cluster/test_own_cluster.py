@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("ray")
+from rookery import PPOConfig, Trainer
+
+ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow
 
 PROGRAM = """
@@ -59,3 +61,21 @@ def test_the_folder_of_a_cluster_that_was_begun_here_is_removed(end, temporary):
     finally:
         program.kill()
     assert sorted(path.name for path in (temporary / "ray").iterdir()) == ["session_other"]
+
+
+@pytest.mark.regression(
+    "foreign code", "a trainer that was closed after its program had joined another Ray cluster disturbed that one"
+)
+@pytest.mark.parametrize("more", [{"sampling.workers": 1}, {"cluster.learners": 2}], ids=["worker", "learner"])
+def test_a_trainer_leaves_a_cluster_alone_that_its_program_has_joined_since(more, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    ppo = PPOConfig(fragment_length=16, minibatch_size=32, epochs=1)
+    trainer = Trainer("CartPole-v1", ppo, num_envs=2, config={"cluster.ray": "local", **more})
+    trainer.train_iteration()
+    ray.shutdown()
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    try:
+        trainer.close()
+        assert ray.is_initialized()
+    finally:
+        ray.shutdown()

@@ -131,8 +131,21 @@ _ray_prints: list[Any] = []
 """How Ray itself shows messages of nodes, while these go to the log of a run."""
 
 
+def session() -> str:
+    """Returns what no other connection of this process to a cluster has; empty where it has none."""
+    if not ray.is_initialized():
+        return ""
+    context = ray.get_runtime_context()
+    return f"{context.gcs_address} {context.get_job_id()}"
+
+
 def disconnect() -> None:
-    """Leaves the cluster that `connect` has joined; ends one that it has begun, of which nothing is left."""
+    """Leaves the cluster that `connect` has joined; ends one that it has begun, of which nothing is left. One whose
+    head does not answer is only left when this process ends: until then Ray would wait for it.
+    """
+    is_own = os.getpid() in _sessions
+    if ray.is_initialized() and not is_own and not answers(ray.get_runtime_context().gcs_address, HEAD_SECONDS):
+        return
     ray.shutdown()
     _remove_session()
     if _ray_prints:

@@ -34,6 +34,7 @@ from rookery.cluster.connection import (
     node_is_gone,
     nodes,
     said_of,
+    session,
     settle_in,
 )
 from rookery.cluster.ray_waits import ready_of, value_of
@@ -119,7 +120,7 @@ class HostActor:
         send_beats(key, self._state, self._hurry)
 
     def _state(self) -> dict[int, tuple[str, float, int]]:
-        """Returns what each object that is called now has begun last, how many seconds ago, and the turn of the call."""
+        """Returns what each object that is called now has begun last, how many seconds ago, and the call's turn."""
         now, turns = time.monotonic(), self._turns
         return {one: (beat.what, now - beat.at, turns.get(one, 0)) for one, beat in list(self._under_way.items())}
 
@@ -286,6 +287,7 @@ class RayHosts:
         self._connected_here = connect(
             address, said=f"cluster.ray = {address}", instead=instead, cores=cores, working_directory=working_directory
         )
+        self._session = session()
         self._environment = dict(environment)
         self._options: dict[str, Any] = {"num_cpus": self._each.cpus, "num_gpus": self._each.gpus}
         if spread:
@@ -569,7 +571,7 @@ class RayHosts:
 
     def close(self, at_once: bool = False) -> None:
         """Ends all processes, and the connection to Ray if it was made here."""
-        if not ray.is_initialized() or self._stranded:
+        if session() != self._session or self._stranded:  # this process may have left that cluster and joined another
             return
         closing = [self.call(number, "close").ref for number, host in self._home.items() if not host.is_lost]
         ready_of(closing, AT_ONCE_SECONDS if at_once or head.lost_head() else LATE_SECONDS, at_least=len(closing))

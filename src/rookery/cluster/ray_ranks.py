@@ -19,7 +19,17 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from torch import distributed
 
-from rookery.cluster.connection import Resources, connect, disconnect, free_of_all, in_a_line, nodes, said_of, settle_in
+from rookery.cluster.connection import (
+    Resources,
+    connect,
+    disconnect,
+    free_of_all,
+    in_a_line,
+    nodes,
+    said_of,
+    session,
+    settle_in,
+)
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
 from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.cluster.same_code import ask_code, checked
@@ -138,7 +148,7 @@ class RayRanks(Gathered):
         remote: Any = ray.remote(RankActor)
         made = (max(int(cpus), 1), starting_folder(), module_paths(sys.path), dict(environment))
         self._actors = [remote.options(**options).remote(*made) for _ in range(others)]
-        self._end = weakref.finalize(self, _end_all, self._actors, self._connected_here, os.getpid())
+        self._end = weakref.finalize(self, _end_all, self._actors, self._connected_here, os.getpid(), session())
         self._serving: list[Any] = []
         self._names: list[str] = []
         try:
@@ -224,8 +234,8 @@ class RayRanks(Gathered):
         self._end()
 
 
-def _end_all(actors: list[Any], connected_here: bool, owner: int) -> None:
-    if os.getpid() != owner or not ray.is_initialized():
+def _end_all(actors: list[Any], connected_here: bool, owner: int, joined: str) -> None:
+    if os.getpid() != owner or session() != joined:  # this process may have left that cluster and joined another
         return
     for actor in actors:
         ray.kill(actor)
