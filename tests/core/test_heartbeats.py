@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from rookery.core import heartbeats
-from rookery.core.heartbeats import Heartbeats, send_beats
+from rookery.core.heartbeats import Heartbeats, send_heartbeats
 
 
 class Clock:
@@ -73,5 +73,5 @@ def test_heartbeats_are_sent_from_the_first_moment_on():
     near, far = socket.socketpair()
     with near, far:
         near.settimeout(10)
-        send_beats(far)
+        send_heartbeats(far)
         assert near.recv(1) == b"."

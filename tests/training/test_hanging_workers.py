@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, Trainer
-from rookery.core.beats import CALL, RESET, STEP, Beat, beating, note_beat
+from rookery.core.activity import CALL, RESET, STEP, Activity, note_activity, noted_in
 from rookery.core.errors import WorkerLostError
 from rookery.core.interrupt import Interrupted
 
@@ -196,13 +196,13 @@ def test_rows_that_wait_for_what_comes_of_them_are_counted():
         assert trainer.pool.counters()["decisions_lost"] - before == 7
 
 
-# --- beats ------------------------------------------------------------------------------------------------------------
+# --- activity ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_notes_beats_where_a_process_waits_for_it():
+def test_a_worker_notes_its_activity_where_a_process_waits_for_it():
     said = []
 
-    class Listening(Beat):
+    class Listening(Activity):
         __slots__ = ()
 
         def __setattr__(self, name, value):
@@ -210,12 +210,12 @@ def test_a_worker_notes_beats_where_a_process_waits_for_it():
             if name == "what":
                 said.append(value)
 
-    with trainer_of(1, lanes=2) as trainer, beating(Listening()):
+    with trainer_of(1, lanes=2) as trainer, noted_in(Listening()):
         trainer.train_iteration()
     assert said[:3] == [CALL, STEP, RESET]
     assert said.count(STEP) >= 32 and said.count(RESET) > 2
     count = len(said)
-    note_beat(STEP)
+    note_activity(STEP)
     assert len(said) == count, "nothing waits for this thread any more"
 
 

@@ -12,8 +12,8 @@ from torch_states import CASES, STATES, arguments_of, data_sets, outcome
 
 from rookery import Callback, ConfigError, EvaluationConfig, PPOConfig, TensorEnv, TensorStep, Trainer
 from rookery.algorithms.names import ALGORITHMS
-from rookery.core.carrying import carrying
 from rookery.core.native import SWITCH, best_build
+from rookery.core.thread_context import in_this_context
 from rookery.core.torch_modes import OWN, keep_own, modes_now, own_modes, users_differ, users_modes
 from selection import slow_except
 
@@ -321,7 +321,7 @@ def test_a_thread_takes_over_the_users_modes_and_default_device():
 
     found = []
     with torch.device("meta"), torch.autocast("cpu", torch.bfloat16), own_modes():
-        thread = Thread(target=carrying(lambda: found.append((modes_now(), torch.get_default_device().type))))
+        thread = Thread(target=in_this_context(lambda: found.append((modes_now(), torch.get_default_device().type))))
         thread.start()
         thread.join()
     assert found == [(OWN._replace(autocast=(torch.bfloat16, None)), "meta")]

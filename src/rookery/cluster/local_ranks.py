@@ -94,7 +94,7 @@ class LocalRanks(Gathered):
     def lost(self, error: Exception) -> RookeryError:
         """Returns what the rank says that has failed first, or how it ended."""
         told: RookeryError = super().lost(error)
-        if self._beats is not None and self._beats.told:
+        if self._heartbeats is not None and self._heartbeats.problem:
             return told
         for number, line in enumerate(self._lines, 1):
             if not select.select([line], [], [], LAST_WORDS)[0]:

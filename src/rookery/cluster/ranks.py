@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, distributed
 
 from rookery.cluster.gpu_ranks import group_on
-from rookery.cluster.rank_beats import RankBeats, connect_beats
+from rookery.cluster.rank_heartbeats import RankHeartbeats, connect_heartbeats
 from rookery.core.errors import LearnerLostError, RookeryError, TrainingError
 from rookery.core.interrupt import TIME_UP, Interrupt
 from rookery.core.metrics import Means, Metrics
@@ -179,11 +179,11 @@ class Gathered(Ranks):
         self._on_gpus: dict[torch.device, Any] = {}
         """What sums tensors that lie there; None = they are copied."""
         self._announced: list[tuple[str, Any]] = []
-        self._beats: RankBeats | None = None
+        self._heartbeats: RankHeartbeats | None = None
 
     def watch_others(self) -> None:
         """Lets rank 0 notice from now on when another rank is frozen. All ranks call it together."""
-        self._beats = connect_beats(self.rank, self.size, self._groups.host, self.gather, self.break_waits)
+        self._heartbeats = connect_heartbeats(self.rank, self.size, self._groups.host, self.gather, self.break_waits)
         if self.rank == 0:
             Interrupt.breakers.add(self)
 
@@ -276,8 +276,8 @@ class Gathered(Ranks):
 
     def close(self) -> None:
         """Leaves the others."""
-        if self._beats is not None:
-            self._beats.close()
+        if self._heartbeats is not None:
+            self._heartbeats.close()
         Interrupt.breakers.discard(self)
         self._group = self._patient = None
         self._groups = self._groups._replace(steps=None, calls=None, beside=None)
@@ -285,8 +285,8 @@ class Gathered(Ranks):
 
     def lost(self, error: Exception) -> RookeryError:
         """Returns what to raise when the others do not answer."""
-        if self._beats is not None and self._beats.told:
-            return LearnerLostError(self._beats.told)
+        if self._heartbeats is not None and self._heartbeats.problem:
+            return LearnerLostError(self._heartbeats.problem)
         return RankLostError(f"rank {self.rank} of {self.size}: another rank has gone or hangs ({error})")
 
     @contextmanager

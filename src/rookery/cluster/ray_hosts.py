@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 import signal
 import sys
 import threading
@@ -23,7 +22,6 @@ import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayError, RayTaskError
 
 from rookery.cluster import head
-from rookery.cluster.beats import BEAT_SECONDS, BeatReader, Heard, send_beats
 from rookery.cluster.connection import (
     Resources,
     check_head,
@@ -37,11 +35,13 @@ from rookery.cluster.connection import (
     session,
     settle_in,
 )
+from rookery.cluster.ray_heartbeats import HeartbeatMonitor, LastHeartbeat, new_key, store_heartbeats
 from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.cluster.same_code import ask_code, checked
 from rookery.cluster.working_directory import naming_machine
-from rookery.core.beats import RESET, STEP, Beat, beating
+from rookery.core.activity import RESET, STEP, Activity, noted_in
 from rookery.core.errors import ConfigError, RemoteError, WorkerLostError
+from rookery.core.heartbeats import HEARTBEAT_SECONDS
 from rookery.core.interrupt import Interrupt
 from rookery.core.starting_folder import module_paths, starting_folder
 
@@ -68,12 +68,12 @@ HEADLESS_SECONDS = 5.0
 """What workers get to answer once the run is to stop because the head is lost: without it Ray tells nothing of them."""
 
 GRACE_SECONDS = 2.0
-"""What a worker gets beyond its time limits: beats are this late at most, and its helper processes obey them too."""
+"""What a worker gets beyond its time limits: heartbeats are this late at most, and its helpers obey them too."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long workers may take before they count as hung; counted from their last beat.
+    """How long workers may take before they count as hung.
 
     Attributes:
         step: Seconds of a step of all copies: `sampling.step_timeout_seconds`.
@@ -103,7 +103,7 @@ class HostActor:
         cwd: Where relative paths begin, if the node has it.
         path: Where the driver finds modules.
         environment: Environment variables.
-        key: Under which it sends its beats.
+        key: Of its heartbeats.
     """
 
     def __init__(self, cores: int, cwd: str, path: list[str], environment: Mapping[str, str], key: str) -> None:
@@ -113,16 +113,17 @@ class HostActor:
         self._turns: dict[int, int] = {}
         """Of each object, whose turn it is."""
         self._next = threading.Condition()
-        self._under_way: dict[int, Beat] = {}
-        """Of each object that is called now, its last beat."""
+        self._under_way: dict[int, Activity] = {}
+        """Of each object that is called now, what it does."""
         self._hurried: dict[int, int] = {}
         """Of each object, the turn before which calls are to end early."""
-        send_beats(key, self._state, self._hurry)
+        store_heartbeats(key, self._state, self._hurry)
 
     def _state(self) -> dict[int, tuple[str, float, int]]:
-        """Returns what each object that is called now has begun last, how many seconds ago, and the call's turn."""
+        """Returns what each object that is called now does, for how many seconds, and the call's turn."""
         now, turns = time.monotonic(), self._turns
-        return {one: (beat.what, now - beat.at, turns.get(one, 0)) for one, beat in list(self._under_way.items())}
+        under_way = list(self._under_way.items())
+        return {one: (activity.what, now - activity.since, turns.get(one, 0)) for one, activity in under_way}
 
     def _hurry(self, before: Mapping[str, int]) -> None:
         """Lets the calls of objects end early whose turns are before the given ones."""
@@ -167,9 +168,9 @@ class HostActor:
         number, turn = place
         with self._next:
             self._next.wait_for(lambda: self._turns.get(number, 0) == turn)
-        beat = self._under_way[number] = Beat()
+        activity = self._under_way[number] = Activity()
         try:
-            with beating(beat):
+            with noted_in(activity):
                 yield number
         finally:
             del self._under_way[number]
@@ -188,7 +189,7 @@ class RayHost:
     Attributes:
         actor: Ray's handle.
         started: Ray's ticket of its first answer.
-        key: Under which it sends its beats.
+        key: Of its heartbeats.
         name: Where it is; empty before it has answered.
         node: Ray's id of its node.
         process: Number of the process there.
@@ -275,7 +276,7 @@ class RayHosts:
         instead: str,
         patience: Patience = ENDLESS,
     ) -> None:
-        self._patience, self._reader = patience, BeatReader()
+        self._patience, self._monitor = patience, HeartbeatMonitor()
         self._checked = time.monotonic()
         """When it was last looked whether a worker hangs."""
         self._stranded = ""
@@ -338,7 +339,7 @@ class RayHosts:
     def _start(self) -> RayHost:
         cores = max(math.floor(self._each.cpus), 1)
         remote: Any = ray.remote(HostActor)
-        key = f"beats-{secrets.token_hex(8)}"
+        key = new_key()
         actor = remote.options(**self._options).remote(cores, self._folder, self._paths, self._environment, key)
         return RayHost(actor, ask_code(actor), key)
 
@@ -479,7 +480,7 @@ class RayHosts:
         by_ref = {ticket.ref: ticket for ticket in tickets}
         if not any(ticket.host.why for ticket in tickets):
             try:
-                if time.monotonic() - self._checked > BEAT_SECONDS:  # others may answer all the time
+                if time.monotonic() - self._checked > HEARTBEAT_SECONDS:  # others may answer all the time
                     self._check(tickets)
                 return [by_ref[ref] for ref in ready_of(list(by_ref), seconds, check=lambda: self._check(tickets))]
             except WorkerLostError:
@@ -514,7 +515,7 @@ class RayHosts:
             return
         self._hurried_at = time.monotonic() if is_stopping else None
         if is_stopping:
-            self._reader.order({host.key: {str(one): host.turns[one] for one in host.numbers} for host in self._hosts})
+            self._monitor.order({host.key: {str(one): host.turns[one] for one in host.numbers} for host in self._hosts})
 
     def _check(self, tickets: Sequence[RayCall]) -> None:
         """Ends processes in which one of some calls hangs, and those that are frozen.
@@ -526,10 +527,10 @@ class RayHosts:
         if self._is_stranded():
             raise WorkerLostError(self._stranded)
         hosts = {ticket.host.key: ticket.host for ticket in tickets if ticket.host.name and not ticket.host.is_lost}
-        heard = self._reader.heard(hosts)
+        latest = self._monitor.latest(hosts)
         for key, host in hosts.items():
             why = self._headless(host)
-            if why or (key in heard and (why := self._objection(host, heard[key]))):
+            if why or (key in latest and (why := self._objection(host, latest[key]))):
                 self._end(host, why)
         if why := next((host.why for host in hosts.values() if host.why), ""):
             raise WorkerLostError(why)
@@ -541,22 +542,23 @@ class RayHosts:
             return ""
         return f"the worker on {host.name} does not answer, and {lost}"
 
-    def _objection(self, host: RayHost, heard: Heard) -> str:
+    def _objection(self, host: RayHost, last: LastHeartbeat) -> str:
         """Returns why a process counts as hung, or an empty string."""
-        said = heard.state or {}
-        under_way = {one: beat for one, beat in said.items() if beat[2] >= host.answered[int(one)]}  # others are over
+        said = last.state or {}
+        # calls that have been answered are over
+        under_way = {one: activity for one, activity in said.items() if activity[2] >= host.answered[int(one)]}
         for number, (what, age, _) in (under_way or {str(min(host.numbers, default=0)): ("", 0.0, 0)}).items():
             is_reset = what not in (STEP, "")
             setting, limit = ("reset", self._patience.reset) if is_reset else ("step", self._patience.step)
-            passed, allowed = age + heard.silence, f"sampling.{setting}_timeout_seconds = {limit:g} allows"
+            passed, allowed = age + last.silence, f"sampling.{setting}_timeout_seconds = {limit:g} allows"
             if self._hurried_at is not None and what in (STEP, RESET, ""):
                 since = time.monotonic() - self._hurried_at
                 if min(passed, since) > STOP_SECONDS:
                     passed, limit, allowed = passed + GRACE_SECONDS, 0.0, "a run waits for that is asked to stop"
             if passed > limit + GRACE_SECONDS:
                 name = f"worker {number} on {host.name} was ended:"
-                if what == "" or heard.silence > limit:
-                    return f"{name} its process has sent no beat for {passed:.0f} seconds, longer than {allowed}"
+                if what == "" or last.silence > limit:
+                    return f"{name} its process has sent no heartbeat for {passed:.0f} seconds, longer than {allowed}"
                 return f"{name} {what} took {passed:.0f} seconds, longer than {allowed}"
         return ""
 
@@ -567,7 +569,7 @@ class RayHosts:
         if host.node == str(ray.get_runtime_context().get_node_id()):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(host.process, signal.SIGKILL)  # Ray takes some seconds where a process is frozen
-        self._reader.forget(host.key)
+        self._monitor.forget(host.key)
 
     def close(self, at_once: bool = False) -> None:
         """Ends all processes, and the connection to Ray if it was made here."""
@@ -577,8 +579,8 @@ class RayHosts:
         ready_of(closing, AT_ONCE_SECONDS if at_once or head.lost_head() else LATE_SECONDS, at_least=len(closing))
         for host in self._hosts + self._joining:
             ray.kill(host.actor)
-            self._reader.forget(host.key)
-        self._reader.close()
+            self._monitor.forget(host.key)
+        self._monitor.close()
         self._hosts.clear()
         self._joining.clear()
         self._home.clear()

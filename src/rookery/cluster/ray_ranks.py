@@ -197,7 +197,7 @@ class RayRanks(Gathered):
     def lost(self, error: Exception) -> RookeryError:
         """Returns what the rank says that has failed first, or that it is gone."""
         told: RookeryError = super().lost(error)
-        if self._beats is not None and self._beats.told:
+        if self._heartbeats is not None and self._heartbeats.problem:
             return told
         ready_of(self._serving, LAST_WORDS)
         over = ready_of(self._serving, TOO, at_least=len(self._serving))

@@ -19,20 +19,20 @@ from typing import Any
 from rookery.core.child_process import Gone, describe_end, receive_frame
 from rookery.core.waits import wait_until
 
-BEAT_SECONDS = 1.0
+HEARTBEAT_SECONDS = 1.0
 """Seconds between two heartbeats."""
 
 SILENT_SECONDS = 60.0
 """Seconds without a heartbeat after which a process counts as frozen."""
 
-LONGEST_LOOK = 2 * BEAT_SECONDS
+LONGEST_LOOK = 2 * HEARTBEAT_SECONDS
 """The most seconds of silence that are counted between two looks: who looks may have been frozen or busy itself."""
 
 BUSY_AFTER = 5.0
 """Seconds of silence from which on it is checked whether the process computes: compiled code may hold Python's lock."""
 
 
-def send_beats(line: socket.socket) -> None:
+def send_heartbeats(line: socket.socket) -> None:
     """Sends heartbeats from a thread, until the other end of `line` is closed or this process ends."""
     line.setblocking(False)
 
@@ -41,7 +41,7 @@ def send_beats(line: socket.socket) -> None:
             while True:
                 with suppress(BlockingIOError):  # the other side does not look for a while
                     line.send(b".")
-                time.sleep(BEAT_SECONDS)
+                time.sleep(HEARTBEAT_SECONDS)
 
     threading.Thread(target=send, name="rookery: heartbeats", daemon=True).start()
 
@@ -87,7 +87,7 @@ class ChildHeartbeats(Heartbeats):
         process: Its number.
 
     Attributes:
-        far: What the child has to get, for `send_beats`; to be closed here then.
+        far: What the child has to get, for `send_heartbeats`; to be closed here then.
     """
 
     def __init__(self, process: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from rookery.core.carrying import TakeOver, register
+from rookery.core.thread_context import Entry, register_context
 
 ResultT = TypeVar("ResultT")
 
@@ -116,12 +116,12 @@ def keep_own() -> None:
         _set(OWN)
 
 
-def carried_modes() -> TakeOver:
+def captured_modes() -> Entry:
     """Returns what makes another thread a part of this one's work: its modes and default device are the user's here."""
     theirs, device = _thread.theirs or modes_now(), torch.get_default_device()
 
     @contextmanager
-    def taken_over() -> Iterator[None]:
+    def entry() -> Iterator[None]:
         default: AbstractContextManager[object] = nullcontext() if device.type == "cpu" else device
         before = modes_now()
         try:
@@ -130,10 +130,10 @@ def carried_modes() -> TakeOver:
         finally:
             _set(before)
 
-    return taken_over
+    return entry
 
 
-register(carried_modes)
+register_context(captured_modes)
 
 
 def _switched(before: TorchModes, modes: TorchModes) -> AbstractContextManager[object]:

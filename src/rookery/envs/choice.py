@@ -17,9 +17,9 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from rookery.core.carrying import carrying
 from rookery.core.errors import EnvError
 from rookery.core.processor import usable_cores
+from rookery.core.thread_context import in_this_context
 from rookery.envs.base import SeedPlan, VectorEnv
 from rookery.envs.make import FEW_STEPS, random_answers
 from rookery.envs.unity.recognized import MadeBaseEnv
@@ -231,7 +231,7 @@ def _scales(one: SerialEnv, other: SerialEnv) -> bool:
         waits = busy < passed / 2 and _times_let_go() - let_go >= steps
         rates.append(steps / (passed if waits else busy))
         before = sum(player.steps for player in together)
-        threads = [Thread(target=carrying(partial(play, player)), daemon=True) for player in together]
+        threads = [Thread(target=in_this_context(partial(play, player)), daemon=True) for player in together]
         began = perf_counter()
         for thread in threads:
             thread.start()

@@ -20,7 +20,7 @@ from rookery.core.interrupt import Interrupt
 from rookery.core.runtime import torch_threads
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.core.torch_modes import carried_modes, own_modes
+from rookery.core.torch_modes import captured_modes, own_modes
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.vector.closing import close_env
 from rookery.policies.policy import Policy
@@ -318,7 +318,7 @@ class _PlayAhead(Thread):
         self.timers = worker.timers
         self.own_timers = Timers()  # a tree of timers serves one thread
         self.threads = threads
-        self.take_over = carried_modes()
+        self.take_over = captured_modes()
         self.sample: Sample | None = None
         self.error: BaseException | None = None
 

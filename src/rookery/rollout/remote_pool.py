@@ -32,7 +32,7 @@ from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.hosts import Hosts
 from rookery.rollout.order import in_order
 from rookery.rollout.shares import LaneShare, PlayReport, ShareWorker, packed_weights
-from rookery.rollout.waiting import WorkerWaiting
+from rookery.rollout.wait_times import WaitTimes
 from rookery.rollout.worker import RolloutWorker, Sample
 
 CALL_SECONDS = 2.0
@@ -155,7 +155,7 @@ class RemotePool(Stateful):
         """Of each policy that has been handed out, the number of its weights and what stands for them at hosts."""
         self.lessons: dict[str, int] | None = None
         """Lessons that were handed out last, for workers that take over lanes."""
-        self.waiting = WorkerWaiting(timers)
+        self.waiting = WaitTimes(timers)
         self.moving: set[int] = set()
         """Shares that go to another host as soon as they have done what they were asked for."""
         self.standing = [ShareStanding(share) for share in shares]
@@ -551,7 +551,7 @@ class RemotePool(Stateful):
         return {"stale_fraction": stale, "lag_mean": mean, "lag_max": float(behind.max())}
 
     def waits(self) -> dict[str, float]:
-        """Says what this process has waited for since it began, by name; see `WorkerWaiting.row`."""
+        """Says what this process has waited for since it began, by name; see `WaitTimes.row`."""
         return self.waiting.row()
 
     def acted(self) -> int:

@@ -1,4 +1,4 @@
-"""How a worker steps its environments: in the user's modes of torch, with a beat where another process waits."""
+"""How a worker steps its environments: in the user's modes of torch, with a note of the activity where another process wants to know."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rookery.core.beats import STEP, is_beating, note_beat
+from rookery.core.activity import STEP, is_noted, note_activity
 from rookery.core.torch_modes import in_users_modes, keep_own, users_differ
 
 Stepping = Callable[[Callable[[Any], Any], Any], Any]
@@ -16,15 +16,15 @@ Stepping = Callable[[Callable[[Any], Any], Any], Any]
 @contextmanager
 def stepping() -> Iterator[Stepping | None]:
     """Yields how environments are stepped inside; None where the function itself is to be called."""
-    yield (_in_users_modes if users_differ() else _with_beats if is_beating() else None)
+    yield (_in_users_modes if users_differ() else _noted if is_noted() else None)
     keep_own()
 
 
-def _with_beats(step: Callable[[Any], Any], actions: Any) -> Any:
-    note_beat(STEP)
+def _noted(step: Callable[[Any], Any], actions: Any) -> Any:
+    note_activity(STEP)
     return step(actions)
 
 
 def _in_users_modes(step: Callable[[Any], Any], actions: Any) -> Any:
-    note_beat(STEP)
+    note_activity(STEP)
     return in_users_modes(step, actions)

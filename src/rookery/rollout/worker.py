@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from rookery.core.activity import RESET, STEP, note_activity
 from rookery.core.batch import Demand, Rollout
-from rookery.core.beats import RESET, STEP, note_beat
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.interrupt import Interrupt
@@ -389,7 +389,7 @@ class RolloutWorker(Stateful):
 
     def reset(self) -> None:
         """Starts the first episode of every lane, as the first `sample` does by itself."""
-        note_beat(RESET)
+        note_activity(RESET)
         with self.timers["env.reset"], users_modes():
             self.now = self.env.reset(self.seeds)
         if self.listeners is not None:
@@ -544,7 +544,7 @@ class RolloutWorker(Stateful):
         steps = steps if limit is None else min(steps, -(-(limit - self.lane_steps) // lanes))
         if steps < fragments.least:
             return False
-        note_beat(STEP)
+        note_activity(STEP)
         with self.timers["fragments"] as timer:
             made, ended, seconds = fragments.play(mine, steps, start, table.returns, self.lengths)
         for part, spent in seconds.items():

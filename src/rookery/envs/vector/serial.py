@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.beats import RESET, note_beat
+from rookery.core.activity import RESET, note_activity
 from rookery.core.errors import EnvError
 from rookery.core.spaces import MASK
 from rookery.core.tracebacks import described
@@ -318,7 +318,7 @@ class SerialEnv(VectorBase):
     def _begin(self, lane: int) -> LaneStep:
         """Starts the next episode of a lane and shows whom it waits for."""
         assert self._plan is not None
-        note_beat(RESET)
+        note_activity(RESET)
         self._writer.any_end = self.slab.ended[lane] = True
         while True:
             self.episode[lane] += 1

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rookery.core.beats import RESET, note_beat
+from rookery.core.activity import RESET, note_activity
 from rookery.core.errors import EnvError
 from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
 from rookery.envs.vector.burst import Burst, BurstPlayer
@@ -352,7 +352,7 @@ class SharesEnv(VectorBase):
     def _everywhere(self, begin: Callable[[Helper], None], own: Callable[[], Any]) -> list[Any]:
         """Lets all shares do something at the same time; raises the error of the first one that has one."""
         if self._remembers:
-            note_beat(RESET)  # helper processes keep both time limits by themselves, also while one is replaced
+            note_activity(RESET)  # helper processes keep both time limits by themselves, also while one is replaced
         for helper in self._helpers:
             begin(helper)
         results, problems = [], []
@@ -401,7 +401,7 @@ class SharesEnv(VectorBase):
             if restarts > most:
                 raise EnvError(f"{about}; sampling.max_restarts = {most} helpers have been replaced before") from loss
             self.counters["helper_restarts"] = restarts
-            note_beat(RESET)
+            note_activity(RESET)
             warnings.warn(f"{about}; a new one takes over", RuntimeWarning, stacklevel=2)
             try:
                 helper.replace()

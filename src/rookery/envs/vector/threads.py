@@ -12,8 +12,8 @@ from copy import deepcopy
 from queue import SimpleQueue
 from typing import Any
 
-from rookery.core.carrying import carrying
 from rookery.core.errors import EnvError
+from rookery.core.thread_context import in_this_context
 from rookery.envs.vector.burst import Burst
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
@@ -88,7 +88,7 @@ class ThreadHelper:
                 trial().close()
             self._share = SerialEnv(factory, len(lanes), name, tolerance, lanes.start, Layout(name))
 
-        self._tell(carrying(build))
+        self._tell(in_this_context(build))
 
     def _run(self) -> None:
         while task := self._tasks.get():
@@ -103,7 +103,7 @@ class ThreadHelper:
 
     def begin(self, task: str, *arguments: Any) -> None:
         """Starts to call a method of the share."""
-        self._tell(carrying(lambda: getattr(self._share, task)(*arguments)))
+        self._tell(in_this_context(lambda: getattr(self._share, task)(*arguments)))
 
     def end(self) -> Any:
         """Waits for what it returns, and raises what it raises."""

@@ -76,7 +76,7 @@ class ProcessExecutor(Executor):
             for descriptor in at_work:
                 poll.register(descriptor, select.POLLIN)
             self._events.extend(at_work[descriptor].answer() for descriptor, _ in poll.poll(1000 * seconds))
-            self._events.extend(one.lost() for one in at_work.values() if one.busy and one.beats.is_frozen())
+            self._events.extend(one.lost() for one in at_work.values() if one.busy and one.heartbeats.is_frozen())
         return self._events.popleft() if self._events else None
 
     def end(self, trial: str, save: bool) -> None:
@@ -105,7 +105,7 @@ class _Worker:
 
     line: socket.socket
     process: subprocess.Popen[bytes]
-    beats: ChildHeartbeats
+    heartbeats: ChildHeartbeats
 
     def __init__(self, allotment: Allotment, pickled: bytes, folder: str) -> None:
         self.start: Start | None = None
@@ -141,8 +141,8 @@ class _Worker:
             paths = module_paths(sys.path)
         far.close()
         self._end = weakref.finalize(self, _end_process, self.process, self.line, os.getpid())
-        self.beats = ChildHeartbeats(self.process.pid)
-        with self.beats.far as far:
+        self.heartbeats = ChildHeartheartbeats(self.process.pid)
+        with self.heartbeats.far as far:
             self.send(paths, self._pickled, files=(far.fileno(),))
 
     def send(self, *message: object, files: tuple[int, ...] = ()) -> bool:
@@ -165,7 +165,7 @@ class _Worker:
     def lost(self) -> Failed:
         """Returns what is known of a process that is gone; nothing of it is left afterwards."""
         assert self.start is not None
-        how = self.beats.describe_end(self.process)
+        how = self.heartbeats.describe_end(self.process)
         problem = f"the process {self.process.pid} of trial {self.start.trial} {how}"
         self.close()
         log = self.start.folder / LOG
@@ -179,9 +179,9 @@ class _Worker:
         if not self.is_alive or not self.send("end", save):
             return ""
         try:
-            problem: str = self.beats.receive(self.line)
+            problem: str = self.heartbeats.receive(self.line)
         except Gone:
-            problem = f"its process {self.beats.describe_end(self.process)} while it was ended"
+            problem = f"its process {self.heartbeats.describe_end(self.process)} while it was ended"
             self.close()
         return problem
 

@@ -19,12 +19,13 @@ import cloudpickle
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 
-from rookery.cluster.actor_beats import ActorBeats
 from rookery.cluster.connection import Resources, connect, disconnect, free_of_all, in_a_line, nodes, settle_in
+from rookery.cluster.ray_heartbeats import HeartbeatMonitor, new_key, store_heartbeats
 from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.cluster.same_code import ask_code, checked
 from rookery.cluster.shared_disk import DiskProbe
 from rookery.cluster.working_directory import naming_machine
+from rookery.core import heartbeats
 from rookery.core.errors import ConfigError, HeadLostError
 from rookery.core.starting_folder import module_paths, starting_folder
 from rookery.tune.executor import Event, Executor, Failed, Order, Stepped, Stopped, pickled_job
@@ -61,14 +62,13 @@ class TrialActor(TrialWorker):
         cores: Cores that a trial may use; threads and helpers are chosen by it.
         cwd: Where relative paths in the trial's settings begin, if the node has it.
         path: Where the runner finds modules; what is not there on this node is passed over.
+        key: Of its heartbeats.
     """
 
-    def __init__(self, job: bytes, cores: int, cwd: str, path: list[str]) -> None:
+    def __init__(self, job: bytes, cores: int, cwd: str, path: list[str], key: str) -> None:
         settle_in(cores, cwd, path, {})
+        store_heartbeats(key)
         super().__init__(lambda: cloudpickle.loads(job), send_prints)
-
-    def beat(self) -> None:
-        """Answers, also while a trial is at work."""
 
     def work_of(self, start: Start) -> Work:
         """Makes the work of a trial; of a module that only the runner has, the error names this machine."""
@@ -94,21 +94,23 @@ class RayWorker:
 
     Attributes:
         actor: Ray's handle of the actor.
-        beats: Its heartbeats.
+        key: Of its heartbeats.
         probe: Of which it says whether it sees it.
         code: Ray's ticket of the code that it runs.
         node: Ray's id of its node; empty before it has one, and when its process or node is gone.
         start: The trial that is here, or None.
         ahead: What it has reported already of iterations that are not ordered yet.
+        why: Why it was killed from here, behind its name; empty if it was not.
     """
 
     actor: Any
-    beats: ActorBeats
+    key: str
     probe: DiskProbe
     code: Any
     node: str = ""
     start: Start | None = None
     ahead: deque[Event] = field(default_factory=deque)
+    why: str = ""
 
 
 @dataclass
@@ -150,7 +152,7 @@ class RayExecutor(Executor):
         self._waiting: dict[str, Waiting] = {}
         self._open: dict[Any, RayWorker] = {}  # in the order of asking, so that nobody's answer waits for long
         self._ready: deque[Event] = deque()
-        self._is_stopping = False
+        self._is_stopping, self._monitor = False, HeartbeatMonitor()
         instead, sent = "place=processes needs no Ray", job.working_directory
         self._connected_here = connect(said="tune.place = ray", instead=instead, working_directory=sent)
         self._resources, self._room, self._looked = self._asked, 0, -math.inf
@@ -171,8 +173,7 @@ class RayExecutor(Executor):
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self._looked = time.monotonic()
-        for worker in self._workers:
-            worker.beats.kill_if_frozen()
+        self._kill_frozen()
         try:
             alive = nodes()
         except HeadLostError:  # which stops the experiment if it lasts
@@ -194,6 +195,15 @@ class RayExecutor(Executor):
                     "when there is room, and the others go on"
                 )
 
+    def _kill_frozen(self) -> None:
+        """Kills workers that have begun, and have sent no heartbeat for too long; their calls fail then."""
+        latest = self._monitor.latest(worker.key for worker in self._workers)
+        for worker in self._workers:
+            last = latest.get(worker.key)
+            if last is not None and last.count and last.silence >= heartbeats.SILENT_SECONDS and not worker.why:
+                worker.why = heartbeats.describe_frozen()
+                ray.kill(worker.actor)
+
     def _idle(self) -> list[RayWorker]:
         return [worker for worker in self._workers if worker.node and worker.start is None]
 
@@ -201,17 +211,17 @@ class RayExecutor(Executor):
         """Asks Ray for a worker, and the worker for the code that it runs and whether it sees a folder."""
         resources, probe = self._resources, DiskProbe(folder)
         remote: Any = ray.remote(concurrency_groups={CONTROL: 1})(TrialActor)
-        cores = max(math.floor(resources.cpus), 1)
+        cores, key = max(math.floor(resources.cpus), 1), new_key()
         actor = remote.options(num_cpus=resources.cpus, num_gpus=resources.gpus).remote(
-            self._job, cores, self._folder, self._paths
+            self._job, cores, self._folder, self._paths, key
         )
-        beats = ActorBeats(actor, lambda one: one.beat.options(concurrency_group=CONTROL).remote())
-        self._workers.append(RayWorker(actor, beats, probe, ask_code(actor)))
+        self._workers.append(RayWorker(actor, key, probe, ask_code(actor)))
         self._open[probe.ask(actor)] = self._workers[-1]
 
     def _remove(self, worker: RayWorker) -> None:
         """Ends a worker, whatever it does."""
         ray.kill(worker.actor)
+        self._monitor.forget(worker.key)
         worker.probe.remove()
         self._workers.remove(worker)
         self._open = {answer: other for answer, other in self._open.items() if other is not worker}
@@ -334,7 +344,7 @@ class RayExecutor(Executor):
             self._waiting[trial].order = None
         else:
             trial = worker.start.trial
-        how = worker.beats.told or f"is gone: {in_a_line(error)}"
+        how = worker.why or f"is gone: {in_a_line(error)}"
         return Failed(trial, f"its worker on Ray {how}", str(error), lost=True)
 
     def interrupt(self) -> None:
@@ -348,5 +358,6 @@ class RayExecutor(Executor):
         """Ends all workers, and the connection to Ray if it was made here; with it a cluster that was begun here."""
         for worker in list(self._workers):
             self._remove(worker)
+        self._monitor.close()
         if self._connected_here:
             disconnect()

@@ -15,7 +15,7 @@ import sys
 import cloudpickle
 
 from rookery.core.child_process import Gone, die_with, receive_frame, send_frame
-from rookery.core.heartbeats import send_beats
+from rookery.core.heartbeats import send_heartbeats
 from rookery.tune.executors.trial_worker import TrialWorker
 
 
@@ -59,8 +59,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
-        (sys.path[:], job), (beats,) = receive_frame(line)  # where the driver finds modules, and what trials do
-        send_beats(socket.socket(fileno=beats))
+        (sys.path[:], job), (heartbeats,) = receive_frame(line)  # where the driver finds modules, and what trials do
+        send_heartbeats(socket.socket(fileno=heartbeats))
         worker = TrialWorker(lambda: cloudpickle.loads(job), send_prints)
         # while no trainer is there that has its own way with it
         signal.signal(signal.SIGTERM, lambda number, frame: worker.interrupt())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakMethod
 
-from rookery.core.heartbeats import BEAT_SECONDS, Heartbeats, describe_frozen, send_beats
+from rookery.core.heartbeats import HEARTBEAT_SECONDS, Heartbeats, describe_frozen, send_heartbeats
 
 CONNECT_SECONDS = 10.0
 """Seconds that another rank gets to connect to rank 0."""
@@ -45,23 +45,23 @@ class Introduction:
         return cls(token, int(rank), machine, int(process))
 
 
-class RankBeats:
-    """What rank 0 hears of the others.
+class RankHeartbeats:
+    """The heartbeats of all other ranks, at rank 0.
 
     Args:
-        others: Who has connected, with the connection of each.
-        size: How many ranks there are.
+        others: The connection of each rank that has connected.
+        size: Number of ranks.
         give_up: Method that is called when one is frozen, in a thread of its own: ends the waits for it. Its object is
             not kept alive.
 
     Attributes:
-        told: What is to be said of a rank that is frozen; empty before.
+        problem: Which rank is frozen, in a sentence; empty before.
     """
 
     def __init__(self, others: dict[Introduction, socket.socket], size: int, give_up: Callable[[], None]) -> None:
         here = socket.gethostname()
-        self._size, self._give_up, self.told = size, WeakMethod(give_up), ""
-        self._beats = {
+        self._size, self._give_up, self.problem = size, WeakMethod(give_up), ""
+        self._heartbeats = {
             one: Heartbeats(line, one.process if one.machine == here else None) for one, line in others.items()
         }
         self._lines = list(others.values())
@@ -69,10 +69,10 @@ class RankBeats:
         threading.Thread(target=self._watch, name="rookery: ranks' heartbeats", daemon=True).start()
 
     def _watch(self) -> None:
-        while not self._ended.wait(BEAT_SECONDS) and self._give_up() is not None:
-            for one, beats in self._beats.items():
-                if beats.is_frozen() and not self._ended.is_set():
-                    self.told = (
+        while not self._ended.wait(HEARTBEAT_SECONDS) and self._give_up() is not None:
+            for one, heartbeats in self._heartbeats.items():
+                if heartbeats.is_frozen() and not self._ended.is_set():
+                    self.problem = (
                         f"learner {one.rank} of {self._size} on {one.machine} (process {one.process}) "
                         f"{describe_frozen()}"
                     )
@@ -81,15 +81,15 @@ class RankBeats:
                     return
 
     def close(self) -> None:
-        """Stops listening."""
+        """Closes the connections."""
         self._ended.set()
         for line in self._lines:
             line.close()
 
 
-def connect_beats(
+def connect_heartbeats(
     rank: int, size: int, host: str, gather: Callable[[Any], list[Any]], give_up: Callable[[], None]
-) -> RankBeats | None:
+) -> RankHeartbeats | None:
     """Connects all other ranks with rank 0, and lets them send heartbeats. All ranks call it together. One that cannot
     connect sends none, and is not missed.
 
@@ -98,17 +98,17 @@ def connect_beats(
         size: How many there are.
         host: Address of this machine that the others reach.
         gather: Returns what each rank gives, in their order.
-        give_up: See `RankBeats`.
+        give_up: See `RankHeartbeats`.
 
     Returns:
-        What rank 0 hears; None at the others.
+        Their heartbeats at rank 0; None at the others.
     """
     if rank:
         (address, token), *_ = gather(None)
         try:
             line = socket.create_connection(address, CONNECT_SECONDS)
             line.sendall(Introduction(token, rank, socket.gethostname(), os.getpid()).to_line())
-            send_beats(line)
+            send_heartbeats(line)
         except OSError:
             gather(False)
         else:
@@ -118,7 +118,7 @@ def connect_beats(
     with socket.create_server((host, 0), backlog=size) as door:
         gather((door.getsockname()[:2], token))
         connected = sum(gather(False))  # they wait to be accepted
-        return RankBeats(accepted(door, token, connected), size, give_up)
+        return RankHeartbeats(accepted(door, token, connected), size, give_up)
 
 
 def accepted(door: socket.socket, token: str, count: int) -> dict[Introduction, socket.socket]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rookery.core.timers import Timers
-from rookery.rollout.waiting import ANSWERS, WorkerWaiting
+from rookery.rollout.wait_times import ANSWERS, WaitTimes
 
 
 class ClockByHand:
@@ -20,7 +20,7 @@ class ClockByHand:
 
 def test_a_worker_is_idle_for_what_it_does_not_play():
     clock = ClockByHand()
-    waiting = WorkerWaiting(Timers(), clock)
+    waiting = WaitTimes(Timers(), clock)
     waiting.asked(0)
     waiting.asked(1)
     clock.now += 4.0
@@ -38,7 +38,7 @@ def test_a_worker_is_idle_for_what_it_does_not_play():
 
 def test_only_the_latest_answers_count():
     clock = ClockByHand()
-    waiting = WorkerWaiting(Timers(), clock)
+    waiting = WaitTimes(Timers(), clock)
     waiting.asked(0)
     for number in range(2 * ANSWERS):
         clock.now += 1.0
@@ -48,7 +48,7 @@ def test_only_the_latest_answers_count():
 
 def test_seconds_stand_in_the_timer_tree_too():
     timers = Timers()
-    waiting = WorkerWaiting(timers)
+    waiting = WaitTimes(timers)
     with timers["workers"]:
         for _ in range(3):
             with waiting.wait():

@@ -15,7 +15,7 @@ ANSWERS = 16
 """Answers of a worker that its idle share is taken over: the latest."""
 
 
-class WorkerWaiting:
+class WaitTimes:
     """Counts what this process waits for, and what each worker does meanwhile.
 
     Args:
@@ -85,7 +85,7 @@ class WorkerWaiting:
 class _Counted:
     """Counts the seconds of a block, here and in the timer tree."""
 
-    def __init__(self, waiting: WorkerWaiting, what: str, timer: Timer) -> None:
+    def __init__(self, waiting: WaitTimes, what: str, timer: Timer) -> None:
         self._waiting, self._what, self._timer = waiting, what, timer
 
     def __enter__(self) -> None:

@@ -1,14 +1,15 @@
-"""Beats of processes on a Ray cluster, sent and read through the key-value store of the cluster.
+"""Heartbeats of workers and trials on a Ray cluster, sent through the key-value store of the cluster.
 
-A process sends the state of its work once a second, from a thread of its own. The driver reads it, in a thread of its
-own too, only while it waits for the process; so neither work nor the driver ever waits for the store. A process that is
-frozen sends nothing, and one whose work hangs sends that the work has made no progress. Orders go the other way, for
-work that can be asked to stop early. This module needs Ray.
+A process sends one every second, from a thread of its own, and with it the state of its work. The driver reads them, in
+a thread of its own too, only while it waits for the process; so neither work nor the driver ever waits for the store. A
+process that is frozen sends nothing, and one whose work hangs sends that it still does the same (`core/activity.py`).
+Orders go the other way, for work that can be asked to stop early. This module needs Ray.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -18,22 +19,28 @@ from typing import Any
 
 from ray.experimental import internal_kv
 
-BEAT_SECONDS = 1.0
-"""Between two beats of a process, and between two looks at them."""
+from rookery.core.heartbeats import HEARTBEAT_SECONDS
 
 NAMESPACE = b"rookery"
 
 ORDERS = b":orders"
-"""Ends the key of the orders for a process; the key without it is that of its beats."""
+"""Ends the key of the orders for a process; the key without it is that of its heartbeats."""
 
 
-def send_beats(key: str, state: Callable[[], Any], obey: Callable[[Any], None] | None = None) -> None:
-    """Sends beats of this process from now on, in a thread that ends with the process.
+def new_key() -> str:
+    """Returns a key for the heartbeats of a process that no other process has."""
+    return f"heartbeats-{secrets.token_hex(8)}"
+
+
+def store_heartbeats(
+    key: str, state: Callable[[], Any] = lambda: None, obey: Callable[[Any], None] | None = None
+) -> None:
+    """Sends heartbeats of this process from now on, in a thread that ends with the process.
 
     Args:
-        key: Under which they are found; no other process uses it.
-        state: Returns what the process is at, as plain lists, mappings, numbers and text; called in the thread.
-        obey: Called in the thread with the orders of `BeatReader.order` whenever these have changed.
+        key: Under which they are found.
+        state: Returns the state of its work, as plain lists, mappings, numbers and text; called in the thread.
+        obey: Called in the thread with the orders of `HeartbeatMonitor.order` whenever these have changed.
     """
 
     def send() -> None:
@@ -45,21 +52,21 @@ def send_beats(key: str, state: Callable[[], Any], obey: Callable[[Any], None] |
                 if obey is not None and (orders := _get(key.encode() + ORDERS)) not in (None, last):
                     obey(orders)
                     last = orders
-            pause.wait(BEAT_SECONDS)
+            pause.wait(HEARTBEAT_SECONDS)
 
     pause = threading.Event()
-    threading.Thread(target=send, name="rookery-beats", daemon=True).start()
+    threading.Thread(target=send, name="rookery: heartbeats", daemon=True).start()
 
 
 @dataclass
-class Heard:
-    """What is known of a process.
+class LastHeartbeat:
+    """The last heartbeat of a process that was read.
 
     Attributes:
-        since: When its latest beat was first read; before the first one, when it was first looked for.
+        since: When it was read first; before the first heartbeat, when it was first looked for.
         asked: When the store has answered last.
-        count: Number of that beat; 0 before the first one.
-        state: What the process was at then; None before the first one.
+        count: Its number; 0 before the first one.
+        state: The state of the work that came with it; None before the first one.
     """
 
     since: float
@@ -69,15 +76,15 @@ class Heard:
 
     @property
     def silence(self) -> float:
-        """Seconds without a beat, as far as the store has answered."""
+        """Seconds without a heartbeat, as far as the store has answered."""
         return self.asked - self.since
 
 
-class BeatReader:
-    """Reads the beats of processes, while somebody wants to know."""
+class HeartbeatMonitor:
+    """Reads the heartbeats of processes, as long as `latest` is called."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, Heard] = {}
+        self._latest: dict[str, LastHeartbeat] = {}
         self._wanted: set[str] = set()
         self._until = 0.0
         self._orders: dict[str, Any] = {}
@@ -85,24 +92,24 @@ class BeatReader:
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
-    def heard(self, keys: Iterable[str]) -> Mapping[str, Heard]:
-        """Returns what is known of processes, and lets the thread look for more for the next seconds.
+    def latest(self, keys: Iterable[str]) -> Mapping[str, LastHeartbeat]:
+        """Returns the last heartbeats of processes by key, and reads more for the next seconds.
 
         Args:
-            keys: Of the processes; those of which nothing is known yet are missing in what is returned.
+            keys: Of the processes; those that were never looked for are missing in the answer.
         """
         now = monotonic()
-        if now > self._until:  # nobody has looked for a while: silence counts from here on
-            self._heard = {}
-        self._wanted, self._until = set(keys), now + 5 * BEAT_SECONDS
+        if now > self._until:  # this was not called for a while: silence counts from here on
+            self._latest = {}
+        self._wanted, self._until = set(keys), now + 5 * HEARTBEAT_SECONDS
         self._work()
-        return dict(self._heard)
+        return dict(self._latest)
 
     def order(self, orders: Mapping[str, Any]) -> None:
         """Sends orders to processes.
 
         Args:
-            orders: By key, what `send_beats` gives to `obey` there; plain lists, mappings, numbers and text.
+            orders: By key, what `store_heartbeats` gives to `obey` there; plain lists, mappings, numbers and text.
         """
         self._orders = {**self._orders, **orders}
         self._work()
@@ -117,12 +124,12 @@ class BeatReader:
         self._is_closed = True
         self._wake.set()
         if self._thread is not None:
-            self._thread.join(BEAT_SECONDS)
+            self._thread.join(HEARTBEAT_SECONDS)
 
     def _work(self) -> None:
-        """Sees that the thread is there; it is started at the first need and wakes up at once for orders."""
+        """Starts the thread at the first need, and wakes it up for orders."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="rookery-beats", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="rookery: heartbeat monitor", daemon=True)
             self._thread.start()
         if self._orders:
             self._wake.set()
@@ -133,7 +140,7 @@ class BeatReader:
                 self._look()
             if self._is_closed:
                 return
-            self._wake.wait(BEAT_SECONDS)
+            self._wake.wait(HEARTBEAT_SECONDS)
             self._wake.clear()
 
     def _look(self) -> None:
@@ -146,15 +153,15 @@ class BeatReader:
                 _put(key.encode() + ORDERS, what)
         if monotonic() > self._until:
             return
-        heard = self._heard  # another one if nobody looks for a while
+        latest = self._latest  # `latest` makes another one if it was not called for a while
         for key in list(self._wanted):
             found, now = _get(key.encode()), monotonic()
-            before = heard.get(key)
+            before = latest.get(key)
             if before is None:
-                heard[key] = before = Heard(now, now)
+                latest[key] = before = LastHeartbeat(now, now)
             before.asked = now
             if found is not None and found[0] != before.count:
-                heard[key] = Heard(now, now, *found)
+                latest[key] = LastHeartbeat(now, now, *found)
 
 
 def _put(key: bytes, value: Any) -> None:
