@@ -12,7 +12,7 @@ import time
 import pytest
 
 from rookery.core import interrupt as interrupts
-from rookery.core.interrupt import Interrupt, Interrupted
+from rookery.core.interrupt import Interrupt, Interrupted, SignalWatch
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -194,3 +194,49 @@ def test_a_program_that_hangs_in_compiled_code_is_ended_by_the_second_signal():
     assert process.returncode == 128 + signal.SIGTERM
     assert said == f"{interrupts.ENDING}\n"
     assert time.monotonic() - began < 3.0
+
+
+STARTING = """
+import sys, time
+from rookery.cli import main
+
+def start():
+    print("starting", flush=True)
+    while True:
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:  # code that takes its time to end
+            pass
+
+main.main = start
+main.program()
+"""
+
+
+@pytest.mark.regression("no end", "Ctrl-C while a run on Ray was starting showed no line, and ended it after 12 seconds")
+def test_a_program_that_starts_or_ends_answers_the_first_signal_and_is_ended_by_the_second():
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "starting\n"
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == f"{interrupts.LEAVING}\n"
+    assert time.monotonic() - began < 3.0
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGINT
+    assert said == f"{interrupts.ENDING}\n"
+    assert time.monotonic() - began < 6.0
+
+
+def test_a_run_watches_for_itself_within_a_program_that_watches():
+    with SignalWatch([signal.SIGINT], of_program=True).watching():
+        outer = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(outer)
+        with Interrupt().watching():
+            inner = signal.set_wakeup_fd(-1)
+            signal.set_wakeup_fd(inner)
+            assert inner not in {-1, outer}
+        assert signal.set_wakeup_fd(outer) == outer
+    assert signal.set_wakeup_fd(-1) == -1

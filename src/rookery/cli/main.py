@@ -5,8 +5,11 @@ Nothing heavy is imported before a verb runs, so that ``rookery --help`` answers
 
 from __future__ import annotations
 
+import atexit
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
 from io import TextIOWrapper
 from typing import Annotated
@@ -39,7 +42,7 @@ from rookery.cli.train import train
 from rookery.cli.tune import app as tune_app
 from rookery.core.console_output import open_standard_streams, survive_lost_output, watched_output
 from rookery.core.errors import ConfigError, EnvError, RookeryError
-from rookery.core.interrupt import Interrupt
+from rookery.core.interrupt import Interrupt, SignalWatch
 from rookery.core.starting_folder import started_in, starting_folder
 from rookery.core.tracebacks import own_traceback
 
@@ -97,6 +100,9 @@ def program() -> None:
     code: object = 1
     Interrupt.ends_program = True
     open_standard_streams()
+    watch = ExitStack()
+    atexit.register(watch.close)  # the last that is called then: to end Ray takes seconds too
+    watch.enter_context(SignalWatch([signal.SIGINT], of_program=True).watching())
     try:
         main()
         code = 0

@@ -182,6 +182,18 @@ class HostActor:
 # --- at the driver ------------------------------------------------------------------------------------------------
 
 
+def check_start() -> None:
+    """Raises an error if it makes no sense to wait any longer until a process begins.
+
+    Raises:
+        HeadLostError: If the head counts as lost.
+        WorkerLostError: If the run was asked to stop.
+    """
+    check_head()
+    if Interrupt.is_requested():
+        raise WorkerLostError("cluster: the run was asked to stop before another worker has begun")
+
+
 @dataclass(eq=False)
 class RayHost:
     """The driver's side of a process.
@@ -368,7 +380,7 @@ class RayHosts:
         """Finds the host with the fewest objects among those that answer.
 
         Raises:
-            WorkerLostError: If none does.
+            WorkerLostError: If none does, or the run is to stop.
         """
         for host in sorted(self._hosts, key=lambda one: len(one.numbers)):
             known = any(one.name for one in self._hosts)
@@ -383,7 +395,7 @@ class RayHosts:
         if host.name:
             return True
         try:
-            code = checked(value_of(host.started, seconds, check_head))
+            code = checked(value_of(host.started, seconds, check_start))
             host.node, host.process, host.name = code.node, code.process, f"{code.machine} (process {code.process})"
         except GetTimeoutError:
             ray.kill(host.actor)

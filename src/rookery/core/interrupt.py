@@ -91,6 +91,9 @@ ENDED_AFTER = 2.0
 
 STOPPING = "stopping after the step under way; Ctrl-C again stops at once"
 
+LEAVING = "stopping; Ctrl-C again stops at once"
+"""The line of a program in which no run is under way, because it starts or ends."""
+
 ENDING = "stopped at once, without another checkpoint"
 
 
@@ -185,6 +188,11 @@ class Interrupt:
         if Interrupt.second is not None:
             raise KeyboardInterrupt
 
+    @staticmethod
+    def is_requested() -> bool:
+        """Returns whether a run that is watching was asked to stop."""
+        return any(each.number for each in Interrupt.watchers)
+
     def time_is_up(self) -> None:
         """Requests a stop because the time is up, unless a signal has come."""
         if self.number is None:
@@ -201,10 +209,15 @@ class SignalWatch:
 
     Args:
         numbers: Which signals.
+        of_program: Whether it watches from the start of the program to its end, beside the runs in it, which watch for
+            themselves. It does nothing while `Interrupt.ends_program` is false.
     """
 
-    def __init__(self, numbers: Sequence[int]) -> None:
-        self._numbers = numbers
+    _active: ClassVar[int] = -1
+    """Where Python writes signals for the innermost of these that is watching."""
+
+    def __init__(self, numbers: Sequence[int], of_program: bool = False) -> None:
+        self._numbers, self._of_program = numbers, of_program
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -212,7 +225,7 @@ class SignalWatch:
         read, write = os.pipe()
         os.set_blocking(write, False)
         before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        if before != -1:
+        if before not in {-1, SignalWatch._active}:
             signal.set_wakeup_fd(before, warn_on_full_buffer=False)
             os.close(read)
             os.close(write)
@@ -220,10 +233,12 @@ class SignalWatch:
             return
         thread = threading.Thread(target=self._watch, args=[read], name="rookery: signals", daemon=True)
         thread.start()
+        SignalWatch._active = write
         try:
             yield
         finally:
-            signal.set_wakeup_fd(-1)
+            signal.set_wakeup_fd(before)
+            SignalWatch._active = before
             os.close(write)  # which ends the thread
             thread.join(1.0)
             Interrupt.second = None
@@ -235,11 +250,13 @@ class SignalWatch:
                 if not select.select([signals], [], [], SAID_AFTER if first and not is_said else None)[0]:
                     is_said = True
                     if not any(each.number and each.told for each in Interrupt.watchers):
-                        say(STOPPING)
+                        say(LEAVING if self._of_program else STOPPING)
                     continue
                 if not (came := signals.read(1)):
                     return
                 if came[0] not in self._numbers or (first and came[0] == signal.SIGHUP):
+                    continue
+                if self._of_program and not Interrupt.ends_program:
                     continue
                 if first:
                     self._end(came[0])

@@ -25,6 +25,9 @@ class Hosts(Protocol):
         Args:
             share: Number of the share.
             make: A pickled function without arguments that makes it.
+
+        Raises:
+            WorkerLostError: If no host can be had, or the run is to stop before there is one.
         """
         ...
 

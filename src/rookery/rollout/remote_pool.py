@@ -269,9 +269,16 @@ class RemotePool(Stateful):
             self._bring_in(one)
 
     def _bring_in(self, one: ShareStanding) -> None:
-        """Makes the worker of a share that has none, with all that the run has told the others."""
+        """Makes the worker of a share that has none, with all that the run has told the others; the share stays
+        without one if the run is to stop.
+        """
+        try:
+            self._begin(one, one.vector_steps)
+        except WorkerLostError:
+            if self.interrupt.number:
+                return
+            raise
         one.is_absent = False
-        self._begin(one, one.vector_steps)
         for name in self.policies:
             self._introduce(one, name)
         if self.lessons is not None:
@@ -451,6 +458,8 @@ class RemotePool(Stateful):
         """Asks a worker to play until it has made so many vector steps, with the weights of now."""
         if one.is_absent:
             self._bring_in(one)
+        if one.is_absent:
+            return
         names = [name for name, (version, _) in self.weights.items() if version > one.version.get(name, 0)]
         for name in names:
             one.version[name] = self.weights[name][0]
@@ -523,7 +532,7 @@ class RemotePool(Stateful):
             except WorkerLostError as error:
                 self._replace(one, error)
         lengths = [demand.fragment_length for demand in self.demands.values() if demand is not None]
-        while len(one.calls) < self.in_flight:
+        for _ in range(self.in_flight - len(one.calls)):
             self._order(one, max(one.ordered, one.vector_steps) + min(lengths, default=FIRST_STEPS), None)
 
     def _hold(self, name: str, rollout: Rollout) -> None:

@@ -1,4 +1,4 @@
-"""How a worker steps its environments: in the user's modes of torch, with a note of the activity where another process wants to know."""
+"""How a worker steps its environments: in modes of torch of the user, and with a note of its activity."""
 
 from __future__ import annotations
 

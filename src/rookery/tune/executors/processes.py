@@ -141,7 +141,7 @@ class _Worker:
             paths = module_paths(sys.path)
         far.close()
         self._end = weakref.finalize(self, _end_process, self.process, self.line, os.getpid())
-        self.heartbeats = ChildHeartheartbeats(self.process.pid)
+        self.heartbeats = ChildHeartbeats(self.process.pid)
         with self.heartbeats.far as far:
             self.send(paths, self._pickled, files=(far.fileno(),))
 
