@@ -76,6 +76,19 @@ def test_the_time_that_a_question_takes_counts_as_silence(quick, monkeypatch):
     assert silences[10] >= 19 * head.LOOK_SECONDS
 
 
+@pytest.mark.regression("unclear error", "a program that ended because the head was lost named no folder to resume")
+def test_a_program_that_ends_because_the_head_is_lost_names_its_folder(quick, tmp_path, monkeypatch, capfd):
+    codes, over = [], threading.Event()
+    monkeypatch.setattr(Interrupt, "ends_program", True)
+    monkeypatch.setattr(head, "run_log", lambda: tmp_path / "log.txt")
+    monkeypatch.setattr(head.os, "_exit", lambda code: (codes.append(code), over.set()))
+    watch = HeadWatch("10.0.0.1:6379", lambda: True, lambda address, seconds: False)
+    assert over.wait(10)
+    watch.close()
+    assert codes == [HeadLostError.exit_code]
+    assert f"resume from the last checkpoint: rookery resume {tmp_path} (" in capfd.readouterr().err
+
+
 class LosesHead(Callback):
     """Loses the head of the cluster after the second iteration."""
 

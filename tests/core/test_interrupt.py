@@ -213,7 +213,9 @@ main.program()
 """
 
 
-@pytest.mark.regression("no end", "Ctrl-C while a run on Ray was starting showed no line, and ended it after 12 seconds")
+@pytest.mark.regression(
+    "no end", "Ctrl-C while a run on Ray was starting showed no line, and ended it after 12 seconds"
+)
 def test_a_program_that_starts_or_ends_answers_the_first_signal_and_is_ended_by_the_second():
     process = subprocess.Popen(
         [sys.executable, "-c", STARTING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

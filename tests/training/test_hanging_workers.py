@@ -223,15 +223,15 @@ def test_a_worker_notes_its_activity_where_a_process_waits_for_it():
     "no end", "a worker on Ray that was frozen when it began to play was waited for as long as during a reset"
 )
 def test_a_worker_that_begins_to_play_or_hands_over_is_in_a_step(monkeypatch):
-    at, said = Beat(), []
+    at, said = Activity(), []
     with trainer_of(1, lanes=2) as trainer:
         trainer.train_iteration()
         worker = trainer.pool.hosts._workers[0]
         set_weights = worker.set_weights
         monkeypatch.setattr(worker, "set_weights", lambda *given: (said.append(at.what), set_weights(*given)))
-        with beating(at):
+        with noted_in(at):
             trainer.train_iteration()
-        handing = Beat()
-        with beating(handing):
+        handing = Activity()
+        with noted_in(handing):
             worker.take([])
     assert said == [STEP] and handing.what == STEP

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rookery.cluster.address import answers
+from rookery.core.console_output import run_log
 from rookery.core.errors import HeadLostError
 from rookery.core.interrupt import Interrupt, say
 
@@ -84,12 +85,19 @@ class HeadWatch:
 
     def _end(self) -> None:
         if Interrupt.ends_program:
-            say(f"error: {self.problem()}; resume the run from its last checkpoint: rookery resume")
+            say(f"error: {self.problem()}{how_to_resume()}")
             os._exit(HeadLostError.exit_code)
 
     def close(self) -> None:
         """Stops asking."""
         self._is_over.set()
+
+
+def how_to_resume() -> str:
+    """Returns how what this process does is resumed from its last checkpoint; empty if it has no folder yet."""
+    if (log := run_log()) is None:
+        return ""
+    return f"; resume from the last checkpoint: rookery resume {log.parent} (an experiment: rookery tune resume)"
 
 
 _watches: list[HeadWatch] = []

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rookery.core.activity import STEP, note_activity
 from rookery.core.batch import Demand, Rollout
-from rookery.core.beats import STEP, note_beat
 from rookery.core.interrupt import Interrupt
 from rookery.core.runtime import own_torch
 from rookery.core.timers import Timers
@@ -217,7 +217,7 @@ class ShareWorker:
             names: Policies that get weights now.
             weights: Of each of them, as of `set_weights`.
         """
-        note_beat(STEP)  # from here on, so that a process that is frozen now is not waited for as for a reset
+        note_activity(STEP)  # from here on, so that a process that is frozen now is not waited for as for a reset
         start, worker = perf_counter(), self.worker
         worker.timers = timers = Timers()
         newcomers: dict[str, Kind] = {}
@@ -264,7 +264,7 @@ class ShareWorker:
 
     def take(self, names: list[str]) -> dict[str, Rollout]:
         """Hands over all complete decisions of some policies, on memory of their own."""
-        note_beat(STEP)
+        note_activity(STEP)
         worker, found = self.worker, {}
         for name in names:
             mine = worker.policies[name]
