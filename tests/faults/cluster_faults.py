@@ -34,6 +34,9 @@ PATIENCE = 420.0
 WALKS = 60
 """Iterations of a run, or of a trial."""
 
+LONG_WALKS = 300
+"""Iterations of a run whose head is struck: it has to last until the head counts as lost."""
+
 NOISE = re.compile(r"^(\(raylet\)|\x1b\[\d+m\(raylet\)|\[\d{4}-\d\d-\d\d [^]]* [EWC] )", re.MULTILINE)
 """Lines of Ray's own log."""
 
@@ -101,7 +104,7 @@ class TwoNodes:
         with socket.create_server(("127.0.0.1", 0)) as door:
             port = door.getsockname()[1]
         self.token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_worker_niceness": "0"}
-        self.folder, self.begun, self.nodes = folder, set(), []
+        self.folder, self.begun, self.nodes, self.frozen = folder, set(), [], []
         self.address = f"{_own_address()}:{port}"
         self._start("head", "--head", f"--port={port}", f"--temp-dir={folder}/ray", "--include-dashboard=false")
         self._start("other", f"--address={self.address}")
@@ -134,6 +137,13 @@ class TwoNodes:
         mine = {each: words for each, _, words in processes() if str(session) in words}
         self.begun |= found.keys() | mine.keys()
         return found
+
+    def left(self):
+        """Numbers and commands of all processes of runs that are or were on a node, whoever is their parent now."""
+        for number in (0, 1):
+            self.processes_of(number)
+        names = ("ray::HostActor", "ray::RankActor", "ray::TrialActor")
+        return [(each, words) for each, _, words in processes() if each in self.begun and words.startswith(names)]
 
     def close(self):
         """Ends all of it."""
@@ -256,6 +266,7 @@ def strike(cluster, how, what, run):
         struck = play_process(cluster, kinds[what])[:1]
     if not struck:
         raise RuntimeError(f"no process of a {what}")
+    cluster.frozen = struck if how == "freeze" else []
     for number in struck:
         send(number, signal.SIGSTOP if how == "freeze" else signal.SIGKILL)
     return struck
@@ -267,28 +278,33 @@ def one_case(how, what, folder):
     cluster = TwoNodes(folder)
     try:
         {"trial": of_trials, "learner": of_learners}.get(what, of_workers)(cluster, how, what, outcome)
-        ended = time.monotonic()
-        names = ("ray::HostActor", "ray::RankActor", "ray::TrialActor")
-
-        def left():
-            return [each for number in (0, 1) for each, words in cluster.processes_of(number).items()
-                    if words.startswith(names)]  # fmt: skip
-
-        while left() and time.monotonic() - ended < 90:
-            time.sleep(0.5)
-        outcome.left = f"{len(left())} processes" if left() else f"nothing after {time.monotonic() - ended:.0f} s"
+        if (how, what) == ("freeze", "node") and cluster.left():  # nothing ends these before the machine runs again
+            outcome.left = f"processes: {len(cluster.left())}, frozen with their machine; once that runs again: "
+            for number in cluster.frozen:
+                send(number, signal.SIGCONT)
+        await_end(cluster, outcome)
     finally:
         cluster.close()
     return outcome
 
 
-def train(cluster, name, *words):
+def await_end(cluster, outcome):
+    """Waits until nothing of runs is left on the nodes, and notes how long that took."""
+    began = time.monotonic()
+    while (left := cluster.left()) and time.monotonic() - began < 90:
+        time.sleep(0.5)
+    outcome.left += f"processes: {len(left)}" if left else f"nothing after {time.monotonic() - began:.0f} s"
+    if left:
+        outcome.problems.append(f"left: {left}")
+
+
+def train(cluster, name, *words, walks=WALKS):
     """Begins a run on the cluster."""
     steps = cluster.folder / "steps"
     steps.mkdir(exist_ok=True)
     return Run(
         cluster, cluster.folder / f"{name}.out", "train", "hangable:Hangable", "--plain", "--evaluate", 0, "--preset",
-        "none", "--run-dir", cluster.folder, "--run-id", name, "--stop", f"iterations={WALKS}",
+        "none", "--run-dir", cluster.folder, "--run-id", name, "--stop", f"iterations={walks}",
         "--ray", cluster.address, f"env.config={{folder: {steps}, seconds: 0.002}}", *TRAINING, *words,
     )  # fmt: skip
 
@@ -306,12 +322,15 @@ def struck_run(cluster, how, what, outcome, run, name):
     else:
         code = run.process.returncode
     said = [line for line in run.text.splitlines() if re.match(r"note: |error: |worker|cluster|learner", line)]
-    outcome.said = shorter(said[-1] if code else next((s for s in said if "worker" in s or "learner" in s), ""))
+    told = said[-1:] if code else [line for line in said if "worker" in line or "learner" in line]
+    outcome.said = shorter(told[0] if told else "nothing")
     if NOISE.search(run.text):
         outcome.problems.append("lines of Ray at the terminal")
     if code:
         outcome.said += f" (exit code {code})"
         if what == "head":
+            await_end(cluster, outcome)
+            outcome.left += "; after the resumed run "
             cluster.close()
             shutil.rmtree(cluster.folder / "ray", ignore_errors=True)
             cluster.__init__(cluster.folder)
@@ -323,7 +342,7 @@ def struck_run(cluster, how, what, outcome, run, name):
 
 def shorter(line):
     """Returns a line without what differs from run to run."""
-    short = re.sub(r"/tmp/\S+?/", "", re.sub(r"\(process \d+\)", "(process N)", line))
+    short = re.sub(r" on \S+ \(process \d+\)", " on M (process N)", re.sub(r"/tmp/\S+?/", "", line))
     return short if len(short) < 300 else f"{short[:150]} [...] {short[-120:]}"
 
 
@@ -341,7 +360,7 @@ def equal_weights(cluster, outcome, *words):
 def of_workers(cluster, how, what, outcome):
     """A run with two workers, one on each node."""
     words = ["sampling.workers=2", "cluster.placement=spread"]
-    run = train(cluster, "struck", *words)
+    run = train(cluster, "struck", *words, walks=LONG_WALKS if what == "head" else WALKS)
     struck_run(cluster, how, what, outcome, run, "struck")
     if what == "driver":
         equal_weights(cluster, outcome, *words)
@@ -417,8 +436,9 @@ def write(lines):
         HEADING, "",
         "`python tests/faults/cluster_faults.py`: two `ray start` on one machine; a run with two workers, one with two "
         "learners or an experiment of two trials, one on each node, that is struck after 12 iterations of "
-        f"{WALKS}. Seconds are those until the third row after it, or until a run that cannot continue has ended with "
-        "a line that names how to resume; it is resumed then, and its weights are compared with those of a run that "
+        f"{WALKS}, or of {LONG_WALKS} where the head is struck. Seconds are those until the third row after it, or "
+        "until a run that cannot continue has ended with a line that names how to resume; it is resumed then, and its "
+        "weights are compared, where these are claimed to be equal, with those of a run that "
         "nothing has disturbed. The environment counts its own steps. Rows are those of the whole run.",
         "", COLUMNS, "|---|---|---|---|---|---|---|",
         *(kept[case] for case in CASES if case in kept), "",
