@@ -342,7 +342,15 @@ def struck_run(cluster, how, what, outcome, run, name):
 
 def shorter(line):
     """Returns a line without what differs from run to run."""
-    short = re.sub(r" on \S+ \(process \d+\)", " on M (process N)", re.sub(r"/tmp/\S+?/", "", line))
+    names = {
+        r" on \S+ \(process \d+\)": " on M (process N)",
+        r" /\S+/": " ",
+        r"[\d.]+:\d+": "HOST:PORT",
+        r"[0-9a-f]{32}": "ID",
+    }
+    short = line
+    for pattern, name in names.items():
+        short = re.sub(pattern, name, short)
     return short if len(short) < 300 else f"{short[:150]} [...] {short[-120:]}"
 
 
@@ -442,6 +450,11 @@ def write(lines):
         "nothing has disturbed. The environment counts its own steps. Rows are those of the whole run.",
         "", COLUMNS, "|---|---|---|---|---|---|---|",
         *(kept[case] for case in CASES if case in kept), "",
+        "Once the head is killed, workers on other nodes stay until Ray itself gives the head up. A process whose "
+        "machine is frozen ends when that runs again. **Not as it should be:** where the head is frozen, the run stays "
+        "until 51 seconds have passed, its last line does not name the run, and workers are left on the nodes until "
+        "the head runs again or is ended; the seconds of that line are those of three more rows, before the run has "
+        "noticed. Seconds are of a machine that other programs may share.", "",
         f"{cpu}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}.",
     ]  # fmt: skip
     text = above.rstrip("\n") + "\n\n" + "\n".join(section) + "\n"
