@@ -451,9 +451,9 @@ def write(lines):
         "", COLUMNS, "|---|---|---|---|---|---|---|",
         *(kept[case] for case in CASES if case in kept), "",
         "Once the head is killed, workers on other nodes stay until Ray itself gives the head up. A process whose "
-        "machine is frozen ends when that runs again. **Not as it should be:** where the head is frozen, the run stays "
-        "until 51 seconds have passed, its last line does not name the run, and workers are left on the nodes until "
-        "the head runs again or is ended; the seconds of that line are those of three more rows, before the run has "
+        "machine is frozen ends when that runs again. **Not as it should be:** where the head is frozen, the run ended "
+        "only after 52 seconds without an answer, its last line does not name the run, and worker processes were still "
+        "on the nodes 90 seconds later; the seconds of that line are those of three more rows, before the run has "
         "noticed. Seconds are of a machine that other programs may share.", "",
         f"{cpu}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}.",
     ]  # fmt: skip
