@@ -70,6 +70,10 @@ def test_first_has_a_value_for_each_observation(tmp_path, first):
         with serving(checkpoint(tmp_path, number, policy(**model))) as server:
             status, answer = Web(server).act(seen, session="all", first=first)
             assert (status, answer["error"]) == (422, f"first: {len(first)} values for 2 observations")
+            status, answer = Web(server).act(seen, session="all", first="yes")
+            assert (status, answer["error"]) == (
+                422, "first: expected true or false, or a list of them, one for each observation"
+            )  # fmt: skip
             assert Web(server).act(seen, session="all", first=[True, True])[0] == 200
 
 

@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from rookery.core.errors import ConfigError
 from rookery.core.files import WriteError
+from rookery.core.starting_folder import shown
 
 ANIMATED = (".webp", ".gif", ".png", ".apng")
 VIDEO = (".mp4", ".mkv", ".mov", ".webm")
@@ -154,10 +155,12 @@ def check_suffix(path: Path) -> None:
             import av  # noqa: F401
         except ImportError:
             raise ConfigError(
-                f"{path}: {suffix} needs the package av: pip install 'rookery[video]'; .webp needs nothing"
+                f"{shown(path)}: {suffix} needs the package av: pip install 'rookery[video]'; .webp needs nothing"
             ) from None
     elif suffix not in ANIMATED:
-        raise ConfigError(f"{path}: a film is one of {', '.join(('.webp', '.gif', '.png', '.mp4'))}, by its suffix")
+        raise ConfigError(
+            f"{shown(path)}: a film is one of {', '.join(('.webp', '.gif', '.png', '.mp4'))}, by its suffix"
+        )
 
 
 def captioned(picture: Image.Image, lines: Sequence[str]) -> Image.Image:

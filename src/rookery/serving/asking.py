@@ -129,9 +129,12 @@ def description(policy: Policy) -> dict[str, Any]:
 def _first(value: Any) -> np.ndarray | bool:
     if isinstance(value, bool):
         return value
-    array = _numbers("first", value)
+    try:
+        array = _numbers("first", value)
+    except UnfitQuestion:
+        array = None
     if array is None or array.ndim != 1 or not len(array):
-        raise UnfitQuestion("first: expected true or false, or a list of them, one for each observation")
+        raise UnfitQuestion("first: expected true or false, or a list of them, one for each observation") from None
     return np.asarray(array != 0)
 
 

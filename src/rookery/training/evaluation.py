@@ -10,7 +10,7 @@ from pathlib import Path
 from rookery.core.config import DEFAULT
 from rookery.core.errors import EnvError
 from rookery.core.interrupt import Interrupt, Interrupted
-from rookery.core.starting_folder import started_in
+from rookery.core.starting_folder import shown, started_in
 from rookery.core.torch_modes import in_users_modes
 from rookery.envs.base import VectorBase, VectorEnv, is_only_one
 from rookery.envs.vector.closing import close_env
@@ -267,7 +267,7 @@ def record(
                     show_end(played, film, labels)
     film.save(path, film_speed(env) if frames_per_second is None else frames_per_second, progress)
     if film.is_cut:
-        run.note(f"{path} shows the first {max_frames:,} pictures only")
+        run.note(f"{shown(path)} shows the first {max_frames:,} pictures only")
     return summarize(run, played.outcome, run.env_steps)
 
 
