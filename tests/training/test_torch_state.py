@@ -257,7 +257,7 @@ class Tensors(TensorEnv):
 
     def step(self, actions):
         see("step")
-        self.place = self.place + 0.125 * (actions.unsqueeze(1) - 0.5)
+        self.place = self.place + 0.125 * (actions.unsqueeze(1).to(torch.float32) - 0.5)
         ended = self.place[:, 0].abs() > 0.5
         self.place = self.place.masked_fill(ended.unsqueeze(1), 0.0)
         return TensorStep(self.place, self.place[:, 0], ended, torch.zeros_like(ended), self.place)
