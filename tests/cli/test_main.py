@@ -13,7 +13,7 @@ from textwrap import dedent
 import pytest
 from commands import TINY
 
-from rookery import __version__
+from rookery import Trainer, __version__
 
 
 def test_help_lists_the_verbs(rookery):
@@ -382,3 +382,33 @@ def test_ctrl_c_exits_130_and_says_where_the_results_are(tmp_path):
     assert err.startswith("interrupted after ")
     assert err.endswith("go on with: rookery resume runs/CartPole-v1-ppo-s3\n")
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("saves", [True, False])
+@pytest.mark.regression("unclear error", "After a second Ctrl-C the last line does not say what was not saved")
+def test_a_second_ctrl_c_says_what_was_not_saved(rookery, monkeypatch, saves):
+    def train(trainer, stop):
+        trainer.train_iteration()
+        if saves:
+            trainer.save()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "train", train)
+    code, _, err = rookery("train", "CartPole-v1", "--seed", 3, *TINY, "--run-id", "x", "--quiet")
+    assert code == 130
+    lost = (
+        "nothing was saved since checkpoint 000001" if saves else "there is no checkpoint, so a resumed run begins anew"
+    )
+    assert err.splitlines()[-1].endswith(f" environment steps; {lost}; go on with: rookery resume runs/x"), err
+
+
+@pytest.mark.regression("unclear error", "After a second Ctrl-C rookery mlagents learn says that all is written")
+def test_a_second_ctrl_c_of_mlagents_learn_says_what_was_not_saved(rookery, monkeypatch, tmp_path):
+    def train(trainer):
+        raise KeyboardInterrupt
+
+    (tmp_path / "cart.yaml").write_text("behaviors: {Cart: {max_steps: 100}}\n")
+    monkeypatch.setattr(Trainer, "train", train)
+    code, _, err = rookery("mlagents", "learn", "cart.yaml", "--env", "CartPole-v1", "--run-id", "x")
+    assert code == 130
+    assert "interrupted; there is no checkpoint, so a resumed run begins anew; go on with: rookery mlagents" in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -15,9 +16,14 @@ from pathlib import Path
 import pytest
 
 from rookery import PPOConfig, Trainer
+from rookery.algorithms.names import ALGORITHMS
 from rookery.cluster import address
 from rookery.compat.rllib import joined_ray
+from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
+from rookery.core.layers import Layer
+from rookery.training.settings import ClusterConfig, RunConfig
+from rookery.training.workers import hosts_of
 
 SCRIPT = """
 import sys
@@ -166,3 +172,46 @@ def test_a_silent_address_is_named_after_five_seconds():
         by_name = answer("auto", RAY_ADDRESS=where)
     assert said.startswith(f"refused: cluster.ray = {where}: no Ray cluster answers at {where} within 5 seconds; start")
     assert by_name.startswith(f"refused: environment variable RAY_ADDRESS = {where}: no Ray cluster answers at {where}")
+
+
+@pytest.mark.regression("unclear error", "A misspelt word for the cluster of Ray ends in an error of Ray itself")
+def test_a_word_that_is_no_address_is_refused_at_once_with_the_nearest(monkeypatch):
+    said = "is no address of a Ray cluster; did you mean 'local'?; else write HOST:PORT, as in 10.0.0.1:6379"
+    with pytest.raises(ConfigError, match="cluster: ray = 'lokal': " + re.escape(said)):
+        Trainer("CartPole-v1", PPOConfig(), config={"cluster.ray": "lokal"})
+    for good in ("", "auto", "local", "here", "10.0.0.1:6379", "ray://head:10001", "[::1]:6379"):
+        assert ClusterConfig(ray=good).ray == good
+    connection = pytest.importorskip("rookery.cluster.connection")
+    monkeypatch.setenv("RAY_ADDRESS", "lokal")
+    with pytest.raises(ConfigError, match=re.escape(f"environment variable RAY_ADDRESS = lokal: {said}")):
+        connection.connect(said="tune.place = ray", instead="")
+
+
+def test_an_actor_that_never_ran_is_told_in_one_sentence():
+    connection = pytest.importorskip("rookery.cluster.connection")
+    from ray.exceptions import RayActorError
+
+    removed = "The actor is dead because all references to the actor were removed including lineage ref count."
+    never = "The actor never ran - it was cancelled before it started running."
+    first = "The actor died unexpectedly before finishing this task."
+    told = connection.in_a_line(RayActorError("1", f"{first}\n\tclass_name: X\n{removed}\n{never}"))
+    assert told == never
+    assert connection.in_a_line(RayActorError("1", f"{first}\nIts node is gone.")) == f"{first} Its node is gone."
+
+
+@pytest.mark.regression("unclear error", "A run that starts Ray on this machine says nothing for up to a minute")
+@pytest.mark.parametrize(("console", "lines"), [("plain", ["starting Ray on this machine"]), ("quiet", [])])
+def test_a_run_says_that_it_starts_ray(monkeypatch, console, lines):
+    connection = pytest.importorskip("rookery.cluster.connection")
+    notes = []
+
+    def begin(*arguments):
+        assert notes == lines  # before Ray begins
+        raise RuntimeError("no Ray today")
+
+    monkeypatch.setattr(connection, "_begin", begin)
+    settings = {"cluster.ray": "local", "sampling.workers": 1, "logging.console": console}
+    config = resolve(RunConfig, [Layer("code", settings)], ALGORITHMS).config
+    with pytest.raises(ConfigError, match="no Ray today"):
+        hosts_of(config, 1, "sampling.workers", notes.append)
+    assert notes == lines

@@ -19,7 +19,7 @@ from rookery.cli.mlagents_convert import convert
 from rookery.cli.mlagents_run import run_script
 from rookery.cli.resume import KeepSchedules, check
 from rookery.cli.runs import Provenance, TrustedCode, read_provenance
-from rookery.cli.train import exit_of_interrupts
+from rookery.cli.train import exit_of_interrupts, unsaved_in
 from rookery.compat.mlagents.old_flags import GONE, OLD_FLAGS
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.layers import Layer, flow
@@ -179,7 +179,11 @@ def train_or_resume(request: Request) -> None:
         go_on = f"go on with: rookery mlagents learn --resume --run-id {folder.name}"
         if folder.parent != Path("results"):
             go_on += f" --results-dir {folder.parent}"
-        with exit_of_interrupts(lambda _: f"interrupted; all is written in {folder}; {go_on}"):
+
+        def so_far(kept: bool) -> str:
+            return f"interrupted; {f'all is written in {folder}' if kept else unsaved_in(folder)}; {go_on}"
+
+        with exit_of_interrupts(so_far):
             session.trainer.train()
     if request.console != "json":
         tell(session)

@@ -189,6 +189,19 @@ def exit_of_interrupts(message: Callable[[bool], str]) -> Iterator[None]:
         raise type(error)(f"{error}; {message(False)}") from error
 
 
+def unsaved_in(folder: Path) -> str:
+    """Returns what was not saved of a run that has ended at once, for messages.
+
+    Args:
+        folder: Directory of the run.
+    """
+    from rookery.core.files import FOLDER, list_checkpoints
+
+    if saved := list_checkpoints(folder / FOLDER):
+        return f"nothing was saved since checkpoint {saved[-1].name}"
+    return "there is no checkpoint, so a resumed run begins anew"
+
+
 def layers_of_arguments(what: Sequence[str], env: str | None, options: Mapping[str, Any]) -> list[Layer]:
     """The files, options and overrides of a command as layers, lowest first.
 
@@ -382,7 +395,8 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
     from rookery.training.stopping import time_limits
 
     assert trainer.run_dir is not None
-    folder, steps = shown(trainer.run_dir.path), steps_left(trainer)
+    place, steps = trainer.run_dir.path, steps_left(trainer)
+    folder = shown(place)
     if steps is None and not (trainer.standing_criteria or stop):
         stop = {"env_steps": BUDGET}
         trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
@@ -394,12 +408,13 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
             f"{plays}"
         )
 
-    def so_far(_: object) -> str:
+    def so_far(kept: bool) -> str:
         made = f"{trainer.env_steps:,} environment steps"
         if steps is not None:
             left = steps_left(trainer) or 0
             made = f"{steps - left:,} of {steps:,} gradient steps on data"
-        return f"interrupted after {made}; go on with: rookery resume {folder}"
+        unsaved = "" if kept else f"{unsaved_in(place)}; "
+        return f"interrupted after {made}; {unsaved}go on with: rookery resume {folder}"
 
     with exit_of_interrupts(so_far):
         within = time_limits(trainer.standing_criteria)

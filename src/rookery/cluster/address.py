@@ -9,6 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rookery.core.errors import nearest
+
 CONNECT_SECONDS = 5.0
 """What the cluster's address gets to answer; Ray itself would wait for more than a minute."""
 
@@ -18,6 +20,9 @@ AUTO = "auto"
 LOCAL = "local"
 """A cluster begun here, for this process."""
 
+WORDS = (AUTO, LOCAL, "here")
+"""What a setting may say instead of an address."""
+
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """What every client of Ray says first, as of HTTP/2; a server answers with its settings."""
 
@@ -26,6 +31,15 @@ def named_by(address: str) -> str:
     """Returns the address that a setting names, or else ``RAY_ADDRESS``; empty if neither names one."""
     given = os.environ.get("RAY_ADDRESS", "") if address == AUTO else address
     return "" if given in (AUTO, LOCAL) else given
+
+
+def problem_with(address: str) -> str:
+    """Returns why a text cannot be the address of a cluster, or an empty string; Ray itself decides about all others
+    that have a colon.
+    """
+    if not address or ":" in address or address in WORDS:
+        return ""
+    return f"is no address of a Ray cluster{nearest(address, WORDS)}; else write HOST:PORT, as in 10.0.0.1:6379"
 
 
 def begins_here(address: str) -> bool:

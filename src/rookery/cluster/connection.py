@@ -28,7 +28,7 @@ from ray._raylet import GcsClient
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, OutOfMemoryError, RayError
 
 from rookery.cluster import head, ray_log
-from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, answers, begins_here, named_by
+from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, answers, begins_here, named_by, problem_with
 from rookery.cluster.working_directory import is_sent_folder, note_sent, refuse_other, runtime_env
 from rookery.core.errors import ConfigError, HeadLostError
 from rookery.core.processor import LIMIT, usable_cores
@@ -41,6 +41,9 @@ HEAD_SECONDS = 5.0
 
 END_SECONDS = 5.0
 """What processes of a cluster that was begun here get to end, before what is left of its folder stays."""
+
+STARTS = "starting Ray on this machine"
+"""The line while a cluster is begun here."""
 
 OBJECT_STORE = 1 << 30
 """Bytes of the object store of a cluster that is begun here, at most: what is sent is read and forgotten at once."""
@@ -98,8 +101,10 @@ def connect(
         return False
     runtime = runtime_env(working_directory)
     given = named_by(address)
+    source = f"environment variable RAY_ADDRESS = {given}" if address == AUTO else f"{said}"
+    if wrong := problem_with(given):
+        raise ConfigError(f"{source}: {wrong}")
     if given and not answers(given):
-        source = f"environment variable RAY_ADDRESS = {given}" if address == AUTO else f"{said}"
         raise ConfigError(
             f"{source}: no Ray cluster answers at {given} within {CONNECT_SECONDS:g} seconds; start one with ray start "
             "--head, or take local to run on this machine alone"
@@ -110,6 +115,7 @@ def connect(
     try:
         with ray_log.logged_errors():
             if begins_here(address):
+                ray_log.log(STARTS)
                 _begin(cores, runtime)
             else:
                 _show_token(given)
@@ -129,6 +135,11 @@ def connect(
 
 _ray_prints: list[Any] = []
 """How Ray itself shows messages of nodes, while these go to the log of a run."""
+
+
+def will_begin(address: str) -> bool:
+    """Returns whether `connect` would begin a cluster on this machine, which takes seconds to minutes."""
+    return not ray.is_initialized() and begins_here(address)
 
 
 def session() -> str:
@@ -254,9 +265,15 @@ def resources_of(resources: Mapping[str, float]) -> Resources:
     return Resources(float(resources.get("CPU", 0.0)), float(resources.get("GPU", 0.0)))
 
 
+NEVER_RAN = "The actor never ran"
+"""How Ray begins the line about an actor whose process it has not started."""
+
+
 def in_a_line(error: RayError) -> str:
     """Puts what Ray says in many lines into one, without the table of its ids."""
     lines = [line.strip() for line in str(error).splitlines() if not line.startswith("\t") or "node" in line]
+    if never := [line for line in lines if line.startswith(NEVER_RAN)]:
+        return never[0]  # what is before it tells of Ray's own counting
     return " ".join(line for line in lines if line).partition(" Some common causes")[0]
 
 

@@ -15,6 +15,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.layers import Layer
 from rookery.envs.base import VectorEnv, is_only_one
 from rookery.envs.vector.specs import WithSpecs
+from rookery.report.console import reporter
 from rookery.rollout.hooks import EpisodeListener
 from rookery.training.settings import RunConfig, algorithm_name
 
@@ -135,12 +136,15 @@ def _others(config: RunConfig, task: RankTask) -> Ranks:
         )
     guard_own_cluster(cluster.ray)
     try:
+        from rookery.cluster.connection import STARTS, will_begin
         from rookery.cluster.ray_ranks import RayRanks
     except ImportError as error:
         raise ConfigError(
             f"cluster.learners = {cluster.learners} on cluster.ray = {cluster.ray} needs Ray, which is not installed "
             f"here ({error}): pip install 'rookery[ray]'; or set cluster.ray=auto, and they learn on this machine"
         ) from error
+    if config.logging.console != "quiet" and will_begin(cluster.ray):
+        reporter(config.logging.console).note(STARTS)
     return RayRanks(
         MODULE,
         sent,

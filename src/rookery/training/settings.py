@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.ppo import PPOConfig
+from rookery.cluster.address import problem_with
 from rookery.core.config import Polymorphic
 from rookery.core.reach import (
     ARGUMENTS,
@@ -142,6 +143,10 @@ class ClusterConfig(Settings):
     """Environment variables of the workers' processes."""
     working_directory: Annotated[str, Reaches("a path", default_will_do=True)] | None = None
     """Folder that is sent to all machines, in which workers find modules and files; none = what is there already."""
+
+    def __post_init__(self) -> None:
+        if wrong := problem_with(self.ray):
+            raise ValueError(f"ray = {self.ray!r}: {wrong}")
 
 
 @dataclass(frozen=True)

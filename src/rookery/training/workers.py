@@ -229,12 +229,15 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
     if setting != "sampling.workers":
         instead = f"set {setting}=0"
     try:
+        from rookery.cluster.connection import STARTS, will_begin
         from rookery.cluster.ray_hosts import Patience, RayHosts
     except ImportError as error:
         raise ConfigError(
             f"{setting} = {count} plays on Ray, which is not installed here ({error}): pip install 'rookery[ray]'; or "
             f"{instead}"
         ) from error
+    if config.logging.console != "quiet" and will_begin(cluster.ray):
+        note(STARTS)
     return RayHosts(
         cluster.ray,
         count,
