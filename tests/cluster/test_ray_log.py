@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from rookery.cluster import ray_log
+from rookery.cluster import address, ray_log
 from rookery.core import console_output
 from rookery.core.console_output import survive_lost_output
 
@@ -42,3 +42,12 @@ def test_messages_and_errors_of_ray_are_in_the_log_of_the_run_and_not_at_the_ter
     ]
     said = capfd.readouterr()
     assert (said.out, said.err) == ("", "of this program\n")
+
+
+def test_lines_from_before_a_run_has_a_folder_are_in_its_log_when_it_leaves_ray(no_run, monkeypatch, tmp_path):
+    connection = pytest.importorskip("rookery.cluster.connection")
+    monkeypatch.setattr(connection.ray, "shutdown", lambda: None)
+    ray_log.log(address.STARTS)
+    survive_lost_output(tmp_path / "log.txt")
+    connection.disconnect()
+    assert read(tmp_path / "log.txt", 1) == ["ray: starting Ray on this machine"]

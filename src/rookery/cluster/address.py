@@ -20,6 +20,9 @@ AUTO = "auto"
 LOCAL = "local"
 """A cluster begun here, for this process."""
 
+STARTS = "starting Ray on this machine"
+"""The line while a cluster is begun here."""
+
 WORDS = (AUTO, LOCAL, "here")
 """What a setting may say instead of an address."""
 
@@ -49,6 +52,12 @@ def begins_here(address: str) -> bool:
     latest = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
     # A cluster whose processes were killed leaves its address behind; Ray itself would wait for it for ever.
     return not (latest.exists() and answers(latest.read_text(encoding="utf-8").strip()))
+
+
+def will_begin(address: str) -> bool:
+    """Returns whether a cluster is still to be begun on this machine, which takes seconds to minutes."""
+    ray = sys.modules.get("ray")
+    return not (ray and ray.is_initialized()) and begins_here(address)
 
 
 def guard_own_cluster(address: str) -> None:

@@ -28,7 +28,7 @@ from ray._raylet import GcsClient
 from ray.exceptions import ObjectStoreFullError, OutOfDiskError, OutOfMemoryError, RayError
 
 from rookery.cluster import head, ray_log
-from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, answers, begins_here, named_by, problem_with
+from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, STARTS, answers, begins_here, named_by, problem_with
 from rookery.cluster.working_directory import is_sent_folder, note_sent, refuse_other, runtime_env
 from rookery.core.errors import ConfigError, HeadLostError
 from rookery.core.processor import LIMIT, usable_cores
@@ -41,9 +41,6 @@ HEAD_SECONDS = 5.0
 
 END_SECONDS = 5.0
 """What processes of a cluster that was begun here get to end, before what is left of its folder stays."""
-
-STARTS = "starting Ray on this machine"
-"""The line while a cluster is begun here."""
 
 OBJECT_STORE = 1 << 30
 """Bytes of the object store of a cluster that is begun here, at most: what is sent is read and forgotten at once."""
@@ -137,11 +134,6 @@ _ray_prints: list[Any] = []
 """How Ray itself shows messages of nodes, while these go to the log of a run."""
 
 
-def will_begin(address: str) -> bool:
-    """Returns whether `connect` would begin a cluster on this machine, which takes seconds to minutes."""
-    return not ray.is_initialized() and begins_here(address)
-
-
 def session() -> str:
     """Returns what no other connection of this process to a cluster has; empty where it has none."""
     if not ray.is_initialized():
@@ -154,6 +146,7 @@ def disconnect() -> None:
     """Leaves the cluster that `connect` has joined; ends one that it has begun, of which nothing is left. One whose
     head does not answer is only left when this process ends: until then Ray would wait for it.
     """
+    ray_log.log("")  # what was kept before the run had a folder
     is_own = os.getpid() in _sessions
     if ray.is_initialized() and not is_own and not answers(ray.get_runtime_context().gcs_address, HEAD_SECONDS):
         return

@@ -30,7 +30,7 @@ def log(text: str) -> None:
     with _lock:
         _held.extend(f"ray: {line}\n" for line in COLORS.sub("", text).splitlines() if line.strip())
         del _held[:-HELD_LINES]
-        if (path := run_log()) is None:
+        if not _held or (path := run_log()) is None:
             return
         with suppress(OSError):  # of a full disk, or a folder that has been removed
             with path.open("a", encoding="utf-8", errors="replace") as file:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import cloudpickle
 
-from rookery.cluster.address import AUTO, guard_own_cluster
+from rookery.cluster.address import AUTO, STARTS, guard_own_cluster, will_begin
 from rookery.cluster.local_ranks import LocalRanks
 from rookery.cluster.ranks import Ranks
 from rookery.cluster.torchrun import meet_started, started
@@ -136,7 +136,6 @@ def _others(config: RunConfig, task: RankTask) -> Ranks:
         )
     guard_own_cluster(cluster.ray)
     try:
-        from rookery.cluster.connection import STARTS, will_begin
         from rookery.cluster.ray_ranks import RayRanks
     except ImportError as error:
         raise ConfigError(

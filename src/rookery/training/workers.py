@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import cloudpickle
 
-from rookery.cluster.address import guard_own_cluster
+from rookery.cluster.address import STARTS, guard_own_cluster, will_begin
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError, EnvError, refuse
 from rookery.core.interrupt import Interrupt
@@ -229,7 +229,6 @@ def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], 
     if setting != "sampling.workers":
         instead = f"set {setting}=0"
     try:
-        from rookery.cluster.connection import STARTS, will_begin
         from rookery.cluster.ray_hosts import Patience, RayHosts
     except ImportError as error:
         raise ConfigError(
