@@ -201,9 +201,9 @@ import sys, time
 from rookery.cli import main
 
 def start():
-    print("starting", flush=True)
     while True:
         try:
+            print("starting", flush=True)
             time.sleep(60)
         except KeyboardInterrupt:  # code that takes its time to end
             pass
