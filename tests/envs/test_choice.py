@@ -13,7 +13,7 @@ from rookery import PPOConfig, Trainer
 from rookery.core.errors import ConfigError
 from rookery.envs import choice, only_here
 from rookery.envs.choice import choose
-from rookery.envs.make import lane_maker
+from rookery.envs.make import FEW_STEPS, lane_maker
 from rookery.envs.only_here import why_only_here
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import SharesEnv
@@ -314,7 +314,7 @@ class Waiting(Taking):
         time.sleep(200e-6)
         if self.fault == "hangs" and threading.current_thread() is not threading.main_thread():
             time.sleep(30)
-        if self.fault == "fails" and self.steps > 50:
+        if self.fault == "fails" and self.steps > 2 * FEW_STEPS + 1:  # after the cost of a step was measured
             raise RuntimeError("fails now and then")
         return super().step(action)
 
@@ -327,7 +327,9 @@ def test_an_environment_that_hangs_in_a_thread_is_stepped_in_processes(monkeypat
     assert (found.implementation, found.helpers) == ("processes", 1)
 
 
-@pytest.mark.regression("foreign code", "An environment that fails now and then ends the training while it is measured")
+@pytest.mark.regression(
+    "unclear error", "An environment that fails now and then ends the training while it is measured"
+)
 def test_an_environment_that_fails_while_threads_are_measured_is_stepped_in_this_process(monkeypatch):
     monkeypatch.setattr(choice, "STEP_SECONDS", 0.0)
     monkeypatch.setattr(choice, "usable_cores", lambda: 2)
