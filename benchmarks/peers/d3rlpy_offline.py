@@ -1,7 +1,7 @@
 """d3rlpy learns from data: ``d3rlpy_offline.py iql|cql --hidden 256 256 --seconds N``; prints a line of JSON.
 
 Run it with the interpreter of its own environment (`install.sh d3rlpy`). The data are those of
-`benchmarks/offline_speed.py`; settings that are not named there are the library's own.
+`benchmarks/studies/offline_speed.py`; settings that are not named there are the library's own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ML-Agents' own UnityEnvironment with random actions: ``mlagents_env.py PORT STEPS [--warm 20] [--set NAME=VALUE]``.
 
 It waits for a player on a port, plays, says goodbye, and prints as JSON what has come: counts and sums of what agents
-saw and earned by behaviour, and how long the steps took. `benchmarks/unity.py` starts this in the environment that
-``benchmarks/peers/install.sh mlagents`` makes.
+saw and earned by behaviour, and how long the steps took. `benchmarks/studies/unity.py` starts this in the environment
+that ``benchmarks/peers/install.sh mlagents`` makes.
 """
 
 # ruff: noqa: D102, D103, E402

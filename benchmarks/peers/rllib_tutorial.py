@@ -1,7 +1,7 @@
 """RLlib trains at the settings of its tutorial of 2021: ``rllib_tutorial.py one|two --iterations N``; prints JSON.
 
 What the tutorial leaves at its defaults is what RLlib's defaults still are: batches of 4,000 steps from two runners, 30
-passes in minibatches of 128, two layers of 256, the KL penalty on. `benchmarks/rllib_tutorial.py` starts it.
+passes in minibatches of 128, two layers of 256, the KL penalty on. `benchmarks/studies/rllib_tutorial.py` starts it.
 """
 
 from __future__ import annotations

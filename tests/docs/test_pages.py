@@ -95,6 +95,15 @@ def test_commands_that_a_page_shows_exist(page, known):
             assert verb in known, f"{page}:{block.line}: rookery {verb}"
 
 
+def test_scripts_that_a_page_names_exist():
+    benchmarks = ROOT / "benchmarks"
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "Makefile", *(ROOT / "docs").rglob("*.md")]
+    pages += [*(benchmarks / "results").glob("*.md"), *benchmarks.glob("*.py"), *benchmarks.glob("[a-z]*/*.py")]
+    for page in pages:
+        for script in re.findall(r"\b(?:benchmarks|scripts)/[\w/-]+\.(?:py|sh)\b", page.read_text(encoding="utf-8")):
+            assert (ROOT / script).is_file(), f"{page.name}: {script}"
+
+
 def test_few_blocks_of_python_are_not_run():
     skipped = [f"{page.name}:{b.line}" for page in PAGES for b in blocks(page) if b.mark == "no test"]
     assert len(skipped) <= 3, skipped

@@ -134,7 +134,7 @@ def test_runs_that_play_can_keep_rows_in_files(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="there is no /proc")
 def test_data_larger_than_the_limit_take_no_more_ram(tmp_path):
-    script = Path(__file__).parents[2] / "benchmarks" / "data_memory.py"
+    script = Path(__file__).parents[2] / "benchmarks" / "studies" / "data_memory.py"
     words = [sys.executable, str(script), "--gigabytes", "0.4", "--limit", "50", "--folder", str(tmp_path)]
     told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     grown = {line.split(":")[0]: float(line.split()[-2]) for line in told.splitlines() if line.endswith(" MB")}

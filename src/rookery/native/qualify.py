@@ -22,7 +22,7 @@ from rookery.models.squashed import DeterministicHead, SquashedHead
 
 MOST_WEIGHTS, MOST_WEIGHTS_IN_TILES = 2**18, 2**20
 """Of a layer, without and with a matrix unit: wider ones are left to torch, whose products of large matrices are faster
-(`python benchmarks/wide_layers.py`)."""
+(`python benchmarks/studies/wide_layers.py`)."""
 
 RECURRENT: dict[type[Memory], str] = {LSTM: "lstm", GRU: "gru", Scan: "scan"}
 """Memories that there are kernels for, by their names there."""

@@ -97,7 +97,7 @@ EXPLORING: dict[str, Any] = {
     "algorithm.signals.rnd": {},
     "stop.env_steps": 150_000,
 }
-"""benchmarks/exploration.py measures them."""
+"""benchmarks/studies/exploration.py measures them."""
 
 RECURRENT: dict[str, Any] = {
     "sampling.num_envs": 16,

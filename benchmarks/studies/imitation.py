@@ -1,0 +1,303 @@
+"""What learning from demonstrations comes to: ``python benchmarks/studies/imitation.py``, some minutes, three seeds
+each.
+
+Experts are trained first (PPO on CartPole-v1, SAC on Pendulum-v1), and episodes of theirs recorded as replay. Then:
+
+- BC from 20 expert episodes of CartPole; the control clones 20 episodes of random play.
+- BC and MARWIL from the same mixed data: 10 expert episodes among 230 of random play, about as many decisions of each.
+- GAIL from 10 expert episodes, without the environment's reward; the control imitates random play.
+- PPO with demonstrations beside it, and without.
+
+The page is `benchmarks/results/imitation.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from rookery import PPOConfig, SACConfig, Trainer
+from rookery.algorithms.bc import BCConfig, MARWILConfig
+from rookery.core.files import write_directory
+from rookery.core.spaces import action_spec, obs_spec
+from rookery.policies.policy import Policy
+from rookery.replay.buffer import ReplayBuffer, ReplayConfig
+from rookery.replay.segments import FACTS, facts_of, new_segments
+
+PAGE = Path(__file__).parents[1] / "results" / "imitation.md"
+SEEDS = (0, 1, 2)
+EPISODES = 50
+"""Episodes of an evaluation, with the likeliest actions."""
+
+READ = """
+GAIL's default reward is never below 0, so on CartPole it pays for staying up whatever is shown: random demonstrations
+lead to 500 as well, and that row says nothing about imitation. `airl`, which has both signs, gets there in one seed
+of three; in the others play is easily told from demonstrations, so that every step costs, and episodes get short.
+Pendulum's episodes all have one length: there the expert's demonstrations lead part of the way to its return in two
+seeds of three, with a weaker penalty further; random ones in one. A large update, as Pendulum's preset has, gives the
+discriminator few gradient steps (`signals.gail.minibatches`); with four times as many, two seeds came to -220. Of
+what pre-training alone has given, PPO's first updates lose most in two seeds of three; imitation beside every update
+holds it.
+"""
+"""What the table says, below it."""
+
+Act = Callable[[Any], tuple[Any, Any]]
+"""From an observation to an action as it is stored, and as the environment takes it."""
+Episode = dict[str, Any]
+
+
+def play(name: str, act: Act, episodes: int, seed: int) -> list[Episode]:
+    """Plays episodes, one after the other."""
+    env, found = gymnasium.make(name), []
+    for number in range(episodes):
+        seen, _ = env.reset(seed=seed + number)
+        obs, action, reward, terminated, truncated = [seen], [], [], False, False
+        while not (terminated or truncated):
+            stored, given = act(seen)
+            seen, earned, terminated, truncated, _ = env.step(given)
+            obs.append(seen)
+            action.append(stored)
+            reward.append(earned)
+        found.append({"obs": np.stack(obs), "action": np.stack(action), "reward": reward, "terminated": terminated})
+    return found
+
+
+def keep(path: Path, name: str, episodes: list[Episode]) -> str:
+    """Writes episodes as replay; gives its path."""
+    env = gymnasium.make(name)
+    spec, actions = obs_spec(env.observation_space, env.action_space), action_spec(env.action_space)
+    size = sum(len(episode["reward"]) for episode in episodes)
+    rng = np.random.default_rng(0)
+    buffer = ReplayBuffer(spec, actions, ReplayConfig(capacity=size), rng, memory_size=0, memory_every=1)
+    for number, episode in enumerate(episodes):
+        length, ended = len(episode["reward"]), bool(episode["terminated"])
+        every = np.arange(length)
+        cut = np.arange(length - 1, length) if not ended else np.zeros(0, np.int64)
+        piece = {
+            "serial": np.array([0]),
+            "obs/obs": episode["obs"][:-1].astype(spec.leaves[0].dtype),
+            "action": episode["action"].astype(actions.dtype),
+            "logp": np.zeros(length, np.float32),
+            "reward": np.array(episode["reward"], np.float32),
+            "terminated": (every == length - 1) & ended,
+            "truncated": (every == length - 1) & (not ended),
+            "begins": every == 0,
+            "slot": np.full(length, number),
+            "clock": every,
+            "before": (every > 0).astype(np.int64),
+            "next_row": cut,
+            "next_obs/obs": episode["obs"][1:][cut].astype(spec.leaves[0].dtype),
+        }
+        buffer.append(piece, continues=False)
+    facts = {FACTS: {"main": facts_of(buffer)}}
+    write_directory(path, new_segments(buffer, "main", 0, buffer.total), facts, replace=True)
+    return str(path)
+
+
+def expert(policy: Policy, half_range: float = 1.0) -> Act:
+    """Plays a policy's likeliest actions; numbers are stored in units of half their range."""
+
+    def act(obs: Any) -> tuple[Any, Any]:
+        action = policy.predict(obs)
+        return (np.asarray(action) if half_range == 1.0 else action / half_range), action
+
+    return act
+
+
+def random_play(seed: int) -> Act:
+    """Plays CartPole evenly at random."""
+    rng = np.random.default_rng(seed)
+
+    def act(obs: Any) -> tuple[Any, Any]:
+        action = np.asarray(rng.integers(2))
+        return action, int(action)
+
+    return act
+
+
+def random_torque(seed: int) -> Act:
+    """Plays Pendulum evenly at random."""
+    rng = np.random.default_rng(seed)
+
+    def act(obs: Any) -> tuple[Any, Any]:
+        share = rng.uniform(-1.0, 1.0, 1).astype(np.float32)
+        return share, 2.0 * share
+
+    return act
+
+
+def mean_return(episodes: list[Episode]) -> float:
+    """The mean return of episodes."""
+    return float(np.mean([np.sum(episode["reward"]) for episode in episodes]))
+
+
+def recorded(folder: Path) -> tuple[dict[str, str], list[str]]:
+    """Trains the experts, records them; gives the paths of the data by name, and lines about them."""
+    with Trainer("CartPole-v1", PPOConfig(), seed=1, preset="auto") as trainer:
+        trainer.train({"env_steps": 100_000})
+        poles = play("CartPole-v1", expert(trainer.policies["main"]), 20, 100)
+    with Trainer("Pendulum-v1", SACConfig(), seed=1, preset="auto") as trainer:
+        trainer.train({"env_steps": 20_000})
+        swings = play("Pendulum-v1", expert(trainer.policies["main"], 2.0), 20, 100)
+    chance = play("CartPole-v1", random_play(0), 230, 1000)
+    waving = play("Pendulum-v1", random_torque(0), 10, 1000)
+    data = {
+        "poles 20": keep(folder / "poles-20", "CartPole-v1", poles),
+        "poles 10": keep(folder / "poles-10", "CartPole-v1", poles[:10]),
+        "random 20": keep(folder / "random-20", "CartPole-v1", chance[:20]),
+        "random 230": keep(folder / "random-230", "CartPole-v1", chance),
+        "mixed": keep(folder / "mixed", "CartPole-v1", chance + poles[:10]),
+        "swings 10": keep(folder / "swings-10", "Pendulum-v1", swings[:10]),
+        "swings 20": keep(folder / "swings-20", "Pendulum-v1", swings),
+        "waving 10": keep(folder / "waving-10", "Pendulum-v1", waving),
+    }
+    lines = [
+        f"CartPole's expert (PPO, 100,000 env steps) earned {mean_return(poles):.0f} an episode, random play "
+        f"{mean_return(chance):.0f}; Pendulum's expert (SAC, 20,000 env steps) {mean_return(swings):.0f}, random play "
+        f"{mean_return(waving):.0f}."
+    ]
+    return data, lines
+
+
+def cloned(env: str, cfg: BCConfig, data: str, seed: int) -> float:
+    """The return of what is learned from data alone."""
+    with Trainer(env, cfg, seed=seed, replay=data) as trainer:
+        trainer.learn(cfg.gradient_steps or 0)
+        return trainer.evaluate(EPISODES).return_mean
+
+
+def played(env: str, cfg: PPOConfig, steps: int, seed: int, preset: str = "none") -> float:
+    """The return of PPO after so many env steps."""
+    with Trainer(env, cfg, seed=seed, preset=preset, num_envs=8) as trainer:
+        if steps:
+            trainer.train({"env_steps": steps})
+        return trainer.evaluate(EPISODES).return_mean
+
+
+def adversarial(data: str, **gail: Any) -> PPOConfig:
+    """PPO that is rewarded for likeness alone."""
+    return PPOConfig(signals={"gail": {"replay": [data], **gail}, "extrinsic": {"strength": 0.0}})
+
+
+def rows(data: dict[str, str]) -> list[tuple[str, str, Callable[[int], float], str]]:
+    """What is measured: task, what learns, the return of a seed, and what is asked."""
+    pole, swing, gail = "CartPole-v1", "Pendulum-v1", "GAIL and PPO, no other reward, 200,000 env steps"
+    beside = {"replay": [data["poles 20"]]}
+    return [
+        (pole, "BC, 20 expert episodes", lambda s: cloned(pole, BCConfig(), data["poles 20"], s), ">= 450"),
+        (pole, "BC, 20 random episodes", lambda s: cloned(pole, BCConfig(), data["random 20"], s), "control"),
+        (pole, "BC, mixed data", lambda s: cloned(pole, BCConfig(), data["mixed"], s), "control of the next"),
+        (pole, "MARWIL, mixed data", lambda s: cloned(pole, MARWILConfig(), data["mixed"], s), ">= 50 above BC"),
+        (swing, "BC, 20 expert episodes", lambda s: cloned(swing, BCConfig(), data["swings 20"], s), "recorded"),
+        (
+            swing,
+            "BC, the same, squashed Gaussian",
+            lambda s: cloned(swing, BCConfig(distribution="squashed"), data["swings 20"], s),
+            "recorded",
+        ),
+        (
+            swing,
+            "BC, the same, variance_power 0",
+            lambda s: cloned(swing, BCConfig(distribution="squashed", variance_power=0.0), data["swings 20"], s),
+            "control",
+        ),
+        (
+            pole,
+            f"{gail}, 10 expert episodes",
+            lambda s: played(pole, adversarial(data["poles 10"]), 200_000, s),
+            ">= 450",
+        ),
+        (
+            pole,
+            "the same, 230 random episodes",
+            lambda s: played(pole, adversarial(data["random 230"]), 200_000, s),
+            "control",
+        ),
+        (
+            pole,
+            "the same, 10 expert episodes, reward airl",
+            lambda s: played(pole, adversarial(data["poles 10"], reward="airl"), 200_000, s),
+            "recorded",
+        ),
+        (
+            swing,
+            f"{gail}, 10 expert episodes",
+            lambda s: played(swing, adversarial(data["swings 10"]), 200_000, s),
+            "recorded",
+        ),
+        (
+            swing,
+            "the same, penalty 1",
+            lambda s: played(swing, adversarial(data["swings 10"], penalty=1.0), 200_000, s),
+            "recorded",
+        ),
+        (
+            swing,
+            "the same, 10 random episodes",
+            lambda s: played(swing, adversarial(data["waving 10"]), 200_000, s),
+            "control",
+        ),
+        (
+            swing,
+            "the same, 10 expert episodes, reward airl",
+            lambda s: played(swing, adversarial(data["swings 10"], reward="airl"), 200_000, s),
+            "recorded",
+        ),
+        (pole, "PPO, 20,000 env steps", lambda s: played(pole, PPOConfig(), 20_000, s, "auto"), "control"),
+        (
+            pole,
+            "PPO, 500 steps of pre-training, nothing played",
+            lambda s: played(
+                pole, PPOConfig(imitation={**beside, "pretrain_steps": 500, "strength": 0.0}), 0, s, "auto"
+            ),
+            "recorded",
+        ),
+        (
+            pole,
+            "the same, 20,000 env steps later",
+            lambda s: played(
+                pole, PPOConfig(imitation={**beside, "pretrain_steps": 500, "strength": 0.0}), 20_000, s, "auto"
+            ),
+            "recorded",
+        ),
+        (
+            pole,
+            "PPO, 20,000 env steps, imitation beside",
+            lambda s: played(pole, PPOConfig(imitation=beside), 20_000, s, "auto"),
+            "recorded",
+        ),
+    ]
+
+
+def main() -> None:
+    """Measures all, or the rows that have a word of the command line in them, and writes the page."""
+    words = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        data, about = recorded(Path(folder))
+        lines = ["| environment | what learns | return, each seed | median | asked |", "|---|---|---|---|---|"]
+        for env, what, measured, asked in rows(data):
+            if words and not any(word in f"{env} {what}" for word in words):
+                continue
+            found = [measured(seed) for seed in SEEDS]
+            lines.append(
+                f"| {env} | {what} | {', '.join(f'{value:.4g}' for value in found)} | {median(found):.4g} | {asked} |"
+            )
+            print(lines[-1], flush=True)
+    text = (
+        "# Learning from demonstrations\n\nMade by `python benchmarks/studies/imitation.py`: three seeds, "
+        f"{EPISODES} episodes with the likeliest actions each. {' '.join(about)}\n\n" + "\n".join(lines) + "\n" + READ
+    )
+    print(*about)
+    if not words:
+        PAGE.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
