@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from rookery.core.packages import is_own
 from rookery.core.reach import RENDER_MODES, Objection, of_arguments
 
 LARGEST = 4_096
@@ -98,7 +99,7 @@ def why_not(name: str, value: Any, deep: int = 0) -> str:
 
 def is_ours(maker: Any) -> bool:
     """Returns whether a class or function is Rookery's own."""
-    return str(getattr(maker, "__module__", "")).partition(".")[0] == "rookery"
+    return is_own(str(getattr(maker, "__module__", "")))
 
 
 @functools.cache

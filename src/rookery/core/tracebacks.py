@@ -7,9 +7,10 @@ import traceback
 from types import TracebackType
 
 from rookery.core.errors import RemoteError
+from rookery.core.packages import OWN
 
 ON_THE_WAY = (
-    "rookery",
+    *OWN,
     "importlib",
     "_frozen_importlib",
     "gymnasium.core",

@@ -17,13 +17,14 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, refuse
 from rookery.core.layers import import_object, mapping_of
+from rookery.core.packages import OWN
 from rookery.core.reach import Objection
 from rookery.core.settings import Settings, object_name, show
 
 OBJECT = "~object"
 """Key under which the name of a class or function stands among saved settings."""
 
-PACKAGES = ("rookery", "gymnasium", "pettingzoo")
+PACKAGES = (*OWN, "gymnasium", "pettingzoo")
 """Packages whose classes anybody's files may name."""
 
 MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from rookery.core.packages import is_own
+
 ATTRIBUTE = "only_here"
 """Attribute of an environment's class, or of a function that makes one: the reason, a text, or True."""
 
@@ -92,7 +94,7 @@ def is_of_program(name: str) -> bool:
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is None:
         return name == "__main__"  # of a notebook, say
-    if name.partition(".")[0] == "rookery":
+    if is_own(name):
         return False
     return not any(folder in PACKAGES or folder.startswith("python3") for folder in Path(file).parts)
 

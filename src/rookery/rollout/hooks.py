@@ -15,6 +15,7 @@ import numpy as np
 
 from rookery.core.encoding import EncodingError, encode
 from rookery.core.errors import ConfigError
+from rookery.core.packages import is_own
 from rookery.core.spaces import Tree
 from rookery.core.state import Stateful
 from rookery.core.torch_modes import users_modes
@@ -193,7 +194,7 @@ def names_of(listeners: Sequence[EpisodeListener]) -> list[str]:
     for listener in listeners:
         module, name = type(listener).__module__, type(listener).__qualname__
         if module != "__main__":
-            name = f"{'rookery' if module.startswith('rookery.') else module}:{name}"
+            name = f"{'rookery' if is_own(module) else module}:{name}"
         number = sum(known.partition(" ")[0] == name for known in names) + 1
         names.append(name if number == 1 else f"{name} {number}")
     return names

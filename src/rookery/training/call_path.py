@@ -19,6 +19,7 @@ from typing import Any
 
 from rookery.core.layers import Layer, yaml_layer
 from rookery.core.optim import Adam, apply_gradients
+from rookery.core.packages import is_own
 from rookery.core.source import Place
 from rookery.core.trust import TrustCode
 from rookery.envs.c.playing import Playing
@@ -155,7 +156,7 @@ def _calls(last: FrameType) -> list[Call]:
 def _is_shown(frame: FrameType) -> bool:
     """Whether a frame is Rookery's or the user's."""
     module = str(frame.f_globals.get("__name__", ""))
-    if module.partition(".")[0] == "rookery":
+    if is_own(module):
         return True
     file = frame.f_code.co_filename
     libraries = (sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))

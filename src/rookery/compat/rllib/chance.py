@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from rookery.core.packages import OWN, is_own
+
 _turn = threading.RLock()
 """The generators are those of the process: copies that are stepped in threads take turns."""
 
@@ -109,7 +111,7 @@ def drawn_by_whose_turn_it_is() -> dict[str, Callable[..., Any]]:
 # -- who draws from `random` itself ------------------------------------------------------------------------------------
 
 CLEAN = {
-    *sys.stdlib_module_names, "numpy", "gymnasium", "rookery", "torch", "PIL", "pettingzoo", "scipy", "pandas",
+    *sys.stdlib_module_names, "numpy", "gymnasium", *OWN, "torch", "PIL", "pettingzoo", "scipy", "pandas",
     "pygame", "Box2D", "cv2", "matplotlib", "mujoco", "ale_py", "keras",
 }  # fmt: skip
 """Packages whose environments, and functions that environments call, leave `random` alone."""
@@ -178,7 +180,7 @@ def _referred(namespace: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for value in list(namespace.values()):
         if isinstance(value, ModuleType):
-            if not type(value).__module__.startswith("rookery."):  # of those, who draws is known
+            if not is_own(type(value).__module__):  # of those, who draws is known
                 found.append(vars(value))
             continue
         functions = [value] if isinstance(value, FunctionType) else []

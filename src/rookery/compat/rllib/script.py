@@ -19,6 +19,7 @@ from rookery.compat.mlagents.environment.importing import install
 from rookery.compat.rllib import finder
 from rookery.compat.rllib.finder import script_builtins, show_names_in
 from rookery.core.errors import ConfigError, RookeryError
+from rookery.core.packages import is_own
 from rookery.core.starting_folder import started_in
 
 AFTER_CTRL_C = 130
@@ -155,7 +156,7 @@ def told(error: BaseException) -> str:
             shown.stack.pop()
         return "".join(shown.format())
     lines: list[traceback.FrameSummary] = []
-    while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith("rookery."):
+    while trace is not None and not is_own(str(trace.tb_frame.f_globals.get("__name__"))):
         lines += traceback.extract_tb(trace, limit=1)
         trace = trace.tb_next
     began = ["Traceback (most recent call last):\n", *traceback.format_list(lines)] if lines else []

@@ -17,6 +17,7 @@ import numpy as np
 
 from rookery.compat.rllib.tuning.space import Domain, Function, parts_of, written_path
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.packages import is_own
 from rookery.core.seeding import Streams
 from rookery.core.settings import show
 from rookery.tune import space as ours
@@ -51,7 +52,7 @@ class TrialScheduler:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        if not cls.__module__.startswith("rookery."):
+        if not is_own(cls.__module__):
             raise ConfigError(
                 f"{cls.__name__}: a scheduler of a script's own is not asked here: write one below "
                 "rookery.tune.Scheduler, whose on_result says who goes on, and give it to rookery.tune.run(scheduler=)"
