@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from rookery.compat.rllib import machine
 from rookery.compat.rllib import ray_core as ray
 from rookery.compat.rllib import ray_exceptions as exceptions
 from rookery.compat.rllib.names import tune as names
@@ -46,9 +47,9 @@ def test_ray_begins_and_ends(capsys):
 
 def test_local_mode_keeps_trials_here():
     ray.init(local_mode=True)
-    assert experiment._Machine.local_mode
+    assert machine.Machine.local_mode
     ray.shutdown()
-    assert not experiment._Machine.local_mode
+    assert not machine.Machine.local_mode
 
 
 def test_without_ray_a_cluster_is_refused_with_what_to_install(monkeypatch):
@@ -72,7 +73,7 @@ def test_without_ray_a_cluster_is_refused_with_what_to_install(monkeypatch):
 def test_trials_stay_where_the_actors_are_that_they_may_ask(tmp_path):
     ray.init(num_cpus=2)
     actor = ray.remote(Counter).options(name="counter").remote()
-    assert experiment._Machine.actors() == ["counter"]
+    assert machine.Machine.actors() == ["counter"]
     with pytest.raises(TypeError, match="lives in the script's process"):
         pickle.dumps(actor)
 

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from rookery.compat.rllib import machine
 from rookery.compat.rllib.trainable import Trainable
 from rookery.compat.rllib.tuning import (
     experiment,
@@ -34,9 +35,9 @@ from rookery.core.seeding import Streams
 @pytest.fixture(autouse=True)
 def results(tmp_path, monkeypatch):
     monkeypatch.setenv("TUNE_RESULT_DIR", str(tmp_path / "results"))
-    experiment.use_machine(local_mode=True, num_cpus=None)
+    machine.use_machine(local_mode=True, num_cpus=None)
     yield tmp_path / "results"
-    experiment.use_machine(local_mode=False, num_cpus=None)
+    machine.use_machine(local_mode=False, num_cpus=None)
 
 
 class Climb(Trainable):
@@ -762,7 +763,7 @@ def test_resources_are_read():
 
 @pytest.mark.slow
 def test_trials_run_in_processes(results):
-    experiment.use_machine(local_mode=False, num_cpus=None)
+    machine.use_machine(local_mode=False, num_cpus=None)
 
     def whoami(config):
         print(f"I am {config['x']}")

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from rookery import MultiAgentArena
-from rookery.compat.rllib import finder
+from rookery.compat.rllib import finder, machine
 from rookery.compat.rllib.build_trainers import build_trainer
 from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.envs import MultiAgentEnv
@@ -45,9 +45,9 @@ SMALL = {
 @pytest.fixture(autouse=True)
 def results(tmp_path, monkeypatch):
     monkeypatch.setenv("TUNE_RESULT_DIR", str(tmp_path / "results"))
-    experiment.use_machine(local_mode=True, num_cpus=None)
+    machine.use_machine(local_mode=True, num_cpus=None)
     yield tmp_path / "results"
-    experiment.use_machine(local_mode=False, num_cpus=None)
+    machine.use_machine(local_mode=False, num_cpus=None)
 
 
 class Meadow(MultiAgentEnv):

@@ -1,4 +1,4 @@
-"""Lines that are said once: what was adapted, mapped, or left out."""
+"""Lines for the user of a script: its output (`say`), and what was adapted, mapped or left out, once (`say_once`)."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ def said() -> frozenset[str]:
 def take_as_said(lines: Iterable[str]) -> None:
     """Prints none of some lines from now on: another process has."""
     _said.update(lines)
+
+
+def say(text: str) -> None:
+    """Prints for the user of a script."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def say_once(line: str) -> None:

@@ -24,10 +24,9 @@ from typing import Any
 from rookery.cluster.allotments import visible_gpus
 from rookery.compat.rllib import joined_ray
 from rookery.compat.rllib.joined_ray import joined
+from rookery.compat.rllib.machine import node_ip, use_machine
+from rookery.compat.rllib.notices import say
 from rookery.compat.rllib.ray_exceptions import RayActorError, RayTaskError
-from rookery.compat.rllib.trainable import node_ip
-from rookery.compat.rllib.tuning.experiment import use_machine
-from rookery.compat.rllib.tuning.reporters import say
 from rookery.core.processor import usable_cores
 from rookery.envs.only_here import keep_here
 

@@ -20,9 +20,9 @@ from rookery.compat.rllib.checkpoints import located
 from rookery.compat.rllib.command_line import ParserMaker, found_env, mapping
 from rookery.compat.rllib.env_making import EnvMaker
 from rookery.compat.rllib.nested_dicts import merge_dicts
+from rookery.compat.rllib.notices import say
 from rookery.compat.rllib.tuning.logger import NoopLogger
 from rookery.compat.rllib.tuning.registry import get_trainable_cls
-from rookery.compat.rllib.tuning.reporters import say
 from rookery.compat.rllib.tuning.results import EXPR_PARAM_FILE
 from rookery.core.errors import ConfigError
 

@@ -19,7 +19,6 @@ import json
 import os
 import platform
 import shutil
-import socket
 import sys
 import tempfile
 import threading
@@ -41,6 +40,7 @@ from rookery.compat.rllib.checkpoints import (
     read_metadata,
     unpacked_object,
 )
+from rookery.compat.rllib.machine import node_ip
 from rookery.compat.rllib.tuning import session
 from rookery.compat.rllib.tuning.errors import TuneError
 from rookery.compat.rllib.tuning.logger import Logger, UnifiedLogger
@@ -72,14 +72,6 @@ LEAVE_SECONDS = 10.0
 RENAMED = {"_setup": "setup", "_train": "step", "_save": "save_checkpoint", "_restore": "load_checkpoint",
            "_stop": "cleanup", "_log_result": "log_result", "_export_model": None}  # fmt: skip
 """Methods as they were called before 2020, and what they are called since."""
-
-
-def node_ip() -> str:
-    """Returns the address of this machine in its network; the loopback address where it has no network."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # of a network that does not exist: nothing is sent, only a route is looked up
-        return str(probe.getsockname()[0])
-    return "127.0.0.1"
 
 
 class Trainable:

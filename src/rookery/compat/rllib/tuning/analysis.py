@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rookery.compat.rllib.checkpoints import checkpoints_in
+from rookery.compat.rllib.notices import say
 from rookery.compat.rllib.tuning.errors import TuneError
 from rookery.compat.rllib.tuning.logger import flatten_dict
-from rookery.compat.rllib.tuning.reporters import say
 from rookery.compat.rllib.tuning.results import (
     DEFAULT_METRIC,
     EXPR_PARAM_FILE,

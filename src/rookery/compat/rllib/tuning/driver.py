@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from rookery.compat.rllib.checkpoints import MARKER, checkpoint_directory
-from rookery.compat.rllib.notices import say_once
+from rookery.compat.rllib.notices import say, say_once
 from rookery.compat.rllib.tuning.analysis import read_results
 from rookery.compat.rllib.tuning.callback import CallbackList
 from rookery.compat.rllib.tuning.errors import TuneError
 from rookery.compat.rllib.tuning.job import ABOUT, RESULT, RETURNED, TrainableOf2021
 from rookery.compat.rllib.tuning.logger import flatten_dict
-from rookery.compat.rllib.tuning.reporters import ProgressReporter, Verbosity, has_verbosity, say
+from rookery.compat.rllib.tuning.reporters import ProgressReporter, Verbosity, has_verbosity
 from rookery.compat.rllib.tuning.results import DATE, DONE, EXPERIMENT_TAG, TRAINING_ITERATION
 from rookery.compat.rllib.tuning.schedulers import Overheard
 from rookery.compat.rllib.tuning.search import WHOLE, SearcherAsAsked

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from rookery.compat.rllib.joined_ray import joined
+from rookery.compat.rllib.machine import Machine
+from rookery.compat.rllib.notices import say
 from rookery.compat.rllib.trainable import FunctionTrainable, Trainable
 from rookery.compat.rllib.tuning import registry
 from rookery.compat.rllib.tuning.analysis import ExperimentAnalysis
@@ -31,7 +33,6 @@ from rookery.compat.rllib.tuning.reporters import (
     Verbosity,
     default_reporter,
     has_verbosity,
-    say,
     set_verbosity,
 )
 from rookery.compat.rllib.tuning.resources import SyncConfig, cpus_and_gpus
@@ -63,25 +64,6 @@ OURS = ".rookery"
 
 FOREVER = 1_000_000
 """Samples or failures where a script wants any number."""
-
-
-class _Machine:
-    """What `ray.init` has said about the machine."""
-
-    local_mode = False
-    num_cpus: float | None = None
-    actors: Callable[[], list[str]] = staticmethod(list)
-
-
-def use_machine(local_mode: bool, num_cpus: float | None, actors: Callable[[], list[str]] = list) -> None:
-    """Notes what ``ray.init`` was told.
-
-    Args:
-        local_mode: Whether trials stay in this process.
-        num_cpus: Cores they may use together.
-        actors: Gives the names of actors that live in this process, which trials elsewhere could not ask.
-    """
-    _Machine.local_mode, _Machine.num_cpus, _Machine.actors = local_mode, num_cpus, staticmethod(actors)
 
 
 @dataclass(frozen=True)
@@ -401,9 +383,9 @@ def earlier(setup: Setup) -> tuple[Path, dict[str, Any]]:
 def concurrent(setup: Setup) -> int | None:
     """Returns how many trials may run at the same time; None = as many as there are cores for."""
     limits = [setup.plan.max_concurrent, setup.max_concurrent]
-    if _Machine.num_cpus:
-        limits.append(max(1, int(_Machine.num_cpus // setup.cpus)))
-    if _Machine.local_mode or setup.total == 1:
+    if Machine.num_cpus:
+        limits.append(max(1, int(Machine.num_cpus // setup.cpus)))
+    if Machine.local_mode or setup.total == 1:
         limits.append(1)
     elif (theirs := joined()) is not None and (beside := setup.trainable.cores_beside(setup.config)):
         cores = theirs.cluster_resources().get("CPU", 0.0)
@@ -424,7 +406,7 @@ def make_executor(setup: Setup, job: TrainableOf2021, cfg: TuneConfig) -> Execut
     """Returns what runs trials: the cluster that the script has joined; else processes where several run at a time and
     can be sent there; else this process.
     """
-    if joined() is not None and not _Machine.local_mode:
+    if joined() is not None and not Machine.local_mode:
         ray_cluster = import_module("rookery.tune.executors.ray_cluster")  # which needs Ray
         try:
             executor: Executor = ray_cluster.RayExecutor(job, setup.cpus, setup.gpus, cfg.max_concurrent)
@@ -434,7 +416,7 @@ def make_executor(setup: Setup, job: TrainableOf2021, cfg: TuneConfig) -> Execut
             return HereExecutor(job)
     if cfg.max_concurrent == 1 or usable_cores() < 2 * setup.cpus:
         return HereExecutor(job)
-    if actors := _Machine.actors():
+    if actors := Machine.actors():
         say(
             f"trials run one after the other in this process: the actor {actors[0]!r} lives here, and trials may ask it"
         )

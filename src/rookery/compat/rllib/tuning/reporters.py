@@ -10,6 +10,7 @@ from enum import IntEnum
 from importlib import import_module
 from typing import Any
 
+from rookery.compat.rllib.notices import say
 from rookery.compat.rllib.tuning.callback import Callback
 from rookery.compat.rllib.tuning.logger import pretty_print
 from rookery.compat.rllib.tuning.results import (
@@ -61,12 +62,6 @@ def is_notebook() -> bool:
     """Says whether a notebook shows what is printed."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
-
-
-def say(text: str) -> None:
-    """Prints for the user of a script."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 class ProgressReporter:

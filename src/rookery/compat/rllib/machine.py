@@ -1,0 +1,34 @@
+"""The machine as ``ray.init`` describes it to trials, and its address in the network."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+
+
+class Machine:
+    """What ``ray.init`` was given.
+
+    Attributes:
+        local_mode: Whether trials stay in this process.
+        num_cpus: Cores that trials may use together; None = all there are.
+        actors: Gives the names of actors that live in this process, which trials elsewhere could not ask.
+    """
+
+    local_mode = False
+    num_cpus: float | None = None
+    actors: Callable[[], list[str]] = staticmethod(list)
+
+
+def use_machine(local_mode: bool, num_cpus: float | None, actors: Callable[[], list[str]] = list) -> None:
+    """Notes the arguments of ``ray.init``; see `Machine`."""
+    Machine.local_mode, Machine.num_cpus, Machine.actors = local_mode, num_cpus, staticmethod(actors)
+
+
+def node_ip() -> str:
+    """Returns the address of this machine in its network; the loopback address where it has no network."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # of a network that does not exist: nothing is sent, only a route is looked up
+        return str(probe.getsockname()[0])
+    return "127.0.0.1"
