@@ -13,8 +13,7 @@ from one_player import free_port, opened, start_player
 from rookery.compat.mlagents.environment import ActionFlattener, UnityAECEnv, UnityParallelEnv, UnityToGymWrapper
 from rookery.compat.mlagents.environment.exceptions import UnityEnvironmentException
 from rookery.compat.mlagents.environment.gym_wrapper import UnityGymException
-from rookery.compat.rllib import rllib, tune
-from rookery.compat.rllib.tuning import registry
+from rookery.compat.rllib import registrations, rllib, tune
 from rookery.compat.rllib.unity3d_env import GAMES, Unity3DEnv
 from rookery.core.errors import ConfigError
 from rookery.envs.make import make_env
@@ -178,7 +177,7 @@ def test_rllibs_environment_lets_agents_end_under_names_that_are_used_again(basi
 
 def test_a_trainer_of_rllib_learns_in_a_player(basic, monkeypatch):
     basic.episode_horizon = 1000
-    monkeypatch.setattr(registry, "_ENVIRONMENTS", {})  # what is registered here is forgotten afterwards
+    monkeypatch.setattr(registrations, "ENVIRONMENTS", {})  # what is registered here is forgotten afterwards
     tune.register_env("a unity player", lambda config: basic)
     ppo = rllib.agents.ppo.PPOTrainer(
         config={

@@ -13,7 +13,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
-from rookery.compat.rllib import finder, not_here
+from rookery.compat.rllib import finder, not_here, registrations
 from rookery.compat.rllib.build_trainers import build_trainer
 from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.config import translated
@@ -24,7 +24,6 @@ from rookery.compat.rllib.model_v2 import TorchModelV2
 from rookery.compat.rllib.offline import JsonReader, JsonWriter, ShuffledInput
 from rookery.compat.rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rookery.compat.rllib.trainers import PGTrainer, PPOTrainer
-from rookery.compat.rllib.tuning import registry
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError
 
@@ -264,16 +263,16 @@ def test_a_model_is_told_whether_it_learns() -> None:
 
 
 def test_what_models_are_registered_reaches_other_processes() -> None:
-    known = cloudpickle.loads(cloudpickle.dumps(registry.registered()))
+    known = cloudpickle.loads(cloudpickle.dumps(registrations.registered()))
     assert {"environments", "trainables", "models"} <= set(known)
-    registry.register_all(known)
-    registry.register_all({"environments": {"made-elsewhere": SimpleCorridor}})
-    assert registry.registered_env("made-elsewhere") is SimpleCorridor
+    registrations.register_all(known)
+    registrations.register_all({"environments": {"made-elsewhere": SimpleCorridor}})
+    assert registrations.registered_env("made-elsewhere") is SimpleCorridor
 
 
 def test_a_maker_of_environments_goes_to_other_processes_alone() -> None:
-    maker = EnvMaker("made-here", {"corridor_length": 3}) if registry.registered_env("made-here") else None
-    registry.register_env("made-here", SimpleCorridor)
+    maker = EnvMaker("made-here", {"corridor_length": 3}) if registrations.registered_env("made-here") else None
+    registrations.register_env("made-here", SimpleCorridor)
     maker = EnvMaker("made-here", {"corridor_length": 3})
     maker.first()
     other = cloudpickle.loads(cloudpickle.dumps(maker))

@@ -17,9 +17,9 @@ from rookery.compat.rllib.example_multi_agent_envs import MultiAgentCartPole
 from rookery.compat.rllib.model_v2 import ScriptNetwork
 from rookery.compat.rllib.names import example_models as table
 from rookery.compat.rllib.preprocessors import get_preprocessor
+from rookery.compat.rllib.registrations import register_env
 from rookery.compat.rllib.repeated_values import RepeatedValues
 from rookery.compat.rllib.trainers import PGTrainer, PPOTrainer, get_trainer_class
-from rookery.compat.rllib.tuning.registry import register_env
 from rookery.core.errors import ConfigError
 
 OBS, ACTIONS = Box(-1, 1, (4,)), Discrete(3)

@@ -17,8 +17,8 @@ import pytest
 from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.envs import MultiAgentEnv
 from rookery.compat.rllib.policy_server import PolicyClient, PolicyServerInput, spaces_of_clients, token_file
+from rookery.compat.rllib.registrations import register_env
 from rookery.compat.rllib.trainers import DQNTrainer, PPOTrainer
-from rookery.compat.rllib.tuning.registry import register_env
 from rookery.core.errors import ConfigError
 from rookery.envs.external.client import EpisodeLost, TrainingOver
 

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from torch import nn
 
 from rookery.compat.rllib import action_distributions as dists
-from rookery.compat.rllib import catalog, finder
+from rookery.compat.rllib import catalog, finder, registrations
 from rookery.compat.rllib.catalog import ModelCatalog, network_factory
 from rookery.compat.rllib.defaults import MODEL_DEFAULTS
 from rookery.compat.rllib.model_v2 import ScriptNetwork, TFModelV2, TorchModelV2
@@ -18,16 +18,21 @@ from rookery.compat.rllib.networks import ComplexInputNetwork, FullyConnectedNet
 from rookery.compat.rllib.preprocessors import OneHotPreprocessor, Preprocessor, get_preprocessor
 from rookery.compat.rllib.recurrent_networks import LSTMWrapper
 from rookery.compat.rllib.spaces import Simplex, UnsupportedSpaceException
-from rookery.compat.rllib.tuning import registry
 from rookery.core.errors import ConfigError
 
 OBS, ACTIONS = Box(-1, 1, (4,)), Discrete(3)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_registered(monkeypatch):
-    for kind in ("_MODELS", "_PREPROCESSORS", "_DISTRIBUTIONS"):
-        monkeypatch.setattr(catalog, kind, {})
+def _nothing_registered():
+    tables = [registrations.table(kind) for kind in ("models", "preprocessors", "distributions")]
+    before = [dict(table) for table in tables]
+    for table in tables:
+        table.clear()
+    yield
+    for table, entries in zip(tables, before, strict=True):
+        table.clear()
+        table.update(entries)
 
 
 class Mine(TorchModelV2, nn.Module):
@@ -281,9 +286,9 @@ def test_preprocessors_go_by_space_or_name():
 
 def test_what_is_registered_goes_to_other_processes():
     ModelCatalog.register_custom_model("mine", Mine)
-    known = registry.registered()
-    catalog._MODELS.clear()
-    registry.register_all(known)
+    known = registrations.registered()
+    registrations.table("models").clear()
+    registrations.register_all(known)
     assert catalog.custom_model({"custom_model": "mine"}) is Mine
 
 

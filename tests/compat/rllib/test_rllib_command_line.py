@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rookery.cli.main import app
-from rookery.compat.rllib import command_line, rollouts
+from rookery.compat.rllib import command_line, registrations, rollouts
 from rookery.compat.rllib.trainable import Trainable
 from rookery.compat.rllib.tuning import registry
 from rookery.compat.rllib.tuning.reporters import set_verbosity
@@ -121,7 +121,7 @@ def test_json_is_read_or_refused(capsys):
 def test_classes_are_found_by_their_path():
     assert command_line.found_env("gymnasium.envs.classic_control.CartPoleEnv").__name__ == "CartPoleEnv"
     assert command_line.found_env("CartPole-v0") == "CartPole-v0"
-    registry.register_env("my.env", lambda config: None)
+    registrations.register_env("my.env", lambda config: None)
     assert command_line.found_env("my.env") == "my.env"
     assert command_line.found_env({"grid_search": ["A", "B"]}) == {"grid_search": ["A", "B"]}
 

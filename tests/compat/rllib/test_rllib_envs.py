@@ -27,8 +27,8 @@ from rookery.compat.rllib.envs import (
 )
 from rookery.compat.rllib.external_env import as_stepped
 from rookery.compat.rllib.gym_names import Env
+from rookery.compat.rllib.registrations import register_env
 from rookery.compat.rllib.trainers import PPOTrainer
-from rookery.compat.rllib.tuning.registry import register_env
 from rookery.core.errors import ConfigError, EnvError
 from rookery.envs.make import make_env, random_play
 

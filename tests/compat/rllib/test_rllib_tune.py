@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rookery.compat.rllib import machine
+from rookery.compat.rllib import machine, registrations
 from rookery.compat.rllib.trainable import Trainable
 from rookery.compat.rllib.tuning import (
     experiment,
@@ -713,8 +713,8 @@ def test_names_are_registered():
     registry.register_trainable("climb", Climb)
     (trial,) = run("climb").trials
     assert trial.trainable_name == "climb"
-    registry.register_env("mine", lambda config: config)
-    assert registry.registered_env("mine")(3) == 3
+    registrations.register_env("mine", lambda config: config)
+    assert registrations.registered_env("mine")(3) == 3
     with pytest.raises(ConfigError, match="climb"):
         registry.get_trainable_cls("climbb")
     with pytest.raises(ConfigError, match="must derive from"):

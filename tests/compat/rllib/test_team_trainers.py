@@ -10,10 +10,10 @@ from gymnasium.spaces import Dict, Discrete, MultiDiscrete, Tuple
 from rookery.compat.rllib.config import translated
 from rookery.compat.rllib.envs import ENV_STATE
 from rookery.compat.rllib.example_multi_agent_envs import TwoStepGame
+from rookery.compat.rllib.registrations import register_env
 from rookery.compat.rllib.script import run
 from rookery.compat.rllib.teams import SharesEnv, UngroupedEnv, as_members
 from rookery.compat.rllib.trainers import get_trainer_class
-from rookery.compat.rllib.tuning.registry import register_env
 from rookery.core.errors import ConfigError
 
 SEEN = Dict({"obs": MultiDiscrete([2, 2, 2, 3]), ENV_STATE: MultiDiscrete([2, 2, 2])})

@@ -31,27 +31,16 @@ from rookery.compat.rllib.networks import ComplexInputNetwork, FullyConnectedNet
 from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.preprocessors import Preprocessor, get_preprocessor
 from rookery.compat.rllib.recurrent_networks import LSTMWrapper, ModelOnModel
+from rookery.compat.rllib.registrations import table
 from rookery.compat.rllib.spaces import Simplex, UnsupportedSpaceException, get_base_struct_from_space
 from rookery.core.errors import ConfigError, nearest
 
 MakeModel = Callable[[Any, Any, int], Any]
 """``(space of preprocessed observations, space of actions, number of outputs)`` -> a model."""
 
-_MODELS: dict[str, Any] = {}
-_PREPROCESSORS: dict[str, Any] = {}
-_DISTRIBUTIONS: dict[str, Any] = {}
-
-
-def registered() -> dict[str, dict[str, Any]]:
-    """Returns everything that scripts have registered, to be known in other processes too."""
-    return {"models": dict(_MODELS), "preprocessors": dict(_PREPROCESSORS), "distributions": dict(_DISTRIBUTIONS)}
-
-
-def register_all(known: Mapping[str, Mapping[str, Any]]) -> None:
-    """Takes what another process knows."""
-    _MODELS.update(known["models"])
-    _PREPROCESSORS.update(known["preprocessors"])
-    _DISTRIBUTIONS.update(known["distributions"])
+_MODELS = table("models")
+_PREPROCESSORS = table("preprocessors")
+_DISTRIBUTIONS = table("distributions")
 
 
 def _found(key: str, given: Any, known: Mapping[str, Any], register: str) -> Any:

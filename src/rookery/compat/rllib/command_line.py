@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from rookery.compat.rllib import ray_core
+from rookery.compat.rllib.registrations import registered_env
 from rookery.compat.rllib.tuning.experiment import run_experiments
-from rookery.compat.rllib.tuning.registry import registered_env
 from rookery.compat.rllib.tuning.reporters import CLIReporter
 from rookery.compat.rllib.tuning.results import results_directory
 from rookery.compat.rllib.tuning.schedulers import create_scheduler

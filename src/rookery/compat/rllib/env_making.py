@@ -17,7 +17,7 @@ from rookery.compat.rllib.notices import said, say_once, take_as_said
 from rookery.compat.rllib.observing import Observed, Rewrite
 from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
 from rookery.compat.rllib.old_ids import Todays, todays
-from rookery.compat.rllib.tuning.registry import registered_env
+from rookery.compat.rllib.registrations import registered_env
 from rookery.core.errors import ConfigError
 from rookery.envs.only_here import why_only_here
 from rookery.rollout.shares import LaneShare

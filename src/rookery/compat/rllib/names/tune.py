@@ -30,10 +30,10 @@ _SESSION = _in(
     "is_session_enabled",
 )
 _REGISTRY = {
+    **_in("registrations", "register_env"),
     **_in(
         "tuning.registry",
-        "register_env register_trainable get_trainable_cls has_trainable validate_trainable ENV_CREATOR "
-        "TRAINABLE_CLASS",
+        "register_trainable get_trainable_cls has_trainable validate_trainable ENV_CREATOR TRAINABLE_CLASS",
     ),
     "_global_registry": "tuning.registry:global_registry",
 }
@@ -102,7 +102,8 @@ NAMES: dict[str, dict[str, str]] = {
     "ray.tune": {
         **_SPACE, **_SESSION, **_REPORTERS, **_ANALYSIS, **_TRAINABLE, **_TUNER, **_RUN_CONFIGS,
         **_in("tuning.experiment", "run run_experiments Experiment"),
-        **_in("tuning.registry", "register_env register_trainable"),
+        **_in("registrations", "register_env"),
+        **_in("tuning.registry", "register_trainable"),
         **_in("tuning.resources", "PlacementGroupFactory SyncConfig"),
         "TuneError": "tuning.errors:TuneError",
         "Callback": "tuning.callback:Callback",

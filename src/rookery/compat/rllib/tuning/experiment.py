@@ -20,6 +20,7 @@ from typing import Any
 from rookery.compat.rllib.joined_ray import joined
 from rookery.compat.rllib.machine import Machine
 from rookery.compat.rllib.notices import say
+from rookery.compat.rllib.registrations import registered
 from rookery.compat.rllib.trainable import FunctionTrainable, Trainable
 from rookery.compat.rllib.tuning import registry
 from rookery.compat.rllib.tuning.analysis import ExperimentAnalysis
@@ -340,7 +341,7 @@ def execute(setup: Setup) -> ExperimentAnalysis:
         max_failures=setup.max_failures, max_concurrent=concurrent(setup),
     )  # fmt: skip
     job = TrainableOf2021(setup.trainable, setup.name, setup.config, resources=setup.cpus,
-                          known=registry.registered(), **setup.work)  # fmt: skip
+                          known=registered(), **setup.work)  # fmt: skip
     search = make_search(setup, streams, cfg, started["prefix"])
     if isinstance(setup.scheduler, PopulationBasedTraining):
         setup.scheduler.fill = job.configured

@@ -16,8 +16,8 @@ from typing import Any
 
 from rookery.compat.rllib import notices
 from rookery.compat.rllib.checkpoints import checkpoints_in
+from rookery.compat.rllib.registrations import register_all, registered
 from rookery.compat.rllib.trainable import FunctionTrainable, Trainable
-from rookery.compat.rllib.tuning import registry
 from rookery.compat.rllib.tuning.logger import NoopLogger, flatten_dict
 from rookery.compat.rllib.tuning.results import (
     DONE,
@@ -116,7 +116,7 @@ class TrainableOf2021(Job):
 
     def start(self, start: Start) -> Work:
         """Makes the trainable of a trial."""
-        registry.register_all(self.known or registry.registered())
+        register_all(self.known or registered())
         notices.speak()
         return TrialOf2021(self, start)
 

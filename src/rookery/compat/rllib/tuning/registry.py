@@ -1,34 +1,15 @@
-"""What scripts register by name: environments and trainables."""
+"""Trainables by the names of scripts and algorithms, and the registry as `ray.tune.registry` shows it."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
+from rookery.compat.rllib.finder import find
+from rookery.compat.rllib.registrations import ENVIRONMENTS, register_env, table
 from rookery.compat.rllib.trainable import Trainable, wrap_function
 from rookery.core.errors import ConfigError, nearest
 
-_ENVIRONMENTS: dict[str, Callable[..., Any]] = {}
-_TRAINABLES: dict[str, type[Trainable]] = {}
-
-
-def register_env(name: str, env_creator: Callable[..., Any]) -> None:
-    """Gives an environment a name.
-
-    Args:
-        name: What configurations call it.
-        env_creator: Function of its configuration that makes one.
-    """
-    if not callable(env_creator):
-        raise ConfigError(f"register_env({name!r}): takes a function of env_config, not {type(env_creator).__name__}")
-    _ENVIRONMENTS[name] = env_creator
-
-
-def registered_env(name: str) -> Callable[..., Any] | None:
-    """Returns the function that makes an environment; None if nobody has registered the name."""
-    return _ENVIRONMENTS.get(name)
+_TRAINABLES: dict[str, type[Trainable]] = table("trainables")
 
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
@@ -78,8 +59,7 @@ def get_trainable_cls(trainable_name: str) -> type[Trainable]:
         return _TRAINABLES[trainable_name]
     if hint := nearest(trainable_name, list(_TRAINABLES)):
         raise ConfigError(f"{trainable_name!r}: no trainable is registered under this name{hint}")
-    trainers = import_module("rookery.compat.rllib.trainers")  # which import this module
-    found: type[Trainable] = trainers.get_trainer_class(trainable_name)
+    found: type[Trainable] = find("ray.rllib.agents.registry.get_trainer_class")(trainable_name)
     return found
 
 
@@ -101,11 +81,11 @@ class GlobalRegistry:
         """
         if not self.contains(category, key):
             raise ValueError(f"{category}: nothing is registered as {key!r}")
-        return _ENVIRONMENTS[key] if category == ENV_CREATOR else _TRAINABLES[key]
+        return ENVIRONMENTS[key] if category == ENV_CREATOR else _TRAINABLES[key]
 
     def contains(self, category: str, key: str) -> bool:
         """Says whether something is registered under a name."""
-        return key in (_ENVIRONMENTS if category == ENV_CREATOR else _TRAINABLES)
+        return key in (ENVIRONMENTS if category == ENV_CREATOR else _TRAINABLES)
 
     def register(self, category: str, key: str, value: Any) -> None:
         """Registers something under a name."""
@@ -116,22 +96,3 @@ class GlobalRegistry:
 
 
 global_registry = GlobalRegistry()
-
-CATALOG = "rookery.compat.rllib.catalog"
-"""Module that keeps registered models, which nobody needs who only tries functions."""
-
-
-def registered() -> dict[str, Mapping[str, Any]]:
-    """Returns all names of scripts, those of models too, to be known in other processes."""
-    catalog = sys.modules.get(CATALOG)
-    models = {} if catalog is None else catalog.registered()
-    return {"environments": dict(_ENVIRONMENTS), "trainables": dict(_TRAINABLES), **models}
-
-
-def register_all(known: Mapping[str, Mapping[str, Any]]) -> None:
-    """Takes the names that another process knows."""
-    _ENVIRONMENTS.update(known.get("environments", {}))
-    _TRAINABLES.update(known.get("trainables", {}))
-    models = {kind: table for kind, table in known.items() if kind not in ("environments", "trainables")}
-    if any(models.values()):
-        import_module(CATALOG).register_all(models)

@@ -1,0 +1,49 @@
+"""What scripts register by name, a table for each kind: environments, trainables, models, and parts of models.
+
+The tables are sent to other processes, which know the same names then. A kind needs no code of its own to be carried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rookery.core.errors import ConfigError
+
+_TABLES: dict[str, dict[str, Any]] = {}
+
+
+def table(kind: str) -> dict[str, Any]:
+    """Returns the table of a kind, in which a registered object stands under its name."""
+    return _TABLES.setdefault(kind, {})
+
+
+ENVIRONMENTS: dict[str, Callable[..., Any]] = table("environments")
+
+
+def register_env(name: str, env_creator: Callable[..., Any]) -> None:
+    """Gives an environment a name.
+
+    Args:
+        name: What configurations call it.
+        env_creator: Function of its configuration that makes one.
+    """
+    if not callable(env_creator):
+        raise ConfigError(f"register_env({name!r}): takes a function of env_config, not {type(env_creator).__name__}")
+    ENVIRONMENTS[name] = env_creator
+
+
+def registered_env(name: str) -> Callable[..., Any] | None:
+    """Returns the function that makes an environment; None if no environment of that name is registered."""
+    return ENVIRONMENTS.get(name)
+
+
+def registered() -> dict[str, Mapping[str, Any]]:
+    """Returns all tables by kind, to be known in other processes."""
+    return {kind: dict(entries) for kind, entries in _TABLES.items()}
+
+
+def register_all(known: Mapping[str, Mapping[str, Any]]) -> None:
+    """Adds the names that another process knows."""
+    for kind, entries in known.items():
+        table(kind).update(entries)
