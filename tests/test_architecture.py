@@ -450,7 +450,6 @@ def test_modules_of_ours_are_imported_by_a_text_at_known_places_alone():
         "compat/rllib/tensorflow_names.py",
         "compat/rllib/trainers.py",
         "compat/rllib/tuning/experiment.py",
-        "compat/rllib/tuning/registry.py",
         "envs/make.py",
     }
 
