@@ -25,14 +25,14 @@ OBS, ACTIONS = Box(-1, 1, (4,)), Discrete(3)
 
 @pytest.fixture(autouse=True)
 def _nothing_registered():
-    tables = [registrations.table(kind) for kind in ("models", "preprocessors", "distributions")]
-    before = [dict(table) for table in tables]
-    for table in tables:
-        table.clear()
+    kinds = [registrations.table(kind) for kind in ("models", "preprocessors", "distributions")]
+    before = [dict(kind) for kind in kinds]
+    for kind in kinds:
+        kind.clear()
     yield
-    for table, entries in zip(tables, before, strict=True):
-        table.clear()
-        table.update(entries)
+    for kind, entries in zip(kinds, before, strict=True):
+        kind.clear()
+        kind.update(entries)
 
 
 class Mine(TorchModelV2, nn.Module):
