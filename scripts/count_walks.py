@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
 import json
 import sys
-import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 
+from source_reading import code_lines
+
 ROOT = Path(__file__).parents[1]
-EMPTY = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
-         tokenize.ENDMARKER}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,24 +35,6 @@ class Walk:
     files: int
     functions: int
     lines: int
-
-
-def code_lines(text: str) -> set[int]:
-    """Numbers of the lines that hold code."""
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in EMPTY:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(text)):
-        body = getattr(node, "body", None)
-        for line in body if isinstance(body, list) else ():
-            if (
-                isinstance(line, ast.Expr)
-                and isinstance(line.value, ast.Constant)
-                and isinstance(line.value.value, str)
-            ):
-                lines.difference_update(range(line.lineno, (line.end_lineno or line.lineno) + 1))
-    return lines
 
 
 def find(tree: ast.Module, name: str) -> ast.FunctionDef | ast.ClassDef:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import gc
 import inspect
 import itertools
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,6 +19,10 @@ from torch import nn
 from torch.utils._device import _device_constructors
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "scripts"))
+
+from source_reading import Source, circles, functions, is_text, package_of  # noqa: E402
+
 SOURCE = ROOT / "src" / "rookery"
 
 LAYERS = [
@@ -140,141 +142,10 @@ SECOND_DEFAULTS = {
 """Parameters that are called like a setting and have a default of their own, with the reason."""
 
 
-@dataclass(frozen=True)
-class Import:
-    """One import statement.
-
-    Attributes:
-        module: What is imported, ``rookery.core.errors``.
-        line: Where.
-        typing_only: It stands under ``if TYPE_CHECKING``.
-        inside: It stands in a function.
-    """
-
-    module: str
-    line: int
-    typing_only: bool
-    inside: bool
-
-
-@cache
-def trees() -> dict[Path, ast.Module]:
-    gc.disable()  # all these nodes stay: looking through them again and again takes longer than parsing
-    try:
-        return {path: ast.parse(text_of(path)) for path in files()}
-    finally:
-        gc.enable()
-
-
-@cache
-def text_of(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
-
-
-def tree_of(path: Path) -> ast.Module:
-    return trees()[path]
-
-
-@cache
-def nodes_of(path: Path) -> list[ast.AST]:
-    """All of a file's tree, from the top down."""
-    return list(ast.walk(tree_of(path)))
-
-
-@cache
-def files(package: str = "") -> list[Path]:
-    return sorted((SOURCE / package).rglob("*.py"))
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(SOURCE).as_posix()
-
-
-def module_of(path: Path) -> str:
-    return ".".join(("rookery", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
-
-
-def package_of(module: str) -> str:
-    return module.split(".")[1] if module.count(".") else ""
-
-
-@cache
-def code_of(path: Path) -> str:
-    """The source without comments and docstrings."""
-    whole = [(node, node.body) for node in nodes_of(path) if isinstance(getattr(node, "body", None), list)]
-    for node, body in whole:
-        node.body = [line for line in body if not is_text(line)] or [ast.Pass()]
-    try:
-        return ast.unparse(tree_of(path))
-    finally:
-        for node, body in whole:
-            node.body = body
-
-
-def is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
-def files_with(pattern: str, ignoring: str | tuple[str, ...] = "-") -> list[str]:
-    """Files whose code matches `pattern`, each as often as it does; without all its words outside groups none can."""
-    outside = re.sub(r"\([^)]*\)", " ", re.sub(r"\\.", " ", pattern))
-    words = re.findall(r"\w{4,}", outside)
-    assert words and not set("|?*") & set(outside)  # each of them has to be there
-    found = []
-    for path in files():
-        if not name_of(path).startswith(ignoring) and all(word in text_of(path) for word in words):
-            found += [name_of(path)] * len(re.findall(pattern, code_of(path)))
-    return found
-
-
-@cache
-def imports_of(path: Path) -> list[Import]:
-    found: list[Import] = []
-
-    def walk(node: ast.AST, typing_only: bool, inside: bool) -> None:
-        if isinstance(node, ast.Import):
-            found.extend(Import(alias.name, node.lineno, typing_only, inside) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name_of(path)}:{node.lineno}: a relative import"
-            for alias in node.names:
-                deeper = f"{node.module}.{alias.name}"
-                module = deeper if deeper in modules() else str(node.module)
-                found.append(Import(module, node.lineno, typing_only, inside))
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in names_in(node.test):
-            for child in node.body:
-                walk(child, True, inside)
-            for child in node.orelse:
-                walk(child, typing_only, inside)
-        else:
-            inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            for child in ast.iter_child_nodes(node):
-                if not isinstance(child, ast.expr):
-                    walk(child, typing_only, inside)
-
-    walk(tree_of(path), False, False)
-    return found
-
-
-def names_in(node: ast.expr) -> set[str]:
-    return {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node)}
-
-
-@cache
-def modules() -> frozenset[str]:
-    return frozenset(module_of(path) for path in files())
-
-
-def functions(tree: ast.AST, above: str = "") -> list[tuple[str, ast.FunctionDef]]:
-    """Functions and methods by dotted name, without those inside functions."""
-    found = []
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef):
-            found.append((above + node.name, node))
-        elif isinstance(node, ast.ClassDef):
-            found += functions(node, f"{above}{node.name}.")
-        elif isinstance(node, ast.If):
-            found += functions(node, above)
-    return found
+OURS = Source(ROOT / "src")
+files, text_of, tree_of, nodes_of, files_with = OURS.files, OURS.text_of, OURS.tree_of, OURS.nodes_of, OURS.files_with
+code_of, name_of, module_of, imports_of = OURS.code_of, OURS.name_of, OURS.module_of, OURS.imports_of
+modules = OURS.modules
 
 
 @cache
@@ -389,7 +260,7 @@ def test_one_loop_runs_over_the_learners():
 
 
 def test_every_package_has_a_layer():
-    assert {package_of(module) for module in modules() if module.count(".") > 1} <= set().union(*LAYERS)
+    assert {package_of(module) for module in modules if module.count(".") > 1} <= set().union(*LAYERS)
 
 
 def test_imports_point_down_only():
@@ -400,7 +271,7 @@ def test_imports_point_down_only():
         if path == SOURCE / "__init__.py":
             continue  # the lazy face of the package: its imports are for type checkers
         for found in imports_of(path):
-            there = package_of(found.module) if found.module.startswith("rookery.") else here
+            there = (found.module in modules and package_of(found.module)) or here
             if there != here and level[there] >= level[here]:
                 wrong.append(f"{name_of(path)}:{found.line} imports {found.module}")
     assert not wrong
@@ -422,21 +293,7 @@ def test_learning_and_playing_meet_only_in_the_run():
 
 def test_import_statements_of_types_included_form_no_cycle():
     # what is imported by a text (`import_module("rookery...")`) is not seen here; the next test keeps it from growing
-    graph = {
-        module_of(path): {found.module for found in imports_of(path) if found.module in modules()} for path in files()
-    }
-    graph["rookery"] = set()  # what it names is imported when it is used
-    finished: set[str] = set()
-
-    def visit(module: str, trail: tuple[str, ...]) -> None:
-        assert module not in trail, f"import cycle: {' -> '.join([*trail[trail.index(module) :], module])}"
-        if module not in finished:
-            for inner in sorted(graph[module] - {module}):
-                visit(inner, (*trail, module))
-            finished.add(module)
-
-    for module in sorted(graph):
-        visit(module, ())
+    assert not circles(OURS.graph())
 
 
 def test_modules_of_ours_are_imported_by_a_text_at_known_places_alone():
@@ -555,7 +412,7 @@ def test_what_benchmarks_and_scripts_import_is_there():
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rookery."):
                 module = import_module(node.module)
                 for alias in node.names:
-                    if not hasattr(module, alias.name) and f"{node.module}.{alias.name}" not in modules():
+                    if not hasattr(module, alias.name) and f"{node.module}.{alias.name}" not in modules:
                         lost.append(f"{path.name}: {node.module}.{alias.name}")
     assert not lost
 
