@@ -33,7 +33,7 @@ LAYERS = [
     {"algorithms", "rollout"},
     {"training"},
     {"tune", "serving", "judging"},
-    {"extend"},
+    {"extend", "script"},
     {"compat"},
     {"cli"},
     {"__main__"},
@@ -301,8 +301,6 @@ def test_modules_of_ours_are_imported_by_a_text_at_known_places_alone():
     assert {name_of(path) for path in files() if by_text.search(path.read_text(encoding="utf-8"))} == {
         "compat/mlagents/__init__.py",
         "compat/mlagents/environment/__init__.py",
-        "compat/rllib/__init__.py",
-        "compat/rllib/command_line.py",
         "compat/rllib/fluent.py",
         "compat/rllib/tensorflow_names.py",
         "compat/rllib/trainers.py",

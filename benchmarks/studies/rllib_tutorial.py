@@ -40,9 +40,9 @@ WANTED = 8.0
 
 def keras_model() -> Any:
     """The kind of model that the tutorial writes: two layers, logits and values of one trunk."""
-    from rookery.compat.rllib import finder
+    from rookery.compat.rllib import imports
 
-    tf = finder.module("tensorflow")
+    tf = imports.module("tensorflow")
 
     class Model(tf.keras.Model):  # type: ignore[misc]
         """Gives logits, no state, and the values."""

@@ -8,7 +8,7 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from torch import nn
 
-from rookery.compat.rllib import catalog, finder, shared_weights
+from rookery.compat.rllib import catalog, imports, shared_weights
 from rookery.compat.rllib import example_models as models
 from rookery.compat.rllib.catalog import ModelCatalog, network_factory
 from rookery.compat.rllib.defaults import MODEL_DEFAULTS
@@ -50,10 +50,10 @@ def rows_of(space, n=2):
 def test_every_name_of_the_table_is_there():
     for module, names in table.NAMES.items():
         for name in names:
-            assert finder.find(f"{module}.{name}") is not None
+            assert imports.find(f"{module}.{name}") is not None
     for path in table.GONE:
         with pytest.raises(ImportError, match="is not here"):
-            finder.find(path)
+            imports.find(path)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_recorded_actions_are_learned_from(monkeypatch):
         def next(self):
             return {"obs": np.zeros((6, 4), np.float64), "actions": np.full(6, 2)}
 
-    monkeypatch.setattr(models.finder, "find", lambda path: Reader)
+    monkeypatch.setattr(models, "JsonReader", Reader)
     model = made(models.TorchCustomLossModel, input_files="here")
     assert model.metrics() == {}
     (loss,) = model.custom_loss([torch.tensor(3.0)], {})

@@ -5,7 +5,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from rookery.compat.rllib import example_policies as policies
-from rookery.compat.rllib import finder
+from rookery.compat.rllib import imports
 from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.example_multi_agent_envs import RockPaperScissors
 from rookery.compat.rllib.names import example_policies as table
@@ -20,7 +20,7 @@ OBS = Box(0, 1, (3,))
 def test_every_name_of_the_table_is_there():
     for module, names in table.NAMES.items():
         for name in names:
-            assert finder.find(f"{module}.{name}") is not None
+            assert imports.find(f"{module}.{name}") is not None
 
 
 @pytest.mark.parametrize(

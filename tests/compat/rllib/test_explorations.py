@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rookery.compat.rllib.explorations import EpsilonGreedy, Exploration, GaussianNoise, StochasticSampling
-from rookery.compat.rllib.finder import find
+from rookery.compat.rllib.imports import find
 from rookery.compat.rllib.trainers import A2CTrainer, DQNTrainer, PPOTrainer, SACTrainer
 from rookery.core.errors import ConfigError
 from selection import slow

@@ -8,14 +8,17 @@ from types import ModuleType
 import cloudpickle
 import pytest
 
-from rookery.compat.rllib import finder
-from rookery.compat.rllib.finder import find, install, module, script_builtins, show_names_in
+from rookery.compat.rllib import imports
+from rookery.compat.rllib.finder import IMPORTER, install
+from rookery.compat.rllib.imports import find, module
+from rookery.script import importer
+from rookery.script.importer import script_builtins, show_names_in
 
 
 @pytest.fixture
 def table(monkeypatch):
     """The tables of names, with a few that stand for whole areas."""
-    targets, gone = finder.known()
+    targets, gone = imports.known()
     targets = {
         **targets,
         "ray": {},
@@ -25,18 +28,18 @@ def table(monkeypatch):
         "ray.tune": {"run": "=math:sqrt"},
     }
     gone = {**gone, "ray.rllib.agents.es": "evolution strategies; use PPO", "ray.tune.track": "use tune.report"}
-    monkeypatch.setattr(finder, "known", lambda: (targets, gone))
-    finder.module.cache_clear()
-    finder._tops.cache_clear()
+    monkeypatch.setattr(imports, "known", lambda: (targets, gone))
+    imports.module.cache_clear()
+    imports.tops.cache_clear()
     yield
     monkeypatch.undo()
-    finder.module.cache_clear()
-    finder._tops.cache_clear()
+    imports.module.cache_clear()
+    imports.tops.cache_clear()
 
 
 def run(source: str) -> dict:
     """The globals of code that runs as a script's."""
-    namespace = {"__name__": "__main__", "__builtins__": script_builtins()}
+    namespace = {"__name__": "__main__", "__builtins__": script_builtins(IMPORTER)}
     exec(compile(source, "script.py", "exec"), namespace)
     return namespace
 
@@ -121,9 +124,9 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     before = set(sys.modules)
-    show_names_in(tmp_path)
+    show_names_in(IMPORTER, tmp_path)
     yield tmp_path
-    finder._folder_finder.folders.discard(str(tmp_path.resolve()))
+    importer._folder_finder.folders.pop(str(tmp_path.resolve()), None)
     for name in set(sys.modules) - before:
         if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rookery.compat.rllib import notices, old_ids
-from rookery.compat.rllib.finder import module
 from rookery.compat.rllib.gym_seeding import hash_seed, np_random
+from rookery.compat.rllib.imports import module
 
 gym = module("gym")
 rendering = module("gym.envs.classic_control.rendering")

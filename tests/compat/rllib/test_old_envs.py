@@ -11,9 +11,11 @@ import pytest
 from rookery import PPOConfig, Trainer
 from rookery.compat.rllib import chance, notices
 from rookery.compat.rllib.chance import Chance, libraries_may_draw
-from rookery.compat.rllib.finder import module, script_builtins
+from rookery.compat.rllib.finder import IMPORTER
+from rookery.compat.rllib.imports import module
 from rookery.compat.rllib.old_envs import OldEnv, OldMultiAgentEnv, adapted, is_old
 from rookery.envs.make import make_env
+from rookery.script.importer import script_builtins
 
 gym = module("gym")
 
@@ -25,7 +27,7 @@ def _say_again(monkeypatch):
 
 def of_a_script(source: str) -> dict:
     """The globals of code that runs as a script's."""
-    namespace = {"__name__": "__main__", "__builtins__": script_builtins()}
+    namespace = {"__name__": "__main__", "__builtins__": script_builtins(IMPORTER)}
     exec(compile(source, "script.py", "exec"), namespace)
     return namespace
 

@@ -9,7 +9,7 @@ from rookery.compat.rllib import policy_losses as losses
 from rookery.compat.rllib import policy_mixins as mixins
 from rookery.compat.rllib.catalog import ModelCatalog
 from rookery.compat.rllib.defaults import DEFAULT_CONFIGS, MODEL_DEFAULTS
-from rookery.compat.rllib.finder import find
+from rookery.compat.rllib.imports import find
 from rookery.compat.rllib.policy_templates import build_policy_class, build_tf_policy, build_torch_policy
 from rookery.compat.rllib.postprocessing import compute_gae_for_sample_batch
 from rookery.compat.rllib.sample_batch import SampleBatch

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from torch import nn
 
 from rookery.compat.rllib import action_distributions as dists
-from rookery.compat.rllib import catalog, finder, registrations
+from rookery.compat.rllib import catalog, imports, registrations
 from rookery.compat.rllib.catalog import ModelCatalog, network_factory
 from rookery.compat.rllib.defaults import MODEL_DEFAULTS
 from rookery.compat.rllib.model_v2 import ScriptNetwork, TFModelV2, TorchModelV2
@@ -113,7 +113,7 @@ def test_a_function_may_make_the_model():
 
 @pytest.mark.skipif(find_spec("keras") is None, reason="needs the package keras")
 def test_keras_models_are_called_as_the_tutorial_calls_them():
-    tf = finder.find("tensorflow")
+    tf = imports.find("tensorflow")
 
     class MyModel(tf.keras.Model):
         def __init__(self, input_space, action_space, num_outputs, name="", *, layers=(256, 256)):
@@ -295,15 +295,15 @@ def test_what_is_registered_goes_to_other_processes():
 def test_every_name_of_the_table_is_there():
     for module, names in table.NAMES.items():
         for name in names:
-            assert finder.find(f"{module}.{name}") is not None
+            assert imports.find(f"{module}.{name}") is not None
     for path in table.GONE:
         with pytest.raises(ImportError, match="is not here"):
-            finder.find(path)
+            imports.find(path)
 
 
 def test_tensorflow_names_are_the_same_classes():
-    assert finder.find("ray.rllib.models.tf.tf_action_dist.Categorical") is dists.TorchCategorical
-    assert finder.find("ray.rllib.models.tf.fcnet.FullyConnectedNetwork") is FullyConnectedNetwork
-    recurrent = finder.find("ray.rllib.models.tf.recurrent_net.RecurrentNetwork")
+    assert imports.find("ray.rllib.models.tf.tf_action_dist.Categorical") is dists.TorchCategorical
+    assert imports.find("ray.rllib.models.tf.fcnet.FullyConnectedNetwork") is FullyConnectedNetwork
+    recurrent = imports.find("ray.rllib.models.tf.recurrent_net.RecurrentNetwork")
     with pytest.raises(ConfigError, match="derives from TFModelV2"):
         type("Mine", (recurrent,), {})(OBS, ACTIONS, 3, {}, "net")

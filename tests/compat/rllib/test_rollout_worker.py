@@ -7,7 +7,7 @@ from gymnasium.spaces import Discrete
 
 from rookery.compat.rllib import ray_core
 from rookery.compat.rllib.example_multi_agent_envs import MultiAgentCartPole, TwoStepGame
-from rookery.compat.rllib.finder import find
+from rookery.compat.rllib.imports import find
 from rookery.compat.rllib.metrics import collect_metrics
 from rookery.compat.rllib.policies import Policy
 from rookery.compat.rllib.policy_templates import build_policy_class

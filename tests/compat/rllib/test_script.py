@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rookery.cli.main import app
-from rookery.compat.rllib.script import run, run_script
+from rookery.compat.rllib.script import run
 from rookery.core.errors import ConfigError
+from rookery.script.runner import run_script
 from selection import slow
 
 

@@ -6,7 +6,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 from torch import nn
 
-from rookery.compat.rllib import finder
+from rookery.compat.rllib import imports
 from rookery.compat.rllib.catalog import ModelCatalog
 from rookery.compat.rllib.example_envs import ParametricActionsCartPole
 from rookery.compat.rllib.example_models import TorchParametricActionsModel, TorchRNNModel
@@ -44,7 +44,7 @@ class Line(TorchModelV2, nn.Module):
 
 def made(custom=Line, told=None, cls="DQNTrainer", **config):
     section = {"fcnet_hiddens": [8], "custom_model": custom, "custom_model_config": told or {}}
-    trainers = finder.module("ray.rllib.agents.dqn")
+    trainers = imports.module("ray.rllib.agents.dqn")
     return getattr(trainers, cls)(config={**SMALL, **config, "model": {**section, **config.get("model", {})}})
 
 
@@ -152,7 +152,7 @@ def test_a_model_that_remembers_learns_by_r2d2():
 
 
 def test_actions_that_a_model_rules_out_are_never_taken():
-    finder.module("ray.tune.registry").register_env("pa_cartpole", lambda _: ParametricActionsCartPole(10))
+    imports.module("ray.tune.registry").register_env("pa_cartpole", lambda _: ParametricActionsCartPole(10))
     trainer = made(TorchParametricActionsModel, env="pa_cartpole", hiddens=[], dueling=False)
     for _ in range(2):
         trainer.train()  # the environment raises where an action is not there
@@ -165,6 +165,6 @@ def test_noisy_layers_are_not_for_models_of_scripts():
 
 
 def test_sac_says_what_takes_models():
-    trainer = finder.module("ray.rllib.agents.sac").SACTrainer
+    trainer = imports.module("ray.rllib.agents.sac").SACTrainer
     with pytest.raises(ConfigError, match=r"model.custom_model = .*: the networks of SAC are made by settings"):
         trainer(config={"env": "Pendulum-v0", "num_workers": 0, "model": {"custom_model": Line}})

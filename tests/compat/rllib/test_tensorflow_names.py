@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from rookery.compat.rllib import finder
-from rookery.compat.rllib.finder import script_builtins
+from rookery.compat.rllib import imports
+from rookery.compat.rllib.finder import IMPORTER
 from rookery.core.errors import ConfigError
+from rookery.script.importer import script_builtins
 
 if find_spec("keras") is None:  # importing it would choose a back end
     pytest.skip("the extra keras is not installed", allow_module_level=True)
 
 from rookery.compat.rllib import tensorflow_names  # noqa: E402
-from rookery.compat.rllib.finder import module  # noqa: E402
+from rookery.compat.rllib.imports import module  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ out, state, extra = model({"obs": np.array([[0.5, 0.5]])})
 
 
 def test_a_model_of_the_tutorials_form_runs_and_learns():
-    seen = {"__name__": "__main__", "__builtins__": script_builtins()}
+    seen = {"__name__": "__main__", "__builtins__": script_builtins(IMPORTER)}
     exec(TUTORIAL, seen)
     assert seen["out"].shape == (1, 2) and seen["extra"]["vf_preds"].shape == (1,) and seen["state"] == []
     weights = tensorflow_names.parameters(seen["model"])
@@ -216,10 +217,10 @@ def test_layers_of_one_name_are_caught(tf):
 
 def test_without_keras_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(tensorflow_names.importlib.util, "find_spec", lambda name: None)
-    finder.module.cache_clear()
+    imports.module.cache_clear()
     with pytest.raises(ImportError, match=r"rookery\[keras\]"):
-        exec("import tensorflow.keras.layers", {"__builtins__": script_builtins()})
-    finder.module.cache_clear()
+        exec("import tensorflow.keras.layers", {"__builtins__": script_builtins(IMPORTER)})
+    imports.module.cache_clear()
 
 
 def test_keras_on_another_back_end_is_refused():
@@ -227,7 +228,7 @@ def test_keras_on_another_back_end_is_refused():
         "import sys, types\nfrom importlib.machinery import ModuleSpec\n"
         "keras = types.SimpleNamespace(backend=lambda: 'jax')\n"
         "sys.modules['keras'] = types.SimpleNamespace(config=keras, __spec__=ModuleSpec('keras', None))\n"
-        "from rookery.compat.rllib.finder import module\ntry:\n    module('tensorflow')\n"
+        "from rookery.compat.rllib.imports import module\ntry:\n    module('tensorflow')\n"
         "except ImportError as e:\n    print(e)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

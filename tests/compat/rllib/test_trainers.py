@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from rookery import MultiAgentArena
-from rookery.compat.rllib import finder, machine
+from rookery.compat.rllib import imports, machine
 from rookery.compat.rllib.build_trainers import build_trainer
 from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.envs import MultiAgentEnv
@@ -494,7 +494,7 @@ def test_a_loss_that_wants_an_optimizer_of_its_own_is_refused():
 
 
 def keras_model(names):
-    tf = finder.module("tensorflow")
+    tf = imports.module("tensorflow")
 
     class Model(tf.keras.Model):
         def __init__(self, input_space, action_space, num_outputs, name="", *, width=8):
@@ -516,7 +516,7 @@ def keras_model(names):
 def keras():
     pytest.importorskip("torch")
     try:
-        finder.module("tensorflow").keras.Model  # noqa: B018
+        imports.module("tensorflow").keras.Model  # noqa: B018
     except (ImportError, ConfigError):
         pytest.skip("no keras here")
 
@@ -614,7 +614,7 @@ def test_a_function_that_never_reports_is_an_error_that_says_so():
 
 
 def test_algorithms_that_are_not_here_are_named():
-    registry = finder.module("ray.rllib.agents.registry")
+    registry = imports.module("ray.rllib.agents.registry")
     with pytest.raises(ConfigError, match="ES: evolution strategies is not here; there are PPO"):
         registry.get_trainer_class("ES")
     with pytest.raises(ConfigError, match="PPPO: there is no such trainer; did you mean 'PPO'"):
@@ -629,7 +629,7 @@ def test_a_trainer_made_by_build_trainer_is_a_class_with_its_own_defaults():
     made = build_trainer(
         "Mine",
         default_config={**PPOTrainer._default_config, **SMALL, "lr": 0.003},
-        default_policy=finder.module("ray.rllib.agents.ppo").PPOTorchPolicy,
+        default_policy=imports.module("ray.rllib.agents.ppo").PPOTorchPolicy,
         after_init=lambda trainer: told.append(trainer),
     )
     trainer = made(config={"env": "CartPole-v0"})

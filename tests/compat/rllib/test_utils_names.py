@@ -17,6 +17,7 @@ from rookery.compat.rllib.debug_text import log_once, summarize
 from rookery.compat.rllib.deprecation import deprecation_warning, renamed_class, renamed_function
 from rookery.compat.rllib.filters import ConcurrentMeanStdFilter, FilterManager, MeanStdFilter, RunningStat, get_filter
 from rookery.compat.rllib.framework import (
+    Swish,
     get_activation_fn,
     get_variable,
     try_import_jax,
@@ -79,7 +80,7 @@ def test_frameworks():
     variable = get_variable(np.ones(2), "torch", trainable=True, torch_tensor=True)
     assert variable.requires_grad and variable.dtype == torch.float32
     assert get_activation_fn("relu", "torch") is torch.nn.ReLU and get_activation_fn("linear") is None
-    assert get_activation_fn("swish") is torch_functions.Swish
+    assert get_activation_fn("swish") is Swish
     with pytest.raises(ConfigError, match="sine"):
         get_activation_fn("sine")
     config = {}

@@ -7,21 +7,21 @@ import sys
 from collections.abc import Sequence
 
 from rookery.compat.mlagents.environment.importing import install
-from rookery.compat.rllib import script
-from rookery.compat.rllib.script import without_dashes
+from rookery.script import runner
+from rookery.script.runner import without_dashes
 
 USAGE = "usage: python -m rookery.compat.mlagents run script.py [-- the script's own arguments]\n"
 
 
 def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int | str | None:
-    """Runs a script as a program and returns what it exits with; see `rookery.compat.rllib.script.run`.
+    """Runs a script as a program and returns what it exits with; see `rookery.script.runner.run`.
 
     Args:
         path: A Python file, or a notebook whose cells run in order.
         arguments: Arguments of the script.
     """
     install(over=True)
-    return script.run(path, arguments, old_names=False)
+    return runner.run(path, arguments)
 
 
 def main(arguments: Sequence[str]) -> int | str | None:

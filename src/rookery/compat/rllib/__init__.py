@@ -4,31 +4,52 @@
 them as it always did. Nothing heavy is loaded before a name is used.
 """
 
-from importlib import import_module
+from __future__ import annotations
+
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-_MODULES = {"ray": "ray", "tune": "ray.tune", "rllib": "ray.rllib", "gym": "gym"}
-"""Modules of 2021 that can be imported from here, by the name they have here."""
+from rookery.compat.rllib.finder import install
+from rookery.compat.rllib.imports import module
 
 __all__ = ["gym", "install", "ray", "rllib", "tune"]
 
 if TYPE_CHECKING:
-    from rookery.compat.rllib.finder import install as install
-
     gym: Any
     ray: Any
     rllib: Any
     tune: Any
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    finder = import_module("rookery.compat.rllib.finder")
-    found = finder.module(_MODULES[name]) if name in _MODULES else getattr(finder, name)
-    globals()[name] = found
-    return found
+class _OldModule:
+    """An attribute that is a module of 2021, whatever is set.
+
+    Rooms of this package are called `gym` and `tune` too, and the import of one sets an attribute of its parent, which
+    is not taken here: code of the package gets its rooms by ``from`` imports, which do not need the attribute.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, package: Any, kind: Any = None) -> ModuleType:
+        return module(self._path)
+
+    def __set__(self, package: Any, room: Any) -> None:
+        pass
+
+
+class _Face(ModuleType):
+    """This package, with the modules of 2021 as attributes."""
+
+    gym = _OldModule("gym")
+    ray = _OldModule("ray")
+    rllib = _OldModule("ray.rllib")
+    tune = _OldModule("ray.tune")
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Face

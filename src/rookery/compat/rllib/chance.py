@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.packages import OWN, is_own
+from rookery.script.importer import importer_of
 
 _turn = threading.RLock()
 """The generators are those of the process: copies that are stepped in threads take turns."""
@@ -151,8 +152,7 @@ def _methods(cls: type) -> Iterator[FunctionType]:
 
 
 def _sees_names(namespace: dict[str, Any]) -> bool:
-    finder = sys.modules.get("rookery.compat.rllib.finder")
-    return finder is not None and finder.is_script_code(namespace)
+    return importer_of(namespace) is not None
 
 
 def _is_drawn(value: Any) -> bool:

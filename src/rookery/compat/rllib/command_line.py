@@ -14,11 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from rookery.compat.rllib import ray_core
+from rookery.compat.rllib.finder import IMPORTER
+from rookery.compat.rllib.imports import find, is_known
 from rookery.compat.rllib.registrations import registered_env
 from rookery.compat.rllib.tuning.experiment import run_experiments
 from rookery.compat.rllib.tuning.reporters import CLIReporter
@@ -27,6 +28,7 @@ from rookery.compat.rllib.tuning.schedulers import create_scheduler
 from rookery.core.errors import ConfigError
 from rookery.core.layers import import_object
 from rookery.core.yaml_reader import load_yaml
+from rookery.script.importer import show_names_in
 
 FRAMEWORKS = ("tf", "tf2", "tfe", "torch")
 
@@ -200,8 +202,7 @@ def found_env(env: Any) -> Any:
     if not isinstance(env, str) or registered_env(env) is not None or "." not in env:
         return env
     module, _, name = env.replace(":", ".").rpartition(".")
-    finder = import_module("rookery.compat.rllib.finder")
-    if finder.is_known(module):
-        return finder.find(f"{module}.{name}")
-    finder.show_names_in(Path.cwd())
+    if is_known(module):
+        return find(f"{module}.{name}")
+    show_names_in(IMPORTER, Path.cwd())
     return import_object(f"{module}:{name}")

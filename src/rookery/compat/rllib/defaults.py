@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from rookery.compat.rllib.imports import find
 from rookery.core.errors import ConfigError, nearest
 
 Config = dict[str, Any]
@@ -603,9 +604,7 @@ def __getattr__(name: str) -> Any:
 
 def default_callbacks() -> Any:
     """Gives the class that ``callbacks`` is where nobody sets it."""
-    from rookery.compat.rllib.callbacks import DefaultCallbacks
-
-    return DefaultCallbacks
+    return find("ray.rllib.agents.callbacks.DefaultCallbacks")
 
 
 def legacy_callbacks(functions: Mapping[str, Any]) -> Any:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
+from rookery.compat.rllib.imports import module
 from rookery.core.errors import ConfigError
 
 
@@ -32,13 +34,11 @@ def try_import_tf(error: bool = False) -> tuple[Any, Any, Any]:
     Raises:
         ImportError: If `error` is set and keras is not installed.
     """
-    from rookery.compat.rllib import finder
-
     if importlib.util.find_spec("keras") is None:
         if error:
             raise ImportError("TensorFlow's names stand on the package keras (pip install 'rookery[keras]')")
         return None, None, None
-    tf = finder.module("tensorflow")
+    tf = module("tensorflow")
     return getattr(getattr(tf, "compat", None), "v1", tf), tf, 2
 
 
@@ -112,6 +112,18 @@ def get_variable(
     return tensor.requires_grad_(trainable) if trainable else tensor
 
 
+class Swish(nn.Module):
+    """The activation ``x * sigmoid(beta * x)``, whose beta is learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._beta = nn.Parameter(torch.tensor(1.0, dtype=torch.float32, device="cpu"))
+
+    def forward(self, input_tensor: Tensor) -> Tensor:
+        """Returns the activations."""
+        return input_tensor * torch.sigmoid(self._beta * input_tensor)
+
+
 def get_activation_fn(name: str | None = None, framework: str = "tf") -> Any:
     """Returns the class of an activation function of torch by its name; None for ``"linear"`` and None.
 
@@ -125,8 +137,6 @@ def get_activation_fn(name: str | None = None, framework: str = "tf") -> Any:
     if name in (None, "linear"):
         return None
     if name in ("swish", "silu"):
-        from rookery.compat.rllib.torch_functions import Swish
-
         return Swish
     known = {
         "relu": torch.nn.ReLU,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rookery.compat.rllib import imports
 from rookery.core.errors import ConfigError
 from rookery.core.yaml_reader import load_yaml
 
@@ -102,10 +103,8 @@ def _constructor(cls: Any, kind: Any) -> Any:
 
 def imported(module: str, name: str) -> Any:
     """Returns what a module has under a name, of those of 2021 too; None if there is nothing."""
-    from rookery.compat.rllib import finder
-
     try:
-        found = finder.module(module) if finder.is_known(module) else importlib.import_module(module)
+        found = imports.module(module) if imports.is_known(module) else importlib.import_module(module)
         return getattr(found, name, None)
     except ImportError:
         return None

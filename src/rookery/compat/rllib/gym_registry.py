@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 from gymnasium import error
 
-from rookery.compat.rllib import finder
+from rookery.compat.rllib import imports
 from rookery.compat.rllib.gym_names import Env, FromToday, TimeLimit
 from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.old_ids import GONE_IDS, OLD_IDS, todays
@@ -83,7 +83,7 @@ def load(name: Any) -> Any:
     if not isinstance(name, str):
         return name
     home, _, attribute = name.partition(":")
-    found = finder.module(home) if finder.is_known(home) else import_module(home)
+    found = imports.module(home) if imports.is_known(home) else import_module(home)
     for part in attribute.split("."):
         found = getattr(found, part)
     return found

@@ -1,7 +1,7 @@
 """The Ray that is installed, where a script has joined a cluster with ``ray.init(address=...)``.
 
 `ray_core` passes the script's calls on to it. Functions and classes of the script travel by value and see the names of
-2021 where they arrive (`finder.carry_names_along`); nodes need this library, Ray and Python in the same versions.
+2021 where they arrive (`carry_names_along`); nodes need this library, Ray and Python in the same versions.
 Nothing here loads Ray before a script asks for a cluster.
 """
 
@@ -20,9 +20,10 @@ from types import ModuleType
 from typing import Any
 
 from rookery.cluster.address import AUTO, answers
-from rookery.compat.rllib import finder, ray_exceptions
+from rookery.compat.rllib import ray_exceptions
 from rookery.compat.rllib.ray_exceptions import RayError, RayTaskError
 from rookery.core.errors import ConfigError
+from rookery.script.importer import carry_names_along
 
 BEGIN = "pip install 'rookery[ray]'"
 
@@ -80,7 +81,7 @@ def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
             f"{what}(address={address!r}): a cluster needs Ray, which is not installed ({error}): {BEGIN}; without an "
             "address everything stays in this process"
         ) from None
-    finder.carry_names_along(theirs.cloudpickle)
+    carry_names_along(theirs.cloudpickle)
     host = address.removeprefix("ray://")
     handler = signal.getsignal(signal.SIGTERM)
     known = set(inspect.signature(theirs.init).parameters)

@@ -161,18 +161,6 @@ def softmax_cross_entropy_with_logits(logits: Tensor, labels: Tensor) -> Tensor:
     return -(labels * logits.log_softmax(-1)).sum(-1)
 
 
-class Swish(nn.Module):
-    """The activation ``x * sigmoid(beta * x)``, whose beta is learned."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._beta = nn.Parameter(torch.tensor(1.0, dtype=torch.float32, device="cpu"))
-
-    def forward(self, input_tensor: Tensor) -> Tensor:
-        """Returns the activations."""
-        return input_tensor * torch.sigmoid(self._beta * input_tensor)
-
-
 def make_tf_callable(session_or_none: Any = None, dynamic_shape: bool = False) -> Callable[[Any], Any]:
     """Returns a decorator under which a function is given tensors and gives arrays.
 

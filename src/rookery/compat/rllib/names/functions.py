@@ -12,12 +12,13 @@ _NUMPY = {
 _TORCH = {
     name: f"torch_functions:{name}"
     for name in (
-        "FLOAT_MAX", "FLOAT_MIN", "Swish", "apply_grad_clipping", "atanh", "convert_to_non_torch_type",
+        "FLOAT_MAX", "FLOAT_MIN", "apply_grad_clipping", "atanh", "convert_to_non_torch_type",
         "convert_to_torch_tensor", "explained_variance", "global_norm", "huber_loss", "l2_loss",
         "minimize_and_clip", "one_hot", "reduce_mean_ignore_inf", "sequence_mask",
         "softmax_cross_entropy_with_logits",
     )
 } | {
+    "Swish": "framework:Swish",
     "concat_multi_gpu_td_errors": "numpy_functions:concat_multi_gpu_td_errors",
     "flatten_inputs_to_1d_tensor": "numpy_functions:flatten_inputs_to_1d_tensor",
 }  # fmt: skip

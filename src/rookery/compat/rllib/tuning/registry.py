@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.compat.rllib.finder import find
+from rookery.compat.rllib.imports import find
 from rookery.compat.rllib.registrations import ENVIRONMENTS, register_env, table
 from rookery.compat.rllib.trainable import Trainable, wrap_function
 from rookery.core.errors import ConfigError, nearest

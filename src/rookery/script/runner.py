@@ -1,0 +1,175 @@
+"""Runs a script as Python itself would, with the names of an importer in sight of it and of its folder's modules."""
+
+from __future__ import annotations
+
+import io
+import json
+import linecache
+import os
+import sys
+import tokenize
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+from rookery.core.errors import ConfigError, RookeryError
+from rookery.core.packages import is_own
+from rookery.core.starting_folder import started_in
+from rookery.script import importer as importing
+from rookery.script.importer import Importer, script_builtins, show_names_in
+
+AFTER_CTRL_C = 130
+"""Exit code of a script that Ctrl-C ended."""
+
+HERE = str(Path(__file__).parent)
+
+
+def run_script(
+    path: str | os.PathLike[str], argv: Sequence[str] = (), importer: Importer | None = None
+) -> dict[str, Any]:
+    """Runs a script, or the code cells of a notebook, as ``python script.py ARGUMENTS...`` does.
+
+    ``__name__`` is ``"__main__"``, ``__file__`` the script, ``sys.argv`` has its arguments and the front of `sys.path`
+    its folder. What the script raises goes through, SystemExit too.
+
+    Args:
+        path: Python file, or notebook (``.ipynb`` of Jupyter) whose cells run in order.
+        argv: Arguments of the script.
+        importer: Whose names it sees; None: it is run as it is.
+
+    Returns:
+        The script's globals.
+
+    Raises:
+        ConfigError: If there is no such file, or if it is not Python.
+    """
+    source = Path(path)
+    pieces = list(_pieces(source))
+    module = ModuleType("__main__")
+    vars(module).update(__file__=str(source.absolute()), __cached__=None)
+    if importer is not None:
+        vars(module)["__builtins__"] = script_builtins(importer)
+    with _as_main(module, str(path), argv), started_in(""):  # where it goes, its paths begin
+        if importer is not None:
+            show_names_in(importer, source.parent, first=False)
+        for text, name in pieces:
+            exec(_compiled(text, name), vars(module))
+    return vars(module)
+
+
+def _compiled(text: str, name: str) -> CodeType:
+    return compile(text, name, "exec", dont_inherit=True)
+
+
+def _pieces(source: Path) -> Iterator[tuple[str, str]]:
+    """Source texts that run one after the other, each with the name that tracebacks have for it."""
+    if source.is_dir():
+        raise ConfigError(f"{source} is a directory; name a script in it")
+    try:
+        body = source.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"there is no script {source}") from None
+    except OSError as error:
+        raise ConfigError(f"{source} cannot be read: {error.strerror}") from None
+    if source.suffix == ".ipynb":
+        yield from _cells(source, body)
+        return
+    try:
+        encoding = tokenize.detect_encoding(io.BytesIO(body).readline)[0]
+        yield body.decode(encoding), str(source.absolute())
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{source} is not a Python file: {error}") from None
+
+
+def _cells(source: Path, body: bytes) -> Iterator[tuple[str, str]]:
+    """The code cells of a notebook; lines for the notebook itself (``%matplotlib``, ``!pip``) are left out."""
+    try:
+        cells = json.loads(body)["cells"]
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"{source} is not a notebook of Jupyter (format 4)") from None
+    for number, cell in enumerate((cell for cell in cells if cell["cell_type"] == "code"), 1):
+        text = "".join(cell["source"])
+        if text.lstrip().startswith("%%"):
+            continue
+        lines = [f"pass  # {line}" if line.startswith(("%", "!")) else line for line in text.splitlines()]
+        name = f"{source.absolute()}[code cell {number}]"
+        text = "\n".join(lines) + "\n"
+        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        yield text, name
+
+
+@contextmanager
+def _as_main(module: ModuleType, name: str, arguments: Sequence[str]) -> Iterator[None]:
+    """Puts a script in the place of the program that runs it, and takes it out again."""
+    before = sys.argv, sys.path[:], sys.modules["__main__"]
+    folder = os.path.dirname(os.path.realpath(name))
+    sys.argv = [name, *arguments]
+    sys.path[:] = [folder, *(place for place in sys.path if place not in ("", folder))]
+    sys.modules["__main__"] = module
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:], sys.modules["__main__"] = before
+
+
+def run(path: str | os.PathLike[str], argv: Sequence[str] = (), importer: Importer | None = None) -> int | str | None:
+    """Runs a script as a program and returns what it exits with, as `sys.exit` takes it.
+
+    What it raises is printed from the script's first line on: 1, or the code of a `RookeryError`; 130 after Ctrl-C.
+
+    Args:
+        path: The script.
+        argv: Arguments of the script.
+        importer: As in `run_script`.
+    """
+    try:
+        run_script(path, argv, importer)
+    except SystemExit as ended:
+        code: int | str | None = ended.code
+        return code
+    except KeyboardInterrupt as error:
+        sys.stderr.write(told(error, importer))
+        return AFTER_CTRL_C
+    except RookeryError as error:
+        sys.stderr.write(told(error, importer))
+        return error.exit_code
+    except BaseException as error:
+        sys.stderr.write(told(error, importer))
+        return 1
+    return 0
+
+
+def told(error: BaseException, importer: Importer | None = None) -> str:
+    """Returns the traceback of what a script raised, without the frames on the way to it and of looking names up.
+
+    Of an error that Rookery raises on purpose, the script's lines are shown, and then what is wrong.
+    """
+    trace = error.__traceback__
+    while trace is not None and _is_between(trace):
+        trace = trace.tb_next
+    if not isinstance(error, RookeryError):
+        shown = traceback.TracebackException(type(error), error, trace)
+        lookups = (importing.__name__, *(() if importer is None else importer.lookups))
+        files = {sys.modules[name].__file__ for name in lookups}
+        while len(shown.stack) > 1 and shown.stack[-1].filename in files:
+            shown.stack.pop()
+        return "".join(shown.format())
+    lines: list[traceback.FrameSummary] = []
+    while trace is not None and not is_own(str(trace.tb_frame.f_globals.get("__name__"))):
+        lines += traceback.extract_tb(trace, limit=1)
+        trace = trace.tb_next
+    began = ["Traceback (most recent call last):\n", *traceback.format_list(lines)] if lines else []
+    problems = error.problems if isinstance(error, ConfigError) else (str(error),)
+    return "".join([*began, *(f"error: {problem}\n" for problem in problems)])
+
+
+def _is_between(trace: TracebackType) -> bool:
+    return trace.tb_frame.f_code.co_filename.startswith(HERE)
+
+
+def without_dashes(arguments: Sequence[str]) -> list[str]:
+    """Returns a script's own arguments without the ``--`` that may stand before them."""
+    return list(arguments[1:] if arguments and arguments[0] == "--" else arguments)
