@@ -18,7 +18,7 @@ from rookery.compat.rllib.callbacks import DefaultCallbacks, EpisodeBook, overri
 from rookery.compat.rllib.env_making import with_settings
 from rookery.compat.rllib.episodes import MultiAgentEpisode
 from rookery.compat.rllib.external_env import ExternalEnv
-from rookery.compat.rllib.policy_exploration import own_exploration
+from rookery.compat.rllib.own_exploration import own_exploration
 from rookery.core.errors import ConfigError
 from rookery.envs.base import VectorEnv
 from rookery.rollout.hooks import EpisodeResult

@@ -10,6 +10,7 @@ from typing import Any
 from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 
+from rookery.compat.rllib.observing import Rewrite
 from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.envs.gym_env import AGENT
 from rookery.rollout.hooks import Episode
@@ -186,3 +187,21 @@ def observation_of(space: Space[Any], tree: Mapping[str, Any], path: str = "") -
     if isinstance(space, MultiDiscrete | Box):
         return value.reshape(space.shape).astype(space.dtype)
     return value
+
+
+def rewriting(trainer: Any, function: Callable[..., dict[Any, Any]]) -> Rewrite:
+    """Returns what asks a script's `observation_fn` as of 2021: with the worker, the copies, policies and episode.
+
+    Args:
+        trainer: The trainer, as of 2021.
+        function: The script's function.
+    """
+
+    def rewrite(obs: dict[Any, Any], lane: int, begins: bool) -> dict[Any, Any]:
+        worker, policies = trainer.workers.local_worker(), trainer.policy_facades
+        episode = None if begins else trainer.book.running.get(lane)
+        if episode is None:
+            episode = MultiAgentEpisode(lane, policies, lambda agent: trainer.policy_of(lane, 0, agent), worker)
+        return function(agent_obs=obs, worker=worker, base_env=worker.base_env, policies=policies, episode=episode)
+
+    return rewrite

@@ -10,11 +10,11 @@ import torch
 from gymnasium.spaces import Box, Discrete, Tuple
 from torch import Tensor, nn
 
-from rookery.compat.rllib import finder
 from rookery.compat.rllib.action_distributions import TorchCategorical, TorchDistributionWrapper
 from rookery.compat.rllib.model_v2 import TorchModelV2
 from rookery.compat.rllib.network_layers import SlimFC, normc_initializer
 from rookery.compat.rllib.networks import DQNTorchModel, FullyConnectedNetwork, column
+from rookery.compat.rllib.offline import JsonReader
 from rookery.compat.rllib.preprocessors import get_preprocessor, restore_original_dimensions
 from rookery.compat.rllib.recurrent_networks import RecurrentNetwork, previous_actions
 from rookery.compat.rllib.torch_functions import FLOAT_MAX, FLOAT_MIN
@@ -68,7 +68,7 @@ class TorchCustomLossModel(ExampleModel):
     ) -> None:
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
         self.input_files = input_files
-        self.reader = finder.find("ray.rllib.offline.JsonReader")(input_files)
+        self.reader = JsonReader(input_files)
         self.fcnet = FullyConnectedNetwork(obs_space, action_space, num_outputs, model_config, "fcnet")
         self._told: dict[str, float] = {}
 

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from rookery.compat.rllib.action_distributions import TorchCategorical, TorchMultiActionDistribution
 from rookery.compat.rllib.from_config import from_config
+from rookery.compat.rllib.own_exploration import own_exploration
 from rookery.compat.rllib.schedules import PiecewiseSchedule, Schedule
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, nearest
 
 FORBIDDEN = -1e30
 """Values of actions below this are those of actions that are not allowed."""
@@ -342,3 +343,61 @@ BUILT_IN: dict[str, type[Exploration]] = {
     for cls in (StochasticSampling, Random, EpsilonGreedy, SoftQ, GaussianNoise, OrnsteinUhlenbeckNoise)
 }
 """The usual kinds by name."""
+
+
+class Sampling:
+    """Draws actions from the policy's own distribution, or takes the most likely ones: the exploration of a policy that
+    has no other.
+    """
+
+    def before_compute_actions(
+        self, *, timestep: int | None = None, explore: bool | None = None, **kwargs: Any
+    ) -> None:
+        """Does nothing."""
+
+    def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
+        """Returns actions ``[N, ...]`` and their log-probabilities ``[N]``, which are 0 for those not drawn."""
+        if explore:
+            actions = action_distribution.sample()
+            return actions, action_distribution.sampled_action_logp()
+        actions = action_distribution.deterministic_sample()
+        return actions, torch.zeros(len(action_distribution.inputs), dtype=torch.float32, device="cpu")
+
+    def get_exploration_optimizer(self, optimizers: list[Any]) -> list[Any]:
+        """Returns the optimizers as they are: nothing of the exploration learns."""
+        return optimizers
+
+    def get_info(self, sess: Any = None) -> dict[str, Any]:
+        """Returns nothing: there are no numbers to tell."""
+        return {}
+
+    get_state = get_info
+
+
+def exploration_of(policy: Any, model: Any) -> Any:
+    """Makes the exploration that a policy's configuration names.
+
+    Args:
+        policy: The policy, with `config` and `action_space`.
+        model: Its model, or None.
+
+    Raises:
+        ConfigError: If it is none that a policy with a way to act of its own can have.
+    """
+    options = dict(policy.config.get("exploration_config") or {})
+    kind, own = options.pop("type", None), own_exploration(policy.config)
+    if own is None:
+        name = getattr(kind, "__name__", None) or str(kind or "StochasticSampling").replace(":", ".").rpartition(".")[2]
+        if name == "StochasticSampling" and not options.get("random_timesteps"):
+            return Sampling()
+        own = BUILT_IN.get(name)
+        if own is None:
+            near = nearest(name, list(BUILT_IN))
+            raise ConfigError(
+                f"exploration_config.type = {kind!r}: a policy with a loss of its own tries actions out by one of "
+                f"{', '.join(BUILT_IN)}{near}; or write action_sampler_fn, or give a class"
+            )
+    return own(
+        action_space=policy.action_space, framework="torch", model=model, policy_config=policy.config,
+        num_workers=int(policy.config.get("num_workers") or 0), worker_index=0, **options,
+    )  # fmt: skip

@@ -32,8 +32,8 @@ from rookery.compat.rllib.action_distributions import (
 from rookery.compat.rllib.batches import columns_of, pieces_of
 from rookery.compat.rllib.chance import Chance
 from rookery.compat.rllib.explorations import Exploration
+from rookery.compat.rllib.own_exploration import own_exploration
 from rookery.compat.rllib.policies import DefaultModel, as_arrays, script_network
-from rookery.compat.rllib.policy_exploration import own_exploration
 from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError

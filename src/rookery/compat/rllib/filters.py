@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rookery.compat.rllib import ray_core
 from rookery.core.errors import ConfigError, nearest
 
 
@@ -311,6 +312,4 @@ class FilterManager:
 def _called(method: Any, *args: Any, **kwargs: Any) -> Any:
     if not hasattr(method, "remote"):
         return method(*args, **kwargs)
-    from rookery.compat.rllib import finder
-
-    return finder.module("ray").get(method.remote(*args, **kwargs))
+    return ray_core.get(method.remote(*args, **kwargs))

@@ -18,7 +18,7 @@ import torch
 from rookery.compat.rllib.default_networks import FUNCTIONS
 from rookery.compat.rllib.defaults import DEPRECATED_VALUE
 from rookery.compat.rllib.episode_ends import EndlessTask, Horizon
-from rookery.compat.rllib.policy_exploration import own_exploration
+from rookery.compat.rllib.own_exploration import own_exploration
 from rookery.compat.rllib.teams import TEAM_KIND
 from rookery.core.errors import nearest
 from rookery.core.processor import usable_cores

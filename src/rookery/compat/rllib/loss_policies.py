@@ -20,10 +20,10 @@ from torch import Tensor
 from rookery.algorithms.algorithm import Row
 from rookery.compat.rllib.action_distributions import TorchCategorical, TorchDiagGaussian, TorchMultiCategorical
 from rookery.compat.rllib.chance import Chance
+from rookery.compat.rllib.explorations import Sampling
 from rookery.compat.rllib.minibatches import averaged, standardized
 from rookery.compat.rllib.model_v2 import ScriptNetwork
 from rookery.compat.rllib.policies import LEARNER_STATS_KEY, as_arrays
-from rookery.compat.rllib.policy_exploration import Sampling
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.compat.rllib.script_policies import (
     ScriptActor,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rookery.compat.rllib.episodes import MultiAgentEpisode
-
 Rewrite = Callable[[dict[Any, Any], int, bool], dict[Any, Any]]
 """Observations by agent, the number of the copy and whether an episode begins, to new observations by agent."""
 
@@ -41,21 +39,3 @@ class Observed:
     def _rewritten(self, obs: dict[Any, Any], begins: bool) -> dict[Any, Any]:
         rewrite: Rewrite | None = self._maker.rewrite
         return obs if rewrite is None else rewrite(obs, self._lane, begins)
-
-
-def rewriting(trainer: Any, function: Callable[..., dict[Any, Any]]) -> Rewrite:
-    """Returns what asks a script's `observation_fn` as of 2021: with the worker, the copies, policies and episode.
-
-    Args:
-        trainer: The trainer, as of 2021.
-        function: The script's function.
-    """
-
-    def rewrite(obs: dict[Any, Any], lane: int, begins: bool) -> dict[Any, Any]:
-        worker, policies = trainer.workers.local_worker(), trainer.policy_facades
-        episode = None if begins else trainer.book.running.get(lane)
-        if episode is None:
-            episode = MultiAgentEpisode(lane, policies, lambda agent: trainer.policy_of(lane, 0, agent), worker)
-        return function(agent_obs=obs, worker=worker, base_env=worker.base_env, policies=policies, episode=episode)
-
-    return rewrite

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Algorithm
 from rookery.compat.rllib.catalog import ModelCatalog
+from rookery.compat.rllib.explorations import exploration_of
 from rookery.compat.rllib.learned_steps import (
     gradient_of,
     learns_by_hand,
@@ -20,10 +21,9 @@ from rookery.compat.rllib.learned_steps import (
     step_on,
     with_advantages,
 )
+from rookery.compat.rllib.learner_stats import learner_stats
 from rookery.compat.rllib.model_v2 import ScriptNetwork
-from rookery.compat.rllib.policy_exploration import exploration_of
 from rookery.compat.rllib.preprocessors import RowPreprocessor, preprocess_rows
-from rookery.compat.rllib.results import learner_stats
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.core.device import as_tensor
 from rookery.core.errors import ConfigError

@@ -37,15 +37,15 @@ from rookery.compat.rllib.custom_loss import add_custom_loss
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery.compat.rllib.env_making import EnvMaker, creator_of, env_name, todays_of, with_settings
 from rookery.compat.rllib.envs import EnvContext, same_task
-from rookery.compat.rllib.episodes import SINGLE
+from rookery.compat.rllib.episodes import SINGLE, rewriting
 from rookery.compat.rllib.evaluation_workers import EvaluationWorkers
 from rookery.compat.rllib.exploring import ExplorationHook, apart, exploration_layers, explorer_of
 from rookery.compat.rllib.joined_ray import address
 from rookery.compat.rllib.key_functions import DDPG_KIND, ON_POLICY, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
+from rookery.compat.rllib.learner_stats import learner_stats
 from rookery.compat.rllib.loss_policies import ScriptLossConfig
 from rookery.compat.rllib.model_v2 import ModelV2, ScriptNetwork
 from rookery.compat.rllib.notices import say_once
-from rookery.compat.rllib.observing import rewriting
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
 from rookery.compat.rllib.policy_server import PolicyServerInput, agents_of, served
 from rookery.compat.rllib.policy_templates import class_for
@@ -56,7 +56,6 @@ from rookery.compat.rllib.results import (
     EpisodeWindow,
     Stopwatch,
     counters,
-    learner_stats,
     performance,
     summarized,
 )
