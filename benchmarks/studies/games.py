@@ -18,7 +18,7 @@ import numpy as np
 from rookery import tasks
 from rookery.core.spaces import MASK, Tree
 from rookery.envs.base import VectorEnv
-from rookery.envs.make import random_actions, random_play
+from rookery.envs.random_play import random_actions, random_play
 from rookery.tasks import players
 
 FILE = Path(__file__).parents[1] / "results" / "games.md"

@@ -20,7 +20,7 @@ from PIL import Image
 from rookery import tasks
 from rookery.core.spaces import MASK, Tree
 from rookery.envs.base import VectorEnv
-from rookery.envs.make import random_actions, random_play
+from rookery.envs.random_play import random_actions, random_play
 from rookery.tasks import basic, goal_grid, players, push_block
 
 FILE = Path(__file__).parents[1] / "results" / "worlds.md"

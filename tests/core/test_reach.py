@@ -15,8 +15,10 @@ from rookery.core.layers import import_object
 from rookery.core.reach import argument_hints, objections, of_arguments, of_settings, silent_parts
 from rookery.core.settings import Settings, fields_of, hints_of
 from rookery.core.trust import Named, Trust
+from rookery.envs.bundled import OURS
 from rookery.envs.external.env import ExternalEnv
-from rookery.envs.make import ENVIRONMENT, OURS, found_maker, make_env
+from rookery.envs.import_paths import ENVIRONMENT
+from rookery.envs.make import found_maker, make_env
 from rookery.envs.samplers import SAMPLERS
 from rookery.models.build import NETWORK, ModelConfig
 from rookery.training.settings import RunConfig

@@ -21,7 +21,8 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
 from rookery.envs.classic import BatchedCartPole
-from rookery.envs.make import make_env, random_actions
+from rookery.envs.make import make_env
+from rookery.envs.random_play import random_actions
 from rookery.envs.vector.faults import Tolerance, ordinal
 from rookery.envs.vector.shares import SharesEnv, deal
 from selection import slow, slow_except

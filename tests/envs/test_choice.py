@@ -13,8 +13,9 @@ from rookery import PPOConfig, Trainer
 from rookery.core.errors import ConfigError
 from rookery.envs import choice, only_here
 from rookery.envs.choice import choose
-from rookery.envs.make import FEW_STEPS, lane_maker
+from rookery.envs.make import lane_maker
 from rookery.envs.only_here import why_only_here
+from rookery.envs.random_play import FEW_STEPS
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import SharesEnv
 from rookery.training.prepare import make_copies

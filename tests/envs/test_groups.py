@@ -9,7 +9,8 @@ from rookery.core.seeding import Role, Streams
 from rookery.envs.absent import AbsentEnv, describe
 from rookery.envs.check import check_env
 from rookery.envs.groups import GroupEnv, groups_of
-from rookery.envs.make import make_env, random_answers
+from rookery.envs.make import make_env
+from rookery.envs.random_play import random_answers
 from rookery.tasks import Sacrifice
 
 

@@ -9,7 +9,8 @@ from counting import Counting, CountingParallel
 from rookery.core.seeding import Role, Streams
 from rookery.envs.drawing import draw_cart_pole
 from rookery.envs.groups import GroupEnv
-from rookery.envs.make import make_env, random_answers
+from rookery.envs.make import make_env
+from rookery.envs.random_play import random_answers
 from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import STRICT
 from selection import slow

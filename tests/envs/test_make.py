@@ -13,7 +13,8 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 from rookery.core.spaces import action_spec
 from rookery.envs.classic import BatchedCartPole
-from rookery.envs.make import env_name, make_env, random_actions, random_rows
+from rookery.envs.make import env_name, make_env
+from rookery.envs.random_play import random_actions, random_rows
 from rookery.envs.vector.serial import SerialEnv
 from rookery.tasks.arena import BatchedArena, MultiAgentArena
 

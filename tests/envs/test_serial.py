@@ -10,7 +10,8 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
-from rookery.envs.make import make_env, random_actions
+from rookery.envs.make import make_env
+from rookery.envs.random_play import random_actions
 
 
 def seeds(lane, episode):

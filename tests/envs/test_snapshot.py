@@ -9,7 +9,7 @@ from gymnasium import wrappers
 
 from rookery.core.encoding import decode, encode
 from rookery.core.spaces import action_spec
-from rookery.envs.make import random_actions
+from rookery.envs.random_play import random_actions
 from rookery.envs.snapshot import can_capture, capture, restore
 from selection import slow
 

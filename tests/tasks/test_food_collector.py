@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rookery.core.errors import EnvError
-from rookery.envs.make import random_answers
 from rookery.envs.parameters import Draws, EpisodePlan
+from rookery.envs.random_play import random_answers
 from rookery.envs.samplers import ConstantSampler
 from rookery.tasks.food_collector import (
     AGENTS,

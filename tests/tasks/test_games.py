@@ -7,7 +7,8 @@ from rookery import tasks
 from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
 from rookery.envs.check import check_env
-from rookery.envs.make import make_env, random_answers
+from rookery.envs.make import make_env
+from rookery.envs.random_play import random_answers
 from rookery.training.trainer import Trainer
 
 GAMES = {

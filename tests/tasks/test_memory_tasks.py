@@ -9,9 +9,10 @@ import pytest
 from rookery.core.encoding import decode, encode
 from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
+from rookery.envs.bundled import OURS
 from rookery.envs.check import check_env
 from rookery.envs.classic import BatchedCartPole
-from rookery.envs.make import OURS, make_env
+from rookery.envs.make import make_env
 from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.tasks.memory_tasks import (
     Autoencode,

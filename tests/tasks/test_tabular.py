@@ -9,8 +9,9 @@ from rookery import PPOConfig, Trainer
 from rookery.core.encoding import decode, encode
 from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
+from rookery.envs.bundled import OURS
 from rookery.envs.check import check_env
-from rookery.envs.make import OURS, make_env
+from rookery.envs.make import make_env
 from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector.serial import SerialEnv
 from rookery.tasks.deep_sea import DeepSea

@@ -7,8 +7,9 @@ from rookery import tasks
 from rookery.core.errors import ConfigError, EnvError
 from rookery.core.spaces import MASK
 from rookery.envs.check import check_env
-from rookery.envs.make import make_env, random_answers
+from rookery.envs.make import make_env
 from rookery.envs.parameters import Draws, EpisodePlan
+from rookery.envs.random_play import random_answers
 from rookery.envs.samplers import UniformSampler
 from rookery.tasks import players
 from rookery.training.trainer import Trainer

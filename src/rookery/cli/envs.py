@@ -34,10 +34,11 @@ def list_envs() -> None:
     Any other Gymnasium id works too, and so does your own environment, as my.module:MyEnv.
     """
     from rookery.core.layers import import_object
+    from rookery.envs.bundled import OURS, TENSORS
     from rookery.envs.c.twins import IDS_IN_C, in_c, instead_in_c, why_not_in_c
     from rookery.envs.catalog import family_of, missing_families
     from rookery.envs.classic import TWINS
-    from rookery.envs.make import OURS, TENSORS, is_vector
+    from rookery.envs.make import is_vector
     from rookery.training.presets import ENV_PRESETS, NAMED_PRESETS
 
     missing = missing_families()

@@ -109,7 +109,7 @@ def import_files(
 
     rookery replay import ExpertPyramid.demo -o demos/pyramid
     """
-    from rookery.envs.make import time_limit_of
+    from rookery.envs.adapters.gym_ids import time_limit_of
     from rookery.replay.formats.columns import Wanted
     from rookery.replay.formats.growth import allowed_bytes
     from rookery.replay.formats.names import read_recordings

@@ -24,8 +24,9 @@ from rookery.envs.c.soundness import check_soundness
 from rookery.envs.groups import checked_groups, groups_of
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import GROUP_REWARD, Agent, Breach, LaneStep, said_groups
-from rookery.envs.make import env_name, is_vector, lane_maker, make_env, random_actions, random_answers
+from rookery.envs.make import env_name, is_vector, lane_maker, make_env
 from rookery.envs.probe import Finding, Findings, Probe
+from rookery.envs.random_play import random_actions, random_answers
 from rookery.envs.snapshot import can_capture
 
 REPLAY = 200

@@ -21,8 +21,8 @@ from rookery.core.errors import EnvError
 from rookery.core.processor import usable_cores
 from rookery.core.thread_context import in_this_context
 from rookery.envs.base import SeedPlan, VectorEnv
-from rookery.envs.make import FEW_STEPS, random_answers
-from rookery.envs.unity.recognized import MadeBaseEnv
+from rookery.envs.random_play import FEW_STEPS, random_answers
+from rookery.envs.schemes import MadeMany
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.serial import SerialEnv
 
@@ -118,8 +118,8 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str
     began = perf_counter()
     try:
         one = SerialEnv(factory, 1, name)  # what it imports is needed anyway
-    except MadeBaseEnv as made:
-        close_env(made.env, name)
+    except MadeMany as made:
+        close_env(made.made, name)
         return _measured("serial", 0)
     seconds = perf_counter() - began
     with closing(one):

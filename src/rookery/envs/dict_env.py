@@ -130,3 +130,17 @@ def is_dict_style(env: Any) -> bool:
     if isinstance(env, gymnasium.Env):  # a single agent's Dict spaces can have equal keys, and `agents` can be anything
         return bool(getattr(env, "possible_agents", None))
     return bool(_announced(env))
+
+
+def resets_to_agents(env: Any) -> bool:
+    """Says whether an environment without names of agents, no Gymnasium one, resets to dicts by agent."""
+    if isinstance(env, gymnasium.Env) or not callable(getattr(env, "reset", None)):
+        return False
+    space = getattr(env, "observation_space", None)
+    if not isinstance(space, spaces.Space) or isinstance(space, spaces.Dict):
+        return isinstance(space, spaces.Dict) and set(space) == set(getattr(env, "action_space", None) or ())
+    try:
+        result = env.reset(seed=0)
+    except Exception:
+        return False  # the back end's own first reset says what is wrong
+    return isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Mapping)

@@ -167,3 +167,8 @@ def is_parallel_style(env: Any) -> bool:
     """Returns whether `env` is a parallel environment of PettingZoo: by its base class, or its method of spaces."""
     by_class = any(base.__name__ == "ParallelEnv" for base in type(env).__mro__)
     return by_class or callable(getattr(env, "observation_space", None))
+
+
+def is_aec_style(env: Any) -> bool:
+    """Returns whether `env` is an environment of PettingZoo in which one agent acts at a time."""
+    return callable(getattr(env, "agent_iter", None)) and callable(getattr(env, "last", None))

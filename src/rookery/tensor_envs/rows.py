@@ -7,7 +7,7 @@ slow: the device is waited for in every step. Who can decide where the tensors a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,10 @@ from rookery.core.batch import TensorTree
 from rookery.core.errors import EnvError
 from rookery.core.spaces import Tree
 from rookery.core.tracebacks import described
-from rookery.envs.base import Rows, SeedPlan, Step, VectorBase
+from rookery.envs.base import Rows, SeedPlan, Step, VectorBase, VectorEnv
 from rookery.envs.lane import cause_of
 from rookery.envs.reported import HowReported, ReportedNumbers
+from rookery.envs.schemes import EnvScheme
 from rookery.envs.vector.closing import close_env
 from rookery.tensor_envs.actions import TensorActions
 from rookery.tensor_envs.contract import Parts, TensorContract
@@ -309,3 +310,24 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 def _arrays(tree: TensorTree) -> Tree:
     return {path: _array(leaf) for path, leaf in tree.items()}
+
+
+class TensorEnvs(EnvScheme):
+    """Environments of tensors, which their makers have made already."""
+
+    def build(
+        self,
+        maker: Any,
+        num_lanes: int,
+        settings: Mapping[str, Any],
+        name: str,
+        *,
+        render: bool = False,
+        max_entities: int | None = None,
+        first: Any = None,
+    ) -> VectorEnv:
+        """See `EnvScheme.build`."""
+        return TensorRows(first, num_lanes, name)
+
+
+TENSORS = TensorEnvs()

@@ -15,7 +15,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings
 from rookery.core.spaces import ObsSpec
 from rookery.envs.base import VectorEnv
-from rookery.envs.make import random_play
+from rookery.envs.random_play import random_play
 from rookery.models.build import ModelConfig
 from rookery.models.pictures import NUM_CODES
 from rookery.models.recall import byte_pictures

@@ -13,17 +13,14 @@ from pathlib import Path
 
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import Resolved, resolve
-from rookery.core.errors import EnvError
 from rookery.core.json_text import parse_json
 from rookery.core.layers import Layer
 from rookery.core.path_settings import locate
 from rookery.core.reach import argument_hints
 from rookery.core.signing import is_signed_text
 from rookery.core.starting_folder import is_relative, started_in, starting_folder
-from rookery.envs.c.env import names_c
 from rookery.envs.foreign_config import maker_of
-from rookery.envs.make import is_player
-from rookery.envs.unity.program import PREFIX, file_of, find_player
+from rookery.envs.schemes import scheme_of
 from rookery.training.settings import RunConfig
 
 COMMENT = "# folders of relative paths: "
@@ -101,23 +98,14 @@ def as_typed(resolved: Resolved[RunConfig]) -> RunConfig:
 
 def _located_name(name: str, folders: Sequence[str], notes: list[str]) -> str:
     """Returns the name of an environment, as an absolute path if it is a file in one of these folders."""
-    prefix, file = ("", name) if names_c(name) else (PREFIX * name.startswith(PREFIX), file_of(name) or "")
+    scheme = scheme_of(name)
+    file = scheme.file_in(name)
     if not file or not is_relative(file):
         return name
     for folder in folders:
         with started_in(folder):
-            if _is_there(name, file):
+            if scheme.has_file(name):
                 if folder != folders[0]:
                     notes.append(f"{NAME} = {name}: is not in {folders[0]}, where the run was started; {folder} has it")
-                return f"{prefix}{Path(folder, file)}"
+                return f"{name.removesuffix(file)}{Path(folder, file)}"
     return name
-
-
-def _is_there(name: str, file: str) -> bool:
-    """Returns whether the name of an environment stands for a file that is in the working directory."""
-    if names_c(name):
-        return Path(file).is_file()
-    try:
-        return is_player(name) and bool(find_player(file))
-    except EnvError:
-        return False

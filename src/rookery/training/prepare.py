@@ -25,15 +25,9 @@ from rookery.envs.absent import DATA, AbsentEnv
 from rookery.envs.base import Kind, VectorBase, VectorEnv, has_throwaways
 from rookery.envs.choice import MEASURED, HelperChoice, choose
 from rookery.envs.groups import GroupEnv
-from rookery.envs.make import (
-    env_name,
-    has_single_copies,
-    lane_maker,
-    make_env,
-    random_rows,
-    twin_without,
-)
+from rookery.envs.make import env_name, has_single_copies, lane_maker, make_env, twin_without
 from rookery.envs.only_here import why_only_here
+from rookery.envs.random_play import random_rows
 from rookery.envs.teams import TeamEnv
 from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig

@@ -14,7 +14,8 @@ from rookery.core.layers import Layer, nested, yaml_layer
 from rookery.core.settings import show
 from rookery.core.signing import is_signed_text, why_unsigned
 from rookery.core.trust import CodeKind, Named, Trust, TrustCode, is_ours, leaves_in, name_in, refuse_reach
-from rookery.envs.make import ENVIRONMENT, WRAPPER, code_of
+from rookery.envs.import_paths import ENVIRONMENT, WRAPPER
+from rookery.envs.schemes import code_of
 from rookery.models.build import NETWORK
 from rookery.signals.signal import SignalConfig
 from rookery.training.checkpoint import Saved

@@ -11,7 +11,8 @@ from rookery.compat.rllib import example_multi_agent_envs as many
 from rookery.compat.rllib.envs import ENV_STATE
 from rookery.compat.rllib.names import examples
 from rookery.compat.rllib.old_envs import adapted
-from rookery.envs.make import make_env, random_play
+from rookery.envs.make import make_env
+from rookery.envs.random_play import random_play
 
 PLAYED = {
     "SimpleCorridor": lambda: one.SimpleCorridor({"corridor_length": 3}),

@@ -30,7 +30,8 @@ from rookery.compat.rllib.gym_names import Env
 from rookery.compat.rllib.registrations import register_env
 from rookery.compat.rllib.trainers import PPOTrainer
 from rookery.core.errors import ConfigError, EnvError
-from rookery.envs.make import make_env, random_play
+from rookery.envs.make import make_env
+from rookery.envs.random_play import random_play
 
 
 class Count(Env):

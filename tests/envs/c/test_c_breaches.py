@@ -12,7 +12,8 @@ from rookery import c_env_of
 from rookery.core.errors import EnvError
 from rookery.envs.c import compiler
 from rookery.envs.c.library import CLibrary
-from rookery.envs.make import make_env, random_answers
+from rookery.envs.make import make_env
+from rookery.envs.random_play import random_answers
 
 HEAD = '#include "rookery_env.h"\n'
 

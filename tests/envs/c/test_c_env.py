@@ -15,9 +15,12 @@ from rookery.core.errors import ConfigError, EnvError
 from rookery.core.trust import is_ours
 from rookery.envs.base import VectorEnv
 from rookery.envs.c.compiler import FOLDER, command_of
-from rookery.envs.make import code_of, env_name, is_player, make_env, random_answers
+from rookery.envs.make import env_name, make_env
 from rookery.envs.parameters import Draws, EpisodePlan
+from rookery.envs.random_play import random_answers
 from rookery.envs.samplers import UniformSampler
+from rookery.envs.schemes import code_of
+from rookery.envs.unity.scheme import is_player
 from selection import slow
 
 pytestmark = needs_compiler

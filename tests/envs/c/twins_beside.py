@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rookery.envs.c.twins import why_not_in_c
-from rookery.envs.make import random_answers
+from rookery.envs.random_play import random_answers
 
 needs_twins = pytest.mark.skipif(bool(why_not_in_c()), reason=why_not_in_c() or "they are here")
 

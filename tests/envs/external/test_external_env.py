@@ -17,7 +17,8 @@ from rookery.envs.external.client import Client, EpisodeLost, ExternalError, Tra
 from rookery.envs.external.env import ExternalEnv, find_token
 from rookery.envs.external.reception import Reception
 from rookery.envs.external.spaces import read_spaces
-from rookery.envs.make import code_of, env_name, make_env
+from rookery.envs.make import env_name, make_env
+from rookery.envs.schemes import code_of
 
 TWO = {
     "agents": {

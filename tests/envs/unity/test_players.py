@@ -14,12 +14,14 @@ import pytest
 pytest.importorskip("grpc")
 
 from rookery.core.errors import EnvError
-from rookery.envs.make import env_name, is_player, make_env, random_answers
+from rookery.envs.make import env_name, make_env
 from rookery.envs.parameters import Draws, EpisodePlan
+from rookery.envs.random_play import random_answers
 from rookery.envs.samplers import ChoiceSampler, ConstantSampler, IntervalsSampler, NormalSampler, UniformSampler
 from rookery.envs.unity.channels import PlayerChannel
 from rookery.envs.unity.env import UnityEnv
 from rookery.envs.unity.program import find_player
+from rookery.envs.unity.scheme import is_player
 from rookery.envs.unity.testing import write_player
 
 BASIC = "rookery.tasks:Basic"

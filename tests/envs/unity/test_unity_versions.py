@@ -14,7 +14,7 @@ pytest.importorskip("google.protobuf")
 from all_senses import CHANNELS, LENGTH, mask, picture, things
 from pretended import played
 
-from rookery.envs.make import random_answers
+from rookery.envs.random_play import random_answers
 from rookery.envs.unity.testing.options import API_VERSIONS
 from selection import slow_except
 

@@ -14,7 +14,7 @@ from rookery.core.reach import Objection, of_settings
 from rookery.core.signing import is_signed_text
 from rookery.core.trust import Trust, TrustCode, refuse_reach, texts_in
 from rookery.envs.foreign_config import objections_to
-from rookery.envs.make import is_player
+from rookery.envs.unity.scheme import is_player
 
 DEMONSTRATIONS = "demo_path"
 

@@ -20,7 +20,7 @@ from rookery.core.errors import EnvError
 from rookery.core.seeding import Role, Streams
 from rookery.envs.base import Step
 from rookery.envs.c.env import CEnv
-from rookery.envs.make import random_answers
+from rookery.envs.random_play import random_answers
 
 
 @dataclass(frozen=True)

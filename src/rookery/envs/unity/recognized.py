@@ -5,27 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from rookery.core.errors import EnvError
-
 METHODS = ("get_steps", "set_actions", "step", "reset")
 """What such an environment can do, beside its attribute `behavior_specs`."""
 
-
 WORKER = "worker_id"
 """A function with an argument of this name is given the number of the copy, from 0."""
-
-
-class MadeBaseEnv(EnvError):
-    """A function that was called for one copy has made such an environment.
-
-    Args:
-        name: What runs, for messages.
-        env: What it made, which is for the caller to use or to close.
-    """
-
-    def __init__(self, name: str, env: Any) -> None:
-        super().__init__(f"{name} makes {type(env).__name__}, which keeps its own clock: there is no single copy")
-        self.env = env
 
 
 def is_base_env(found: Any) -> bool:

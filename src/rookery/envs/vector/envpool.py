@@ -6,6 +6,7 @@ episode at once, and every lane waits for an action in every step. Needs `envpoo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ import envpool
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
+
+from rookery.envs.schemes import EnvScheme
 
 
 class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
@@ -71,3 +74,14 @@ def _placed(all_lanes: Any, some: Any, lanes: np.ndarray) -> Any:
     placed = all_lanes.copy()
     placed[lanes] = some
     return placed
+
+
+class EnvPoolTasks(EnvScheme):
+    """Tasks of EnvPool, ``envpool:Pong-v5``."""
+
+    def find(self, name: str) -> Any:
+        """See `EnvScheme.find`."""
+        return functools.partial(EnvPool, name.partition(":")[2])
+
+
+ENVPOOL = EnvPoolTasks()

@@ -1,0 +1,188 @@
+"""Tables of parts by name, to which installed packages may add: `PluginTable`, and the tables of this kind.
+
+A row is a name and an import path, ``module:Name``. The rows that come with Rookery stand here, those of the packages
+`rookery_rllib` and `rookery_mlagents` among them, so that they work from a source tree that nothing has installed. Any
+other package adds rows by entry points in the group of a table (docs/how-to/plug-in.md). A part is imported when it is
+asked for by its name; entry points are read when a name is unknown, or when all names are listed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+from rookery.core.errors import ConfigError
+from rookery.core.layers import import_object
+
+METADATA = (".dist-info", ".egg-info")
+"""Ends of the names of folders with the metadata of an installed package."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A part that an installed package adds to a table.
+
+    Attributes:
+        name: Name of the row.
+        path: Import path of the part, ``module:Name``.
+        package: Name of the package that adds it.
+    """
+
+    name: str
+    path: str
+    package: str
+
+
+class PluginWarning(UserWarning):
+    """A plug-in is left out; the text names it, its package and the reason."""
+
+
+class PluginTable(Mapping[str, str]):
+    """Import paths of parts of one kind by name: built-in parts, and those of installed packages.
+
+    Args:
+        group: Group of the entry points, such as ``rookery.verbs``.
+        own: Import paths of the built-in parts by name, in the order in which they are listed. No plug-in replaces one.
+        needs: Names of the attributes that a part has.
+    """
+
+    def __init__(self, group: str, own: Mapping[str, str], needs: tuple[str, ...] = ()) -> None:
+        self.group, self.own, self.needs = group, own, needs
+
+    def __getitem__(self, name: str) -> str:
+        return self.own[name] if name in self.own else self.added[name].path
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.own
+        yield from self.added  # whoever finds a built-in name first reads no entry points
+
+    def __len__(self) -> int:
+        return len(self.own) + len(self.added)
+
+    @cached_property
+    def added(self) -> Mapping[str, Plugin]:
+        """Plug-ins by name; read once in a process."""
+        found: dict[str, Plugin] = {}
+        for plugin in installed_plugins().get(self.group, ()):
+            if plugin.name in self.own:
+                self._leave_out(plugin, f"{plugin.name!r} is built in")
+            elif plugin.name in found:
+                self._leave_out(plugin, f"the package {found[plugin.name].package} has one of this name")
+            else:
+                found[plugin.name] = plugin
+        return found
+
+    def package_of(self, name: str) -> str:
+        """Returns the name of the package that adds a part; an empty string for a built-in part."""
+        return "" if name in self.own else self.added[name].package
+
+    def load(self, name: str) -> Any:
+        """Imports a part.
+
+        Raises:
+            ConfigError: If it cannot be imported, or is no part of this kind; names the package that it comes from.
+        """
+        path = self[name]
+        package = self.package_of(name) or path.partition(".")[0]
+        try:
+            found = import_object(path)
+        except ConfigError as error:
+            raise ConfigError(f"{self.group}: {name} of the package {package}: {error}") from error
+        if missing := [need for need in self.needs if not hasattr(found, need)]:
+            raise ConfigError(f"{self.group}: {name} of the package {package}: {path} has no {missing[0]!r}")
+        return found
+
+    def load_added(self) -> dict[str, Any]:
+        """Imports all plug-ins; one that cannot be imported is left out with a `PluginWarning`."""
+        found = {}
+        for name, plugin in self.added.items():
+            try:
+                found[name] = self.load(name)
+            except ConfigError as error:
+                self._leave_out(plugin, str(error.__cause__ or error))
+        return found
+
+    def _leave_out(self, plugin: Plugin, reason: str) -> None:
+        text = f"{self.group}: plug-in {plugin.name!r} of the package {plugin.package} is left out: {reason}"
+        warnings.warn(text, PluginWarning, stacklevel=3)
+
+
+@cache
+def installed_plugins() -> Mapping[str, tuple[Plugin, ...]]:
+    """Returns the entry points of installed packages in groups of Rookery's, by group; read once in a process.
+
+    The metadata of packages is read here and not by `importlib.metadata`, whose import alone takes ten times as long
+    (docs/how-to/plug-in.md). A package that lies in the working directory alone is not seen: the directory may have
+    been given by anyone.
+    """
+    groups: dict[str, list[Plugin]] = {}
+    seen: set[str] = set()
+    for folder in sys.path:
+        if folder and os.path.abspath(folder) != os.getcwd():
+            for package, text in _entry_point_files(folder):
+                if package not in seen:  # Python imports the first of two
+                    seen.add(package)
+                    for group, plugin in _plugins_in(text, package):
+                        groups.setdefault(group, []).append(plugin)
+    return {group: tuple(found) for group, found in groups.items()}
+
+
+def _entry_point_files(folder: str) -> Iterator[tuple[str, str]]:
+    """Yields the names of packages that have entry points, each with the text of the file that lists them."""
+    try:
+        with os.scandir(folder) as entries:
+            inside = sorted((entry.name, entry.path) for entry in entries if entry.name.endswith(METADATA))
+    except OSError:  # no folder: an archive, or something that is gone
+        return
+    for name, path in inside:
+        try:
+            with open(os.path.join(path, "entry_points.txt"), encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if "[rookery." in text:
+            yield name.partition("-")[0].replace("_", "-"), text
+
+
+def _plugins_in(text: str, package: str) -> Iterator[tuple[str, Plugin]]:
+    """Yields the groups and plug-ins in the text of ``entry_points.txt``."""
+    group = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            group = line.strip("[] ")
+        elif "=" in line and group.startswith("rookery.") and not line.startswith(("#", ";")):
+            name, _, path = line.partition("=")
+            yield group, Plugin(name.strip(), path.partition("[")[0].strip(), package)
+
+
+def missing_package(error: BaseException | None) -> str:
+    """Returns the name of the module, not one of Rookery's, that could not be found and led to an error; or ''."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("rookery"):
+            return str(error.name).partition(".")[0]
+        error = error.__cause__
+    return ""
+
+
+ENV_SCHEMES = PluginTable(
+    "rookery.environment_schemes",
+    {
+        "c": "rookery.envs.c.scheme:C_FILES",
+        "bundled": "rookery.envs.import_paths:BUNDLED",
+        "registered": "rookery.envs.adapters.gym_ids:REGISTERED",
+        "unity": "rookery.envs.unity.scheme:UNITY",
+        "external": "rookery.envs.external.scheme:EXTERNAL",
+        "envpool": "rookery.envs.vector.envpool:ENVPOOL",
+        "code": "rookery.envs.import_paths:CODE",
+        "gymnasium": "rookery.envs.adapters.gym_ids:PROVIDED",
+        "vector": "rookery.envs.vector.makers:VECTOR_CLASS",
+        "foreign": "rookery.envs.vector.makers:FOREIGN",
+        "tensors": "rookery.tensor_envs.rows:TENSORS",
+    },
+)
+"""Kinds of environments (`envs/schemes.py`); a plug-in's name is what stands before the colon in names of its kind."""

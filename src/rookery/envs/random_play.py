@@ -1,0 +1,120 @@
+"""Random play of throwaway environments: what it shows, and evenly drawn actions that are allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.spaces import MASK, ActionSpec, Tree
+from rookery.envs.base import SeedPlan, Step, VectorEnv
+from rookery.envs.vector.closing import close_env
+from rookery.envs.vector.serial import SerialEnv
+
+FEW_STEPS = 5
+"""Steps that show whether a copy can be played."""
+
+
+def random_play(env: VectorEnv, seeds: SeedPlan, rng: np.random.Generator) -> Iterator[Step]:
+    """Yields what an environment shows, step by step and without end, while random actions are played.
+
+    Args:
+        env: Throwaway environment.
+        seeds: Seeds of its episodes.
+        rng: Generator of the actions, which are drawn evenly among those allowed, or from the box.
+    """
+    shown = env.reset(seeds)
+    while True:
+        yield shown
+        shown = env.step(random_answers(env, shown, rng))
+
+
+def played_copy(factory: Callable[[], Any], name: str) -> SerialEnv:
+    """Returns a throwaway copy after a few random steps.
+
+    Args:
+        factory: Builds one copy.
+        name: What runs, in words a user knows.
+
+    Raises:
+        EnvError: If it cannot be built or played.
+    """
+    env = SerialEnv(factory, 1, name)
+    try:
+        for _ in islice(random_play(env, lambda lane, episode: episode, np.random.default_rng(0)), 1 + FEW_STEPS):
+            pass
+    except BaseException:
+        env.close()
+        raise
+    return env
+
+
+def random_rows(env: VectorEnv, seeds: SeedPlan, steps: int, rng: np.random.Generator) -> list[Tree]:
+    """Returns the observations that are met while random actions are played, and closes the environment.
+
+    Args:
+        env: Throwaway environment.
+        seeds: Seeds of its episodes.
+        steps: Number of vector steps to play.
+        rng: Generator of the actions, which are drawn evenly among those allowed, or from the box.
+
+    Returns:
+        For each kind of `env`, the observations of all rows that waited for an action, ``[N, ...]`` each.
+    """
+    seen: list[list[Tree]] = []
+    play = random_play(env, seeds, rng)
+    for shown in islice(play, steps):
+        seen += [[] for _ in env.kinds[len(seen) :]]
+        for rows, trees in zip(shown.rows, seen, strict=True):
+            trees.append({path: array[rows.waiting] for path, array in rows.obs.items()})
+    next(play)  # kinds that appear in what the last actions lead to are there, too
+    seen += [[] for _ in env.kinds[len(seen) :]]
+    close_env(env, env.name)
+    whole = zip((kind.obs.allocate(0) for kind in env.kinds), seen, strict=True)
+    return [{path: np.concatenate([tree[path] for tree in (none, *trees)]) for path in none} for none, trees in whole]
+
+
+def random_answers(env: VectorEnv, shown: Step, rng: np.random.Generator) -> list[np.ndarray]:
+    """Draws an allowed action for every row that waits, as `VectorEnv.step` takes them."""
+    answers = []
+    for kind, rows in zip(env.kinds, shown.rows, strict=True):
+        mask = rows.obs[MASK][rows.waiting] if kind.obs.has_mask else None
+        answers.append(kind.action.to_env(random_actions(kind.action, int(rows.waiting.sum()), mask, rng)))
+    return answers
+
+
+def random_actions(spec: ActionSpec, num: int, mask: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    """Draws stored actions ``[num, *spec.shape]`` evenly: choices among those allowed, flags like coins.
+
+    Bounded elements of a box are uniform in [-1, 1], others standard normal.
+
+    Args:
+        spec: Layout of the actions.
+        num: Number of actions.
+        mask: Whether each choice is allowed, ``[num, flags]`` bool, or None.
+        rng: Generator of the actions.
+    """
+    if spec.kind == "composite":
+        drawn = np.zeros((num, *spec.shape), spec.dtype)
+        used = 0
+        for part, mine in spec.parts:
+            flags = sum(part.sizes)
+            allowed = None if mask is None else mask[:, used : used + flags]
+            drawn[:, mine] = random_actions(part, num, allowed, rng).reshape(num, -1)
+            used += flags
+        return drawn
+    if isinstance(spec.space, spaces.Box):
+        bounded = np.isfinite(spec.space.low).ravel() & np.isfinite(spec.space.high).ravel()
+        size = (num, *spec.shape)
+        return np.where(bounded, rng.uniform(-1.0, 1.0, size), rng.standard_normal(size)).astype(spec.dtype)
+    if spec.num_flags:
+        return rng.integers(0, 2, (num, *spec.shape), spec.dtype)
+    scores = rng.random((num, sum(spec.sizes)))
+    if mask is not None:
+        scores = np.where(mask, scores, -1.0)
+    ends = np.cumsum(spec.sizes)
+    parts = np.split(scores, ends[:-1], axis=1)
+    return np.stack([part.argmax(axis=1) for part in parts], axis=1).reshape(num, *spec.shape)

@@ -1,0 +1,76 @@
+"""Twins of an environment, in C or in Python, that play many copies with the same numbers: which of them is used."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+
+from rookery.core.layers import import_object
+from rookery.envs.bundled import OURS
+from rookery.envs.c.twins import in_c, twin_of_id, why_not_in_c
+from rookery.envs.classic import TWINS, is_gymnasiums
+from rookery.envs.vector.makers import is_vector_class
+
+
+def twins_of(found: Any, implementation: str, render: bool = False) -> list[Any]:
+    """Returns what plays many copies with the same numbers, and draws them where asked to, the fastest first; a
+    parent's does not count, its rules may differ. For ``batched`` a vector entry point will do, too.
+    """
+    is_id = isinstance(found, gymnasium.envs.registration.EnvSpec) and is_gymnasiums(found)
+    batched = TWINS.get(found.id) if is_id else vars(found).get("batched") if inspect.isclass(found) else None
+    batched = batched if is_vector_class(batched) else None
+    if implementation == "batched":
+        return [batched or _vector_entry(found)]
+    compiled = in_c(batched) or (twin_of_id(found.id) if is_id else None)
+    if compiled is not None and render and not compiled.draws:
+        compiled = None
+    return [twin for twin in (compiled, batched if implementation == "auto" else None) if twin is not None]
+
+
+def usable_twin(
+    twins: Sequence[Any],
+    implementation: str,
+    wrappers: Sequence[Any],
+    num_lanes: int,
+    settings: Mapping[str, Any],
+    parameters: Collection[str] | None,
+) -> tuple[Any, str]:
+    """Returns the first twin that can be used, and an empty text; or why none can."""
+    reason = why_not_in_c() if implementation == "c" else ""
+    reason = reason or f"this environment has no twin in C{'' if implementation == 'c' else ' and no batched one'}"
+    for twin in twins:
+        reason = _why_no_twin(twin, wrappers, num_lanes, settings, parameters)
+        if not reason:
+            return twin, ""
+    return None, reason
+
+
+def _vector_entry(found: Any) -> Any:
+    """Returns what plays many copies if that is asked for, though perhaps with other numbers, or None."""
+    if not isinstance(found, gymnasium.envs.registration.EnvSpec):
+        return vars(found).get("vector_entry_point") if inspect.isclass(found) else None
+    if found.vector_entry_point == "ale_py.vector_env:AtariVectorEnv":
+        return functools.partial(import_object(OURS["Atari"]).vector_entry_point, **found.kwargs)
+    if found.vector_entry_point is None:
+        return None
+    return functools.partial(gymnasium.make_vec, found, vectorization_mode="vector_entry_point")
+
+
+def _why_no_twin(
+    twin: Any, wrappers: Sequence[Any], num_lanes: int, settings: Mapping[str, Any], parameters: Collection[str] | None
+) -> str:
+    """Returns why the batched twin cannot be used; an empty text if it can."""
+    if twin is None:
+        return "this environment has no batched twin and no vector entry point"
+    if wrappers:
+        return "env.wrappers wrap single copies"
+    try:
+        inspect.signature(twin).bind(num_lanes, **settings)
+    except TypeError as error:
+        return f"its batched twin does not take env.config: {error}"
+    missing = [name for name in parameters or () if name not in getattr(twin, "parameters", ())]
+    return f"its batched twin has no parameter {missing[0]}" if missing else ""

@@ -1,0 +1,122 @@
+"""Makers of environments that play many copies: classes of `VectorEnv`s, and others' vector environments.
+
+The latter are Gymnasium's vector environments and those of tensors, told by an argument ``num_envs``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from rookery.core.errors import EnvError, nearest
+from rookery.core.tracebacks import described
+from rookery.envs.base import VectorEnv
+from rookery.envs.schemes import EnvScheme, scheme
+from rookery.envs.vector.foreign import ForeignEnv
+
+
+class VectorClass(EnvScheme):
+    """Classes of `VectorEnv`s."""
+
+    def plays_many(self, maker: Any) -> bool:
+        """See `EnvScheme.plays_many`."""
+        return is_vector_class(maker)
+
+    def build(
+        self,
+        maker: Any,
+        num_lanes: int,
+        settings: Mapping[str, Any],
+        name: str,
+        *,
+        render: bool = False,
+        max_entities: int | None = None,
+        first: Any = None,
+    ) -> VectorEnv:
+        """See `EnvScheme.build`."""
+        try:
+            built: VectorEnv = maker(num_lanes, **settings)
+        except EnvError:
+            raise
+        except Exception as error:
+            raise build_error(maker, settings, name, error) from error
+        return built
+
+
+class Foreign(EnvScheme):
+    """Makers of others' vector environments, and of environments of tensors."""
+
+    def plays_many(self, maker: Any) -> bool:
+        """See `EnvScheme.plays_many`."""
+        return is_foreign(maker)
+
+    def build(
+        self,
+        maker: Any,
+        num_lanes: int,
+        settings: Mapping[str, Any],
+        name: str,
+        *,
+        render: bool = False,
+        max_entities: int | None = None,
+        first: Any = None,
+    ) -> VectorEnv:
+        """See `EnvScheme.build`."""
+        asked = {"render_mode": "rgb_array"} if render and "render_mode" in parameters_of_maker(maker) else {}
+        try:
+            made = maker(num_envs=num_lanes, **asked, **settings)
+            if plays_tensors(made):
+                return scheme("tensors").build(maker, num_lanes, settings, name, first=made)
+            return ForeignEnv(lambda: made, num_lanes, name, max_entities)
+        except EnvError:
+            raise
+        except Exception as error:
+            raise build_error(maker, settings, name, error) from error
+
+
+VECTOR_CLASS, FOREIGN = VectorClass(), Foreign()
+
+
+def plays_tensors(env: Any) -> bool:
+    """Says whether a class or an object is that of a `TensorEnv`, without loading torch."""
+    return bool(getattr(env, "plays_tensors", False))
+
+
+def is_vector_class(found: Any) -> bool:
+    """Says whether `found` is a class of `VectorEnv`s, by its constructor's `num_lanes`, or one with arguments."""
+    if isinstance(found, functools.partial):
+        found = found.func
+    return inspect.isclass(found) and hasattr(found, "step") and "num_lanes" in parameters_of_maker(found)
+
+
+def is_foreign(found: Any) -> bool:
+    """Says whether `found` makes Gymnasium's kind of vector environment, or one of tensors, by its class or a
+    function's `num_envs`.
+    """
+    if inspect.isclass(found):
+        return issubclass(found, gymnasium.vector.VectorEnv) or plays_tensors(found)
+    return callable(found) and "num_envs" in parameters_of_maker(found)
+
+
+def parameters_of_maker(maker: Any) -> Mapping[str, inspect.Parameter]:
+    """Returns the parameters of a maker by name; none where they are not known."""
+    try:
+        return inspect.signature(maker).parameters
+    except (TypeError, ValueError):  # some built-in callables have none
+        return {}
+
+
+def build_error(found: Any, settings: Mapping[str, Any], name: str, error: Exception) -> EnvError:
+    """Returns the error to raise where a maker has raised one: a package is missing, or what `env.config` may hold."""
+    if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
+        return EnvError(f"{name}: a package it needs is missing: {error}")
+    if isinstance(error, TypeError) and (unknown := re.search(r"unexpected keyword argument '(\w+)'", str(error))):
+        known = [known for known in parameters_of_maker(found) if known not in ("self", "num_lanes", "num_envs")]
+        allowed = f"; it takes {', '.join(known)}" if known else ""
+        return EnvError(f"{name}: env.config has {unknown[1]!r}, unknown to it{nearest(unknown[1], known)}{allowed}")
+    return EnvError(f"{name}: building it with env.config {dict(settings)} raised {described(error)}")
