@@ -16,7 +16,7 @@ from rookery.script.importer import script_builtins
 if find_spec("keras") is None:  # importing it would choose a back end
     pytest.skip("the extra keras is not installed", allow_module_level=True)
 
-from rookery.compat.rllib import tensorflow_names  # noqa: E402
+from rookery.compat.rllib import keras_backend, tensorflow_names  # noqa: E402
 from rookery.compat.rllib.imports import module  # noqa: E402
 
 
@@ -216,7 +216,7 @@ def test_layers_of_one_name_are_caught(tf):
 
 
 def test_without_keras_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(tensorflow_names.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(keras_backend.importlib.util, "find_spec", lambda name: None)
     imports.module.cache_clear()
     with pytest.raises(ImportError, match=r"rookery\[keras\]"):
         exec("import tensorflow.keras.layers", {"__builtins__": script_builtins(IMPORTER)})

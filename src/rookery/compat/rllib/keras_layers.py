@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.compat.rllib import tensorflow_names
+from rookery.compat.rllib.keras_backend import load_keras
 
-keras: Any = tensorflow_names.keras
+keras: Any = load_keras()
 _Lstm: Any = keras.layers.LSTM
 _Gru: Any = keras.layers.GRU
 _SimpleRnn: Any = keras.layers.SimpleRNN
@@ -41,16 +41,18 @@ class LongestMask(_Operation):  # type: ignore[misc]
     """Gives for each length a row that is true so many times, as long as the longest.
 
     Args:
-        dtype: Element type of the mask.
+        dtype: Element type of the mask; None = that of Keras for real numbers.
     """
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: str | None) -> None:
         super().__init__()
         self.mask_dtype = dtype
 
     def call(self, lengths: Any) -> Any:
         """Returns the mask ``[*lengths.shape, max(lengths)]``."""
-        return tensorflow_names.sequence_mask(lengths, dtype=self.mask_dtype)
+        steps = keras.ops.arange(int(keras.ops.max(lengths)), dtype="int32")
+        mask = keras.ops.expand_dims(keras.ops.cast(lengths, "int32"), -1) > steps
+        return keras.ops.cast(mask, self.mask_dtype)
 
     def compute_output_spec(self, lengths: Any) -> Any:
         """Returns the mask's form, whose last size is open."""

@@ -6,48 +6,27 @@ eager: there are no sessions and no graphs. Needs the extra ``keras``.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from rookery.compat.rllib.keras_backend import load_keras
 from rookery.core.errors import ConfigError
 
 VERSION = "2.4.1"
 """What ``tf.__version__`` says."""
 
 
-def needs_keras() -> None:
-    """Raises an ImportError if Keras is missing, or runs on something else than PyTorch."""
-    if importlib.util.find_spec("keras") is None:
-        missing = "tensorflow stands for Keras 3 on PyTorch here, and keras is not installed"
-        raise ModuleNotFoundError(f'{missing}: pip install "rookery[keras]"', name="tensorflow")
-    _keras()
-
-
-def _keras() -> Any:
-    if "keras" not in sys.modules:
-        os.environ["KERAS_BACKEND"] = "torch"
-    keras = importlib.import_module("keras")
-    if (backend := keras.config.backend()) != "torch":
-        told = f"keras runs on {backend} here, and models of Rookery need it on torch"
-        raise ImportError(f"{told}: set KERAS_BACKEND=torch before keras is imported", name="tensorflow")
-    return keras
-
-
 def __getattr__(name: str) -> Any:
     if name == "keras":
-        return _keras()
+        return load_keras()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _ops() -> Any:
-    return _keras().ops
+    return load_keras().ops
 
 
 # -- types -------------------------------------------------------------------------------------------------------------
@@ -111,7 +90,7 @@ def _dtype(dtype: Any) -> str | None:
 
 def _tensor(value: Any, dtype: Any = None) -> Any:
     """A tensor as TensorFlow would make one: float32 of Python's floats, int32 of its ints."""
-    keras = _keras()
+    keras = load_keras()
     if isinstance(value, keras.KerasTensor):
         return value if dtype is None else _ops().cast(value, _dtype(dtype))
     typed = isinstance(value, torch.Tensor | np.ndarray | np.generic | keras.Variable) or _has_tensors(value)
@@ -202,9 +181,10 @@ def one_hot(
 def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = bool_, name: Any = None) -> Any:
     """Returns for each length a row that is true so many times, ``[..., maxlen]``."""
     lengths = _tensor(lengths)
-    if maxlen is None and isinstance(lengths, _keras().KerasTensor):
-        layers = importlib.import_module("rookery.compat.rllib.keras_layers")
-        return layers.LongestMask(_dtype(dtype))(lengths)
+    if maxlen is None and isinstance(lengths, load_keras().KerasTensor):
+        from rookery.compat.rllib.keras_layers import LongestMask
+
+        return LongestMask(_dtype(dtype))(lengths)
     longest = int(_ops().max(lengths)) if maxlen is None else int(maxlen)
     steps = _ops().arange(longest, dtype="int32")
     mask = _ops().expand_dims(_ops().cast(lengths, "int32"), -1) > steps
@@ -223,7 +203,7 @@ def Variable(
     value = initial_value() if callable(initial_value) else initial_value
     tensor = _tensor(value, dtype)
     made = {"name": str(name).replace("/", "_")} if name else {}
-    return _keras().Variable(tensor, trainable=trainable, dtype=_dtype(dtype) or _ops().dtype(tensor), **made)
+    return load_keras().Variable(tensor, trainable=trainable, dtype=_dtype(dtype) or _ops().dtype(tensor), **made)
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
@@ -593,7 +573,7 @@ def random_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = float32, seed: Any = None, name: Any = None
 ) -> Any:
     """Returns numbers of a normal distribution."""
-    return _keras().random.normal(_shape(shape), dtype=_dtype(dtype), seed=seed) * stddev + mean
+    return load_keras().random.normal(_shape(shape), dtype=_dtype(dtype), seed=seed) * stddev + mean
 
 
 def random_uniform(
@@ -601,13 +581,13 @@ def random_uniform(
 ) -> Any:
     """Returns numbers evenly from `minval` to below `maxval` (1 if it is None)."""
     if DType(_dtype(dtype) or "float32").is_integer:
-        return _keras().random.randint(_shape(shape), minval, maxval, _dtype(dtype), seed)
-    return _keras().random.uniform(_shape(shape), minval, 1.0 if maxval is None else maxval, _dtype(dtype), seed)
+        return load_keras().random.randint(_shape(shape), minval, maxval, _dtype(dtype), seed)
+    return load_keras().random.uniform(_shape(shape), minval, 1.0 if maxval is None else maxval, _dtype(dtype), seed)
 
 
 def random_categorical(logits: Any, num_samples: int, dtype: Any = int64, seed: Any = None, name: Any = None) -> Any:
     """Returns classes drawn by their logits ``[rows, num_samples]``."""
-    return _ops().cast(_keras().random.categorical(_tensor(logits), num_samples, seed=seed), _dtype(dtype))
+    return _ops().cast(load_keras().random.categorical(_tensor(logits), num_samples, seed=seed), _dtype(dtype))
 
 
 def set_seed(seed: int) -> None:
@@ -646,7 +626,7 @@ def group(*inputs: Any, **kwargs: Any) -> None:
 
 def is_tensor(x: Any) -> bool:
     """Says whether a value is a tensor, a variable or a symbolic input."""
-    return isinstance(x, torch.Tensor | _keras().KerasTensor | _keras().Variable)
+    return isinstance(x, torch.Tensor | load_keras().KerasTensor | load_keras().Variable)
 
 
 def list_physical_devices(device_type: str | None = None) -> list[str]:

@@ -37,8 +37,8 @@ _TF = {
         range="range_",
         slice="slice_",
         no_op="group",
-        __needs__="needs_keras",
     ),
+    "__needs__": "keras_backend:needs_keras",
 }
 
 _SWITCHES = (
