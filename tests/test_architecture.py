@@ -304,8 +304,6 @@ def test_modules_of_ours_are_imported_by_a_text_at_known_places_alone():
         "compat/mlagents/__init__.py",
         "compat/mlagents/environment/__init__.py",
         "compat/rllib/fluent.py",
-        "compat/rllib/tensorflow_names.py",
-        "compat/rllib/trainers.py",
         "compat/rllib/tuning/experiment.py",
     }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rookery.compat.rllib import joined_ray, notices, trainers
+from rookery.compat.rllib import base_trainer, joined_ray, notices, trainers
 from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.config import translated
 from rookery.compat.rllib.config_table import ROWS, Fate
@@ -29,7 +29,7 @@ PPO = {
 @pytest.fixture
 def joined(monkeypatch):
     """A script that has joined a cluster, whose workers are in this process."""
-    monkeypatch.setattr(trainers, "address", lambda: "here")
+    monkeypatch.setattr(base_trainer, "address", lambda: "here")
     monkeypatch.setattr(notices, "_said", set())
 
 
@@ -118,7 +118,7 @@ def test_settings_of_workers_are_checked():
 def test_workers_learn_the_weights_that_copies_here_learn(joined, monkeypatch, env):
     config = {**PPO, "env": env, "env_config": {"corridor_length": 3} if env is SimpleCorridor else {}}
     there, config_there, weights = trained(iterations=2, **config)
-    monkeypatch.setattr(trainers, "address", lambda: "")
+    monkeypatch.setattr(base_trainer, "address", lambda: "")
     here, config_here, others = trained(iterations=2, **config)
     assert (config_there.sampling.workers, config_here.sampling.workers) == (2, 0)
     assert all(np.array_equal(weights[name], others[name]) for name in weights) and weights
@@ -227,7 +227,7 @@ def test_evaluation_workers_measure_what_this_process_would(joined, monkeypatch)
              "evaluation_config": {"env_config": {"corridor_length": 2}}, "lr": 0.1}  # fmt: skip
     there, config, _ = trained(**PPO, **asked)
     beside, _, _ = trained(**PPO, **asked, evaluation_parallel_to_training=True)
-    monkeypatch.setattr(trainers, "address", lambda: "")
+    monkeypatch.setattr(base_trainer, "address", lambda: "")
     here, _, _ = trained(**PPO, **asked)
     assert config.evaluation.workers == 2
     keys = ("episode_reward_mean", "episode_len_mean", "episodes_this_iter", "hist_stats")
@@ -257,7 +257,7 @@ def test_a_checkpoint_of_a_cluster_is_restored_there_and_here(joined, monkeypatc
     saved = trainer.get_weights()["default_policy"]
     trainer.stop()
     for where in ("here", ""):
-        monkeypatch.setattr(trainers, "address", lambda where=where: where)
+        monkeypatch.setattr(base_trainer, "address", lambda where=where: where)
         again = trainers.PPOTrainer(config=PPO)
         try:
             again.restore(path)

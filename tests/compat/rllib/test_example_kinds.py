@@ -14,7 +14,6 @@ from gymnasium.spaces import Box, Discrete
 from torch import nn
 
 from rookery.compat.rllib import finder, not_here, registrations
-from rookery.compat.rllib.build_trainers import build_trainer
 from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.config import translated
 from rookery.compat.rllib.env_making import EnvMaker
@@ -23,7 +22,7 @@ from rookery.compat.rllib.example_envs import CartPoleMassEnv, SimpleCorridor
 from rookery.compat.rllib.model_v2 import TorchModelV2
 from rookery.compat.rllib.offline import JsonReader, JsonWriter, ShuffledInput
 from rookery.compat.rllib.sample_batch import MultiAgentBatch, SampleBatch
-from rookery.compat.rllib.trainers import PGTrainer, PPOTrainer
+from rookery.compat.rllib.trainers import PGTrainer, PPOTrainer, build_trainer
 from rookery.core.errors import ConfigError
 from rookery.core.files import FileError
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
-from rookery.compat.rllib.build_trainers import build_trainer
 from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.example_multi_agent_envs import TwoStepGame
 from rookery.compat.rllib.loss_policies import LossActor, ScriptLoss, TorchActor
@@ -14,7 +13,7 @@ from rookery.compat.rllib.policies import Policy
 from rookery.compat.rllib.policy_losses import post_process_advantages, ppo_surrogate_loss
 from rookery.compat.rllib.policy_templates import PPOTorchPolicy, build_policy_class
 from rookery.compat.rllib.script_policies import ScriptActor
-from rookery.compat.rllib.trainers import DQNTrainer, PGTrainer, PPOTrainer
+from rookery.compat.rllib.trainers import DQNTrainer, PGTrainer, PPOTrainer, build_trainer
 from rookery.core.errors import ConfigError
 
 SMALL = {"model": {"fcnet_hiddens": [16]}, "seed": 0, "num_workers": 0}

@@ -12,7 +12,6 @@ from torch import nn
 
 from rookery import MultiAgentArena
 from rookery.compat.rllib import imports, machine
-from rookery.compat.rllib.build_trainers import build_trainer
 from rookery.compat.rllib.callbacks import DefaultCallbacks
 from rookery.compat.rllib.envs import MultiAgentEnv
 from rookery.compat.rllib.model_v2 import TorchModelV2
@@ -24,6 +23,7 @@ from rookery.compat.rllib.trainers import (
     PPOTrainer,
     SACTrainer,
     Trainer,
+    build_trainer,
     get_trainer_class,
 )
 from rookery.compat.rllib.tuning import experiment

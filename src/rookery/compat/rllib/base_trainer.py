@@ -1,7 +1,7 @@
-"""Trainers of 2021: PPOTrainer and its like, whose ``train()`` is an iteration of an ordinary `rookery.Trainer`.
+"""What trainers of 2021 have in common: ``train()`` is an iteration of an ordinary `rookery.Trainer`.
 
-`Trainer.setup` makes that trainer from the configuration; `Trainer.step` is the iteration. What algorithms differ in is
-a line of `ALGORITHMS`.
+`BaseTrainer.setup` makes that trainer from the configuration; `BaseTrainer.step` is the iteration. The classes that
+scripts know, an algorithm each, are in `trainers`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from importlib import import_module
 from math import isclose
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +23,7 @@ import rookery
 from rookery.compat.rllib.agent_mapping import AgentIds, NotedMapping
 from rookery.compat.rllib.batches import ClippedRewards, LearnHook
 from rookery.compat.rllib.callbacks import DefaultCallbacks, EpisodeBook, overrides
-from rookery.compat.rllib.catalog import ModelCatalog, custom_model, network_factory
+from rookery.compat.rllib.catalog import custom_model, network_factory
 from rookery.compat.rllib.cluster_workers import (
     EpisodesThere,
     MeasuringThere,
@@ -49,7 +48,6 @@ from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.policies import LearnedPolicy, Policy, as_arrays
 from rookery.compat.rllib.policy_server import PolicyServerInput, agents_of, served
 from rookery.compat.rllib.policy_templates import class_for
-from rookery.compat.rllib.preprocessors import get_preprocessor
 from rookery.compat.rllib.recording import Recorder, writer_of
 from rookery.compat.rllib.results import (
     EndedEpisode,
@@ -68,7 +66,7 @@ from rookery.compat.rllib.trainable import Trainable
 from rookery.compat.rllib.tuning.resources import PlacementGroupFactory
 from rookery.compat.rllib.viewing_models import ViewingNetwork, looks_back
 from rookery.compat.rllib.workers import WorkerSet
-from rookery.core.errors import ConfigError, EnvError, nearest
+from rookery.core.errors import ConfigError, EnvError
 from rookery.core.layers import Layer
 from rookery.envs.base import is_only_one
 from rookery.envs.elsewhere import EnvElsewhere
@@ -102,7 +100,7 @@ PLANS = {
 """Steps of the loop, with the functions that make them."""
 
 
-class Trainer(Trainable):
+class BaseTrainer(Trainable):
     """Trains policies as a configuration of 2021 says. Subclasses name the algorithm.
 
     Args:
@@ -793,13 +791,6 @@ class Trainer(Trainable):
         """Merges two configurations; the second wins."""
         return merge_trainer_configs(config1, config2, _allow_unknown_configs)
 
-    @classmethod
-    def with_updates(cls, **overrides: Any) -> type[Trainer]:
-        """Returns a class with other arguments of `build_trainer`."""
-        build_trainers = import_module("rookery.compat.rllib.build_trainers")  # which imports this module
-        made: type[Trainer] = build_trainers.with_updates(cls, overrides)
-        return made
-
     def __repr__(self) -> str:
         return self._name or type(self).__name__
 
@@ -849,74 +840,3 @@ def as_measured(result: EpisodeResult, noted: list[Any]) -> EndedEpisode:
 def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what stands beside ``learner_stats`` for algorithms with replay."""
     return {name: stats[name] for name in ("mean_td_error",) if name in stats}
-
-
-# --- the algorithms ---------------------------------------------------------------------------------------------------
-
-
-ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2", "QMIX", "MADDPG",
-              "IMPALA", "APPO", "APEX", "APEX_DDPG")  # fmt: skip
-"""Trainers by name. Another one is a word here, its defaults in `defaults.py` and its rows in `config_table.py`."""
-
-TRAINERS: dict[str, type[Trainer]] = {}
-
-for _algorithm in ALGORITHMS:
-    TRAINERS[_algorithm] = type(
-        f"{_algorithm}Trainer",
-        (Trainer,),
-        {
-            "_name": _algorithm,
-            "_algorithm": _algorithm,
-            "_default_config": DEFAULT_CONFIGS[_algorithm],
-            "__module__": __name__,
-            "__doc__": f"Trains by {_algorithm} as of 2021.",
-        },
-    )
-
-PPOTrainer, DQNTrainer, SimpleQTrainer, SACTrainer = (TRAINERS[name] for name in ("PPO", "DQN", "SimpleQ", "SAC"))
-TD3Trainer, DDPGTrainer, A2CTrainer, A3CTrainer = (TRAINERS[name] for name in ("TD3", "DDPG", "A2C", "A3C"))
-DDPPOTrainer, PGTrainer, R2D2Trainer = (TRAINERS[name] for name in ("DDPPO", "PG", "R2D2"))
-QMixTrainer, MADDPGTrainer = TRAINERS["QMIX"], TRAINERS["MADDPG"]
-ImpalaTrainer, APPOTrainer = TRAINERS["IMPALA"], TRAINERS["APPO"]
-ApexTrainer, ApexDDPGTrainer = TRAINERS["APEX"], TRAINERS["APEX_DDPG"]
-GenericOffPolicyTrainer = DQNTrainer
-"""What off-policy trainers were made of by ``with_updates``."""
-
-NOT_HERE = {
-    "ES": "evolution strategies", "ARS": "augmented random search", "DREAMER": "Dreamer", "MAML": "MAML",
-    "MBMPO": "MBMPO", "SlateQ": "SlateQ", "contrib/AlphaZero": "AlphaZero", "contrib/LinTS": "linear bandits",
-    "contrib/LinUCB": "linear bandits",
-    "MARWIL": "MARWIL as a trainer (rookery train --algo marwil --replay DATA learns by it)",
-    "BC": "behavioural cloning as a trainer (rookery train --algo bc --replay DATA learns by it)",
-    "CQL": "CQL as a trainer (rookery train --algo cql --replay DATA learns by it; docs/from-rllib.md has its keys)",
-    "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",
-}  # fmt: skip
-"""Trainers of 2021 that are not here, and what they were."""
-
-
-def get_trainer_class(alg: str) -> type[Trainer]:
-    """Returns the trainer of a name, ``PPO``.
-
-    Raises:
-        ConfigError: If there is none; says what it was.
-    """
-    if alg.removeprefix("contrib/") in TRAINERS:
-        return TRAINERS[alg.removeprefix("contrib/")]
-    if alg in NOT_HERE:
-        raise ConfigError(f"{alg}: {NOT_HERE[alg]} is not here; there are {', '.join(ALGORITHMS)}")
-    raise ConfigError(f"{alg}: there is no such trainer{nearest(alg, ALGORITHMS)}; there are {', '.join(ALGORITHMS)}")
-
-
-def with_base_config(base_config: Mapping[str, Any], extra_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy of a configuration with other values."""
-    return {**copy.deepcopy(dict(base_config)), **extra_config}
-
-
-__all__ = [
-    "ALGORITHMS",
-    "TRAINERS",
-    "ModelCatalog",
-    "Trainer",
-    "get_preprocessor",
-    "get_trainer_class",
-]

@@ -48,7 +48,7 @@ NAMES: dict[str, dict[str, str]] = {
     "ray.rllib.agents": {**_CALLBACKS, **_TRAINER},
     "ray.rllib.agents.callbacks": _CALLBACKS,
     "ray.rllib.agents.trainer": _TRAINER,
-    "ray.rllib.agents.trainer_template": {"build_trainer": "build_trainers:build_trainer"},
+    "ray.rllib.agents.trainer_template": {"build_trainer": "trainers:build_trainer"},
     "ray.rllib.agents.registry": {
         "get_trainer_class": "trainers:get_trainer_class",
         "get_agent_class": "trainers:get_trainer_class",

@@ -1,15 +1,92 @@
-"""`build_trainer`: trainer classes made of functions, ordinary ones that can be opened and derived from."""
+"""Trainers of 2021, a class for each algorithm, and `build_trainer`, which makes trainer classes of functions.
+
+What algorithms differ in is a line of `ALGORITHMS`; how each of them trains is in `base_trainer`.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rookery.compat.rllib.defaults import merge_trainer_configs
+from rookery.compat.rllib.base_trainer import BaseTrainer
+from rookery.compat.rllib.defaults import DEFAULT_CONFIGS, merge_trainer_configs
 from rookery.compat.rllib.envs import EnvContext
-from rookery.compat.rllib.trainers import TRAINERS, Trainer
-from rookery.core.errors import ConfigError
+from rookery.core.errors import ConfigError, nearest
+
+
+class Trainer(BaseTrainer):
+    """Trains policies as a configuration of 2021 says. Subclasses name the algorithm; see `BaseTrainer`."""
+
+    @classmethod
+    def with_updates(cls, **overrides: Any) -> type[Trainer]:
+        """Returns a class with other arguments of `build_trainer`."""
+        known = vars(cls).get("_built_with") or {"name": cls._name, "base": cls}
+        return build_trainer(**{**known, **overrides})
+
+
+# --- the algorithms ---------------------------------------------------------------------------------------------------
+
+ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2", "QMIX", "MADDPG",
+              "IMPALA", "APPO", "APEX", "APEX_DDPG")  # fmt: skip
+"""Trainers by name. Another one is a word here, its defaults in `defaults.py` and its rows in `config_table.py`."""
+
+TRAINERS: dict[str, type[Trainer]] = {}
+
+for _algorithm in ALGORITHMS:
+    TRAINERS[_algorithm] = type(
+        f"{_algorithm}Trainer",
+        (Trainer,),
+        {
+            "_name": _algorithm,
+            "_algorithm": _algorithm,
+            "_default_config": DEFAULT_CONFIGS[_algorithm],
+            "__module__": __name__,
+            "__doc__": f"Trains by {_algorithm} as of 2021.",
+        },
+    )
+
+PPOTrainer, DQNTrainer, SimpleQTrainer, SACTrainer = (TRAINERS[name] for name in ("PPO", "DQN", "SimpleQ", "SAC"))
+TD3Trainer, DDPGTrainer, A2CTrainer, A3CTrainer = (TRAINERS[name] for name in ("TD3", "DDPG", "A2C", "A3C"))
+DDPPOTrainer, PGTrainer, R2D2Trainer = (TRAINERS[name] for name in ("DDPPO", "PG", "R2D2"))
+QMixTrainer, MADDPGTrainer = TRAINERS["QMIX"], TRAINERS["MADDPG"]
+ImpalaTrainer, APPOTrainer = TRAINERS["IMPALA"], TRAINERS["APPO"]
+ApexTrainer, ApexDDPGTrainer = TRAINERS["APEX"], TRAINERS["APEX_DDPG"]
+GenericOffPolicyTrainer = DQNTrainer
+"""What off-policy trainers were made of by ``with_updates``."""
+
+NOT_HERE = {
+    "ES": "evolution strategies", "ARS": "augmented random search", "DREAMER": "Dreamer", "MAML": "MAML",
+    "MBMPO": "MBMPO", "SlateQ": "SlateQ", "contrib/AlphaZero": "AlphaZero", "contrib/LinTS": "linear bandits",
+    "contrib/LinUCB": "linear bandits",
+    "MARWIL": "MARWIL as a trainer (rookery train --algo marwil --replay DATA learns by it)",
+    "BC": "behavioural cloning as a trainer (rookery train --algo bc --replay DATA learns by it)",
+    "CQL": "CQL as a trainer (rookery train --algo cql --replay DATA learns by it; docs/from-rllib.md has its keys)",
+    "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",
+}  # fmt: skip
+"""Trainers of 2021 that are not here, and what they were."""
+
+
+def get_trainer_class(alg: str) -> type[Trainer]:
+    """Returns the trainer of a name, ``PPO``.
+
+    Raises:
+        ConfigError: If there is none; says what it was.
+    """
+    if alg.removeprefix("contrib/") in TRAINERS:
+        return TRAINERS[alg.removeprefix("contrib/")]
+    if alg in NOT_HERE:
+        raise ConfigError(f"{alg}: {NOT_HERE[alg]} is not here; there are {', '.join(ALGORITHMS)}")
+    raise ConfigError(f"{alg}: there is no such trainer{nearest(alg, ALGORITHMS)}; there are {', '.join(ALGORITHMS)}")
+
+
+def with_base_config(base_config: Mapping[str, Any], extra_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a copy of a configuration with other values."""
+    return {**copy.deepcopy(dict(base_config)), **extra_config}
+
+
+# --- trainers made of functions ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -124,14 +201,3 @@ def build_trainer(
     if default_policy is not None:
         members["_policy_class"] = default_policy
     return type(name, (*(mixins or ()), WithFunctions, parent), members)
-
-
-def with_updates(cls: type[Trainer], overrides: Mapping[str, Any]) -> type[Trainer]:
-    """Makes a trainer class with other arguments than a class was built with.
-
-    Args:
-        cls: A class that `build_trainer` gave, or one of an algorithm.
-        overrides: Arguments of `build_trainer`.
-    """
-    known = vars(cls).get("_built_with") or {"name": cls._name, "base": cls}
-    return build_trainer(**{**known, **overrides})
