@@ -10,7 +10,7 @@ from pathlib import Path
 
 from public_api import described, object_lines, own_names
 
-from rookery.compat.rllib.finder import EVERYTHING, _target, find, is_known, known, module
+from rookery.compat.rllib.imports import EVERYTHING, _target, find, is_known, known, module
 from rookery.compat.rllib.not_here import HINTS
 
 ROOT = Path(__file__).parents[2]
