@@ -18,7 +18,10 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 from rookery.compat.rllib import old_api
 from rookery.compat.rllib.external_env import ExternalEnv, ExternalMultiAgentEnv
 from rookery.compat.rllib.gym_names import ActionWrapper, Env
+from rookery.compat.rllib.gym_registry import make
+from rookery.compat.rllib.old_envs import adapted
 from rookery.core.errors import ConfigError, EnvError
+from rookery.envs.check import check_env as findings
 
 __all__ = [
     "ENV_STATE",
@@ -652,8 +655,6 @@ def gym_env_creator(env_context: Mapping[str, Any], env_descriptor: str) -> Any:
         env_context: Settings, which go to the environment's constructor.
         env_descriptor: The id; those of 2021 are known, too.
     """
-    from rookery.compat.rllib.gym_registry import make
-
     return make(env_descriptor, **env_context)
 
 
@@ -667,9 +668,6 @@ def check_env(env: Any, config: Any = None) -> None:
     Raises:
         ConfigError: If something is wrong; names each.
     """
-    from rookery.compat.rllib.old_envs import adapted
-    from rookery.envs.check import check_env as findings
-
     found = findings(lambda: adapted(copy.deepcopy(env)), None, (), episodes=2, max_steps=1000, seed=0)
     problems = [": ".join(filter(None, (one.where, one.text))) for one in found if one.severity == "error"]
     if problems:

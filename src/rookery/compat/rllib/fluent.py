@@ -8,9 +8,9 @@ that takes their place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any, ClassVar, Self
 
+from rookery.compat.rllib import trainers
 from rookery.compat.rllib.config_table import keys_of
 from rookery.compat.rllib.defaults import DEFAULT_CONFIGS, Config, copied, merge_trainer_configs
 from rookery.core.errors import ConfigError, nearest
@@ -487,7 +487,7 @@ class AlgorithmConfig:
     @property
     def algo_class(self) -> Any:
         """The trainer's class."""
-        return getattr(import_module(f"{__package__}.trainers"), f"{self.algorithm}Trainer")
+        return getattr(trainers, f"{self.algorithm}Trainer")
 
     def build(self, env: Any = None, logger_creator: Any = None, **ignored: Any) -> Any:
         """Makes the trainer.

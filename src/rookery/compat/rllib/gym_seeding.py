@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from gymnasium.error import Error
 
 SIZE = 2**63
 """Seeds that are made up are below this."""
@@ -38,8 +39,6 @@ def create_seed(a: int | str | bytes | None = None, max_bytes: int = 8) -> int:
     if isinstance(a, str | bytes):
         return hash_seed(int.from_bytes(a.encode() if isinstance(a, str) else a, "little"), max_bytes)
     if not isinstance(a, int | np.integer) or a < 0:
-        from gymnasium.error import Error
-
         raise Error(f"a seed is a whole number from 0 on, not {a!r}")
     seed: int = int(a) % 256**max_bytes
     return seed

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from rookery.compat.rllib.gym_registry import make
+
 ALL = "__all__"
 
 CUT_OFF = "TimeLimit.truncated"
@@ -63,7 +65,5 @@ def made(env: Any, config: Any) -> Any:
         config: The environment's settings.
     """
     if isinstance(env, str):
-        from rookery.compat.rllib.gym_registry import make
-
         return make(env)
     return env(config)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import copyreg
 import functools
 import inspect
 import itertools
@@ -18,8 +19,10 @@ import os
 import platform
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+import cloudpickle
 
 from rookery.cluster.allotments import visible_gpus
 from rookery.compat.rllib import joined_ray
@@ -199,8 +202,6 @@ class ObjectRef(metaclass=_OrTheirs):
 
     def future(self) -> Any:
         """Returns a future that is done."""
-        from concurrent.futures import Future
-
         made: Future[Any] = Future()
         if self._error is not None:
             made.set_exception(self._error)
@@ -816,8 +817,6 @@ def get_node_ip_address(address: str = "") -> str:
 
 def inspect_serializability(base_obj: Any, name: str | None = None, **options: Any) -> tuple[bool, set[Any]]:
     """Says whether an object can be sent to another process."""
-    import cloudpickle
-
     try:
         cloudpickle.dumps(base_obj)
     except Exception as error:  # whatever an object does when it is pickled
@@ -828,13 +827,9 @@ def inspect_serializability(base_obj: Any, name: str | None = None, **options: A
 
 def register_serializer(cls: type, *, serializer: Any, deserializer: Any) -> None:
     """Registers how objects of a class are taken apart and put together, for copies and other processes."""
-    import copyreg
-
     copyreg.pickle(cls, lambda value: (deserializer, (serializer(value),)))
 
 
 def deregister_serializer(cls: type) -> None:
     """Forgets what `register_serializer` was told."""
-    import copyreg
-
     copyreg.dispatch_table.pop(cls, None)

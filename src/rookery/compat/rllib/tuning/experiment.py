@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +46,7 @@ from rookery.core.console_output import LOG, survive_lost_output
 from rookery.core.errors import ConfigError, refuse
 from rookery.core.files import FOLDER
 from rookery.core.interrupt import Interrupted
+from rookery.core.layers import import_object
 from rookery.core.processor import usable_cores
 from rookery.core.seeding import Streams
 from rookery.core.settings import show
@@ -54,6 +54,7 @@ from rookery.core.signing import signed
 from rookery.tune.executor import Executor
 from rookery.tune.executors.processes import ProcessExecutor
 from rookery.tune.journal import FILE, VERSION, ExperimentState, Journal, read
+from rookery.tune.names import EXECUTORS
 from rookery.tune.runner import Experiment as OurExperiment
 from rookery.tune.runner import Runner
 from rookery.tune.search import AskTell, Suggestions
@@ -408,9 +409,8 @@ def make_executor(setup: Setup, job: TrainableOf2021, cfg: TuneConfig) -> Execut
     can be sent there; else this process.
     """
     if joined() is not None and not Machine.local_mode:
-        ray_cluster = import_module("rookery.tune.executors.ray_cluster")  # which needs Ray
         try:
-            executor: Executor = ray_cluster.RayExecutor(job, setup.cpus, setup.gpus, cfg.max_concurrent)
+            executor: Executor = import_object(EXECUTORS["ray"])(job, setup.cpus, setup.gpus, cfg.max_concurrent)
             return executor
         except ConfigError as error:
             say(f"trials run one after the other in this process: {error}")

@@ -13,6 +13,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from numbers import Number
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,6 @@ def _with_text_keys(value: Any) -> Any:
 
 def pretty_print(result: Mapping[str, Any]) -> str:
     """Returns a result as indented lines of YAML, without its configuration and without what is None."""
-    from io import StringIO
-
     from ruamel.yaml import YAML
 
     shown = {key: value for key, value in result.items() if value is not None and key not in ("config", "hist_stats")}

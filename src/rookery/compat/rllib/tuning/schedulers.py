@@ -6,6 +6,7 @@ Where a scheduler of ours differs from Tune's, its docstring says so.
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -638,8 +639,6 @@ SCHEDULERS: dict[str, type[TrialScheduler]] = {
 
 def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
     """Makes a scheduler by its short name; arguments that it does not have are left out, as in Tune."""
-    import inspect
-
     name = scheduler.lower()
     if name == "hb_bohb":
         raise ConfigError("hb_bohb (HyperBandForBOHB): BOHB is not here; use hyperband with OptunaSearch")
