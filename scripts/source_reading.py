@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import gc
-import io
 import re
 import tokenize
 from collections.abc import Iterable, Mapping
@@ -241,18 +240,29 @@ def package_of(module: str) -> str:
     return first if first != "rookery" else rooms[0] if rooms else ""
 
 
-def code_lines(text: str) -> set[int]:
-    """Returns the numbers of the lines that hold code: no docstrings, no comments, no blank lines."""
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+def code_lines(text: str, node: ast.AST | None = None) -> set[int]:
+    """Returns the numbers of the lines that hold code: no docstrings, no comments, no blank lines.
+
+    Args:
+        text: A file.
+        node: A function or class of it, which is looked at alone; by default all of the file is.
+    """
+    lines, first = text.splitlines(keepends=True), 1
+    if node is None:
+        node = ast.parse(text)
+    else:
+        first = node.lineno  # type: ignore[attr-defined]
+        lines = lines[first - 1 : node.end_lineno]  # type: ignore[attr-defined]
+    found: set[int] = set()
+    for token in tokenize.generate_tokens(iter([*lines, ""]).__next__):
         if token.type not in EMPTY:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(text)):
-        body = getattr(node, "body", None)
+            found.update(range(token.start[0] + first - 1, token.end[0] + first))
+    for inner in ast.walk(node):
+        body = getattr(inner, "body", None)
         for line in body if isinstance(body, list) else ():
             if is_text(line):
-                lines.difference_update(range(line.lineno, (line.end_lineno or line.lineno) + 1))
-    return lines
+                found.difference_update(range(line.lineno, (line.end_lineno or line.lineno) + 1))
+    return found
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
