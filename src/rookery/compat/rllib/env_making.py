@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 
-import rookery.compat.rllib.gym_registry as gym
+from rookery.compat.rllib import gym_registry
 from rookery.compat.rllib.envs import EnvContext, VectorEnv, vector_maker
 from rookery.compat.rllib.external_env import ExternalEnv, as_stepped
 from rookery.compat.rllib.notices import said, say_once, take_as_said
@@ -43,7 +43,7 @@ def creator_of(env: Any) -> Callable[[Any], Any]:
         registered = registered_env(env)
         if registered is not None:
             return registered
-        return partial(_made_by_spec, gym.registry.spec(env))
+        return partial(_made_by_spec, gym_registry.registry.spec(env))
     if not callable(env):
         raise ConfigError(f"env = {env!r}: must be a class, a name given to register_env, or an id of gym")
     return partial(_made, env)
@@ -59,7 +59,7 @@ def _made(cls: Any, context: Any) -> Any:
 
 def todays_of(env: Any) -> Todays | None:
     """Returns which environment of Gymnasium an id of 2021 is, which Rookery makes itself; None of a script's own."""
-    if not isinstance(env, str) or registered_env(env) is not None or env in gym.registry.own:
+    if not isinstance(env, str) or registered_env(env) is not None or env in gym_registry.registry.own:
         return None
     found = todays(env)
     if found.line:
