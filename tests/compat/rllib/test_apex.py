@@ -5,7 +5,7 @@ import pytest
 from rookery.compat.rllib import defaults
 from rookery.compat.rllib.config import translated
 from rookery.compat.rllib.defaults import DEFAULT_CONFIGS
-from rookery.compat.rllib.names.agents import NAMES
+from rookery.compat.rllib.imports import find
 from rookery.compat.rllib.trainers import ApexDDPGTrainer, ApexTrainer, get_trainer_class
 
 SMALL = {"num_workers": 3, "num_gpus": 0, "buffer_size": 2000, "learning_starts": 100, "train_batch_size": 16,
@@ -55,10 +55,10 @@ def test_its_trainers_train(trainer, env, capsys):
 def test_they_are_found_by_the_names_of_2021():
     assert get_trainer_class("APEX") is ApexTrainer
     for place, name, ours in (
-        ("ray.rllib.agents.dqn", "ApexTrainer", "trainers:ApexTrainer"),
-        ("ray.rllib.agents.dqn.apex", "APEX_DEFAULT_CONFIG", "defaults:APEX_DEFAULT_CONFIG"),
-        ("ray.rllib.agents.ddpg.apex", "ApexDDPGTrainer", "trainers:ApexDDPGTrainer"),
-        ("ray.rllib.agents.ddpg.apex", "APEX_DDPG_DEFAULT_CONFIG", "defaults:APEX_DDPG_DEFAULT_CONFIG"),
+        ("ray.rllib.agents.dqn", "ApexTrainer", ApexTrainer),
+        ("ray.rllib.agents.dqn.apex", "APEX_DEFAULT_CONFIG", DEFAULT_CONFIGS["APEX"]),
+        ("ray.rllib.agents.ddpg.apex", "ApexDDPGTrainer", ApexDDPGTrainer),
+        ("ray.rllib.agents.ddpg.apex", "APEX_DDPG_DEFAULT_CONFIG", DEFAULT_CONFIGS["APEX_DDPG"]),
     ):
-        assert NAMES[place][name] == ours
+        assert find(f"{place}.{name}") is ours
     assert defaults.APEX_DDPG_DEFAULT_CONFIG["n_step"] == 3
