@@ -4,8 +4,11 @@ The names below are imported when they are first used: ``import rookery`` costs 
 """
 
 import gc
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from rookery.core.moved import OldNames, attribute
 
 __version__ = "0.1.0"
 
@@ -177,9 +180,12 @@ if TYPE_CHECKING:
     from rookery.training.trainer import Trainer as Trainer
 
 
+sys.meta_path.insert(0, OldNames())
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'rookery' has no attribute {name!r}")
+        return attribute("rookery", name)
     collects = gc.isenabled()
     gc.disable()  # what torch brings is no garbage, and there is much of it to look through
     try:

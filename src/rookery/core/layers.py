@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.moved import new_name, why_removed
 from rookery.core.repeated_keys import refuse_repeated
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.secrets import NOT_STORED, Secret
@@ -164,11 +165,14 @@ NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def import_object(text: str) -> Any:
-    """Gives the class or function that ``my.module:Name`` names.
+    """Gives the class or function that ``my.module:Name`` names, also by a name of an older version (`core/moved.py`).
 
     Raises:
         ConfigError: If there is none; names what is missing, and the nearest name in the module.
     """
+    if reason := why_removed(text):
+        raise ConfigError(f"{text} was removed; {reason}")
+    text = new_name(text)
     module_name, colon, name = text.partition(":")
     if (
         not colon or not module_name or "/" in module_name or not NAME.fullmatch(name)

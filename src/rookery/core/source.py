@@ -13,6 +13,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from rookery.core.errors import ConfigError
+from rookery.core.moved import new_name
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -101,7 +102,7 @@ def _tree(file: Path) -> ast.Module:
 
 def _definition(name: str) -> tuple[str, Definition]:
     """The class or function ``module:Qualified.name``, and the module it stands in."""
-    module, _, target = name.partition(":")
+    module, _, target = new_name(name).partition(":")
     *above, last = target.split(".")
     found = _lineage(f"{module}:{'.'.join(above)}") if above else [(module, _tree(module_file(module)))]
     for where, node in found:

@@ -17,6 +17,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, refuse
 from rookery.core.layers import import_object, mapping_of
+from rookery.core.moved import new_name
 from rookery.core.packages import OWN
 from rookery.core.reach import Objection
 from rookery.core.settings import Settings, object_name, show
@@ -120,14 +121,15 @@ class Trust:
 
     def objection(self, named: Named) -> str:
         """Says why code may not be run; empty if it may."""
-        if self.everything or named.name in self.names:
+        name = new_name(named.name)
+        if self.everything or name in map(new_name, self.names):
             return ""
         if named.kind is None:
             return "may be code of any kind"
-        if not is_ours(named.name):
+        if not is_ours(name):
             return "is no code of Rookery, Gymnasium or PettingZoo"
         try:
-            found = import_object(named.name) if ":" in named.name else import_module(named.name)
+            found = import_object(named.name) if ":" in name else import_module(name)
         except (ConfigError, ImportError) as error:
             return f"cannot be found ({error})"
         if is_ours(str(getattr(found, "__module__", ""))) and isinstance(found, type):

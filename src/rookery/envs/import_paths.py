@@ -11,7 +11,8 @@ from typing import Any
 
 import gymnasium
 
-from rookery.core.errors import EnvError, nearest
+from rookery.core.errors import EnvError, UnknownEnvError, nearest
+from rookery.core.moved import new_name, why_removed
 from rookery.core.tracebacks import described
 from rookery.core.trust import CodeKind, a_kind, is_ours
 from rookery.envs.bundled import OURS
@@ -40,6 +41,9 @@ class ImportPaths(EnvScheme):
     def find(self, name: str) -> Any:
         """See `EnvScheme.find`."""
         what = f"env {name!r}"
+        if reason := why_removed(name):
+            raise UnknownEnvError(f"{what} was removed; {reason}")
+        name = new_name(name)
         module, colon, attribute = name.partition(":")
         if colon:
             imported = import_module(module, what, nearest(name, list(OURS.values())))  # which may register ids
@@ -84,7 +88,9 @@ def find_wrapper(wrapper: Any) -> Callable[[Any], Any]:
     """
     found = wrapper
     if isinstance(wrapper, str):
-        module, colon, attribute = wrapper.partition(":")
+        if reason := why_removed(wrapper):
+            raise EnvError(f"env.wrappers: {wrapper!r} was removed; {reason}")
+        module, colon, attribute = new_name(wrapper).partition(":")
         if not colon:
             raise EnvError(f"env.wrappers: {wrapper!r} is not an import path; write 'my.module:MyWrapper'")
         found = _attribute(module, attribute, f"env.wrappers: {wrapper!r}", WRAPPER)

@@ -11,6 +11,7 @@ from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.files import is_own
 from rookery.core.layers import Layer, nested, yaml_layer
+from rookery.core.moved import new_name
 from rookery.core.settings import show
 from rookery.core.signing import is_signed_text, why_unsigned
 from rookery.core.trust import CodeKind, Named, Trust, TrustCode, is_ours, leaves_in, name_in, refuse_reach
@@ -241,6 +242,6 @@ def check_stored(folder: Path, values: Mapping[str, Any], trust_code: TrustCode)
     """
     file, own = folder / "config.yaml", set()
     if is_signed_text("config.yaml", file.read_text(encoding="utf-8")):
-        own = {named.name for named in named_code(yaml_layer(file).values)}
-    others = (replace(named, again="") for named in named_code(values) if named.name not in own)
+        own = {new_name(named.name) for named in named_code(yaml_layer(file).values)}
+    others = (replace(named, again="") for named in named_code(values) if new_name(named.name) not in own)
     Trust.of(False, trust_code).check(folder / "provenance.json", others)

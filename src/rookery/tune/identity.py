@@ -14,6 +14,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, refuse
 from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of
+from rookery.core.moved import new_names
 from rookery.core.settings import Settings, fields_of, is_undecided, object_name
 from rookery.training.settings import algorithm_name
 from rookery.tune.names import SCHEDULERS, SEARCHES
@@ -70,7 +71,7 @@ def refuse_changes(folder: Path, before: Mapping[str, Any], now: Mapping[str, An
     """
     wrong = []
     for what, title in (("space", "search space"), ("job", "training"), ("tune", "section tune")):
-        old, new = _flat(before[what]), _flat(now[what])
+        old, new = _flat(new_names(before[what])), _flat(new_names(now[what]))
         for path in dict.fromkeys([*old, *new]):
             free = what == "tune" and path.split(".")[0] in FREE
             if old.get(path) != new.get(path) and not free:

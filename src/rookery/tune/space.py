@@ -28,6 +28,7 @@ import numpy as np
 
 from rookery.core.errors import ConfigError
 from rookery.core.layers import mapping_of
+from rookery.core.moved import new_names
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings import Settings, Undecided, is_undecided, object_name, show
@@ -231,9 +232,9 @@ class Listed(Domain):
         for i, known in enumerate(self.values):
             if known is value:
                 return i
-        form = written(value)
+        form = new_names(written(value))
         for i, known in enumerate(self.values):
-            if written(known) == form and isinstance(known, bool) == isinstance(value, bool):
+            if new_names(written(known)) == form and isinstance(known, bool) == isinstance(value, bool):
                 return i
         raise ConfigError(f"{show(value)} is none of the values of {self}")
 

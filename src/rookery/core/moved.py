@@ -1,0 +1,178 @@
+"""Old names of modules, classes and functions, which stored runs, settings files, command lines and pickles hold.
+
+Three tables say what became of a name: `MOVED`, `MOVED_NAMES` and `REMOVED`. `new_name` reads them where a text names
+code. `OldNames` reads them where Python imports a module: for pickles, ``import`` statements and ``python -m``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec
+from types import CodeType, ModuleType
+from typing import Any
+
+MOVED: dict[str, str] = {}
+"""New module by old module.
+
+The row of a package is also the row of each module below it that has none, unless the new name lies below the old one.
+A package that is gone needs a row where modules below it have one.
+"""
+
+MOVED_NAMES: dict[str, str] = {}
+"""New ``module:Name`` by old ``module:Name``, for classes and functions that left their module or have a new name."""
+
+REMOVED: dict[str, str] = {}
+"""What to use instead, by ``module`` or ``module:Name``: a sentence that ends an error message."""
+
+
+def new_name(name: str) -> str:
+    """Returns the present name of a module or of ``module:Name``; any other text as it is."""
+    *_, last = _names(name)
+    return last
+
+
+def why_removed(name: str) -> str:
+    """Returns what to use instead of a module or ``module:Name`` that was removed; otherwise an empty string."""
+    for one in _names(name):
+        module, _, inside = one.partition(":")
+        for row in (f"{module}:{inside.partition('.')[0]}", *_upwards(module)):
+            if row in REMOVED:
+                return REMOVED[row]
+    return ""
+
+
+def new_names(tree: Any) -> Any:
+    """Returns a tree of mappings, lists and plain values with the present names in place of old ones."""
+    if isinstance(tree, str):
+        return new_name(tree)
+    if isinstance(tree, dict):
+        return {key: new_names(value) for key, value in tree.items()}
+    return [new_names(value) for value in tree] if isinstance(tree, list) else tree
+
+
+def attribute(module: str, name: str) -> Any:
+    """Returns what a module had under a name in an older version.
+
+    Raises:
+        AttributeError: If there was nothing, or it was removed.
+    """
+    old = f"{module}:{name}"
+    new, reason = new_name(old), why_removed(old)
+    if reason or new == old:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{reason and f': {reason}'}")
+    place, _, now = new.partition(":")
+    return getattr(import_module(place), now)
+
+
+class OldNames:
+    """Finds modules by their old names; an entry of `sys.meta_path`.
+
+    A module that exists under the name is found first. It is given the names that have left it.
+    """
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Returns the specification of a module with an old name or old attributes; None for all others.
+
+        Raises:
+            ModuleNotFoundError: If the module was removed; says what to use instead.
+        """
+        if not name.startswith("rookery") or (name not in _have_rows() and new_name(name) == name):
+            return None
+        present = PathFinder.find_spec(name, path, target)
+        if present is not None and present.origin is not None:  # not a folder that is empty but for a cache
+            if type(present.loader) is SourceFileLoader:
+                present.loader = _PresentModule(name, present.loader.path)
+            return present
+        if reason := why_removed(name):
+            raise ModuleNotFoundError(f"No module named {name!r}: {reason}", name=name)
+        moved = find_spec(new_name(name)) if new_name(name) != name else None
+        if moved is None:
+            return None
+        had_modules = any(old.startswith(f"{name}.") for old in MOVED)
+        is_package = had_modules or moved.submodule_search_locations is not None
+        loader: Any = _OldModule(moved)
+        return ModuleSpec(name, loader, origin=moved.origin, is_package=is_package)
+
+
+class _PresentModule(SourceFileLoader):
+    """Loads a module that some names have left."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        own = vars(module).get("__getattr__")
+
+        def found(name: str) -> Any:
+            old = f"{module.__name__}:{name}"
+            if own is None or why_removed(old) or new_name(old) != old:
+                return attribute(module.__name__, name)
+            return own(name)
+
+        vars(module)["__getattr__"] = found
+
+
+class _OldModule:
+    """Loads a module under its old name.
+
+    This is the present module itself. For a package it is a module of its own, which takes every attribute from the
+    present one: Python would look for modules below a package under the package's present name.
+    """
+
+    def __init__(self, moved: ModuleSpec) -> None:
+        self.moved = moved
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leaves it to Python to make an empty module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fills the module that Python has made, or puts the present one in its place."""
+        if hasattr(module, "__path__"):
+            vars(module)["__getattr__"] = partial(attribute, module.__name__)
+        else:
+            sys.modules[module.__name__] = import_module(self.moved.name)
+
+    def get_code(self, name: str) -> CodeType | None:
+        """Returns the code that ``python -m`` runs."""
+        loader: Any = self.moved.loader
+        code: CodeType | None = loader.get_code(self.moved.name)
+        return code
+
+
+def _names(name: str) -> Iterator[str]:
+    """Yields a name and those that it had later, the present one last."""
+    yield name
+    for _ in range(len(MOVED) + len(MOVED_NAMES)):
+        following = _next_name(name)
+        if following == name:
+            return
+        name = following
+        yield name
+
+
+def _next_name(name: str) -> str:
+    module, colon, inside = name.partition(":")
+    first, dot, rest = inside.partition(".")
+    if (row := f"{module}:{first}") in MOVED_NAMES:
+        return f"{MOVED_NAMES[row]}{dot}{rest}"
+    for above in _upwards(module):
+        if above in MOVED and not (above != module and MOVED[above].startswith(f"{above}.")):
+            return f"{MOVED[above]}{module.removeprefix(above)}{colon}{inside}"
+    return name
+
+
+def _upwards(module: str) -> Iterator[str]:
+    """Yields the name of a module and of the packages above it."""
+    while module:
+        yield module
+        module = module.rpartition(".")[0]
+
+
+@cache
+def _have_rows() -> frozenset[str]:
+    """Returns the modules that have a row, or whose classes and functions have one."""
+    return frozenset(row.partition(":")[0] for table in (MOVED, MOVED_NAMES, REMOVED) for row in table)
