@@ -15,17 +15,58 @@ from importlib.util import find_spec
 from types import CodeType, ModuleType
 from typing import Any
 
-MOVED: dict[str, str] = {}
+MOVED: dict[str, str] = {
+    "rookery.compat.rllib.build_trainers": "rookery.compat.rllib.trainers",
+    "rookery.compat.rllib.policy_exploration": "rookery.compat.rllib.explorations",
+}
 """New module by old module.
 
 The row of a package is also the row of each module below it that has none, unless the new name lies below the old one.
 A package that is gone needs a row where modules below it have one.
 """
 
-MOVED_NAMES: dict[str, str] = {}
+MOVED_NAMES: dict[str, str] = {
+    "rookery.compat.rllib.catalog:register_all": "rookery.compat.rllib.registrations:register_all",
+    "rookery.compat.rllib.catalog:registered": "rookery.compat.rllib.registrations:registered",
+    "rookery.compat.rllib.finder:NamesModule": "rookery.compat.rllib.imports:NamesModule",
+    "rookery.compat.rllib.finder:carry_names_along": "rookery.script.importer:carry_names_along",
+    "rookery.compat.rllib.finder:find": "rookery.compat.rllib.imports:find",
+    "rookery.compat.rllib.finder:is_known": "rookery.compat.rllib.imports:is_known",
+    "rookery.compat.rllib.finder:known": "rookery.compat.rllib.imports:known",
+    "rookery.compat.rllib.finder:script_builtins": "rookery.script.importer:script_builtins",
+    "rookery.compat.rllib.finder:show_names_in": "rookery.script.importer:show_names_in",
+    "rookery.compat.rllib.observing:rewriting": "rookery.compat.rllib.episodes:rewriting",
+    "rookery.compat.rllib.results:learner_stats": "rookery.compat.rllib.learner_stats:learner_stats",
+    "rookery.compat.rllib.script:run_script": "rookery.script.runner:run_script",
+    "rookery.compat.rllib.script:told": "rookery.script.runner:told",
+    "rookery.compat.rllib.tensorflow_names:needs_keras": "rookery.compat.rllib.keras_backend:needs_keras",
+    "rookery.compat.rllib.torch_functions:Swish": "rookery.compat.rllib.framework:Swish",
+    "rookery.compat.rllib.trainers:ModelCatalog": "rookery.compat.rllib.catalog:ModelCatalog",
+    "rookery.compat.rllib.trainers:as_measured": "rookery.compat.rllib.base_trainer:as_measured",
+    "rookery.compat.rllib.trainers:differing": "rookery.compat.rllib.base_trainer:differing",
+    "rookery.compat.rllib.trainers:ended_episode": "rookery.compat.rllib.base_trainer:ended_episode",
+    "rookery.compat.rllib.trainers:get_preprocessor": "rookery.compat.rllib.preprocessors:get_preprocessor",
+    "rookery.compat.rllib.trainers:learner_extras": "rookery.compat.rllib.base_trainer:learner_extras",
+    "rookery.compat.rllib.trainers:spaces_by_policy": "rookery.compat.rllib.base_trainer:spaces_by_policy",
+    "rookery.compat.rllib.tuning.experiment:use_machine": "rookery.compat.rllib.machine:use_machine",
+    "rookery.compat.rllib.tuning.registry:register_all": "rookery.compat.rllib.registrations:register_all",
+    "rookery.compat.rllib.tuning.registry:registered": "rookery.compat.rllib.registrations:registered",
+    "rookery.compat.rllib.tuning.registry:registered_env": "rookery.compat.rllib.registrations:registered_env",
+    "rookery.envs.make:code_of": "rookery.envs.schemes:code_of",
+    "rookery.envs.make:is_player": "rookery.envs.unity.scheme:is_player",
+    "rookery.envs.make:random_actions": "rookery.envs.random_play:random_actions",
+    "rookery.envs.make:random_answers": "rookery.envs.random_play:random_answers",
+    "rookery.envs.make:random_play": "rookery.envs.random_play:random_play",
+    "rookery.envs.make:random_rows": "rookery.envs.random_play:random_rows",
+    "rookery.envs.make:time_limit_of": "rookery.envs.adapters.gym_ids:time_limit_of",
+}
 """New ``module:Name`` by old ``module:Name``, for classes and functions that left their module or have a new name."""
 
-REMOVED: dict[str, str] = {}
+REMOVED: dict[str, str] = {
+    "rookery.compat.rllib.build_trainers:with_updates": "use Trainer.with_updates",
+    "rookery.compat.rllib.finder:is_script_code": "use rookery.script.importer.importer_of",
+    "rookery.envs.unity.recognized:MadeBaseEnv": "use rookery.envs.schemes.MadeMany",
+}
 """What to use instead, by ``module`` or ``module:Name``: a sentence that ends an error message."""
 
 
