@@ -60,5 +60,5 @@ def test_they_are_found_by_the_names_of_2021():
         ("ray.rllib.agents.ddpg.apex", "ApexDDPGTrainer", ApexDDPGTrainer),
         ("ray.rllib.agents.ddpg.apex", "APEX_DDPG_DEFAULT_CONFIG", DEFAULT_CONFIGS["APEX_DDPG"]),
     ):
-        assert find(f"{place}.{name}") is ours
+        assert find(f"{place}.{name}") == ours
     assert defaults.APEX_DDPG_DEFAULT_CONFIG["n_step"] == 3
