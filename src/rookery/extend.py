@@ -3,6 +3,9 @@
 Every name here is public: it keeps its name and its meaning from one version to the next. `docs/how-to/` shows the use.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from rookery.algorithms.actor_critic import ActorCritic, advantage_targets
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, BatchHook, Row
 from rookery.algorithms.ppo import ppo_loss
@@ -38,10 +41,6 @@ from rookery.core.settings import (
 from rookery.core.spaces import ActionSpec, ObsSpec
 from rookery.core.state import Stateful
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
-from rookery.envs.unity.channels import PlayerChannel
-from rookery.envs.unity.env import UnityEnv
-from rookery.envs.unity.testing.script import write_player
-from rookery.envs.unity.testing.session_file import read_session
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Distribution
 from rookery.models.heads import Head, HeadSpec, Outputs
@@ -55,6 +54,24 @@ from rookery.signals.learned import LearnedConfig, LearnedSignal
 from rookery.signals.rewards import SignalsConfig
 from rookery.signals.signal import RewardSignal, SignalConfig, ValueColumn
 from rookery.tune.scheduler import Action, Scheduler, SchedulerConfig
+
+if TYPE_CHECKING:
+    from rookery.envs.unity.channels import PlayerChannel as PlayerChannel
+    from rookery.envs.unity.env import UnityEnv as UnityEnv
+    from rookery.envs.unity.testing.script import write_player as write_player
+    from rookery.envs.unity.testing.session_file import read_session as read_session
+    from rookery.onnx.exporter import Exporter as Exporter
+    from rookery.replay.formats.replay_format import ReplayFormat as ReplayFormat
+
+_LATER = {
+    "Exporter": "rookery.onnx.exporter",
+    "ReplayFormat": "rookery.replay.formats.replay_format",
+    "PlayerChannel": "rookery.envs.unity.channels",
+    "UnityEnv": "rookery.envs.unity.env",
+    "write_player": "rookery.envs.unity.testing.script",
+    "read_session": "rookery.envs.unity.testing.session_file",
+}
+"""Names that few parts need, and those of another package of this distribution: imported when they are first used."""
 
 __all__ = [
     "Action",
@@ -70,6 +87,7 @@ __all__ = [
     "Demand",
     "Distribution",
     "EpisodeListener",
+    "Exporter",
     "Flat",
     "Forward",
     "Fraction",
@@ -97,6 +115,7 @@ __all__ = [
     "Replay",
     "ReplayBuffer",
     "ReplayConfig",
+    "ReplayFormat",
     "ReplaySettings",
     "RewardSignal",
     "Role",
@@ -137,3 +156,13 @@ __all__ = [
     "vtrace",
     "write_player",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

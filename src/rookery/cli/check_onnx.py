@@ -17,14 +17,13 @@ def check_onnx(
 
     rookery check-onnx runs/BallPlate-ppo-s0/main.onnx
     """
-    from rookery.onnx.check import look_at
+    from rookery.onnx.check_file import look_at
 
     look = look_at(file)
-    kind = {"unity": f"for Unity, model version {look.version or '?'}", "generic": "for any program"}[look.kind]
     if not look.outputs:
         typer.echo(f"{'file':<20}{file}, {file.stat().st_size:,} bytes")
     else:
-        lines = {"file": f"{file}, {file.stat().st_size:,} bytes, {kind}", "opset": str(look.opset)}
+        lines = {"file": f"{file}, {file.stat().st_size:,} bytes, {look.purpose}", "opset": str(look.opset)}
         lines |= {key.replace("_", " "): value for key, value in look.told.items()}
         for label, text in lines.items():
             typer.echo(f"{label:<20}{text}")

@@ -1,4 +1,4 @@
-"""``rookery export``: the policies of a run as ONNX files, for Unity or for anybody."""
+"""``rookery export``: the policies of a run as ONNX files, for Unity or for anybody, or in a plug-in's format."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import typer
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.core.errors import ConfigError, RookeryError, nearest
 from rookery.core.files import FOLDER
+from rookery.core.plugins import EXPORTERS
 
 if TYPE_CHECKING:
     from rookery.core.spaces import Tree
+    from rookery.onnx.exporter import Exporter
     from rookery.onnx.written import Written
 
 
@@ -20,6 +22,9 @@ def export(
     run: SavedRun,
     unity: Annotated[bool, typer.Option("--unity", help="For Unity's package com.unity.ml-agents.")] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="For any program that runs ONNX files.")] = False,
+    other: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="In a format that an installed package adds.")
+    ] = None,
     policy: Annotated[
         str | None, typer.Option(help="Which policy.", metavar="NAME", show_default="all, a file each")
     ] = None,
@@ -40,17 +45,23 @@ def export(
 
     rookery export runs/BallPlate-ppo-s0 --unity
     """
-    if unity == onnx:
+    if unity + onnx + (other is not None) != 1:
         raise ConfigError("rookery export: say what for: --unity, or --onnx for any other program")
+    kind = other or ("unity" if unity else "onnx")
+    if kind not in EXPORTERS:
+        raise ConfigError(f"--format {kind}: there are {', '.join(EXPORTERS)}{nearest(kind, list(EXPORTERS))}")
     if version is not None and onnx:
         raise ConfigError("--version is of models for Unity: leave it out, or say --unity")
     saved = find_saved(run, checkpoint)
-    from rookery.onnx.generic import write_generic
     from rookery.onnx.graph import require_onnx
-    from rookery.onnx.unity import write_unity
     from rookery.policies.export import policy_names, read_policy
 
-    require_onnx()
+    exporter: Exporter = EXPORTERS.load(kind)
+    options = given(opset=opset, version=version)
+    for option in options.keys() - {*exporter.options}:
+        raise ConfigError(f"--{option}: files of the format {kind} have none; leave it out")
+    if exporter.rules is not None:
+        require_onnx()
     names = policy_names(saved)
     if policy is not None and policy not in names:
         raise ConfigError(f"--policy {policy}: there are {', '.join(names)} in {saved}{nearest(policy, names)}")
@@ -63,13 +74,9 @@ def export(
     observed, missing = observations(saved, trust_code)
     folder = saved.parent.parent if saved.parent.name == FOLDER else saved
     for name, each in policies.items():
-        file = out or folder / (f"{name}.onnx" if unity else f"{name}.generic.onnx")
-        seen = observed.get(name)
-        if unity:
-            result = write_unity(each, file, observations=seen, **given(opset=opset, version=version))
-        else:
-            result = write_generic(each, file, observations=seen, **given(opset=opset))
-        typer.echo(told(name, result))
+        file = out or folder / f"{name}{exporter.suffix}"
+        result = exporter.write(each, file, observations=observed.get(name), **options)
+        typer.echo(f"{file}: policy {name}" if result is None else told(name, result))
     if missing:
         typer.echo(f"The run's own observations could not be had, so random ones were compared: {missing}", err=True)
 

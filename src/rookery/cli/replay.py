@@ -96,12 +96,12 @@ def export(
     rookery replay export runs/CartPole-v1-dqn-s3 -o replays/pole
     """
     from rookery.core.files import make_folder
-    from rookery.replay.formats.names import MINARI, SUFFIXES, export_stored, format_of
+    from rookery.replay.formats.names import MINARI, export_stored, format_by_suffix, format_of
     from rookery.replay.transfer import columns, linked
 
     found = sources([source])
     path = Path(out)
-    if path.suffix not in SUFFIXES and not out.startswith(MINARI):
+    if format_by_suffix(path.suffix) is None and not out.startswith(MINARI):
         check_free(path, force)
         write(path, *linked(found))
     elif len(found) > 1:

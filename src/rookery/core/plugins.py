@@ -184,5 +184,28 @@ ENV_SCHEMES = PluginTable(
         "foreign": "rookery.envs.vector.makers:FOREIGN",
         "tensors": "rookery.tensor_envs.rows:TENSORS",
     },
+    ("find",),
 )
 """Kinds of environments (`envs/schemes.py`); a plug-in's name is what stands before the colon in names of its kind."""
+
+EXPORTERS = PluginTable(
+    "rookery.exporters",
+    {"unity": "rookery.onnx.unity:UNITY", "onnx": "rookery.onnx.generic:GENERIC"},
+    ("write", "suffix", "options", "rules"),
+)
+"""Formats that policies are exported in (`onnx/exporter.py`)."""
+
+REPLAY_FORMATS = PluginTable(
+    "rookery.replay_formats",
+    {
+        "unity": "rookery.replay.formats.unity_demo:UNITY_DEMO",
+        "npz": "rookery.replay.formats.npz_file:NPZ",
+        "csv": "rookery.replay.formats.csv_file:CSV",
+        "parquet": "rookery.replay.formats.parquet_file:PARQUET",
+        "rllib": "rookery.replay.formats.rllib_json:RLLIB_JSON",
+        "hdf5": "rookery.replay.formats.hdf5_file:HDF5",
+        "minari": "rookery.replay.formats.minari_data:MINARI",
+    },
+    ("read", "write", "suffixes"),
+)
+"""Formats of files that replay is read from and written to (`replay/formats/replay_format.py`)."""

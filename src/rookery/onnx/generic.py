@@ -12,7 +12,9 @@ from gymnasium import spaces
 
 from rookery.core.spaces import CATEGORIES, MASK, ActionSpec, Tree
 from rookery.core.torch_modes import own_modes
+from rookery.onnx.check import ANY_PROGRAM
 from rookery.onnx.compare import Exported, probes_of
+from rookery.onnx.exporter import Exporter
 from rookery.onnx.graph import BATCH, Graph, Port, check_opset
 from rookery.onnx.heads import Acts, Allowed, number_bounds, within
 from rookery.onnx.network import decide
@@ -51,6 +53,9 @@ def write_generic(policy: Policy, path: str | Path, *, opset: int = OPSET, obser
     """
     check_opset(opset)
     return write(policy, Path(path), lambda own: generic_model(own, opset), opset, observations)
+
+
+GENERIC = Exporter(write_generic, ".generic.onnx", ("opset",), ANY_PROGRAM)
 
 
 def generic_model(policy: Policy, opset: int) -> Exported:

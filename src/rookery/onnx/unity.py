@@ -18,10 +18,12 @@ from rookery.core.spaces import CATEGORIES, MASK, Leaf, ObsSpec, Tree
 from rookery.core.torch_modes import own_modes
 from rookery.models.pictures import image_layout
 from rookery.onnx.compare import Exported, probes_of
+from rookery.onnx.exporter import Exporter
 from rookery.onnx.graph import BATCH, ExportError, Graph, Port, check_opset
 from rookery.onnx.heads import Allowed, number_bounds, within
 from rookery.onnx.network import Decision, decide
 from rookery.onnx.seen import Seen
+from rookery.onnx.unity_rules import UNITY_RULES
 from rookery.onnx.written import Written, told_of, write
 from rookery.policies.policy import Policy
 
@@ -59,7 +61,10 @@ def write_unity(
     check_opset(opset)
     if version not in (2, 3):
         raise ConfigError(f"version {version}: models of ML-Agents have version 2 or 3")
-    return write(policy, Path(path), lambda own: unity_model(own, opset, version), opset, observations)
+    return write(policy, Path(path), lambda own: unity_model(own, opset, version), opset, observations, [UNITY_RULES])
+
+
+UNITY = Exporter(write_unity, ".onnx", ("opset", "version"), UNITY_RULES)
 
 
 def unity_model(policy: Policy, opset: int, version: int) -> Exported:

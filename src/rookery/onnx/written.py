@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from rookery.core.device import device_of
 from rookery.core.errors import RookeryError
 from rookery.core.files import make_folder, write_file
 from rookery.core.spaces import Tree
-from rookery.onnx.check import problems_in
+from rookery.onnx.check import OnnxRules, problems_in
 from rookery.onnx.compare import Exported, compare
 from rookery.onnx.graph import ExportError, require_onnx
 from rookery.onnx.network import check_exportable, check_head
@@ -47,7 +47,12 @@ class Written:
 
 
 def write(
-    policy: Policy, path: Path, make: Callable[[Policy], Exported], opset: int, observations: Tree | None
+    policy: Policy,
+    path: Path,
+    make: Callable[[Policy], Exported],
+    opset: int,
+    observations: Tree | None,
+    rules: Sequence[OnnxRules] = (),
 ) -> Written:
     """Makes a model of a policy and writes it, if it acts as the policy does.
 
@@ -57,6 +62,7 @@ def write(
         make: Makes the model.
         opset: Version of its operators.
         observations: What to compare on, ``[N, ...]`` by leaf path; None = random ones.
+        rules: Rules of the program that the file is for.
 
     Raises:
         ConfigError: If the extra is not installed, or observations do not fit the policy.
@@ -83,7 +89,7 @@ def write(
             raise
         except Exception as error:  # so that whoever exports while training goes on has one kind of error to expect
             raise ExportError(f"policy {policy.name!r} cannot be exported: {type(error).__name__}: {error}") from error
-    if problems := problems_in(content):
+    if problems := problems_in(content, rules):
         raise ExportError(f"policy {policy.name!r}: the file would not be accepted: {'; '.join(problems)}")
     make_folder(path.parent)
     write_file(path, content)

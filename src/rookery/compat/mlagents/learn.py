@@ -669,8 +669,8 @@ def options_by_name(options: RunOptions) -> Callable[[str], BehaviorOptions]:
 
 def exporter() -> Callable[[Policy, Path], object]:
     """Gives what writes ONNX files, loaded before training; where a package is missing, the first file says so."""
-    from rookery.onnx import write_unity
     from rookery.onnx.graph import require_onnx
+    from rookery.onnx.unity import write_unity
 
     with suppress(ConfigError):
         require_onnx()

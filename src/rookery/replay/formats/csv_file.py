@@ -16,6 +16,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.files import FileError, write_file
 from rookery.replay.formats.blocks import BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, columns_of, find_columns, flat_columns
+from rookery.replay.formats.replay_format import ReplayFormat, of_recording
 from rookery.replay.formats.staged import Staged
 from rookery.replay.recording import EpisodeSource, Recording
 
@@ -162,3 +163,6 @@ def _texts(array: np.ndarray) -> list[str]:
     if array.dtype.kind == "f":
         return ["" if number != number else str(number) for number in array]
     return [str(number) for number in array.tolist()]
+
+
+CSV = ReplayFormat(read_csv, of_recording(write_csv), (".csv",))

@@ -14,6 +14,7 @@ from rookery.replay.episodes import JoinedEpisodes
 from rookery.replay.formats.blocks import BLOCK_BYTES, BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, find_columns
 from rookery.replay.formats.growth import growth_of
+from rookery.replay.formats.replay_format import ReplayFormat
 from rookery.replay.formats.staged import Staged
 from rookery.replay.recording import EpisodeSource
 
@@ -168,3 +169,8 @@ def unpacked_bytes(path: Path, name: str, one: Any) -> int:
         raise FileError(f"{path}: {name} is packed more than once, which is not read; write it with one compression")
     size: int = math.prod(one.shape) * one.dtype.itemsize
     return max(size, chunk_bytes(one))
+
+
+HDF5 = ReplayFormat(
+    read_hdf5, None, (".hdf5", ".h5"), read_only="HDF5 is read and not written; use .npz, which has the same arrays"
+)

@@ -14,6 +14,7 @@ from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.files import FileError
 from rookery.core.spaces import action_spec, nested, obs_spec
 from rookery.replay.formats.columns import Wanted
+from rookery.replay.formats.replay_format import ReplayFormat, of_recording
 from rookery.replay.recording import RecordedEpisode, Recording
 from rookery.replay.segments import Spaces
 
@@ -143,3 +144,6 @@ def _stacked(space: spaces.Space[Any], actions: Sequence[Any]) -> Any:
     if isinstance(space, spaces.Tuple):
         return tuple(_stacked(part, [one[key] for one in actions]) for key, part in enumerate(space.spaces))
     return np.asarray(actions)
+
+
+MINARI = ReplayFormat(read_minari, of_recording(write_minari), prefix="minari:")

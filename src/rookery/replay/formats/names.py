@@ -10,37 +10,31 @@ from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError, nearest
 from rookery.core.files import FileError, beside, make_folder
+from rookery.core.plugins import REPLAY_FORMATS
 from rookery.core.spaces import action_spec, obs_spec
 from rookery.replay.episodes import ChosenEpisodes, joined, with_time_limit
 from rookery.replay.formats.columns import Wanted
-from rookery.replay.formats.csv_file import read_csv, write_csv
 from rookery.replay.formats.growth import allowed_bytes
-from rookery.replay.formats.hdf5_file import read_hdf5
-from rookery.replay.formats.minari_data import read_minari, write_minari
-from rookery.replay.formats.npz_file import read_npz
-from rookery.replay.formats.parquet_file import read_parquet, write_parquet
-from rookery.replay.formats.rllib_json import read_rllib, write_rllib
-from rookery.replay.formats.unity_demo import read_unity, write_unity
-from rookery.replay.recording import EpisodeSource, last_change, recording_of, write_recordings
+from rookery.replay.formats.replay_format import ReplayFormat
+from rookery.replay.recording import EpisodeSource, last_change, write_recordings
 from rookery.replay.relabel import RelabelConfig
 from rookery.replay.segments import Spaces, StoredReplay, find_replay
 from rookery.replay.selecting import SelectionConfig
-from rookery.replay.transfer import write_arrays
 
 SUFFIXES = {".demo": "unity", ".npz": "npz", ".csv": "csv", ".parquet": "parquet", ".json": "rllib",
             ".hdf5": "hdf5", ".h5": "hdf5"}  # fmt: skip
-"""Formats by what files are called."""
+"""Built-in formats by what files are called."""
 
 MINARI = "minari:"
 """What stands before the id of a data set of Minari."""
 
-FORMATS = (*dict.fromkeys(SUFFIXES.values()), "minari")
-"""All names of formats."""
 
-READERS: dict[str, Callable[[Path, Wanted], Mapping[str, EpisodeSource]]] = {
-    "unity": read_unity, "npz": read_npz, "csv": read_csv, "parquet": read_parquet, "rllib": read_rllib,
-    "hdf5": read_hdf5,
-}  # fmt: skip
+def format_by_suffix(suffix: str) -> str | None:
+    """Returns the name of the format of files with a suffix; None if there is none. Plug-ins are imported to tell."""
+    if not suffix or suffix in SUFFIXES:
+        return SUFFIXES.get(suffix)
+    added = REPLAY_FORMATS.load_added()
+    return next((name for name, found in added.items() if suffix in found.suffixes), None)
 
 
 def format_of(name: str, given: str | None) -> str:
@@ -54,17 +48,20 @@ def format_of(name: str, given: str | None) -> str:
         ConfigError: If there is no such format, or the name does not tell.
     """
     if given is not None:
-        if given not in FORMATS:
-            raise ConfigError(f"--format {given}: use one of {', '.join(FORMATS)}{nearest(given, FORMATS)}")
+        if given not in REPLAY_FORMATS:
+            known = list(REPLAY_FORMATS)
+            raise ConfigError(f"--format {given}: use one of {', '.join(known)}{nearest(given, known)}")
         return given
     if name.startswith(MINARI):
         return "minari"
     path = Path(name)
-    inside = {SUFFIXES[one.suffix] for one in path.iterdir() if one.suffix in SUFFIXES} if path.is_dir() else set()
-    found = inside.pop() if len(inside) == 1 else SUFFIXES.get(path.suffix)
+    suffixes = {one.suffix for one in path.iterdir()} if path.is_dir() else set()
+    inside = {SUFFIXES[suffix] for suffix in suffixes & SUFFIXES.keys()} or {*map(format_by_suffix, suffixes)} - {None}
+    found = inside.pop() if len(inside) == 1 else format_by_suffix(path.suffix)
     if found is None:
-        known = ", ".join((*SUFFIXES, f"{MINARI}ID"))
-        raise ConfigError(f"{name}: what is it? Known are {known}; or say --format, one of {', '.join(FORMATS)}")
+        endings = ", ".join((*SUFFIXES, f"{MINARI}ID"))
+        formats = ", ".join(REPLAY_FORMATS)
+        raise ConfigError(f"{name}: what is it? Known are {endings}; or say --format, one of {formats}")
     return found
 
 
@@ -92,15 +89,11 @@ def read_recordings(
     """
     found: dict[str, EpisodeSource] = {}
     for source in map(str, sources):
-        kind = format_of(source, given)
-        parts: Mapping[str, EpisodeSource]
-        if kind == "minari":
-            parts = read_minari(source.removeprefix(MINARI), wanted)
-        elif not Path(source).exists():
+        kind: ReplayFormat = REPLAY_FORMATS.load(format_of(source, given))
+        if not kind.prefix and not Path(source).exists():
             raise FileError(f"{source}: there is no such file{beside(Path(source))}")
-        else:
-            parts = READERS[kind](Path(source), wanted)
-        for policy, one in parts.items():
+        place = source.removeprefix(kind.prefix) if kind.prefix else Path(source)
+        for policy, one in kind.read(place, wanted).items():
             space, between = one.spaces.action.space, wanted.action_bounds
             if between and not (
                 isinstance(space, spaces.Box) and space == spaces.Box(*between, space.shape, space.dtype)
@@ -138,20 +131,13 @@ def export_stored(
         ConfigError: If a package is not installed, or what must be known is not.
         SpaceError: If the format has no room for these spaces; names what has.
     """
-    if kind == "hdf5":
-        raise ConfigError(f"{target}: HDF5 is read and not written; use .npz, which has the same arrays")
-    if kind == "minari":
-        write_minari(recording_of(stored), target.removeprefix(MINARI))
-        return
-    path = Path(target)
-    make_folder(path.parent)
-    if kind == "npz":
-        write_arrays(stored, path, advance)
-    elif kind == "unity":
-        write_unity(recording_of(stored), path, name or stored.policy)
-    else:
-        writers = {"csv": write_csv, "parquet": write_parquet, "rllib": write_rllib}
-        writers[kind](recording_of(stored), path)
+    found: ReplayFormat = REPLAY_FORMATS.load(kind)
+    if found.write is None:
+        raise ConfigError(f"{target}: {found.read_only}")
+    if not found.prefix:
+        make_folder(Path(target).parent)
+    place = target.removeprefix(found.prefix) if found.prefix else Path(target)
+    found.write(stored, place, name or stored.policy, advance)
 
 
 def import_replay(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -16,11 +17,12 @@ from rookery.replay.formats.blocks import BLOCK_BYTES, BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, check_unique, find_columns
 from rookery.replay.formats.growth import growth_of
 from rookery.replay.formats.npy import Header, read_header
+from rookery.replay.formats.replay_format import ReplayFormat
 from rookery.replay.formats.staged import Staged
 from rookery.replay.pieces import BY_ROW
 from rookery.replay.recording import EpisodeSource, RecordedEpisode, Recording, known_raw
-from rookery.replay.segments import RAW, Spaces
-from rookery.replay.transfer import ABOUT
+from rookery.replay.segments import RAW, Spaces, StoredReplay
+from rookery.replay.transfer import ABOUT, write_arrays
 
 
 def read_npz(path: Path, wanted: Wanted) -> dict[str, EpisodeSource]:
@@ -169,3 +171,10 @@ def _check_layout(path: Path, name: str, array: np.ndarray, shape: tuple[int, ..
             f"{path}: is no whole export of a replay buffer: {name} is {array.dtype} of the shape {array.shape}, where "
             f"{dtype} of the shape {shape} should be"
         )
+
+
+def _write_npz(stored: StoredReplay, path: Path, name: str, advance: Callable[[int], object]) -> None:
+    write_arrays(stored, path, advance)
+
+
+NPZ = ReplayFormat(read_npz, _write_npz, (".npz",))

@@ -21,6 +21,7 @@ from rookery.replay.formats.columns import (
     table_of,
 )
 from rookery.replay.formats.growth import Growth, growth_of
+from rookery.replay.formats.replay_format import ReplayFormat, of_recording
 from rookery.replay.recording import Recording
 from rookery.replay.segments import Spaces
 
@@ -183,3 +184,6 @@ def write_parquet(recording: Recording, path: Path) -> None:
         raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+PARQUET = ReplayFormat(read_parquet, of_recording(write_parquet), (".parquet",))

@@ -17,6 +17,7 @@ from rookery.replay.formats.blocks import BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, columns_of, find_columns
 from rookery.replay.formats.growth import Growth, growth_of
 from rookery.replay.formats.packed import PackedError, unpack, unpack_trusted
+from rookery.replay.formats.replay_format import ReplayFormat, of_recording
 from rookery.replay.formats.staged import Staged
 from rookery.replay.recording import EpisodeSource, Recording
 from rookery.replay.segments import RAW
@@ -207,3 +208,6 @@ def _batch(columns: Mapping[str, np.ndarray], number: int) -> dict[str, list[Any
     found["dones"] = (columns["terminated"] | columns["truncated"]).tolist()
     length = len(columns["terminated"])
     return found | {"eps_id": [number] * length, "agent_index": [0] * length}
+
+
+RLLIB_JSON = ReplayFormat(read_rllib, of_recording(write_rllib), (".json",))

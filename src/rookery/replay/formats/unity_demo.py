@@ -7,7 +7,7 @@ reward stands a row later than the action that earned it, and an episode ends wi
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,9 @@ from rookery.envs.unity.pictures import PLAIN, encoded
 from rookery.envs.unity.wire import WireError
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.growth import Growth, growth_of
-from rookery.replay.recording import RecordedEpisode, Recording
-from rookery.replay.segments import Spaces
+from rookery.replay.formats.replay_format import ReplayFormat
+from rookery.replay.recording import RecordedEpisode, Recording, recording_of
+from rookery.replay.segments import Spaces, StoredReplay
 
 PROPERTIES = {1: (PLAIN,), 2: (PLAIN, PLAIN), 3: (PLAIN, PLAIN, PLAIN)}
 """Properties of the dimensions of observations of numbers, of which nothing is known."""
@@ -332,3 +333,10 @@ def _nothing(spec: ActionSpec) -> AgentActionProto:
     return AgentActionProto(
         continuous_actions=(0.0,) * spec.num_numbers, discrete_actions=(0,) * (len(spec.sizes) + spec.num_flags)
     )
+
+
+def _write_demo(stored: StoredReplay, path: Path, name: str, advance: Callable[[int], object]) -> None:
+    write_unity(recording_of(stored), path, name)
+
+
+UNITY_DEMO = ReplayFormat(read_unity, _write_demo, (".demo",))

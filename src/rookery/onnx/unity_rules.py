@@ -1,0 +1,242 @@
+"""Rules of Unity's importer for ONNX files: `UNITY_RULES`.
+
+They mirror those by which com.unity.ml-agents (`SentisModelParamLoader`, `SentisModelInfo` and their Barracuda twins)
+looks at a model before an agent may use it, and Unity's list of ONNX operators. No Unity runs here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from rookery.core.errors import nearest
+from rookery.onnx.check import Look, OnnxRules
+from rookery.onnx.graph import OPSETS
+
+SENTIS = frozenset(
+    [
+        "Abs", "Acos", "Acosh", "Add", "And", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Atanh", "AveragePool",
+        "BatchNormalization", "Bernoulli", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Compress", "Concat",
+        "Constant", "ConstantOfShape", "Conv", "ConvTranspose", "Cos", "Cosh", "CumSum", "DepthToSpace", "Div",
+        "Dropout", "Einsum", "Elu", "Equal", "Erf", "Exp", "Expand", "Flatten", "Floor", "Gather", "GatherElements",
+        "GatherND", "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Greater", "GreaterOrEqual", "HardSigmoid",
+        "HardSwish", "Hardmax", "Identity", "InstanceNormalization", "IsInf", "IsNaN", "LRN", "LSTM",
+        "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool",
+        "Mean", "Min", "Mod", "Mul", "Multinomial", "Neg", "NonMaxSuppression", "NonZero", "Not", "OneHot", "Or",
+        "PRelu", "Pad", "Pow", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range",
+        "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+        "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu", "Reshape", "Resize", "Round",
+        "ScatterElements", "ScatterND", "Selu", "Shape", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Size", "Slice",
+        "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tan", "Tanh",
+        "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Upsample", "Where", "Xor",
+    ]
+)  # fmt: skip
+"""Operators that Unity's Sentis (the Inference Engine) imports."""
+
+NOT_IN_BARRACUDA = frozenset(
+    [
+        "CumSum", "Einsum", "Erf", "GatherElements", "GatherND", "IsInf", "IsNaN", "Mod", "Range", "Sign", "Trilu",
+    ]
+)  # fmt: skip
+"""Some of these that its forerunner Barracuda, of packages up to 2.3, does not know; the exact GELU needs the first."""
+
+FACTS = ("version_number", "memory_size")
+PLAIN_INPUTS = ("action_masks", "recurrent_in")
+MARKS = (*FACTS, "obs_0", "vector_observation", "continuous_actions", "discrete_actions", "is_continuous_control")
+"""Names by which a file is taken to be for Unity."""
+
+PAIRS = {"continuous_actions": "continuous_action_output_shape", "discrete_actions": "discrete_action_output_shape"}
+"""Outputs with actions, and those that say how they are laid out."""
+
+
+class UnityRules(OnnxRules):
+    """Rules by which the package com.unity.ml-agents takes a model."""
+
+    kind = "unity"
+    purpose = "for Unity, model version ?"
+    marks = frozenset(MARKS)
+
+    def check(self, look: Look, constants: dict[str, np.ndarray]) -> None:
+        """See `OnnxRules.check`."""
+        _check_operators(look)
+        _check_version(look, constants)
+        _check_inputs(look)
+        _check_actions(look, constants)
+        _check_memory(look, constants)
+        look.purpose = f"for Unity, model version {look.version or '?'}"
+
+    def check_output(self, look: Look, name: str, value: np.ndarray, zeros: bool) -> None:
+        """See `OnnxRules.check_output`."""
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            look.problems.append(f"{name} is not finite for a batch of {'zeros' if zeros else 'numbers'}.")
+
+    def check_outputs(self, look: Look, given: dict[str, np.ndarray]) -> None:
+        """See `OnnxRules.check_outputs`."""
+        shape_of = given.get("discrete_action_output_shape")
+        if shape_of is None:
+            return
+        sizes = shape_of.ravel().astype(int)
+        for name in ("discrete_actions", "deterministic_discrete_actions"):
+            actions = given.get(name)
+            if actions is not None and ((actions < 0) | (actions >= sizes)).any():
+                look.problems.append(f"{name} has {actions.max()} where the branches have {sizes.tolist()} choices.")
+
+
+UNITY_RULES = UnityRules()
+
+
+def _check_operators(look: Look) -> None:
+    unknown = sorted(set(look.operators) - SENTIS)
+    if unknown:
+        look.problems.append(f"Unity knows no operator {', '.join(unknown)}.")
+    if look.opset not in OPSETS:
+        look.problems.append(f"Its opset is {look.opset}; Unity's importers read {OPSETS[0]} to {OPSETS[-1]}.")
+    late = sorted(set(look.operators) & NOT_IN_BARRACUDA)
+    if late:
+        look.notes.append(f"Barracuda (packages up to 2.3) knows no {', '.join(late)}; Sentis (from 3.0 on) does.")
+
+
+def _fact(look: Look, constants: dict[str, np.ndarray], name: str) -> np.ndarray | None:
+    """A constant that must be an output; says what is wrong with it."""
+    if name not in _named(look.outputs):
+        there = name in constants
+        look.problems.append(
+            f"{name} is a constant but no output, and Sentis reads outputs." if there else f"There is no output {name}."
+        )
+        return constants.get(name)
+    if name not in constants:
+        look.problems.append(f"{name} is computed, and Barracuda looks for a constant: let an Identity give one on.")
+        return None
+    return constants[name]
+
+
+def _check_version(look: Look, constants: dict[str, np.ndarray]) -> None:
+    value = _fact(look, constants, "version_number")
+    if value is None or not value.size:
+        return
+    look.version = int(value.flat[0])
+    if look.version not in (2, 3):
+        look.problems.append(f"version_number is {value.flat[0]:g}; the package reads models of version 2 and 3.")
+    _check_float(look, "version_number", value)
+
+
+def _check_float(look: Look, name: str, value: np.ndarray) -> None:
+    if value.dtype != np.float32:
+        look.problems.append(f"{name} has the type {value.dtype}, and the package reads float32.")
+
+
+def _check_inputs(look: Look) -> None:
+    names = [name for name, _, _ in look.inputs]
+    pattern = r"obs_\d+" if look.version != 2 else r"obs_\d+|vector_observation|visual_observation_\d+"
+    for name, dtype, shape in look.inputs:
+        if not re.fullmatch(pattern, name) and name not in PLAIN_INPUTS:
+            look.problems.append(f"{name} is no input that the package gives{nearest(name, [*PLAIN_INPUTS, 'obs_0'])}.")
+            continue
+        if dtype != "float32":
+            look.problems.append(f"Input {name} has the type {dtype}, and the package gives float32.")
+        if shape and isinstance(shape[0], int) and shape[0] != 1:
+            look.problems.append(f"Input {name} takes {shape[0]} agents at once, and any number may ask.")
+        if shape and shape[0] == 1:
+            look.problems.append(f"Input {name} takes one agent at a time: its first axis must be of any length.")
+        if any(not isinstance(side, int) or side < 1 for side in shape[1:]):
+            look.problems.append(f"Input {name} has axes of unknown length besides the first: {_told(shape)}.")
+        if name not in PLAIN_INPUTS and not 2 <= len(shape) <= 4:
+            look.problems.append(f"Input {name} has {len(shape)} axes; sensors give one to three, and the batch.")
+    numbers = sorted(int(name[4:]) for name in names if re.fullmatch(r"obs_\d+", name))
+    if look.version != 2 and numbers != list(range(len(numbers))):
+        look.problems.append(f"Observations are numbered {numbers}, and sensors are counted from 0 without gaps.")
+    if not [name for name in names if name not in PLAIN_INPUTS]:
+        look.problems.append("It takes no observation.")
+
+
+def _check_actions(look: Look, constants: dict[str, np.ndarray]) -> None:
+    outputs = _named(look.outputs)
+    if look.version == 2 and not PAIRS.keys() & outputs.keys():
+        _check_legacy(look, constants)
+        return
+    if not PAIRS.keys() & outputs.keys():
+        look.problems.append("There is no output with actions: continuous_actions or discrete_actions.")
+    for name, shape_name in PAIRS.items():
+        if name not in outputs:
+            continue
+        shape = _fact(look, constants, shape_name)
+        if f"deterministic_{name}" not in outputs:
+            look.notes.append(f"There is no output deterministic_{name}: agents cannot use Deterministic Inference.")
+        if shape is None:
+            continue
+        _check_float(look, shape_name, shape)
+        width = int(shape.flat[0]) if name == "continuous_actions" else shape.size
+        if (shape < 1).any():
+            look.problems.append(f"{shape_name} is {shape.ravel().tolist()}, which are no numbers of actions.")
+        for output in (name, f"deterministic_{name}"):
+            dtype, axes = outputs.get(output, ("", (0, width)))
+            if isinstance(axes[-1], int) and axes[-1] != width:
+                look.problems.append(f"{output} is {axes[-1]} wide where {shape_name} says {width}.")
+            wanted = ("float32",) if name == "continuous_actions" else ("int64", "int32")
+            if dtype and dtype not in wanted:
+                look.problems.append(f"{output} has the type {dtype}, and the package reads {wanted[0]}.")
+        if name == "discrete_actions":
+            _check_masks(look, int(shape.sum()))
+
+
+def _check_masks(look: Look, width: int) -> None:
+    masks = _named(look.inputs).get("action_masks")
+    if masks is None:
+        look.problems.append("It chooses among actions and has no input action_masks.")
+    elif masks[1][-1] != width:
+        look.problems.append(f"action_masks is {masks[1][-1]} wide where the branches have {width} choices together.")
+
+
+def _check_legacy(look: Look, constants: dict[str, np.ndarray]) -> None:
+    """Outputs of version 2: one action, how wide it is, and whether it is numbers."""
+    outputs = _named(look.outputs)
+    if "action" not in outputs:
+        look.problems.append("There is no output with actions: action, of a model of version 2.")
+        return
+    shape = _fact(look, constants, "action_output_shape")
+    numbers = _fact(look, constants, "is_continuous_control")
+    if shape is None or numbers is None:
+        return
+    for name, value in (("action_output_shape", shape), ("is_continuous_control", numbers)):
+        if value.dtype.kind != "i":
+            look.notes.append(f"{name} has the type {value.dtype}; Sentis (packages from 3.0) reads whole numbers.")
+    width = outputs["action"][1][-1]
+    if isinstance(width, int) and width != int(shape.flat[0]):
+        look.problems.append(f"action is {width} wide where action_output_shape says {int(shape.flat[0])}.")
+    if not numbers.flat[0]:
+        _check_masks(look, int(shape.flat[0]))
+
+
+def _check_memory(look: Look, constants: dict[str, np.ndarray]) -> None:
+    value = _fact(look, constants, "memory_size")
+    if value is None or not value.size:
+        return
+    _check_float(look, "memory_size", value)
+    size = int(value.flat[0])
+    both = {"recurrent_in": _named(look.inputs), "recurrent_out": _named(look.outputs)}
+    if size < 0:
+        look.problems.append(f"memory_size is {size}.")
+    if size > 0 and look.version == 2:
+        look.problems.append("It remembers, and the package refuses models of version 2 that do.")
+        return
+    for name, ports in both.items():
+        if size > 0 and name not in ports:
+            look.problems.append(f"memory_size is {size}, and there is no {name}.")
+        elif size == 0 and name in ports:
+            look.problems.append(f"There is {name}, and memory_size is 0.")
+        elif name in ports:
+            shape = ports[name][1]
+            if len(shape) != 3 or shape[1:] != (1, size):
+                look.problems.append(
+                    f"{name} has the shape {_told(shape)}, not [batch, 1, {size}] as memory_size says."
+                )
+
+
+def _named(ports: Sequence[tuple[str, str, tuple[int | str, ...]]]) -> dict[str, tuple[str, tuple[int | str, ...]]]:
+    return {name: (dtype, shape) for name, dtype, shape in ports}
+
+
+def _told(shape: tuple[int | str, ...]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
