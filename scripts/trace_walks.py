@@ -21,7 +21,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -170,9 +170,13 @@ def main() -> int:
     """Traces, prints the table, and writes the page where that is wanted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="writes benchmarks/results/walks.md")
+    parser.add_argument("--json", action="store_true", help="prints JSON, without the peer")
     parser.add_argument("--peer", type=Path, default=PEER, help="Python with Stable-Baselines3")
     options = parser.parse_args()
     found = {name: walk() for name, walk in WALKS.items()}
+    if options.json:
+        print(json.dumps({name: asdict(total(entered)) for name, entered in found.items()}))
+        return 0
     table = ["| one iteration on CartPole | files | functions | lines of code |", "|---|---|---|---|"]
     table += [row_of(name, total(entered)) for name, entered in found.items()]
     if options.peer.exists():
