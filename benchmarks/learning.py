@@ -25,8 +25,8 @@ from statistics import fmean, median
 from typing import Any
 
 from rookery import DQNConfig, MultiAgentArena, PPOConfig, Trainer
-from rookery.core.layers import flow
 from rookery.core.schedules import Linear
+from rookery.core.settings.layers import flow
 
 RESULTS = Path(__file__).parent / "results"
 CONTROL_STEPS = 100_000  # without learning more steps change nothing

@@ -83,8 +83,8 @@ from rookery.compat.rllib.config_table import (
     SAMPLING,
     Row,
 )
-from rookery.core.layers import flow
-from rookery.core.settings import default_of, describe, fields_of, hints_of, object_name
+from rookery.core.settings.fields import default_of, describe, fields_of, hints_of, object_name
+from rookery.core.settings.layers import flow
 from rookery.core.source import field_texts
 from rookery.judging.judge import JudgingConfig
 from rookery.models.build import ModelConfig

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 
-from rookery.core.files import write_directory
-from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.io.files import write_directory
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.segments import FACTS, facts_of, new_segments
 

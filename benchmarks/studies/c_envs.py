@@ -21,7 +21,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rookery.core.processor import usable_cores
+from rookery.core.process.processor import usable_cores
 from rookery.core.seeding import Role, Streams
 from rookery.envs.c.beginning import write_beginning
 from rookery.envs.c.env import c_env_of

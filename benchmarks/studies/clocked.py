@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 
 from rookery import Trainer
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.clocked.arrival import Arrival, Asking, CopyBehavior
 from rookery.envs.clocked.env import ClockedEnv
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from rookery import DQNConfig, PPOConfig, SACConfig, Trainer, record_replay
-from rookery.core.files import write_directory
+from rookery.core.io.files import write_directory
 from rookery.replay.segments import StoredReplay, find_replay
 from rookery.replay.summary import Episodes, summarize
 from rookery.replay.transfer import linked, merged

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rookery import tasks
-from rookery.core.spaces import MASK, Tree
+from rookery.core.spaces.arrays import MASK, Tree
 from rookery.envs.base import VectorEnv
 from rookery.envs.random_play import random_actions, random_play
 from rookery.tasks import players

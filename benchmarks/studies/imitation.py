@@ -25,8 +25,8 @@ import numpy as np
 
 from rookery import PPOConfig, SACConfig, Trainer
 from rookery.algorithms.bc import BCConfig, MARWILConfig
-from rookery.core.files import write_directory
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.io.files import write_directory
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.segments import FACTS, facts_of, new_segments

@@ -21,8 +21,8 @@ import torch
 from gymnasium import spaces
 
 from rookery.core.batch import Rollout
-from rookery.core.files import mapped_files, read_manifest, write_directory
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.io.files import mapped_files, read_manifest, write_directory
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.training.replays import SavedReplays
 

@@ -68,7 +68,7 @@ def train_here(section: dict[str, Any], agents: int) -> dict[str, float]:
     import torch
 
     from rookery.compat.mlagents.learn import Request, learning
-    from rookery.core.layers import Layer
+    from rookery.core.settings.layers import Layer
 
     def no_changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
         raise AssertionError(f"{folder}: goes on")

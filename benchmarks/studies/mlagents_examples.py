@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from rookery.compat.mlagents.learn import Request, learning
-from rookery.core.layers import Layer
+from rookery.core.settings.layers import Layer
 from rookery.training.run_dir import versions
 
 FILE = Path(__file__).parents[1] / "results" / "mlagents_examples.md"

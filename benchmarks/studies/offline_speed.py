@@ -22,7 +22,7 @@ import torch
 from gymnasium import spaces
 
 from rookery import CQLConfig, IQLConfig, ModelConfig, Trainer
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay.recording import RecordedEpisode, Recording, write_recordings
 from rookery.replay.segments import Spaces
 

@@ -28,7 +28,7 @@ from rookery.core.flat import flatten
 from rookery.core.native import ADDRESS, FLOATS, DrawingHead, HeadLayout, InputLeaf, LinearLayer, Network, best_build
 from rookery.core.native_memory import Cell, Recurrence
 from rookery.core.optim import ClosedForm, apply_gradients, compute_gradients
-from rookery.core.runtime import keep_large_blocks
+from rookery.core.process.runtime import keep_large_blocks
 from rookery.models.memory import MemoryConfig, build_memory
 from rookery.rollout.storage import DecisionSlab
 

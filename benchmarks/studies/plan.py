@@ -26,7 +26,7 @@ from gymnasium import spaces
 
 from rookery import IMPALAConfig, PPOConfig, Trainer
 from rookery.cluster.ranks import ALONE, Ranks
-from rookery.core.processor import usable_cores
+from rookery.core.process.processor import usable_cores
 from rookery.training.cost_model import Costs, LinearCost, Machines, Workload, predict
 from rookery.training.measured_costs import MeasuredCosts, measure_costs
 

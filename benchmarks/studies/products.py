@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from rookery.core.native import FLOATS, InputLeaf, LinearLayer, Network, best_build
-from rookery.core.runtime import keep_large_blocks
+from rookery.core.process.runtime import keep_large_blocks
 
 ROWS, REPEATS = 256, 400
 

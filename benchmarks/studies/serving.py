@@ -174,8 +174,8 @@ def checkpoints(folder: Path, count: int) -> dict[str, np.ndarray]:
     import torch
     from gymnasium import spaces
 
-    from rookery.core.files import write_directory
-    from rookery.core.spaces import action_spec, obs_spec
+    from rookery.core.io.files import write_directory
+    from rookery.core.spaces.arrays import action_spec, obs_spec
     from rookery.models.build import ModelConfig
     from rookery.policies.export import policy_files
     from rookery.policies.policy import Policy

@@ -20,7 +20,7 @@ from products import layers
 from torch import Tensor, nn
 
 from rookery.core.native import FLOATS, InputLeaf, LinearLayer, Network, best_build, kernel_threads
-from rookery.core.runtime import keep_large_blocks
+from rookery.core.process.runtime import keep_large_blocks
 
 SHAPES = ((64, 64), (128, 128), (256, 256), (512, 512), (512, 1024), (1024, 1024), (2048, 2048))
 """Widths of hidden layers."""

@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from rookery import tasks
-from rookery.core.spaces import MASK, Tree
+from rookery.core.spaces.arrays import MASK, Tree
 from rookery.envs.base import VectorEnv
 from rookery.envs.random_play import random_actions, random_play
 from rookery.tasks import basic, goal_grid, players, push_block

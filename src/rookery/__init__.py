@@ -69,7 +69,7 @@ _HOME = {
     "Piecewise": "rookery.core.schedules",
     "MultiAgentArena": "rookery.tasks.arena",
     "StatelessCartPole": "rookery.tasks.memory_tasks",
-    "EntitySet": "rookery.core.entity_set",
+    "EntitySet": "rookery.core.spaces.entity_set",
     "RookeryError": "rookery.core.errors",
     "load_policy": "rookery.native.actor",
     "write_unity": "rookery.onnx.unity",
@@ -144,13 +144,13 @@ if TYPE_CHECKING:
     from rookery.algorithms.td3bc import TD3BCConfig as TD3BCConfig
     from rookery.algorithms.vdn import VDN as VDN
     from rookery.algorithms.vdn import VDNConfig as VDNConfig
-    from rookery.core.entity_set import EntitySet as EntitySet
     from rookery.core.errors import ConfigError as ConfigError
     from rookery.core.errors import EnvError as EnvError
     from rookery.core.errors import RookeryError as RookeryError
     from rookery.core.schedules import Exponential as Exponential
     from rookery.core.schedules import Linear as Linear
     from rookery.core.schedules import Piecewise as Piecewise
+    from rookery.core.spaces.entity_set import EntitySet as EntitySet
     from rookery.envs.c.env import CEnv as CEnv
     from rookery.envs.c.env import c_env_of as c_env_of
     from rookery.envs.external.client import Client as Client

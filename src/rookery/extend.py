@@ -27,7 +27,7 @@ from rookery.core.optim import (
     track,
 )
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import (
+from rookery.core.settings.fields import (
     AtStart,
     Fraction,
     NonNegative,
@@ -38,7 +38,7 @@ from rookery.core.settings import (
     Settings,
     Structural,
 )
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.core.state import Stateful
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorEnv
 from rookery.models.build import ModelConfig

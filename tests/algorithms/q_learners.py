@@ -9,7 +9,7 @@ from gymnasium import spaces
 from rookery.algorithms.dqn import DQN, DQNConfig
 from rookery.core.batch import Rollout
 from rookery.core.seeding import Streams
-from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.policies.policy import Policy
 
 NUMBERS, THREE = spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(3)

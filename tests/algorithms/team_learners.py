@@ -5,10 +5,10 @@ import torch
 from gymnasium import spaces
 
 from rookery.core.batch import Transitions
-from rookery.core.layers import import_object
 from rookery.core.seeding import Streams
-from rookery.core.spaces import MASK, action_spec, obs_spec
-from rookery.core.teams import ALIVE, team_specs
+from rookery.core.settings.layers import import_object
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
+from rookery.core.spaces.team_spaces import ALIVE, team_specs
 
 NUMBERS, TWO, THREE = spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(2), spaces.Discrete(3)
 MASKED = spaces.Dict({"number": NUMBERS, MASK: spaces.MultiBinary(3)})

@@ -17,7 +17,7 @@ from rookery.algorithms.sac import SAC, DiscreteBatch, SACConfig, discrete_actor
 from rookery.algorithms.td3 import TD3Config
 from rookery.core.errors import SpaceError
 from rookery.core.seeding import Streams
-from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.models.squashed import Hybrid
 from rookery.policies.policy import Policy
 from rookery.tasks import OneDimension

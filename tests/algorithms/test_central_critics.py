@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from rookery import ConfigError, DQNConfig, PPOConfig, SACConfig, TD3Config, Trainer, load_policy
 from rookery.algorithms.actor_critic import values_of
-from rookery.core.spaces import CENTRAL, MASK
+from rookery.core.spaces.arrays import CENTRAL, MASK
 from selection import slow_repeats
 
 NUMBER = spaces.Box(-9, 9, (2,), np.float32)

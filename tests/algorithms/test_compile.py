@@ -10,11 +10,11 @@ from gymnasium import spaces
 from rookery import A2CConfig, ModelConfig, PPOConfig
 from rookery.core import optim
 from rookery.core.batch import Minibatch
-from rookery.core.layers import import_object
 from rookery.core.optim import gradient_step
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.settings.layers import import_object
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.policies.policy import Policy
 from selection import slow
 

@@ -23,7 +23,7 @@ from rookery.algorithms.cql import (
 )
 from rookery.algorithms.critics import CriticBatch, StateAction, critic_loss
 from rookery.algorithms.q_values import QBatch
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 
 SMALL = ModelConfig(hidden=(16,), activation="relu")
 BOX = spaces.Box(-2, 2, (2,), np.float32)

@@ -27,7 +27,7 @@ from rookery.algorithms.critics import (
 from rookery.algorithms.sac import SACConfig
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.squashed import Squashed
 from rookery.policies.policy import Policy
 from selection import slow_repeats

@@ -16,7 +16,7 @@ from rookery.algorithms.critics import CriticConfig, StateAction
 from rookery.algorithms.experience import Experience
 from rookery.algorithms.sac import SAC, DiscreteBatch, SACConfig, discrete_actor_loss
 from rookery.core.seeding import Streams
-from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.policies.policy import Policy
 from selection import slow
 

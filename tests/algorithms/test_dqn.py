@@ -20,7 +20,7 @@ from rookery.algorithms.q_values import (
 from rookery.core.batch import Transitions
 from rookery.core.ops import rescale
 from rookery.core.schedules import Linear
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 
 CFG = SimpleNamespace(values=SimpleNamespace(low=-2.0, high=2.0))
 

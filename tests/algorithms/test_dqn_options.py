@@ -11,7 +11,7 @@ from q_learners import MASKED, fragments, learner
 
 from rookery import DQNConfig, Trainer
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.models.distributions import Categorical
 from selection import slow, slow_except
 

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from recorded import keep, poles
 from rookery import ConfigError, ModelConfig, PPOConfig, SACConfig, Trainer
 from rookery.core.errors import SpaceError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 from selection import slow
 
 FAST = PPOConfig(fragment_length=16, minibatch_size=32, epochs=1, model=ModelConfig(hidden=(16,), normalize_obs=True))

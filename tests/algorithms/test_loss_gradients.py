@@ -11,7 +11,7 @@ from rookery.algorithms.a2c import a2c_gradient, a2c_loss
 from rookery.algorithms.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
 from rookery.algorithms.reinforce import ReinforceBatch, reinforce_gradient, reinforce_loss
 from rookery.core.batch import Minibatch
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 from rookery.models.distributions import Categorical, Composite, Distribution
 from rookery.models.heads import Outputs, distribution_for, noise_for, output_width
 

@@ -9,8 +9,8 @@ from team_learners import MASKED, NUMBERS, REACH, THREE, TWO, drawn, learner, te
 from rookery.algorithms.critics import StateAction
 from rookery.algorithms.maddpg import ActorRows, MADDPGConfig, actor_loss
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.spaces import MASK
-from rookery.core.teams import ALIVE
+from rookery.core.spaces.arrays import MASK
+from rookery.core.spaces.team_spaces import ALIVE
 from rookery.models.distributions import MASKED_LOGIT
 from rookery.models.team_heads import TeamActs, own_relaxed, relaxed_action
 

@@ -12,7 +12,7 @@ from rookery.algorithms.actor_critic import values_of
 from rookery.algorithms.mappo import acting, mappo_gradient, mappo_kernel, mappo_loss
 from rookery.algorithms.ppo import ppo_gradient, ppo_loss
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import CENTRAL
+from rookery.core.spaces.arrays import CENTRAL
 from rookery.models.heads import Outputs
 from selection import slow
 

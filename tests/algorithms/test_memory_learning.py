@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, Trainer
 from rookery.algorithms.actor_critic import values_of
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from selection import slow_repeats
 
 KINDS = ["lstm", "gru", "scan", "attention"]

@@ -15,7 +15,7 @@ from rookery.algorithms.ppo import ppo_loss
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.ops import gae
 from rookery.core.seeding import Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.distributions import Categorical
 from rookery.models.heads import Outputs
 from rookery.policies.policy import Policy

@@ -16,7 +16,7 @@ from rookery.core.batch import Minibatch, Rollout
 from rookery.core.errors import ConfigError, TrainingError
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.distributions import Categorical, DiagonalGaussian
 from rookery.models.squashed import Squashed
 from rookery.policies.policy import Policy

@@ -11,7 +11,7 @@ from rookery import PPOConfig
 from rookery.algorithms.ppo import PPO, Outputs, PenaltyMinibatch, ppo_loss
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.seeding import Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.distributions import Categorical
 from rookery.policies.policy import Policy
 

@@ -11,7 +11,7 @@ from rookery.algorithms.q_values import QBatch
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Streams
-from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.policies.policy import Policy
 
 

@@ -11,7 +11,7 @@ from rookery import DQNConfig, Trainer
 from rookery.algorithms.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
 from rookery.core.errors import ConfigError
 from rookery.core.ops import rescale, unrescale
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.replay.buffer import sequence_priorities
 from selection import slow_repeats
 

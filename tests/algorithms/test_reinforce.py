@@ -14,7 +14,7 @@ from rookery.algorithms.reinforce import Reinforce, ReinforceBatch, reinforce_lo
 from rookery.core.batch import Rollout
 from rookery.core.errors import TrainingError
 from rookery.core.seeding import Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.distributions import Categorical
 from rookery.policies.policy import Policy
 

@@ -18,11 +18,11 @@ from each_step import after_each_step
 from rookery import ConfigError, Trainer
 from rookery.algorithms.critics import CriticConfig, StateAction
 from rookery.algorithms.sac import SAC, ActorBatch, EntropyBatch, SACActor, SACConfig, actor_loss, temperature_loss
-from rookery.core.interrupt import Interrupted
 from rookery.core.optim import gradient_step
+from rookery.core.process.interrupt import Interrupted
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
 from selection import slow, slow_except

@@ -13,7 +13,7 @@ from rookery.algorithms.ppo import PPO, PenaltyMinibatch, ppo_loss
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.optim import compute_gradients
 from rookery.core.seeding import Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.distributions import Categorical
 from rookery.models.heads import Outputs
 from rookery.policies.policy import Policy

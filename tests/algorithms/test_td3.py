@@ -15,7 +15,7 @@ from rookery.core.errors import SpaceError
 from rookery.core.optim import gradient_step
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.policies.policy import Policy
 from selection import slow
 

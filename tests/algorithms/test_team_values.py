@@ -10,8 +10,8 @@ from rookery.algorithms.qmix import QMIXConfig
 from rookery.algorithms.vdn import VDNConfig
 from rookery.core.batch import Sequences, Transitions
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.spaces import MASK, action_spec, obs_spec
-from rookery.core.teams import ALIVE
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
+from rookery.core.spaces.team_spaces import ALIVE
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
 from rookery.models.mixers import MonotonicMixer, state_spec

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
-from rookery.core.layers import yaml_layer
+from rookery.core.settings.layers import yaml_layer
 from rookery.training.schema import config_schema
 from rookery.training.settings import RunConfig
 from rookery.tune.schema import experiment_schema

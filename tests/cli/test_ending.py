@@ -9,7 +9,7 @@ import sys
 import pytest
 from commands import TINY
 
-from rookery.core.files import list_checkpoints
+from rookery.core.io.files import list_checkpoints
 
 WAITING = """
 import sys, threading, time

@@ -12,8 +12,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from recorded import poles
 from rookery import load_policy
 from rookery.algorithms.names import ALGORITHMS, FROM_DATA, WITH_REPLAY
-from rookery.core.layers import import_object, yaml_layer
-from rookery.core.settings import fields_of
+from rookery.core.settings.fields import fields_of
+from rookery.core.settings.layers import import_object, yaml_layer
 from rookery.models.team_heads import TeamActors, TeamQValues
 from rookery.report.curves import curve_of, group
 

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from rookery.cli.keyboard import Keyboard, TerminalKeys, WindowKeys, blocks, keys_of, usual_keys
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 from rookery.envs.make import make_env
 from rookery.replay.recording import recording_of
 from rookery.replay.segments import find_replay

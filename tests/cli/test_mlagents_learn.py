@@ -14,7 +14,7 @@ import rookery as package
 from recorded import poles
 from rookery.cli.mlagents import GONE
 from rookery.compat.mlagents.options import FLAGS
-from rookery.core.layers import yaml_layer
+from rookery.core.settings.layers import yaml_layer
 from rookery.policies.export import read_policy
 from rookery.replay.formats.unity_demo import write_unity
 from rookery.replay.recording import recording_of

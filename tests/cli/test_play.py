@@ -18,7 +18,7 @@ from gymnasium import spaces
 from rookery import Trainer
 from rookery.cli.person import ByHand, TypedMoves, arrow_keys, copy_to_show, innermost, state_of
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 
 LAKE = "FrozenLake-v1 --run-id lake env.config.is_slippery=false"
 BOARD = "rookery.tasks:TicTacToe --run-id board"

@@ -12,7 +12,7 @@ from commands import train_into
 from PIL import Image
 
 from rookery.cli.runs import in_runs
-from rookery.core.files import read_manifest
+from rookery.core.io.files import read_manifest
 
 SIZES = ["sampling.num_envs=4", "sampling.iteration_steps=40", "algorithm.learning_starts=50"]
 DQN = ["--algo", "dqn", "--preset", "none", "--evaluate", "0", *SIZES]

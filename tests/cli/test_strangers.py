@@ -19,8 +19,8 @@ from hostile import rewrite, watch
 from rookery import ConfigError, Trainer, load_policy
 from rookery.algorithms.dqn import DQNConfig
 from rookery.core.errors import EnvError
-from rookery.core.reach import Reaches, Within
-from rookery.core.settings import Settings, alternatives, bare, fields_of, hints_of, limits_of
+from rookery.core.settings.fields import Settings, alternatives, bare, fields_of, hints_of, limits_of
+from rookery.core.settings.reach import Reaches, Within
 from rookery.envs.clocked.env import ClockedEnv
 from rookery.training.settings import RunConfig
 from selection import slow_except
@@ -67,7 +67,7 @@ FIELDS = {
         if ".model." not in path or not path.startswith(("signals.curiosity", "signals.gail"))  # as of signals.rnd
     },
     "policies.main.init_from": {"policies.main.init_from": f"{TRAP}/data"},
-    "self_play.anchors": {"self_play.main.anchors": {"a": "rookery.core.files:remove_directory"}},
+    "self_play.anchors": {"self_play.main.anchors": {"a": "rookery.core.io.files:remove_directory"}},
     "copies and steps": {"algorithm.name": "ppo", "sampling.num_envs": 60_000, "algorithm.fragment_length": 60_000},
     "a module's arguments": {
         "policies.main.model.module": "rookery.models.heads:ValueHead",

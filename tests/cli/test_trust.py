@@ -12,10 +12,10 @@ from commands import TINY, train_into
 from hostile import MODULE, plant, rewrite, write_manifest
 from rookery import ConfigError, Trainer, load_policy
 from rookery.core.errors import SpaceError
-from rookery.core.files import FileError, is_own, read_manifest
-from rookery.core.layers import CLASS
-from rookery.core.signing import signed_text
-from rookery.core.trust import OBJECT, Trust
+from rookery.core.io.files import FileError, is_own, read_manifest
+from rookery.core.io.signing import signed_text
+from rookery.core.settings.layers import CLASS
+from rookery.core.settings.trust import OBJECT, Trust
 from rookery.training.trust import check_stored, named_code
 from selection import slow_except
 from small_envs import OWN
@@ -32,14 +32,14 @@ PLACES = {
     "a module as environment": {"env.name": MODULE},
     "an id that a module registers": {"env.name": f"{MODULE}:Thing-v0"},
     "an object as environment": {"env.name": {OBJECT: CALL}},
-    "another's function behind a module of ours": {"env.name": "rookery.core.files:os.system", **SHELL},
-    "another's function as an object": {"env.name": {OBJECT: "rookery.core.files:os.system"}, **SHELL},
-    "a function of ours": {"env.name": "rookery.core.files:remove_directory", "env.config.path": "runs/theirs"},
+    "another's function behind a module of ours": {"env.name": "rookery.core.io.files:os.system", **SHELL},
+    "another's function as an object": {"env.name": {OBJECT: "rookery.core.io.files:os.system"}, **SHELL},
+    "a function of ours": {"env.name": "rookery.core.io.files:remove_directory", "env.config.path": "runs/theirs"},
     "a function of Gymnasium that imports": {"env.name": "gymnasium:make", "env.config.id": f"{MODULE}:Thing-v0"},
     "a module with a strange name": {"env.name": "hostile_package/inner:call"},
     "a wrapper": {"env.wrappers": [CALL]},
     "a wrapper as an object": {"env.wrappers": [{OBJECT: THING}]},
-    "another's function as a wrapper": {"env.wrappers": ["rookery.core.files:os.system"]},
+    "another's function as a wrapper": {"env.wrappers": ["rookery.core.io.files:os.system"]},
     "an argument of the environment": {"env.config.helper": {OBJECT: CALL}},
     "an id among the arguments": {"env.config.base": {"id": f"{MODULE}:Thing-v0"}},
     "settings of the algorithm": {"algorithm.name": THING},
@@ -47,7 +47,7 @@ PLACES = {
     "settings of ours for others": {"policies.main.name": "rookery.tune.search:RandomConfig"},
     "a model": {"policies.main.model.module": CALL},
     "a model as an object": {"policies.main.model.module": {OBJECT: THING}},
-    "a class that is no model": {"policies.main.model.module": "rookery.core.files:contextlib.ExitStack"},
+    "a class that is no model": {"policies.main.model.module": "rookery.core.io.files:contextlib.ExitStack"},
     "a mapping": {"policy_mapping": {OBJECT: CALL}},
     "a class of a section": {"algorithm": {CLASS: {OBJECT: THING}}},
     "a section in the place of a setting": {"env": {"name": CALL}},
@@ -170,7 +170,7 @@ def test_what_the_caller_gives_takes_the_place_of_a_name_before_it_is_imported(t
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("module", [CALL, "subprocess:Popen", "rookery.core.files:contextlib.ExitStack"])
+@pytest.mark.parametrize("module", [CALL, "subprocess:Popen", "rookery.core.io.files:contextlib.ExitStack"])
 @pytest.mark.parametrize("place", ["model", "head"])
 def test_nothing_of_a_policy_of_others_runs(place, module, theirs, rookery, monkeypatch, tmp_path):
     mark = plant(tmp_path, monkeypatch)

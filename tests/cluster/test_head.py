@@ -11,7 +11,7 @@ from rookery.cli.train import exit_of_interrupts
 from rookery.cluster import head
 from rookery.cluster.head import HeadWatch, within
 from rookery.core.errors import HeadLostError, LearnerLostError
-from rookery.core.interrupt import STRANDED, Interrupt, Stranded
+from rookery.core.process.interrupt import STRANDED, Interrupt, Stranded
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from gymnasium import Env, spaces
 from rookery import PPOConfig, Trainer
 from rookery.algorithms.dqn import DQNConfig
 from rookery.cluster.ranks import meet
-from rookery.core import heartbeats
 from rookery.core.errors import ConfigError, EnvError, RemoteError, TrainingError
-from rookery.core.files import FileError
-from rookery.core.interrupt import STOPPING
+from rookery.core.io.files import FileError
+from rookery.core.process import heartbeats
+from rookery.core.process.interrupt import STOPPING
 from selection import slow
 from small_envs import Comings
 from threads import in_threads

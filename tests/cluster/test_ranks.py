@@ -25,7 +25,7 @@ from rookery.core.batch import Demand, Minibatch, Sequences, Transitions, flat
 from rookery.core.batch import joined as joined_rollouts
 from rookery.core.native import SWITCH
 from rookery.core.seeding import Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.policies.normalize import RunningMeanStd
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import SampledSequences

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from rookery.cluster import address, ray_log
-from rookery.core import console_output
-from rookery.core.console_output import survive_lost_output
+from rookery.core.io import console_output
+from rookery.core.io.console_output import survive_lost_output
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from rookery.cluster import address
 from rookery.compat.rllib import joined_ray
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer
+from rookery.core.settings.layers import Layer
 from rookery.training.settings import ClusterConfig, RunConfig
 from rookery.training.workers import hosts_of
 

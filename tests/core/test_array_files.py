@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from rookery.core.array_files import NAMES, ArrayFileError, array_stream, read_arrays
+from rookery.core.io.array_files import NAMES, ArrayFileError, array_stream, read_arrays
 
 RNG = np.random.default_rng(3)
 EXAMPLE = {

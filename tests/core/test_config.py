@@ -16,9 +16,8 @@ from pydantic import Field
 
 from rookery.core.config import Polymorphic, resolve
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer, flow, import_object, override_layer, yaml_layer
 from rookery.core.schedules import Exponential, Linear, Piecewise
-from rookery.core.settings import (
+from rookery.core.settings.fields import (
     Fraction,
     NonNegative,
     NonNegativeInt,
@@ -29,6 +28,7 @@ from rookery.core.settings import (
     Undecided,
     is_undecided,
 )
+from rookery.core.settings.layers import Layer, flow, import_object, override_layer, yaml_layer
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.core.encoding import TAG, EncodingError, decode, encode
+from rookery.core.io.encoding import TAG, EncodingError, decode, encode
 
 
 def again(tree):

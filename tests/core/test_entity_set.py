@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rookery.core.entity_set import EntitySet, bounded
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import obs_spec
+from rookery.core.spaces.arrays import obs_spec
+from rookery.core.spaces.entity_set import EntitySet, bounded
 
 TWO = spaces.Discrete(2)
 PAIR = spaces.Box(-1, 1, (2,))

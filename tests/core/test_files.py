@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rookery.core import files, leftovers
 from rookery.core.errors import RookeryError
-from rookery.core.files import (
+from rookery.core.io import files, leftovers
+from rookery.core.io.files import (
     FileError,
     Stream,
     find_checkpoint,
@@ -30,7 +30,7 @@ from rookery.core.files import (
     write_directory,
     write_file,
 )
-from rookery.core.leftovers import clean
+from rookery.core.io.leftovers import clean
 
 OLD = {"state.json": b'{"a": 1}', "arrays": bytes(range(256)) * 5, "empty": b""}
 NEW = {"state.json": b'{"a": 2}', "arrays": bytes(reversed(range(256))) * 5, "empty": b""}

@@ -3,7 +3,7 @@
 import gymnasium
 import pytest
 
-from rookery.core.foreign_arguments import WORDS, why_not
+from rookery.core.settings.foreign_arguments import WORDS, why_not
 
 
 def test_robots_are_those_that_come_with_gymnasium():

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from rookery.core import heartbeats
-from rookery.core.heartbeats import Heartbeats, send_heartbeats
+from rookery.core.process import heartbeats
+from rookery.core.process.heartbeats import Heartbeats, send_heartbeats
 
 
 class Clock:

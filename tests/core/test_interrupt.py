@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from rookery.core import interrupt as interrupts
-from rookery.core.interrupt import Interrupt, Interrupted, SignalWatch
+from rookery.core.process import interrupt as interrupts
+from rookery.core.process.interrupt import Interrupt, Interrupted, SignalWatch
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -170,7 +170,7 @@ def test_a_wait_in_compiled_code_is_told_and_ended_by_signals(monkeypatch, capfd
 
 HANGING = """
 import os, signal, threading
-from rookery.core.interrupt import Interrupt
+from rookery.core.process.interrupt import Interrupt
 
 Interrupt.ends_program = True
 with Interrupt().watching():

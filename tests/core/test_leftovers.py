@@ -12,8 +12,8 @@ import time
 import pytest
 
 from fs_kills import kills
-from rookery.core import files, leftovers
-from rookery.core.files import (
+from rookery.core.io import files, leftovers
+from rookery.core.io.files import (
     FileError,
     find_checkpoint,
     list_checkpoints,
@@ -21,7 +21,7 @@ from rookery.core.files import (
     write_directory,
     write_file,
 )
-from rookery.core.leftovers import aside_of, clean, locked, restore, sweep, temporary_in
+from rookery.core.io.leftovers import aside_of, clean, locked, restore, sweep, temporary_in
 
 OLD = {"state.json": b'{"a": 1}', "arrays": bytes(range(256)) * 5}
 NEW = {"state.json": b'{"a": 2}', "arrays": bytes(reversed(range(256))) * 5, "more": b"x"}

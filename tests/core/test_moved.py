@@ -17,9 +17,9 @@ from rookery.algorithms import ppo
 from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.core import moved, source
 from rookery.core.errors import ConfigError, EnvError
-from rookery.core.foreign_arguments import is_ours as is_own_class
-from rookery.core.layers import import_object
-from rookery.core.trust import CodeKind, Named, Trust, is_ours
+from rookery.core.settings.foreign_arguments import is_ours as is_own_class
+from rookery.core.settings.layers import import_object
+from rookery.core.settings.trust import CodeKind, Named, Trust, is_ours
 from rookery.envs.make import found_maker, make_env
 from rookery.models.heads import DistributionHead
 from rookery.rollout.hooks import EpisodeListener, names_of

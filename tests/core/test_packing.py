@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import torch
 
-from rookery.core.packing import pack, unpack
+from rookery.core.io.packing import pack, unpack
 
 TENSORS = [
     torch.arange(6, dtype=torch.float32).view(2, 3),

@@ -11,10 +11,10 @@ from hostile import watch
 from rookery.algorithms.names import ALGORITHMS
 from rookery.compat.mlagents.foreign_options import SECTIONS
 from rookery.core.errors import RookeryError
-from rookery.core.layers import import_object
-from rookery.core.reach import argument_hints, objections, of_arguments, of_settings, silent_parts
-from rookery.core.settings import Settings, fields_of, hints_of
-from rookery.core.trust import Named, Trust
+from rookery.core.settings.fields import Settings, fields_of, hints_of
+from rookery.core.settings.layers import import_object
+from rookery.core.settings.reach import argument_hints, objections, of_arguments, of_settings, silent_parts
+from rookery.core.settings.trust import Named, Trust
 from rookery.envs.bundled import OURS
 from rookery.envs.external.env import ExternalEnv
 from rookery.envs.import_paths import ENVIRONMENT
@@ -164,7 +164,7 @@ def ours():
 def test_a_value_is_judged_by_the_type_of_its_field(annotation, value, why):
     from typing import Annotated, Any, Literal
 
-    from rookery.core.reach import Count, Few, Label, Reaches
+    from rookery.core.settings.reach import Count, Few, Label, Reaches
 
     names = {"Annotated": Annotated, "Any": Any, "Literal": Literal, "Count": Count, "Few": Few, "Label": Label,
              "Reaches": Reaches}  # fmt: skip

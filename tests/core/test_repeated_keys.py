@@ -12,8 +12,8 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.cli.main import app
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer, nested, override_layer, yaml_layer
-from rookery.core.repeated_keys import refuse_repeated
+from rookery.core.settings.layers import Layer, nested, override_layer, yaml_layer
+from rookery.core.settings.repeated_keys import refuse_repeated
 from rookery.training import presets
 from rookery.training.settings import EnvConfig, RunConfig
 

@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rookery.core import signing
-from rookery.core.signing import is_signed, is_signed_text, key_file, signed, signed_text, why_unsigned
+from rookery.core.io import signing
+from rookery.core.io.signing import is_signed, is_signed_text, key_file, signed, signed_text, why_unsigned
 
 FACTS = {"files": {"b": 1, "a": [1.5, None]}, "exact": True}
 

@@ -11,10 +11,10 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rookery.core.entity_set import EntitySet
 from rookery.core.errors import SpaceError
-from rookery.core.space_files import space_from_json, space_to_json
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
+from rookery.core.spaces.entity_set import EntitySet
+from rookery.core.spaces.space_files import space_from_json, space_to_json
 
 
 def again(space):

@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import action_spec, mask_width, obs_spec
+from rookery.core.spaces.arrays import action_spec, mask_width, obs_spec
 
 TWO = spaces.Discrete(2)
 NUMBER = spaces.Box(-1, 1, (1,))

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from rookery.core.interrupt import Interrupt, Interrupted
-from rookery.core.waits import exit_code_of, wait_until
+from rookery.core.process.interrupt import Interrupt, Interrupted
+from rookery.core.process.waits import exit_code_of, wait_until
 
 SOURCE = Path(__file__).parents[2] / "src" / "rookery"
 
-ONE_PLACE = {"core/waits.py", "cluster/ray_waits.py"}
+ONE_PLACE = {"core/process/waits.py", "cluster/ray_waits.py"}
 
 EXEMPT = {
     "envs/unity/guard.py": "a guard, which ends with its player",
@@ -68,7 +68,7 @@ def test_waits_on_other_processes_go_through_one_function():
         "import ray\nray.wait([ref], timeout=1)",
         "from ray import get",
         "import subprocess\nsubprocess.Popen(['ls']).wait()",
-        "from rookery.core.child_process import start_child\nprocess.wait(2.0)",
+        "from rookery.core.process.child_process import start_child\nprocess.wait(2.0)",
         "import subprocess\nprocess.communicate()",
         "from concurrent.futures import ThreadPoolExecutor\nfuture.result()",
         "pool.submit(function).result(timeout=3)",

@@ -11,8 +11,8 @@ from rookery.compat.mlagents.yaml_file import read_tree
 from rookery.compat.rllib.command_line import experiments_in
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer, override_layer, yaml_layer
-from rookery.core.yaml_reader import MAX_CHARACTERS, load_yaml
+from rookery.core.io.yaml_reader import MAX_CHARACTERS, load_yaml
+from rookery.core.settings.layers import Layer, override_layer, yaml_layer
 from rookery.training.settings import RunConfig
 
 NAMES = "abcdefghij"

@@ -17,7 +17,7 @@ from counting import (
 )
 from gymnasium import spaces
 
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.envs.make import make_env
 from rookery.envs.random_play import random_actions
 from rookery.tasks.arena import MultiAgentArena

@@ -10,8 +10,8 @@ pytest.importorskip("ale_py")
 
 from ale_py.vector_env import AtariVectorEnv
 
-from rookery.core.encoding import decode, encode
 from rookery.core.errors import EnvError
+from rookery.core.io.encoding import decode, encode
 from rookery.envs import atari
 from rookery.envs.atari import Atari, BatchedAtari
 from rookery.envs.base import VectorEnv

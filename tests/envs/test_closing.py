@@ -6,7 +6,7 @@ import pytest
 
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import EnvError
-from rookery.core.tracebacks import described, own_traceback
+from rookery.core.process.tracebacks import described, own_traceback
 from rookery.envs.make import make_env
 from small_envs import Bad
 

@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rookery import EntitySet, ModelConfig, PPOConfig, Trainer, load_policy
 from rookery.core.errors import EnvError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
 from rookery.policies.policy import Policy

@@ -11,7 +11,7 @@ from counting import ComingAndGoing, Counting, CountingParallel
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 from rookery.envs.classic import BatchedCartPole
 from rookery.envs.make import env_name, make_env
 from rookery.envs.random_play import random_actions, random_rows

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from gymnasium import wrappers
 
-from rookery.core.encoding import decode, encode
-from rookery.core.spaces import action_spec
+from rookery.core.io.encoding import decode, encode
+from rookery.core.spaces.arrays import action_spec
 from rookery.envs.random_play import random_actions
 from rookery.envs.snapshot import can_capture, capture, restore
 from selection import slow

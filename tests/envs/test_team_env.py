@@ -7,8 +7,8 @@ from gymnasium import spaces
 
 from rookery import Trainer
 from rookery.core.errors import ConfigError, EnvError
-from rookery.core.spaces import MASK, action_spec, obs_spec
-from rookery.core.teams import ALIVE, members_of
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
+from rookery.core.spaces.team_spaces import ALIVE, members_of
 from rookery.envs.base import Kind, Rows, Step, VectorBase, VectorEnv
 from rookery.envs.make import make_env
 from rookery.envs.teams import TeamEnv

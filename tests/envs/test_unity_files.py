@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 from rookery.envs.unity.demo_file import START, read_demo, write_demo
 from rookery.envs.unity.messages import (
     AgentActionProto,

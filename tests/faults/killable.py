@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from rookery import DQNConfig, Linear, PPOConfig, Trainer
-from rookery.core import files, leftovers
-from rookery.core.interrupt import Interrupted
+from rookery.core.io import files, leftovers
+from rookery.core.process.interrupt import Interrupted
 
 OPERATIONS = ("open", "write", "fsync", "close", "mkdir", "rename", "replace", "link")
 

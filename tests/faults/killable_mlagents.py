@@ -12,7 +12,7 @@ from killable import TINY
 from rookery import Trainer
 from rookery.compat.mlagents.run_files import RunFiles
 from rookery.compat.mlagents.sections import BehaviorOptions
-from rookery.core.files import list_checkpoints
+from rookery.core.io.files import list_checkpoints
 from rookery.onnx import write_unity
 
 PACE = BehaviorOptions(summary_freq=150, checkpoint_interval=400, keep_checkpoints=3)

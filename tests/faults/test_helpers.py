@@ -18,8 +18,8 @@ from killable import amount
 from walks import HANGS, LANES, Drifting, Dying, Hanging, Stateful, Unbuilt, Walk, rewards, seeds
 
 from rookery import PPOConfig, Trainer
-from rookery.core.child_process import Gone, receive_frame
 from rookery.core.errors import EnvError
+from rookery.core.process.child_process import Gone, receive_frame
 from rookery.envs.make import make_env
 from rookery.envs.vector.faults import Tolerance
 from selection import slow, slow_except

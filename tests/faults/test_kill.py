@@ -16,8 +16,8 @@ import pytest
 from killable import amount, make
 
 from rookery import Trainer
-from rookery.core.encoding import encode
-from rookery.core.files import FileError, last_good, list_checkpoints
+from rookery.core.io.encoding import encode
+from rookery.core.io.files import FileError, last_good, list_checkpoints
 from rookery.training.run_dir import RunDir
 from selection import slow_except
 

@@ -17,7 +17,7 @@ from killable import make
 from fs_kills import in_child, kills
 from rookery import Trainer, tune
 from rookery.cli.main import main
-from rookery.core.files import last_good, list_checkpoints
+from rookery.core.io.files import last_good, list_checkpoints
 
 TINY = ["--preset", "none", "--evaluate", "0", "--quiet", "algorithm.fragment_length=8", "algorithm.epochs=1",
         "sampling.num_envs=2", "sampling.helpers=0", "algorithm.model.hidden=[8]"]  # fmt: skip

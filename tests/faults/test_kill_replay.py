@@ -16,7 +16,7 @@ from killable import amount, make
 from test_kill import SCRIPT, SEED, Process, digest, leftovers, rows
 
 from rookery import Trainer
-from rookery.core.files import last_good, list_checkpoints
+from rookery.core.io.files import last_good, list_checkpoints
 
 ITERATIONS = 24
 

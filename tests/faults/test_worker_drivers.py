@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rookery import Trainer
-from rookery.core.files import FOLDER, checkpoint_number, list_checkpoints
+from rookery.core.io.files import FOLDER, checkpoint_number, list_checkpoints
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.slow

@@ -20,8 +20,8 @@ from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
 from rookery.cli.main import main
 from rookery.core.config import resolve
-from rookery.core.layers import Layer, flow, import_object
-from rookery.core.settings import alternatives, bare, hints_of, limits_of, settings_class
+from rookery.core.settings.fields import alternatives, bare, hints_of, limits_of, settings_class
+from rookery.core.settings.layers import Layer, flow, import_object
 from rookery.training.settings import PolicyEntry, RunConfig
 
 SEED = 20262

@@ -242,7 +242,7 @@ def read_settings(path: Path) -> None:
     from rookery.compat.mlagents.converting import converted_files
     from rookery.compat.mlagents.options import read_options
     from rookery.core.config import resolve
-    from rookery.core.layers import yaml_layer
+    from rookery.core.settings.layers import yaml_layer
     from rookery.training.settings import RunConfig
 
     if path.suffix == ".yaml":

@@ -26,7 +26,7 @@ from rookery.compat.mlagents.translate import layers_of
 from rookery.compat.rllib.config import translated
 from rookery.compat.rllib.config_table import ROWS as RLLIB_ROWS
 from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 
 FILES = {
     "ppo": "behaviors: {B: {trainer_type: ppo}}",

@@ -30,7 +30,7 @@ from unittest import mock
 import rookery
 from rookery import DQNConfig, IQLConfig, PPOConfig, QMIXConfig, SACConfig, Trainer, tune
 from rookery.cli.main import program
-from rookery.core.interrupt import Interrupted
+from rookery.core.process.interrupt import Interrupted
 
 PLACE = Path(__file__).parent / "checkpoints"
 

@@ -14,8 +14,8 @@ import pytest
 from make_names import NAMES, ROOT, all_names
 
 from rookery.core import moved
-from rookery.core.layers import import_object
 from rookery.core.packages import is_own
+from rookery.core.settings.layers import import_object
 
 STORED = Path(__file__).parent / "checkpoints"
 

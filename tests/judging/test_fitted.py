@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from recorded import keep
 from rookery.algorithms.bc import BCConfig
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.judging.episodes import WholeEpisodes
 from rookery.judging.fitted import FIT_GRADIENT, FitBatch, FittedInputs, FittedQ, PlannedActions, fit_loss
 from rookery.judging.judged_policy import JudgedPolicy

@@ -109,7 +109,7 @@ def unknown(tmp_path, episodes, missing=("logp",)):
     import gymnasium
 
     from recorded import buffer_of
-    from rookery.core.files import read_manifest, write_directory
+    from rookery.core.io.files import read_manifest, write_directory
     from rookery.replay.segments import FACTS, facts_of, new_segments
 
     env = gymnasium.make("CartPole-v1")

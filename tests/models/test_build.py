@@ -5,7 +5,7 @@ from gymnasium import spaces
 from torch import nn
 
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import obs_spec
+from rookery.core.spaces.arrays import obs_spec
 from rookery.models.build import ModelConfig, build_trunk
 
 BOX = spaces.Box(-1, 1, (4,), np.float32)

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import CRITIC_ACTION, ModelConfig, build_critic_trunk, build_trunk, with_action
 from rookery.models.heads import ValueHead
 from rookery.native.qualify import obstacle

@@ -7,7 +7,7 @@ from torch import nn
 
 from rookery import ConfigError, ModelConfig, PPOConfig, Trainer, load_policy
 from rookery.core.batch import Sequences
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.policies.policy import Policy
 
 SPACE, ACTION = spaces.Box(-1, 1, (3,)), spaces.Discrete(2)

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from rookery.core.batch import Sequences
 from rookery.core.errors import ConfigError, RookeryError
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 from rookery.models.decision_transformer import (
     DecisionTransformer,
     Dropout,

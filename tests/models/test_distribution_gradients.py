@@ -4,7 +4,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 from rookery.models.heads import distribution_for, noise_for, output_width
 
 SPACES = {

@@ -4,7 +4,7 @@ import torch
 from gymnasium import spaces
 from torch.nn import functional
 
-from rookery.core.spaces import obs_spec
+from rookery.core.spaces.arrays import obs_spec
 from rookery.models.build import Encoder, ModelConfig
 
 DISCRETE = spaces.Discrete(2)

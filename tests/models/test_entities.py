@@ -6,10 +6,10 @@ import torch
 from gymnasium import spaces
 from torch.nn import functional
 
-from rookery.core.entity_set import EntitySet
 from rookery.core.errors import ConfigError
 from rookery.core.native import why_none
-from rookery.core.spaces import obs_spec
+from rookery.core.spaces.arrays import obs_spec
+from rookery.core.spaces.entity_set import EntitySet
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.entities import EntityEmbedding, EntityEncoder
 from rookery.native.qualify import obstacle

@@ -5,7 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 from rookery.models.exploration import OrnsteinUhlenbeck, StateDependent
 from rookery.models.squashed import Deterministic, Squashed
 

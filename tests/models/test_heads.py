@@ -3,7 +3,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 from rookery.models.distributions import (
     Bernoulli,
     Categorical,

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from rookery.core.errors import ConfigError
 from rookery.core.native import why_none
-from rookery.core.spaces import obs_spec
+from rookery.core.spaces.arrays import obs_spec
 from rookery.models.build import Encoder, GoalTrunk, ModelConfig, build_trunk
 from rookery.models.hyper import HyperLinear
 from rookery.models.layers import linear

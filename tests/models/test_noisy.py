@@ -3,7 +3,7 @@ import torch
 from gymnasium import spaces
 from torch.nn import functional
 
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 from rookery.models.q_head import NoisyLinear, QValues
 
 

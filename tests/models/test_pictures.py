@@ -9,7 +9,7 @@ from torch.nn import functional
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.optim import Adam, gradient_step
-from rookery.core.spaces import obs_spec
+from rookery.core.spaces.arrays import obs_spec
 from rookery.models.build import ModelConfig
 from rookery.models.pictures import (
     NUM_CODES,

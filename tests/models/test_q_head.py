@@ -6,7 +6,7 @@ import torch
 from gymnasium import spaces
 
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 from rookery.models.distributions import NoiseSpec
 from rookery.models.heads import head_from_json, head_to_json
 from rookery.models.q_head import Boltzmann, EpsilonGreedy, QValues

@@ -7,7 +7,7 @@ from gymnasium import spaces
 from torch.distributions import AffineTransform, Independent, Normal, TanhTransform, TransformedDistribution
 
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 from rookery.models.heads import head_from_json, head_to_json
 from rookery.models.squashed import Deterministic, Disturbed, Squashed, SquashedGaussian
 

@@ -13,7 +13,7 @@ from test_native_learning import learner, rollout, weights
 from rookery import PPO, ModelConfig, PPOConfig, Trainer
 from rookery.algorithms.actor_critic import ActorCritic
 from rookery.core.native import best_build
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import Encoder
 from rookery.models.heads import ActionHead
 from rookery.models.structure import Structure

@@ -25,7 +25,7 @@ from rookery.core.native import (
     best_build,
 )
 from rookery.core.optim import Adam
-from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.native.actor import attach_actor, native_actor
 from rookery.policies.policy import Policy

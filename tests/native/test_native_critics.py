@@ -19,7 +19,7 @@ from rookery.core.batch import Transitions
 from rookery.core.native import kernel_threads
 from rookery.core.optim import compute_gradients
 from rookery.core.seeding import Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.models.squashed import Squashed
 from rookery.models.structure import Inputs

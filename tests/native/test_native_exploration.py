@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from test_native_actor import noise_for
 
-from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
 from rookery.models.q_head import QValues

@@ -24,7 +24,7 @@ from rookery.core.flat import flatten
 from rookery.core.native import SWITCH, best_build
 from rookery.core.optim import Adam, apply_gradients
 from rookery.core.seeding import Streams
-from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.models.heads import ActionHead
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy

@@ -16,7 +16,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.native import FLOATS, InputLeaf, LinearLayer, Network, best_build
 from rookery.core.optim import ClosedForm, compute_gradients, gradient_step
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.rollout.storage import DecisionSlab
 
 pytestmark = pytest.mark.skipif(best_build() is None, reason="no kernels here")

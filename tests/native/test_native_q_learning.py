@@ -16,7 +16,7 @@ from rookery.algorithms.q_values import QBatch, ValuesConfig
 from rookery.core.batch import Places, Stored, Transitions, TransitionsInPlace
 from rookery.core.optim import gradient_step
 from rookery.core.seeding import Streams
-from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.native.td import TDRows
 from rookery.policies.policy import Policy

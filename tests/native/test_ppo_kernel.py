@@ -18,7 +18,7 @@ from rookery.core.batch import PenaltyMinibatch
 from rookery.core.flat import flatten
 from rookery.core.native import kernel_threads
 from rookery.core.optim import ClosedForm, RMSprop, gradient_steps
-from rookery.core.spaces import MASK, obs_spec
+from rookery.core.spaces.arrays import MASK, obs_spec
 from rookery.native.forward import attach
 from rookery.native.ppo import PPOCall, ppo_kernel, ppo_steps
 from rookery.policies.policy import Policy

@@ -5,7 +5,7 @@ import onnx
 import onnxruntime
 import torch
 
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.onnx.observations import random_observations
 from rookery.policies.policy import Policy

@@ -8,8 +8,8 @@ import torch
 from exported import observed, outputs, policy_of, sensed
 from gymnasium import spaces
 
-from rookery.core.entity_set import EntitySet
 from rookery.core.errors import ConfigError
+from rookery.core.spaces.entity_set import EntitySet
 from rookery.envs.unity.layouts import layout_of
 from rookery.envs.unity.messages import (
     ActionSpecProto,

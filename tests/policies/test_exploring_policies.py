@@ -7,9 +7,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rookery.core.encoding import decode
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.io.encoding import decode
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QValues
 from rookery.models.squashed import Deterministic, Squashed

@@ -18,7 +18,7 @@ from rookery.core.batch import Demand
 from rookery.core.errors import RookeryError
 from rookery.core.native import best_build
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.core.timers import Timers
 from rookery.envs.make import make_env
 from rookery.models.memory import MemoryConfig

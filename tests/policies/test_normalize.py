@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from rookery.core.spaces import obs_spec
+from rookery.core.spaces.arrays import obs_spec
 from rookery.policies.normalize import ObsNormalizer, RunningMeanStd
 
 

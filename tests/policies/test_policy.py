@@ -8,7 +8,7 @@ from gymnasium import spaces
 from torch import nn
 
 from rookery.core.errors import RookeryError, SpaceError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 

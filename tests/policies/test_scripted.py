@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.policies.scripted import ScriptedPolicy, find_player
 
 BOARD = spaces.Dict({"observation": spaces.Box(0, 1, (9,), np.float32), "action_mask": spaces.MultiBinary(9)})

@@ -7,7 +7,7 @@ import torch
 from gymnasium import spaces
 
 from rookery.core.batch import Rollout
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 
 STACK = 4

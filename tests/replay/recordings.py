@@ -7,7 +7,7 @@ from collections import OrderedDict
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay.recording import RecordedEpisode, Recording
 from rookery.replay.segments import Spaces
 

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from stories import IS_TRUNCATED, Film, Story
 
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay import budget
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 

@@ -5,7 +5,7 @@ import pytest
 from counting import TWO, Counting, CountingParallel
 from playing import play
 
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 
 

@@ -14,9 +14,9 @@ import pytest
 from gymnasium import spaces
 from recordings import CHOICE, CHOICES, HYBRID, PARTS, POINT, THROTTLE, UNIT, assert_same, recording
 
-from rookery.core.entity_set import EntitySet
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
+from rookery.core.spaces.entity_set import EntitySet
 from rookery.envs.unity.demo_file import read_demo, write_demo
 from rookery.envs.unity.messages import (
     ActionSpecProto,

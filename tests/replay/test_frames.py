@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stories import ACTION, Film, Story, even_fragments, random_fragments
 
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay import frames
 from rookery.replay.budget import bytes_needed
 from rookery.replay.frames import PlainLeaf, StackedLeaf, may_be_stack

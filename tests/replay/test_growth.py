@@ -13,7 +13,7 @@ import pytest
 from recordings import POINT, THROTTLE, recording
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 from rookery.envs.unity.demo_file import START
 from rookery.envs.unity.messages import ObservationProto
 from rookery.envs.unity.pictures import decoded, encoded

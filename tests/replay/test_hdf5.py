@@ -13,8 +13,8 @@ from gymnasium import spaces
 from recordings import assert_same
 
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.files import FileError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.io.files import FileError
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay import segments
 from rookery.replay.formats import blocks
 from rookery.replay.formats.columns import Wanted

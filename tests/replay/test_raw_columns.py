@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from recordings import CHOICE, THROTTLE, assert_same, recording
 
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.names import export_stored, read_recordings
 from rookery.replay.recording import recording_of, write_recordings
@@ -80,7 +80,7 @@ def test_recordings_with_and_without_it_are_merged(tmp_path):
     with_it, without = kept(tmp_path / "a", squashed()), kept(tmp_path / "b", squashed(unknown=(0, 1, 2)))
     assert raw_actions(without) is None
     files, facts = merged([without, with_it], "main", lambda rows: None)
-    from rookery.core.files import write_directory
+    from rookery.core.io.files import write_directory
 
     write_directory(tmp_path / "both", files, facts)
     both = raw_actions(find_replay(tmp_path / "both"))

@@ -10,8 +10,8 @@ from gymnasium import spaces
 from recordings import CHOICE, HYBRID, PARTS, POINT, THROTTLE, assert_same, recording
 
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.files import write_directory
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.io.files import write_directory
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay import segments
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.recording import recording_of, write_recordings

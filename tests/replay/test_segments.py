@@ -13,9 +13,9 @@ import pytest
 from gymnasium import spaces
 from plays import SPACES, Play, drawn, memory_for
 
-from rookery.core import files
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.files import FileError, read_directory, write_directory
+from rookery.core.io import files
+from rookery.core.io.files import FileError, read_directory, write_directory
 from rookery.replay import segments
 from rookery.replay.segments import check_spaces, copy_rows, find_replay, spaces_of, stored_replays
 from rookery.training.replays import SavedReplays

@@ -8,7 +8,7 @@ from recordings import CHOICE, PARTS, POINT, THROTTLE, UNIT, assert_same, record
 from stories import Film, Story
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import write_directory
+from rookery.core.io.files import write_directory
 from rookery.replay import segments, sieve
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.episodes import ChosenEpisodes

@@ -10,7 +10,7 @@ from plays import SPACES, Play, memory_for
 from recordings import recording
 
 from rookery.core.errors import SpaceError
-from rookery.core.files import FileError, write_directory
+from rookery.core.io.files import FileError, write_directory
 from rookery.replay import budget, segments
 from rookery.replay.recording import recording_of, write_recordings
 from rookery.replay.segments import copy_rows, facts_of, find_replay, new_segments

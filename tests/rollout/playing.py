@@ -10,7 +10,7 @@ from torch import nn
 
 from rookery.core.batch import Demand
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, Rows, Step
 from rookery.envs.make import make_env

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rookery import A2CConfig, Callback, DQNConfig, POCAConfig, PPOConfig, SACConfig, Trainer
 from rookery.core.batch import Demand
 from rookery.core.errors import EnvError
-from rookery.core.interrupt import Interrupted
+from rookery.core.process.interrupt import Interrupted
 from rookery.core.seeding import Role, Streams
 from rookery.core.timers import Timers
 from rookery.models.build import ModelConfig

@@ -10,7 +10,7 @@ from playing import play
 from recording import Recording
 
 from rookery import MultiAgentArena
-from rookery.core.encoding import decode, encode
+from rookery.core.io.encoding import decode, encode
 from rookery.rollout.hooks import EpisodeListeners
 
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from playing import decisions_of, same_bytes
 
 from rookery.core.batch import Demand
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.rollout.slots import SlotStore
 from rookery.rollout.storage import Outcome
 

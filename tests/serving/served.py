@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from rookery.core.files import FOLDER, write_directory
-from rookery.core.internal_errors import InternalErrors
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.io.files import FOLDER, write_directory
+from rookery.core.process.internal_errors import InternalErrors
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.policies.export import policy_files
 from rookery.policies.policy import Policy

@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn")
 
 from served import TOKEN, Web, batcher_of, checkpoint, policy, serving
 
-from rookery.core.internal_errors import InternalErrors
+from rookery.core.process.internal_errors import InternalErrors
 from rookery.envs.external.client import Client, ExternalError
 from rookery.serving import server as server_module
 from rookery.serving.batcher import NotDecided, Question, ServedActions

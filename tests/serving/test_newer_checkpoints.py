@@ -12,7 +12,7 @@ pytest.importorskip("uvicorn")
 from served import PLAIN, Web, checkpoint, policy, serving
 
 from rookery.core.errors import RookeryError
-from rookery.core.files import FOLDER, FileError
+from rookery.core.io.files import FOLDER, FileError
 from rookery.serving.versions import load_version
 from rookery.serving.watch import CheckpointWatch
 

@@ -23,10 +23,10 @@ from rookery import (
 from rookery.algorithms.actor_critic import beyond_episodes
 from rookery.core.batch import Decisions, Rollout
 from rookery.core.errors import SpaceError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 from rookery.core.ops import gae
 from rookery.core.seeding import Streams
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.extend import RewardSignal, SignalConfig
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rookery.core.errors import EnvError
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.tasks.board_games import ROWS, ConnectFour, TicTacToe
 from rookery.tasks.players import connect_four_one_ply, tic_tac_toe_perfect
 

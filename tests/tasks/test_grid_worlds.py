@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.tasks import goal_grid, push_block
 from rookery.tasks.goal_grid import DOWN, GoalGrid
 from rookery.tasks.players import goal_grid_best, push_block_best

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rookery.core.spaces import CENTRAL
+from rookery.core.spaces.arrays import CENTRAL
 from rookery.tasks.carry_together import COLUMNS, DOWN, HERE, LEFT, LIFT, LOADS, RIGHT, UP, WEIGHTS, CarryTogether
 from rookery.tasks.matrix_game import PAYOFFS, MatrixGame
 from rookery.tasks.players import carry_together_script, matrix_game_best, sacrifice_script

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.tasks.match3 import (
     EMPTY,
     OUTSIDE,

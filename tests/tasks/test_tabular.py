@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rookery import PPOConfig, Trainer
-from rookery.core.encoding import decode, encode
 from rookery.core.errors import EnvError
+from rookery.core.io.encoding import decode, encode
 from rookery.envs.base import VectorEnv
 from rookery.envs.bundled import OURS
 from rookery.envs.check import check_env

@@ -5,7 +5,7 @@ import pytest
 
 from rookery import tasks
 from rookery.core.errors import ConfigError, EnvError
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
 from rookery.envs.parameters import Draws, EpisodePlan

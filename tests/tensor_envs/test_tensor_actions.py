@@ -5,7 +5,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rookery.core.spaces import action_spec
+from rookery.core.spaces.arrays import action_spec
 from rookery.tensor_envs.actions import TensorActions
 
 inf = np.inf

@@ -28,7 +28,7 @@ from rookery import (
 from rookery.algorithms.maddpg import MADDPGConfig
 from rookery.algorithms.qmix import QMIXConfig
 from rookery.algorithms.td3 import TD3Config
-from rookery.core.encoding import encode
+from rookery.core.io.encoding import encode
 from team_envs import Squad
 
 FAST = PPOConfig(fragment_length=24, epochs=2, minibatch_size=48)

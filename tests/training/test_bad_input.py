@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from rookery import ConfigError, EnvError, EvaluationConfig, MultiAgentArena, PPOConfig, Trainer
 from rookery.core.errors import UnknownEnvError
-from rookery.core.layers import override_layer, yaml_layer
+from rookery.core.settings.layers import override_layer, yaml_layer
 from rookery.models.build import ModelConfig
 
 NUMBERS = spaces.Box(-1, 1, (2,), np.float32)

@@ -20,9 +20,9 @@ from lived_in import Saying, Turns, Walk
 from lives import FAST, digest, either, make, rows, weights
 
 from rookery import ConfigError, EnvError, EvaluationConfig, Linear, MultiAgentArena, PPOConfig, Trainer, load_policy
-from rookery.core import files
-from rookery.core.encoding import EncodingError
-from rookery.core.files import FileError, list_checkpoints, read_directory, write_directory
+from rookery.core.io import files
+from rookery.core.io.encoding import EncodingError
+from rookery.core.io.files import FileError, list_checkpoints, read_directory, write_directory
 from rookery.training import checkpoint
 from selection import slow
 

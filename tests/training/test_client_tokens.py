@@ -7,7 +7,7 @@ import pytest
 
 from hostile import rewrite
 from rookery import Trainer
-from rookery.core.layers import Layer
+from rookery.core.settings.layers import Layer
 from rookery.training.client_tokens import PATH, RUN_DIRECTORY, token_path
 
 SPACES = {"obs": {"box": [2], "low": -5, "high": 5}, "action": {"discrete": 2}}

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from rookery import CheckpointConfig, PPOConfig, Trainer
-from rookery.core.files import list_checkpoints
+from rookery.core.io.files import list_checkpoints
 from rookery.rollout.hooks import EpisodeListener
 from rookery.training import clock
 from rookery.training.callbacks import Callback

@@ -11,8 +11,8 @@ from rookery import ConfigError, PPOConfig, Trainer, tune
 from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.ppo import PPO
 from rookery.core.config import resolve
-from rookery.core.layers import Layer
-from rookery.core.settings import AtStart, Fixed, PositiveFloat, PositiveInt, Structural
+from rookery.core.settings.fields import AtStart, Fixed, PositiveFloat, PositiveInt, Structural
+from rookery.core.settings.layers import Layer
 from rookery.training.settings import RunConfig
 from rookery.tune.jobs.training_job import TrainingJob
 from rookery.tune.spec import domains_in, split_layers

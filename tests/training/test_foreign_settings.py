@@ -7,8 +7,8 @@ import pytest
 from rookery import ConfigError, Trainer
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
-from rookery.core.layers import CLASS, Layer
-from rookery.core.trust import OBJECT, Trust
+from rookery.core.settings.layers import CLASS, Layer
+from rookery.core.settings.trust import OBJECT, Trust
 from rookery.training import presets
 from rookery.training.checkpoint import config_file
 from rookery.training.foreign_settings import objections_in
@@ -136,7 +136,7 @@ def test_a_sampler_of_others_is_no_class_of_ours():
 
 
 def test_a_signal_of_others_is_settings_of_a_signal():
-    [named] = named_code({"algorithm.signals.own.x.name": "rookery.core.files:remove_directory"})
+    [named] = named_code({"algorithm.signals.own.x.name": "rookery.core.io.files:remove_directory"})
     assert "not settings of a reward signal" in Trust().objection(named)
     [named] = named_code({"policies.main.signals.own.x.name": "rookery.signals.count:CountConfig"})
     assert not Trust().objection(named)

@@ -11,9 +11,9 @@ import pytest
 from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, Trainer
-from rookery.core.activity import CALL, RESET, STEP, Activity, note_activity, noted_in
 from rookery.core.errors import WorkerLostError
-from rookery.core.interrupt import Interrupted
+from rookery.core.process.activity import CALL, RESET, STEP, Activity, note_activity, noted_in
+from rookery.core.process.interrupt import Interrupted
 
 
 class Walk(gymnasium.Env):

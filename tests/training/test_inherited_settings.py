@@ -19,8 +19,7 @@ from rookery import DQNConfig, PPOConfig, Trainer
 from rookery.algorithms.names import ALGORITHMS
 from rookery.cli.main import app
 from rookery.core.config import polymorphic, resolve
-from rookery.core.layers import Layer, flow, import_object, override_layer
-from rookery.core.settings import (
+from rookery.core.settings.fields import (
     alternatives,
     alternatives_in,
     bare,
@@ -30,6 +29,7 @@ from rookery.core.settings import (
     hints_of,
     settings_class,
 )
+from rookery.core.settings.layers import Layer, flow, import_object, override_layer
 from rookery.models.build import ModelConfig
 from rookery.signals.count import CountConfig
 from rookery.signals.rewards import SignalsConfig

@@ -5,7 +5,7 @@ import torch
 from lives import BRIEF, digest, make
 
 from rookery import PPOConfig, SACConfig, Trainer
-from rookery.core.settings import Settings
+from rookery.core.settings.fields import Settings
 from selection import slow
 
 SOCCER = {

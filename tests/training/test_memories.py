@@ -13,7 +13,7 @@ from lives import PRIORITIZED, REPLAYING, digest, make, rows
 
 from rookery import ConfigError, DQNConfig, SACConfig, Trainer
 from rookery.core.errors import SpaceError
-from rookery.core.files import FileError, list_checkpoints, mapped_files, read_manifest
+from rookery.core.io.files import FileError, list_checkpoints, mapped_files, read_manifest
 from rookery.replay.mixture import Mixture
 from selection import slow_except
 

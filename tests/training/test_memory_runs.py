@@ -11,9 +11,9 @@ from lives import FAST, digest, either, make, rows, weights
 
 from each_step import after_each_step
 from rookery import A2CConfig, APPOConfig, ConfigError, IMPALAConfig, PPOConfig, ReinforceConfig, Trainer
-from rookery.core.interrupt import Interrupted
 from rookery.core.native import SWITCH, best_build, kernel_threads
-from rookery.core.runtime import torch_threads
+from rookery.core.process.interrupt import Interrupted
+from rookery.core.process.runtime import torch_threads
 from selection import slow, slow_except
 
 ITERATIONS = 4

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from rookery import PPOConfig, Trainer
-from rookery.core.encoding import encode
-from rookery.core.files import read_directory, write_directory
+from rookery.core.io.encoding import encode
+from rookery.core.io.files import read_directory, write_directory
 from rookery.core.state import VERSIONS, StateError
 
 LATER = {

@@ -17,7 +17,7 @@ from lives import CASES, FAST, digest, make, rows, weights
 
 from each_step import after_each_step
 from rookery import Callback, ConfigError, EnvError, PPOConfig, ReinforceConfig, Trainer
-from rookery.core.interrupt import Interrupted
+from rookery.core.process.interrupt import Interrupted
 from rookery.rollout import pool
 from selection import slow, slow_except
 

@@ -13,7 +13,7 @@ from rookery.core.batch import Demand
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates, kernel_threads, path_name
-from rookery.core.runtime import KERNELS_WORTH_THREADS
+from rookery.core.process.runtime import KERNELS_WORTH_THREADS
 from rookery.core.seeding import Streams
 from rookery.native.forward import attach
 from rookery.training.compute import learning_threads
@@ -158,7 +158,7 @@ def test_a_second_thread_changes_no_bit():
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (3, 1), (4, 2), (16, 8)])
 def test_learning_on_pictures_leaves_half_of_the_cores_to_others(cores, threads, monkeypatch):
-    monkeypatch.setattr("rookery.core.runtime.usable_cores", lambda: cores)
+    monkeypatch.setattr("rookery.core.process.runtime.usable_cores", lambda: cores)
     monkeypatch.setattr("rookery.training.compute.sees_pictures", lambda policy: True)
     with cart_pole() as trainer:
         assert learning_threads(trainer.learners["main"], 4) == threads
@@ -170,7 +170,7 @@ SIZES = [((64, 64), False, 1), ((256, 256), False, 2), ((256, 256), True, 2)]
 @needs_kernels
 @pytest.mark.parametrize(("hidden", "shared", "threads"), SIZES)
 def test_kernels_have_as_many_threads_as_a_step_is_worth(hidden, shared, threads, monkeypatch):
-    monkeypatch.setattr("rookery.core.runtime.usable_cores", lambda: 2)
+    monkeypatch.setattr("rookery.core.process.runtime.usable_cores", lambda: 2)
     model = ModelConfig(hidden=hidden, shared_trunk=shared)
     with cart_pole(FAST.replace(model=model, minibatch_size=128)) as trainer:
         learner = trainer.learners["main"]
@@ -178,7 +178,7 @@ def test_kernels_have_as_many_threads_as_a_step_is_worth(hidden, shared, threads
         count = sum(weight.numel() for weight in learner.policy.parameters())
         flops = 6.0 * 128 * count * (1 if shared else 2)
         assert (flops >= KERNELS_WORTH_THREADS) == (hidden == (256, 256))
-        monkeypatch.setattr("rookery.core.runtime.usable_cores", lambda: 100)
+        monkeypatch.setattr("rookery.core.process.runtime.usable_cores", lambda: 100)
         assert learning_threads(learner, 4) == max(1, int(2 * flops / KERNELS_WORTH_THREADS))
 
 

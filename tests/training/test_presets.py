@@ -12,8 +12,8 @@ from gymnasium import spaces
 from rookery import A2CConfig, ConfigError, MultiAgentArena, PPOConfig, Trainer
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
-from rookery.core.layers import Layer
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.settings.layers import Layer
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.make import env_name
 from rookery.tasks.memory_tasks import CueCorridor
 from rookery.training.presets import (

@@ -6,8 +6,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from rookery.core.encoding import decode, encode
 from rookery.core.errors import RookeryError
+from rookery.core.io.encoding import decode, encode
 from rookery.training.ratings import Ratings, expected_score
 
 

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from PIL import Image
 
 from rookery import PPOConfig, Trainer
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 from rookery.report.films import Film
 
 OTHERS = [mode for mode in AutoresetMode if mode is not AutoresetMode.SAME_STEP]

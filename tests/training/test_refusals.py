@@ -15,10 +15,10 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.sac import SACConfig
 from rookery.core.config import resolve
 from rookery.core.errors import RookeryError, TrainingError
-from rookery.core.layers import Layer, import_object, override_layer
-from rookery.core.other_names import OTHER_NAMES
-from rookery.core.settings import paths_of
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.settings.fields import paths_of
+from rookery.core.settings.layers import Layer, import_object, override_layer
+from rookery.core.settings.other_names import OTHER_NAMES
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.base import Kind
 from rookery.training import room, run
 from rookery.training.settings import PolicyEntry, RunConfig, SamplingConfig

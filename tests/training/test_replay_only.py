@@ -11,7 +11,7 @@ from lives import FAST, LIVELY, REPLAYING, digest, either, make, rows, weights
 
 from each_step import after_each_step
 from rookery import Callback, ConfigError, EnvError, MultiAgentArena, Trainer
-from rookery.core.interrupt import Interrupted
+from rookery.core.process.interrupt import Interrupted
 from rookery.envs.absent import AbsentEnv
 from selection import slow_except
 

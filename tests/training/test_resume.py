@@ -22,8 +22,8 @@ from lives import BRIEF, CASES, FAST, RECALLING, SLOWER, WINDS, digest, make, ro
 from each_step import after_each_step, as_ever
 from rookery import Callback, ConfigError, DQNConfig, MultiAgentArena, RookeryError, Trainer
 from rookery.core.batch import Transitions
-from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
+from rookery.core.process.interrupt import Interrupted
 from rookery.core.schedules import Schedule
 from rookery.core.state import Stateful
 from rookery.envs.c.twins import why_not_in_c

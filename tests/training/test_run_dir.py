@@ -12,7 +12,7 @@ import pytest
 from lives import make, rows
 
 from rookery import ConfigError, Trainer
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 from rookery.report.metrics_file import append_row, cut_rows
 from rookery.training.run_dir import RunDir
 from selection import slow

@@ -11,8 +11,8 @@ from rookery import PPOConfig, Trainer
 from rookery.cli.main import app
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError, RookeryError
-from rookery.core.layers import Layer
-from rookery.core.secrets import NOT_STORED, Secret, hidden, without_secrets
+from rookery.core.settings.layers import Layer
+from rookery.core.settings.secrets import NOT_STORED, Secret, hidden, without_secrets
 from rookery.envs.external.client import Client, EpisodeLost, TrainingOver
 from rookery.training.settings import RunConfig
 

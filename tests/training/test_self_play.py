@@ -10,8 +10,8 @@ from lived_in import Podium
 from lives import BRIEF, RECALLING, digest, make, weights
 
 from rookery import ConfigError, PPOConfig, Trainer
-from rookery.core.encoding import decode, encode
 from rookery.core.errors import SpaceError
+from rookery.core.io.encoding import decode, encode
 from rookery.core.seeding import Streams
 from rookery.report.console import summary
 from rookery.rollout.hooks import EpisodeResult

@@ -19,11 +19,11 @@ from hostile import rewrite
 from rookery import Callback, ConfigError, IQLConfig, PPOConfig, Trainer, import_replay, tune
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
-from rookery.core.files import FileError
-from rookery.core.layers import Layer, import_object
-from rookery.core.path_settings import holds_paths
-from rookery.core.settings import alternatives, bare, fields_of, hints_of, settings_class
-from rookery.core.starting_folder import module_paths, started_in, starting_folder
+from rookery.core.io.files import FileError
+from rookery.core.settings.fields import alternatives, bare, fields_of, hints_of, settings_class
+from rookery.core.settings.layers import Layer, import_object
+from rookery.core.settings.path_settings import holds_paths
+from rookery.core.settings.starting_folder import module_paths, started_in, starting_folder
 from rookery.training.path_folders import as_typed, folders_in, resolve_run
 from rookery.training.settings import RunConfig
 

@@ -12,7 +12,7 @@ from lives import FAST, LIVELY, PRIORITIZED, REPLAYING, TWINS, digest, either, m
 
 from rookery import AWACConfig, Callback, ConfigError, IQLConfig, MultiAgentArena, SACConfig, Trainer
 from rookery.algorithms.maddpg import MADDPGConfig
-from rookery.core.interrupt import TIME_UP, Interrupted
+from rookery.core.process.interrupt import TIME_UP, Interrupted
 from rookery.report import console
 from rookery.training import gradient_steps, watch
 from selection import slow_except

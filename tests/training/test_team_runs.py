@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rookery import ConfigError, MADDPGConfig, PPOConfig, QMIXConfig, Trainer, VDNConfig, load_policy
-from rookery.core.teams import ALIVE
+from rookery.core.spaces.team_spaces import ALIVE
 from selection import slow
 from team_envs import Squad, TwoStepGame
 

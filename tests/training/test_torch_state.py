@@ -13,8 +13,8 @@ from torch_states import CASES, STATES, arguments_of, data_sets, outcome
 from rookery import Callback, ConfigError, EvaluationConfig, PPOConfig, TensorEnv, TensorStep, Trainer
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.native import SWITCH, best_build
-from rookery.core.thread_context import in_this_context
-from rookery.core.torch_modes import OWN, keep_own, modes_now, own_modes, users_differ, users_modes
+from rookery.core.process.thread_context import in_this_context
+from rookery.core.process.torch_modes import OWN, keep_own, modes_now, own_modes, users_differ, users_modes
 from selection import slow_except
 
 QUICK = [

@@ -35,8 +35,8 @@ from rookery import (
 )
 from rookery.algorithms.bc import MARWILConfig
 from rookery.algorithms.td3 import TD3Config
-from rookery.core.interrupt import Interrupted
 from rookery.core.native import best_build
+from rookery.core.process.interrupt import Interrupted
 from rookery.core.state import Stateful
 from rookery.envs.c.twins import why_not_in_c
 from rookery.native.actor import NativeActor

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from rookery import CheckpointConfig, DQNConfig, PPOConfig, Trainer
-from rookery.core.files import FOLDER, last_good
-from rookery.core.layers import Layer
+from rookery.core.io.files import FOLDER, last_good
+from rookery.core.settings.layers import Layer
 
 PPO = PPOConfig(fragment_length=16, epochs=2, minibatch_size=32, model={"hidden": (16,)})
 DQN = DQNConfig(learning_starts=32, model={"hidden": (16,)}, replay={"capacity": 500})

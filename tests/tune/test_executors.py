@@ -15,8 +15,8 @@ from worker_cases import CASES, WAIT_SECONDS, Counting, event_of, job, rows, sle
 
 from rookery import tune
 from rookery.cluster.allotments import deal
-from rookery.core import heartbeats
 from rookery.core.errors import ConfigError
+from rookery.core.process import heartbeats
 from rookery.tune.executor import Failed, Order, Stepped
 from rookery.tune.executors.in_process import InProcessExecutor
 from rookery.tune.executors.processes import ProcessExecutor

@@ -13,9 +13,9 @@ from climbing import Climb, climb, history_of
 from gymnasium import spaces
 
 from rookery import Callback, ConfigError, ModelConfig, PPOConfig, Trainer, tune
-from rookery.core.files import last_good
-from rookery.core.interrupt import Interrupted
-from rookery.core.layers import yaml_layer
+from rookery.core.io.files import last_good
+from rookery.core.process.interrupt import Interrupted
+from rookery.core.settings.layers import yaml_layer
 from rookery.tune.journal import read
 
 SMALL = PPOConfig(model=ModelConfig(hidden=(16,)), fragment_length=16, epochs=1, minibatch_size=32)

@@ -15,8 +15,8 @@ from simulation import Simulated, Simulation, on_curve, replay
 
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer
 from rookery.core.seeding import Role, Streams
+from rookery.core.settings.layers import Layer
 from rookery.tune import space as tune
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig

@@ -16,7 +16,7 @@ from worker_cases import CASES, checkpoints, event_of, job, rows, sleeping, star
 
 from rookery import PPOConfig, tune
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer
+from rookery.core.settings.layers import Layer
 from rookery.tune.executor import Failed, Order, Stepped, Stopped
 from rookery.tune.executors.in_process import InProcessExecutor
 from rookery.tune.job import begin_anew
@@ -269,7 +269,7 @@ def test_a_trial_sees_the_cores_it_was_given(make, tmp_path):
 
 def cores_seen(config):
     """Reports how many cores threads and helpers are chosen by, on a machine that may have more."""
-    from rookery.core.processor import usable_cores
+    from rookery.core.process.processor import usable_cores
 
     tune.report({"cores": usable_cores()})
 

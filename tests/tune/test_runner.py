@@ -15,8 +15,8 @@ import pytest
 from climbing import Careless, Climb, climb, history_of, outcome
 
 from rookery import ConfigError, tune
-from rookery.core.files import FileError, last_good
-from rookery.core.interrupt import Interrupted
+from rookery.core.io.files import FileError, last_good
+from rookery.core.process.interrupt import Interrupted
 from rookery.core.seeding import Streams
 from rookery.tune.journal import Journal, read
 from rookery.tune.scheduler import Action, Exploit, Scheduler, SchedulerConfig

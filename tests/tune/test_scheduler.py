@@ -7,8 +7,8 @@ import pytest
 from simulation import Simulation, hill, on_curve, replay
 
 from rookery import tune
-from rookery.core.layers import import_object
 from rookery.core.seeding import Streams
+from rookery.core.settings.layers import import_object
 from rookery.tune.journal import read
 from rookery.tune.names import SCHEDULERS
 from rookery.tune.scheduler import FIFO, Action, Exploit, FIFOConfig, Scheduler, SchedulerConfig

@@ -6,8 +6,8 @@ import pytest
 
 from rookery import ConfigError, tune
 from rookery.core.config import resolve
-from rookery.core.layers import Layer
 from rookery.core.seeding import Streams
+from rookery.core.settings.layers import Layer
 from rookery.tune.names import SEARCHES
 from rookery.tune.search import RandomConfig, Suggestions
 from rookery.tune.settings import TuneConfig

@@ -15,8 +15,8 @@ from worker_cases import checkpoints, event_of, rows, start, step
 
 from rookery import Callback, DQNConfig, PPOConfig, Trainer, tune
 from rookery.core.errors import ConfigError
-from rookery.core.files import list_checkpoints
-from rookery.core.layers import Layer
+from rookery.core.io.files import list_checkpoints
+from rookery.core.settings.layers import Layer
 from rookery.training.checkpoint import read_checkpoint
 from rookery.tune.executor import Failed, Order, Stepped, Stopped
 from rookery.tune.executors.in_process import InProcessExecutor

@@ -8,7 +8,7 @@ import pytest
 from worker_cases import job, start
 
 from rookery.core.errors import ConfigError, EnvError
-from rookery.core.interrupt import Interrupted
+from rookery.core.process.interrupt import Interrupted
 from rookery.tune.executor import Failed, Order, Stepped, Stopped
 from rookery.tune.executors.trial_worker import TrialWorker, failed
 from rookery.tune.job import Job, Work

@@ -13,8 +13,8 @@ from climbing import Careless, Climb, climb, history_of
 
 from rookery import ConfigError, ModelConfig, PPOConfig, tune
 from rookery.cli.main import main
-from rookery.core.files import FileError
-from rookery.core.layers import Layer, yaml_layer
+from rookery.core.io.files import FileError
+from rookery.core.settings.layers import Layer, yaml_layer
 from rookery.tune.journal import FILE
 from rookery.tune.scheduler import Scheduler, SchedulerConfig
 

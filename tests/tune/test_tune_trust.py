@@ -11,8 +11,8 @@ import pytest
 from hostile import MODULE, plant, watch
 from rookery import ConfigError, tune
 from rookery.cli.main import main
-from rookery.core.files import FileError, write_directory
-from rookery.core.layers import Layer
+from rookery.core.io.files import FileError, write_directory
+from rookery.core.settings.layers import Layer
 from rookery.training.own_files import refuse_links_of_trials
 from rookery.tune.job import Start
 from rookery.tune.jobs.trainable import CONTENT, unpacked
@@ -31,7 +31,7 @@ SECTION = {"metric": "return_mean", "mode": "max", "scope": "last", "num_samples
 PLACES = {
     "a trainable": {"spec.trainable": CALL},
     "a trainable that is compiled": {"spec.trainable": "os:system"},
-    "a trainable behind a module of ours": {"spec.trainable": "rookery.core.files:os.system"},
+    "a trainable behind a module of ours": {"spec.trainable": "rookery.core.io.files:os.system"},
     "an environment": {"spec.config.env.name": CALL},
     "an environment that is a module": {"spec.config.env.name": MODULE},
     "environments to choose from": {"spec.config.env.name": {"choice": ["CartPole-v1", MODULE]}},
@@ -39,7 +39,7 @@ PLACES = {
     "settings of the algorithm": {"spec.config.algorithm.name": THING},
     "a model": {"spec.config.algorithm.model": {"module": {"grid_search": [None, CALL]}}},
     "a function that computes": {"spec.config.algorithm.lr": {"sample_from": CALL}},
-    "a function of ours that computes": {"spec.config.algorithm.lr": {"sample_from": "rookery.core.files:clean"}},
+    "a function of ours that computes": {"spec.config.algorithm.lr": {"sample_from": "rookery.core.io.files:clean"}},
     "a search": {"tune.search.name": THING},
     "a scheduler": {"tune.scheduler.name": THING},
     "a scheduler in the place of a search": {"tune.search.name": "rookery.tune.schedulers.pbt:PBTConfig"},

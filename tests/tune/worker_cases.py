@@ -11,7 +11,7 @@ import sys
 import time
 
 from rookery import tune
-from rookery.core.files import list_checkpoints
+from rookery.core.io.files import list_checkpoints
 from rookery.tune.executor import Failed, Order, Stepped, Stopped
 from rookery.tune.job import Start
 from rookery.tune.jobs.trainable import TrainableJob

@@ -27,9 +27,9 @@ from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import ClosedForm, Optimizer, OutputGradients, RMSprop, gradient_step
-from rookery.core.reach import Length, Rows
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.reach import Length, Rows
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
 from rookery.native.forward import attach

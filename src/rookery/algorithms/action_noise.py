@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rookery.core.reach import Count
-from rookery.core.settings import Fraction, NonNegative, Scheduled, Settings, Structural
+from rookery.core.settings.fields import Fraction, NonNegative, Scheduled, Settings, Structural
+from rookery.core.settings.reach import Count
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rookery.core.batch import Minibatch, Rollout, Sequences, TensorTree, flat
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.ops import following, gae, vtrace
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.models.build import CustomMemory, ModelConfig, build_trunk
 from rookery.models.distributions import Distribution
 from rookery.models.heads import GivenActionHead, GivenValueHead, Outputs, ValueHead, distribution_for

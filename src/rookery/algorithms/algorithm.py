@@ -15,8 +15,8 @@ from rookery.core.batch import Demand, Rollout
 from rookery.core.errors import TrainingError
 from rookery.core.optim import Optimizer
 from rookery.core.seeding import Streams
-from rookery.core.settings import Settings, Structural
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.settings.fields import Settings, Structural
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.core.state import Stateful
 from rookery.envs.groups import WHO, paths_of_groups
 from rookery.models.build import ModelConfig

@@ -22,10 +22,10 @@ from rookery.algorithms.ppo import PPO, PPOConfig
 from rookery.core.batch import Minibatch, Rollout, joined
 from rookery.core.flat import flatten
 from rookery.core.optim import track
-from rookery.core.reach import Count, Few, Length, Rows
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Streams
-from rookery.core.settings import PositiveFloat, Scheduled, Structural
+from rookery.core.settings.fields import PositiveFloat, Scheduled, Structural
+from rookery.core.settings.reach import Count, Few, Length, Rows
 from rookery.core.state import Stateful
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy

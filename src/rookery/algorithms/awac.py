@@ -41,8 +41,8 @@ from rookery.core.batch import TensorTree
 from rookery.core.flat import flatten
 from rookery.core.optim import Adam
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import PositiveFloat
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.settings.fields import PositiveFloat
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.distributions import Categorical
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy

@@ -23,9 +23,8 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step, track
-from rookery.core.reach import Count, Rows
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import (
+from rookery.core.settings.fields import (
     Fraction,
     InsteadOf,
     NonNegative,
@@ -33,6 +32,7 @@ from rookery.core.settings import (
     Scheduled,
     Structural,
 )
+from rookery.core.settings.reach import Count, Rows
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.distributions import Behavior, Distribution
 from rookery.models.heads import HeadSpec, ValueHead

@@ -20,7 +20,7 @@ from rookery.algorithms.critics import CriticBatch, Critics, CriticSettings, Sta
 from rookery.algorithms.experience import RecurrentInput
 from rookery.core.batch import TensorTree
 from rookery.core.metrics import Metrics
-from rookery.core.spaces import ActionSpec
+from rookery.core.spaces.arrays import ActionSpec
 from rookery.models.distributions import Behavior, Composite, MultiCategorical
 from rookery.models.squashed import Hybrid
 from rookery.native.forward import Forward

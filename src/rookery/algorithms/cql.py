@@ -46,10 +46,10 @@ from rookery.core.batch import Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
-from rookery.core.reach import CountFromZero, Few
 from rookery.core.seeding import Streams
-from rookery.core.settings import NonNegative, PositiveFloat, Scheduled, Structural
-from rookery.core.spaces import MASK, ActionSpec, ObsSpec
+from rookery.core.settings.fields import NonNegative, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.reach import CountFromZero, Few
+from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior
 from rookery.models.squashed import SquashedGaussian

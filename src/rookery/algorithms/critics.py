@@ -23,9 +23,9 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.ops import quantile_huber
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, StepConfig, gradient_step, track
-from rookery.core.reach import CountFromZero, Few
-from rookery.core.settings import Fraction, Settings, Structural
-from rookery.core.spaces import MASK
+from rookery.core.settings.fields import Fraction, Settings, Structural
+from rookery.core.settings.reach import CountFromZero, Few
+from rookery.core.spaces.arrays import MASK
 from rookery.core.state import Stateful
 from rookery.models.build import CRITIC_ACTION, ModelConfig, build_body, build_critic_trunk, build_trunk
 from rookery.models.distributions import Behavior

@@ -33,7 +33,7 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Structural
+from rookery.core.settings.fields import Structural
 from rookery.models.distributions import Behavior
 from rookery.models.heads import HeadSpec
 from rookery.models.squashed import Deterministic

@@ -35,9 +35,8 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
-from rookery.core.reach import Count, Layers, Rows
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import (
+from rookery.core.settings.fields import (
     Fraction,
     InsteadOf,
     NonNegative,
@@ -46,7 +45,8 @@ from rookery.core.settings import (
     Settings,
     Structural,
 )
-from rookery.core.spaces import MASK
+from rookery.core.settings.reach import Count, Layers, Rows
+from rookery.core.spaces.arrays import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
 from rookery.models.recall import rows_of

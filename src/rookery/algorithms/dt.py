@@ -23,15 +23,15 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat, flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step
-from rookery.core.reach import CountFromZero, Few, Length, Rows, Width
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import (
+from rookery.core.settings.fields import (
     NonNegative,
     PositiveFloat,
     Scheduled,
     Structural,
 )
-from rookery.core.spaces import MASK, ActionSpec, ObsSpec
+from rookery.core.settings.reach import CountFromZero, Few, Length, Rows, Width
+from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.models.decision_transformer import (
     DecisionTransformer,

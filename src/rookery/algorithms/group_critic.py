@@ -19,7 +19,7 @@ from rookery.algorithms.actor_critic import ActorCritic
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import CENTRAL, MASK, Leaf, ObsSpec
+from rookery.core.spaces.arrays import CENTRAL, MASK, Leaf, ObsSpec
 from rookery.envs.groups import ALIVE, ME, MEMBERS
 from rookery.models.build import CustomMemory, ModelConfig, build_trunk
 from rookery.models.entities import attended_mean

@@ -17,9 +17,9 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat
 from rookery.core.metrics import Means
 from rookery.core.optim import Adam, gradient_step
-from rookery.core.reach import Count, CountFromZero, Reaches, Rows
 from rookery.core.seeding import Role
-from rookery.core.settings import AtStart, NonNegative, Scheduled, Settings
+from rookery.core.settings.fields import AtStart, NonNegative, Scheduled, Settings
+from rookery.core.settings.reach import Count, CountFromZero, Reaches, Rows
 from rookery.models.build import ModelConfig
 from rookery.native.forward import attach
 from rookery.replay.demonstrations import StoredDemonstrations

@@ -13,8 +13,8 @@ from rookery.algorithms.a2c import A2C, A2CConfig
 from rookery.algorithms.actor_critic import Correction
 from rookery.core.flat import flatten
 from rookery.core.optim import Adam, Optimizer
-from rookery.core.reach import Length, Rows
-from rookery.core.settings import NonNegative, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.fields import NonNegative, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.reach import Length, Rows
 
 
 @dataclass(frozen=True)

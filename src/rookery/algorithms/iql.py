@@ -41,8 +41,8 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.settings.fields import Fraction, NonNegative
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay

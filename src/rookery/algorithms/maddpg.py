@@ -34,11 +34,11 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step, track
-from rookery.core.reach import Count
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
-from rookery.core.spaces import ActionSpec, action_spec
-from rookery.core.teams import ALIVE
+from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.reach import Count
+from rookery.core.spaces.arrays import ActionSpec, action_spec
+from rookery.core.spaces.team_spaces import ALIVE
 from rookery.models.build import ModelConfig, build_critic_trunk
 from rookery.models.distributions import MASKED_LOGIT
 from rookery.models.heads import VALUE_GAIN

@@ -18,10 +18,10 @@ from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.optim import ClosedForm, OutputGradients
-from rookery.core.reach import Count
 from rookery.core.schedules import Linear
-from rookery.core.settings import PositiveFloat, Scheduled, Structural
-from rookery.core.spaces import CENTRAL, ObsSpec
+from rookery.core.settings.fields import PositiveFloat, Scheduled, Structural
+from rookery.core.settings.reach import Count
+from rookery.core.spaces.arrays import CENTRAL, ObsSpec
 from rookery.envs.groups import ACTED, MOMENT, WHO, paths_of_groups
 from rookery.models.heads import Outputs
 from rookery.native.ppo import ppo_kernel

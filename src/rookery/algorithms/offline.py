@@ -19,15 +19,15 @@ from rookery.core.batch import Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, gradient_step
-from rookery.core.reach import Count, CountFromZero
-from rookery.core.settings import (
+from rookery.core.settings.fields import (
     Fraction,
     PositiveFloat,
     Scheduled,
     Settings,
     Structural,
 )
-from rookery.core.spaces import ActionSpec
+from rookery.core.settings.reach import Count, CountFromZero
+from rookery.core.spaces.arrays import ActionSpec
 from rookery.models.build import ModelConfig
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed

@@ -24,10 +24,10 @@ from rookery.core.batch import Minibatch, Rollout, TensorTree, flat
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.ops import following, gae
-from rookery.core.reach import Count, Few, Width
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import NonNegative, Structural
-from rookery.core.spaces import CENTRAL
+from rookery.core.settings.fields import NonNegative, Structural
+from rookery.core.settings.reach import Count, Few, Width
+from rookery.core.spaces.arrays import CENTRAL
 from rookery.envs.groups import ACTED, ME, MEMBERS, MOMENT
 from rookery.models.heads import Outputs
 from rookery.models.recall import put_together, rows_of

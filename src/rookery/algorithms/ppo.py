@@ -27,10 +27,10 @@ from rookery.core.batch import Demand, Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_steps
-from rookery.core.reach import Count, Length, Rows
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.reach import Count, Length, Rows
 from rookery.models.build import ModelConfig
 from rookery.models.heads import Outputs
 from rookery.native.forward import attach

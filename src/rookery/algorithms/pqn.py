@@ -23,11 +23,11 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.ops import lambda_returns
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
-from rookery.core.reach import Count, Length, Rows
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, PositiveFloat, Scheduled, Structural
-from rookery.core.spaces import MASK
+from rookery.core.settings.fields import Fraction, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.reach import Count, Length, Rows
+from rookery.core.spaces.arrays import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
 from rookery.native.forward import attach

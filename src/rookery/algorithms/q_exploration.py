@@ -15,10 +15,10 @@ from torch import Tensor
 from rookery.algorithms.algorithm import Row
 from rookery.core.batch import TensorTree
 from rookery.core.flat import flatten
-from rookery.core.reach import Count
 from rookery.core.schedules import Linear
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled, Settings, Structural
-from rookery.core.spaces import MASK
+from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Settings, Structural
+from rookery.core.settings.reach import Count
+from rookery.core.spaces.arrays import MASK
 from rookery.core.state import Stateful
 from rookery.models.distributions import Categorical
 from rookery.models.q_head import QHead

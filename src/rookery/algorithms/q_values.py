@@ -19,8 +19,8 @@ from rookery.core.batch import Sequences, TensorTree
 from rookery.core.metrics import Metrics
 from rookery.core.ops import project, quantile_errors, quantile_huber, rescale, unrescale
 from rookery.core.optim import ClosedForm, OutputGradients
-from rookery.core.reach import Width
-from rookery.core.settings import Settings
+from rookery.core.settings.fields import Settings
+from rookery.core.settings.reach import Width
 from rookery.models.build import ModelConfig
 from rookery.models.memory import Memory
 from rookery.models.q_head import QHead

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from rookery.algorithms.vdn import VDN, VDNConfig
-from rookery.core.reach import Width, Within
-from rookery.core.settings import NonNegativeInt, Structural
+from rookery.core.settings.fields import NonNegativeInt, Structural
+from rookery.core.settings.reach import Width, Within
 from rookery.models.mixers import MonotonicMixer, state_spec
 from rookery.models.team_heads import TeamQHead
 

@@ -31,10 +31,10 @@ from rookery.core.errors import TrainingError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
-from rookery.core.reach import Rows
 from rookery.core.seeding import Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled
-from rookery.core.spaces import MASK
+from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled
+from rookery.core.settings.reach import Rows
+from rookery.core.spaces.arrays import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Distribution
 from rookery.models.structure import Structure

@@ -52,9 +52,9 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.native import write_gradient
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
-from rookery.core.reach import Few
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
+from rookery.core.settings.reach import Few
 from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed

@@ -16,8 +16,8 @@ from torch import Tensor
 from rookery.algorithms.critics import CriticConfig, behavior_of
 from rookery.algorithms.ddpg import DDPG, DDPGConfig
 from rookery.core.batch import TensorTree
-from rookery.core.reach import Count
-from rookery.core.settings import NonNegative
+from rookery.core.settings.fields import NonNegative
+from rookery.core.settings.reach import Count
 
 
 @dataclass(frozen=True)

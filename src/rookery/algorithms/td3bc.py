@@ -27,8 +27,8 @@ from rookery.core.batch import Transitions
 from rookery.core.metrics import Metrics
 from rookery.core.optim import ClosedForm, OutputGradients, gradient_step, track
 from rookery.core.seeding import Streams
-from rookery.core.settings import NonNegative, Scheduled, Structural
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.settings.fields import NonNegative, Scheduled, Structural
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior
 from rookery.models.structure import Structure

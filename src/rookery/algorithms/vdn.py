@@ -20,9 +20,9 @@ from rookery.core.batch import TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Structural
-from rookery.core.spaces import MASK
-from rookery.core.teams import ALIVE
+from rookery.core.settings.fields import Structural
+from rookery.core.spaces.arrays import MASK
+from rookery.core.spaces.team_spaces import ALIVE
 from rookery.models.build import ModelConfig
 from rookery.models.memory import Memory
 from rookery.models.mixers import SumMixer

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, TextIO, cast
 
-from rookery.core.console_output import ConsoleOutput
-from rookery.core.layers import Layer, nested
+from rookery.core.io.console_output import ConsoleOutput
+from rookery.core.settings.layers import Layer, nested
 
 if TYPE_CHECKING:
     from rookery.training.trainer import Trainer

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from rookery.cli.plan import PlanOptions, show_plan
 from rookery.cli.train import layers_of_arguments
-from rookery.core.layers import Layer
+from rookery.core.settings.layers import Layer
 
 if TYPE_CHECKING:
     from rookery.training.speed import Survey, Tried

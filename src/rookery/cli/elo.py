@@ -16,7 +16,7 @@ from rich.console import Console
 
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.core.errors import ConfigError
-from rookery.core.starting_folder import absolute, shown
+from rookery.core.settings.starting_folder import absolute, shown
 
 if TYPE_CHECKING:
     from rookery.report.standings import Standing

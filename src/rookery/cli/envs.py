@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rookery.core.errors import ConfigError
-from rookery.core.layers import override_layer
+from rookery.core.settings.layers import override_layer
 
 if TYPE_CHECKING:
     from rookery.envs.probe import Finding
@@ -33,7 +33,7 @@ def list_envs() -> None:
 
     Any other Gymnasium id works too, and so does your own environment, as my.module:MyEnv.
     """
-    from rookery.core.layers import import_object
+    from rookery.core.settings.layers import import_object
     from rookery.envs.bundled import OURS, TENSORS
     from rookery.envs.c.twins import IDS_IN_C, in_c, instead_in_c, why_not_in_c
     from rookery.envs.catalog import family_of, missing_families

@@ -11,7 +11,7 @@ import typer
 
 from rookery.cli.judge import JudgedBy, JudgedPolicyName, Methods, MoreSettings, Output, check_options, judge_saved
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
-from rookery.core.layers import Layer, override_layer
+from rookery.core.settings.layers import Layer, override_layer
 
 if TYPE_CHECKING:
     from rookery.report.results import EvaluationResult

@@ -75,7 +75,7 @@ def explain(
 def with_drawn_seed(run: Path, provenance: Provenance) -> Provenance:
     """The same, where a seed that nobody gave says so: a run draws it when it begins, and its checkpoints hold it."""
     from rookery.core.config import DEFAULT
-    from rookery.core.files import FOLDER, list_checkpoints
+    from rookery.core.io.files import FOLDER, list_checkpoints
 
     given = provenance.get("seed", [])
     if not given or given[-1][0] != DEFAULT:

@@ -9,11 +9,11 @@ import typer
 
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.core.errors import ConfigError, RookeryError, nearest
-from rookery.core.files import FOLDER
+from rookery.core.io.files import FOLDER
 from rookery.core.plugins import EXPORTERS
 
 if TYPE_CHECKING:
-    from rookery.core.spaces import Tree
+    from rookery.core.spaces.arrays import Tree
     from rookery.onnx.exporter import Exporter
     from rookery.onnx.written import Written
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer, yaml_layer
+from rookery.core.settings.layers import Layer, yaml_layer
 
 
 def space_values(file: Path | None) -> dict[str, Any]:

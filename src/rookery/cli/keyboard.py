@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.spaces import ActionSpec
+from rookery.core.spaces.arrays import ActionSpec
 from rookery.rollout.hooks import EpisodeResult
 from rookery.training.recording import EpisodeDiscarded, EpisodeRecorder, RecordingEnded
 

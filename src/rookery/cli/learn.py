@@ -8,7 +8,7 @@ import typer
 
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.cli.train import exit_of_interrupts
-from rookery.core.starting_folder import shown
+from rookery.core.settings.starting_folder import shown
 
 
 def learn(

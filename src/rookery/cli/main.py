@@ -40,11 +40,11 @@ from rookery.cli.serve import serve
 from rookery.cli.timers import timers
 from rookery.cli.train import train
 from rookery.cli.tune import app as tune_app
-from rookery.core.console_output import open_standard_streams, survive_lost_output, watched_output
 from rookery.core.errors import ConfigError, EnvError, RookeryError
-from rookery.core.interrupt import Interrupt, SignalWatch
-from rookery.core.starting_folder import started_in, starting_folder
-from rookery.core.tracebacks import own_traceback
+from rookery.core.io.console_output import open_standard_streams, survive_lost_output, watched_output
+from rookery.core.process.interrupt import Interrupt, SignalWatch
+from rookery.core.process.tracebacks import own_traceback
+from rookery.core.settings.starting_folder import started_in, starting_folder
 
 MAX_PROBLEMS = 100
 """Lines of errors that are printed."""

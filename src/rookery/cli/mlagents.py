@@ -22,7 +22,7 @@ from rookery.cli.runs import Provenance, TrustedCode, read_provenance
 from rookery.cli.train import exit_of_interrupts, unsaved_in
 from rookery.compat.mlagents.old_flags import GONE, OLD_FLAGS
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import Layer, flow
+from rookery.core.settings.layers import Layer, flow
 
 if TYPE_CHECKING:
     from rookery.compat.mlagents.learn import Request, Session

@@ -45,7 +45,7 @@ def convert(
     from rookery.compat.mlagents.convert import said, text_of
     from rookery.compat.mlagents.converting import converted_files
     from rookery.core.errors import ConfigError
-    from rookery.core.files import write_file
+    from rookery.core.io.files import write_file
 
     flags = list(words or [])
     if flags and output is None and not flags[0].startswith("-"):

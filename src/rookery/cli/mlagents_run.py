@@ -20,7 +20,7 @@ def run_script(
     rookery mlagents run random_agent.py -- --env Build/Game
     """
     from rookery.compat.mlagents.running import run
-    from rookery.core.interrupt import Interrupt
+    from rookery.core.process.interrupt import Interrupt
     from rookery.script.runner import without_dashes
 
     Interrupt.ends_program = False  # the script may act on a second signal in a way of its own

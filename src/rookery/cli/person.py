@@ -13,7 +13,7 @@ import numpy as np
 from rookery.cli.keyboard import KEEP, QUIT, Keyboard, TerminalKeys, action_of, blocks, usual_keys
 from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import MASK, ActionSpec
+from rookery.core.spaces.arrays import MASK, ActionSpec
 from rookery.core.timers import Timers
 from rookery.envs.base import VectorBase, VectorEnv
 from rookery.envs.vector.rendering import drawn

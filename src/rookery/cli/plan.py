@@ -14,7 +14,7 @@ from rich.table import Table
 
 from rookery.cli.train import LINE
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer
+from rookery.core.settings.layers import Layer
 
 if TYPE_CHECKING:
     from rookery.cluster.ranks import Ranks
@@ -120,7 +120,7 @@ def show_plan(layers: list[Layer], preset: str, asked: PlanOptions, seconds: flo
     asked.check()
     workers, learners = asked.numbers()
     from rookery.cluster.ranks import Ranks
-    from rookery.core.processor import usable_cores
+    from rookery.core.process.processor import usable_cores
     from rookery.training.cost_model import Machines
     from rookery.training.measured_costs import HERE, measure_costs
     from rookery.training.speed import describe

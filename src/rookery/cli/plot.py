@@ -10,7 +10,7 @@ import typer
 
 from rookery.cli.runs import find_run, read_rows
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import yaml_layer
+from rookery.core.settings.layers import yaml_layer
 
 AXES = {
     "env_steps": "environment steps",

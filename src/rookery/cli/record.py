@@ -10,7 +10,7 @@ import typer
 
 from rookery.cli.evaluate import MaxEpisodeSteps, limit_layer, table
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
-from rookery.core.starting_folder import absolute, shown
+from rookery.core.settings.starting_folder import absolute, shown
 
 
 def record(

@@ -95,7 +95,7 @@ def export(
 
     rookery replay export runs/CartPole-v1-dqn-s3 -o replays/pole
     """
-    from rookery.core.files import make_folder
+    from rookery.core.io.files import make_folder
     from rookery.replay.formats.names import MINARI, export_stored, format_by_suffix, format_of
     from rookery.replay.transfer import columns, linked
 

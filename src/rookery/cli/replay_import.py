@@ -150,7 +150,7 @@ def part(text: str) -> float:
     Raises:
         ConfigError: If it is none.
     """
-    from rookery.core.settings import Part, check
+    from rookery.core.settings.fields import Part, check
 
     found: float | None = None
     with suppress(ValueError):

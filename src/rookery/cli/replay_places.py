@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def sources(words: Sequence[str]) -> list[StoredReplay]:
     """Returns the stored replay buffers that are meant; a place without a policy stands for all in it."""
-    from rookery.core.files import beside, split_name
-    from rookery.core.leftovers import restore
+    from rookery.core.io.files import beside, split_name
+    from rookery.core.io.leftovers import restore
     from rookery.replay.segments import find_replay, stored_replays
 
     found: list[StoredReplay] = []
@@ -39,8 +39,8 @@ def check_free(out: Path, force: bool) -> None:
     Raises:
         ConfigError: If something is there that may not be replaced.
     """
-    from rookery.core.files import FileError
-    from rookery.core.leftovers import restore
+    from rookery.core.io.files import FileError
+    from rookery.core.io.leftovers import restore
     from rookery.replay.segments import stored_replays
 
     if not restore(out):
@@ -57,7 +57,7 @@ def check_free(out: Path, force: bool) -> None:
 
 def write(out: Path, files: dict[str, Any], facts: dict[str, Any]) -> None:
     """Makes a replay directory, or replaces one that `check_free` let pass."""
-    from rookery.core.files import make_folder, write_directory
+    from rookery.core.io.files import make_folder, write_directory
 
     make_folder(out.parent)
     write_directory(out, files, facts, replace=True)

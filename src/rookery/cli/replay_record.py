@@ -13,7 +13,7 @@ from rookery.cli.evaluate import MaxEpisodeSteps
 from rookery.cli.replay_places import check_free
 from rookery.cli.runs import TrustedCode, find_saved
 from rookery.core.errors import ConfigError
-from rookery.core.layers import import_object, override_layer
+from rookery.core.settings.layers import import_object, override_layer
 
 if TYPE_CHECKING:
     from rookery.training.recording import RecordedReplay

@@ -24,8 +24,8 @@ from rookery.cli.train import (
     stop_values,
 )
 from rookery.core.errors import ConfigError
-from rookery.core.files import FOLDER, list_checkpoints
-from rookery.core.layers import Layer, read_value
+from rookery.core.io.files import FOLDER, list_checkpoints
+from rookery.core.settings.layers import Layer, read_value
 
 if TYPE_CHECKING:
     from rookery.core.config import Resolved

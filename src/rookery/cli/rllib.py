@@ -30,7 +30,7 @@ def run(
     rookery rllib run custom_env.py -- --as-test --stop-iters 20
     """
     from rookery.compat.rllib.script import run
-    from rookery.core.interrupt import Interrupt
+    from rookery.core.process.interrupt import Interrupt
     from rookery.script.runner import without_dashes
 
     Interrupt.ends_program = False  # the script may act on a second signal in a way of its own

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FOLDER, MANIFEST, checkpoint_number, list_checkpoints, read_content
-from rookery.core.json_text import parse_json
+from rookery.core.io.files import FOLDER, MANIFEST, checkpoint_number, list_checkpoints, read_content
+from rookery.core.io.json_text import parse_json
 
 ROOT = Path("runs")
 """Where runs are made, and looked for, unless a path says otherwise."""

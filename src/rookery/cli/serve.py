@@ -10,7 +10,7 @@ import typer
 
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FOLDER
+from rookery.core.io.files import FOLDER
 
 SocketPort = Annotated[
     int | None,

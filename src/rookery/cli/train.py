@@ -20,10 +20,10 @@ from rookery.cli.apart import report_rows, rows_apart
 from rookery.cli.external import space_values, token_layers
 from rookery.cli.runs import in_runs
 from rookery.core.errors import ConfigError, LearnerLostError, WorkerLostError
-from rookery.core.files import LONGEST_NAME
-from rookery.core.interrupt import Interrupted
-from rookery.core.layers import Layer, override_layer, yaml_layer
-from rookery.core.starting_folder import absolute, shown
+from rookery.core.io.files import LONGEST_NAME
+from rookery.core.process.interrupt import Interrupted
+from rookery.core.settings.layers import Layer, override_layer, yaml_layer
+from rookery.core.settings.starting_folder import absolute, shown
 
 if TYPE_CHECKING:
     from rookery.report.results import EvaluationResult, IterationResult
@@ -195,7 +195,7 @@ def unsaved_in(folder: Path) -> str:
     Args:
         folder: Directory of the run.
     """
-    from rookery.core.files import FOLDER, list_checkpoints
+    from rookery.core.io.files import FOLDER, list_checkpoints
 
     if saved := list_checkpoints(folder / FOLDER):
         return f"nothing was saved since checkpoint {saved[-1].name}"
@@ -251,7 +251,7 @@ def check_takes_data(layers: Sequence[Layer], options: Mapping[str, Any]) -> Non
     """
     from rookery.algorithms.names import ALGORITHMS, FROM_DATA, WITH_REPLAY
     from rookery.core.config import resolve
-    from rookery.core.settings import fields_of
+    from rookery.core.settings.fields import fields_of
     from rookery.training.settings import RunConfig, algorithm_name
 
     paths = ("algorithm.replay.start_from", "algorithm.replay.mix", "algorithm.gradient_steps")

@@ -31,7 +31,7 @@ from rookery.cluster import head, ray_log
 from rookery.cluster.address import AUTO, CONNECT_SECONDS, LOCAL, STARTS, answers, begins_here, named_by, problem_with
 from rookery.cluster.working_directory import is_sent_folder, note_sent, refuse_other, runtime_env
 from rookery.core.errors import ConfigError, HeadLostError
-from rookery.core.processor import LIMIT, usable_cores
+from rookery.core.process.processor import LIMIT, usable_cores
 
 RAYLET_SECONDS = 0.5
 """Between two looks of a process whether its node is still part of the cluster."""

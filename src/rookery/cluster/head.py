@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rookery.cluster.address import answers
-from rookery.core.console_output import run_log
 from rookery.core.errors import HeadLostError
-from rookery.core.interrupt import Interrupt, say
+from rookery.core.io.console_output import run_log
+from rookery.core.process.interrupt import Interrupt, say
 
 LOOK_SECONDS = 2.0
 """Seconds between two questions to the head, and the longest that it gets to answer one."""

@@ -17,10 +17,10 @@ from typing import Any
 from torch import distributed
 
 from rookery.cluster.ranks import LOOPBACK, TIMEOUT, Gathered, RankLostError, groups_of
-from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.errors import LearnerLostError, RemoteError, RookeryError, TrainingError
-from rookery.core.starting_folder import module_paths, starting_folder
-from rookery.core.waits import exit_code_of
+from rookery.core.process.child_process import Gone, describe_end, receive_frame, send_frame, start_child
+from rookery.core.process.waits import exit_code_of
+from rookery.core.settings.starting_folder import module_paths, starting_folder
 
 LAST_WORDS = 5.0
 """Seconds in which a rank that has failed says why."""

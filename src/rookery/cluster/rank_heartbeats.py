@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakMethod
 
-from rookery.core.heartbeats import HEARTBEAT_SECONDS, Heartbeats, describe_frozen, send_heartbeats
+from rookery.core.process.heartbeats import HEARTBEAT_SECONDS, Heartbeats, describe_frozen, send_heartbeats
 
 CONNECT_SECONDS = 10.0
 """Seconds that another rank gets to connect to rank 0."""

@@ -21,8 +21,8 @@ from torch import Tensor, distributed
 from rookery.cluster.gpu_ranks import group_on
 from rookery.cluster.rank_heartbeats import RankHeartbeats, connect_heartbeats
 from rookery.core.errors import LearnerLostError, RookeryError, TrainingError
-from rookery.core.interrupt import TIME_UP, Interrupt
 from rookery.core.metrics import Means, Metrics
+from rookery.core.process.interrupt import TIME_UP, Interrupt
 
 TIMEOUT = 600.0
 """Seconds that a rank waits for the others in a gradient step before the run counts as broken."""

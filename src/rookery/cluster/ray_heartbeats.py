@@ -2,8 +2,8 @@
 
 A process sends one every second, from a thread of its own, and with it the state of its work. The driver reads them, in
 a thread of its own too, only while it waits for the process; so neither work nor the driver ever waits for the store. A
-process that is frozen sends nothing, and one whose work hangs sends that it still does the same (`core/activity.py`).
-Orders go the other way, for work that can be asked to stop early. This module needs Ray.
+process that is frozen sends nothing, and one whose work hangs sends that it still does the same
+(`core/process/activity.py`). Orders go the other way, for work that can be asked to stop early. This module needs Ray.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from ray.experimental import internal_kv
 
-from rookery.core.heartbeats import HEARTBEAT_SECONDS
+from rookery.core.process.heartbeats import HEARTBEAT_SECONDS
 
 NAMESPACE = b"rookery"
 

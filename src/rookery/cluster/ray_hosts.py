@@ -39,11 +39,11 @@ from rookery.cluster.ray_heartbeats import HeartbeatMonitor, LastHeartbeat, new_
 from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.cluster.same_code import ask_code, checked
 from rookery.cluster.working_directory import naming_machine
-from rookery.core.activity import RESET, STEP, Activity, noted_in
 from rookery.core.errors import ConfigError, RemoteError, WorkerLostError
-from rookery.core.heartbeats import HEARTBEAT_SECONDS
-from rookery.core.interrupt import Interrupt
-from rookery.core.starting_folder import module_paths, starting_folder
+from rookery.core.process.activity import RESET, STEP, Activity, noted_in
+from rookery.core.process.heartbeats import HEARTBEAT_SECONDS
+from rookery.core.process.interrupt import Interrupt
+from rookery.core.settings.starting_folder import module_paths, starting_folder
 
 LATE_SECONDS = 10.0
 """What a process gets to begin once others have, before its objects go to those."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from rookery.core.console_output import run_log
+from rookery.core.io.console_output import run_log
 
 HELD_LINES = 1000
 """Most lines that are kept while no run has a folder yet."""

@@ -35,7 +35,7 @@ from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.cluster.same_code import ask_code, checked
 from rookery.cluster.working_directory import naming_machine
 from rookery.core.errors import ConfigError, LearnerLostError, RemoteError, RookeryError, TrainingError
-from rookery.core.starting_folder import module_paths, starting_folder
+from rookery.core.settings.starting_folder import module_paths, starting_folder
 
 LAST_WORDS = 20.0
 """Seconds in which Ray says that a rank or its node is gone; it notices the end of a machine after some 15."""

@@ -1,4 +1,4 @@
-"""Waiting for answers of Ray, by `core/waits.py`. This module needs Ray."""
+"""Waiting for answers of Ray, by `core/process/waits.py`. This module needs Ray."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayTaskError
 
-from rookery.core.waits import wait_until
+from rookery.core.process.waits import wait_until
 
 
 def ready_of(

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from rookery.core.errors import RookeryError
-from rookery.core.packing import Layout, pack, unpack
+from rookery.core.io.packing import Layout, pack, unpack
 
 TensorTree = dict[str, Tensor]
-"""An observation: tensors by leaf path (see `core/spaces.py`)."""
+"""An observation: tensors by leaf path (see `core/spaces/arrays.py`)."""
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,9 @@ from functools import cache
 from itertools import accumulate, islice
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin
 
-from rookery.core.class_names import ClassNames
 from rookery.core.errors import ConfigError
-from rookery.core.hints import suggestion
-from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of, nested
-from rookery.core.path_settings import locate, may_hold_paths
-from rookery.core.secrets import hidden
-from rookery.core.settings import (
+from rookery.core.settings.class_names import ClassNames
+from rookery.core.settings.fields import (
     Fixed,
     Settings,
     advice,
@@ -40,6 +36,10 @@ from rookery.core.settings import (
     show,
     unknown,
 )
+from rookery.core.settings.hints import suggestion
+from rookery.core.settings.layers import CLASS, Layer, flow, import_object, mapping_of, nested
+from rookery.core.settings.path_settings import locate, may_hold_paths
+from rookery.core.settings.secrets import hidden
 
 C = TypeVar("C")
 

@@ -17,7 +17,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from rookery.core.errors import ConfigError
-from rookery.core.layers import import_object
+from rookery.core.settings.layers import import_object
 
 METADATA = (".dist-info", ".egg-info")
 """Ends of the names of folders with the metadata of an installed package."""

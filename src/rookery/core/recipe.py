@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.spaces import MASK, Tree
+from rookery.core.spaces.arrays import MASK, Tree
 
 ALIGNMENT = 64
 """Arrays of numbers begin at multiples of a cache line."""

@@ -14,8 +14,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
-from rookery.core.space_files import space_from_json, space_to_json
-from rookery.core.spaces import MASK, action_spec, obs_spec
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
+from rookery.core.spaces.space_files import space_from_json, space_to_json
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
 from rookery.envs.groups import groups_of
 

@@ -21,8 +21,8 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
-from rookery.core.processor import end_busy_waits, usable_cores
-from rookery.core.reach import Count, CountFromZero, Few, Label
+from rookery.core.process.processor import end_busy_waits, usable_cores
+from rookery.core.settings.reach import Count, CountFromZero, Few, Label
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.batched import BatchedEnv
 

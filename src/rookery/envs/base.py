@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from rookery.core.spaces import ActionSpec, ObsSpec, Tree
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 from rookery.envs.reported import ReportedNumbers
 
 SeedPlan = Callable[[int, int], int]

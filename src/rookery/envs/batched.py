@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT
 from rookery.envs.parameters import parameters_of

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, SpaceError
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
+from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
+from rookery.core.spaces.entity_set import bounded
 from rookery.envs.base import VectorEnv
 from rookery.envs.c.soundness import check_soundness
 from rookery.envs.groups import checked_groups, groups_of

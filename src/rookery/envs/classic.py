@@ -15,8 +15,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
-from rookery.core.reach import Count
 from rookery.core.seeding import generator_of, seed_words
+from rookery.core.settings.reach import Count
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.c.twins import CartPoleInC, CTwin

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rookery.core.errors import EnvError
-from rookery.core.foreign_arguments import is_ours, objections_to_arguments, why_not
-from rookery.core.reach import Objection, argument_hints, of_numbers
+from rookery.core.settings.foreign_arguments import is_ours, objections_to_arguments, why_not
+from rookery.core.settings.reach import Objection, argument_hints, of_numbers
 from rookery.envs.make import found_maker
 
 

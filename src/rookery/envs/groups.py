@@ -15,7 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
-from rookery.core.spaces import CENTRAL, CENTRAL_ACTED, MASK, Leaf, ObsSpec, Tree, obs_spec
+from rookery.core.spaces.arrays import CENTRAL, CENTRAL_ACTED, MASK, Leaf, ObsSpec, Tree, obs_spec
 from rookery.envs.base import KeepInfos, Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
 
 MEMBERS = "members"

@@ -13,8 +13,8 @@ import gymnasium
 
 from rookery.core.errors import EnvError, UnknownEnvError, nearest
 from rookery.core.moved import new_name, why_removed
-from rookery.core.tracebacks import described
-from rookery.core.trust import CodeKind, a_kind, is_ours
+from rookery.core.process.tracebacks import described
+from rookery.core.settings.trust import CodeKind, a_kind, is_ours
 from rookery.envs.bundled import OURS
 from rookery.envs.schemes import MODULE_NAME, EnvScheme
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from rookery.core.spaces import MASK
-from rookery.core.tracebacks import own_frames
+from rookery.core.process.tracebacks import own_frames
+from rookery.core.spaces.arrays import MASK
 from rookery.envs.parameters import ParameterHook
 from rookery.envs.samplers import Value
 

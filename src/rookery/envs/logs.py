@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from rookery.core.starting_folder import absolute
+from rookery.core.settings.starting_folder import absolute
 
 PLAYER_LOGS = "run_logs"
 """Folder of a run with the logs of what its environment has started."""

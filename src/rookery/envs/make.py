@@ -15,9 +15,9 @@ from typing import Any
 import gymnasium
 
 from rookery.core.errors import EnvError, nearest
-from rookery.core.secrets import NOT_STORED
-from rookery.core.starting_folder import started_in, starting_folder
-from rookery.core.tracebacks import described
+from rookery.core.process.tracebacks import described
+from rookery.core.settings.secrets import NOT_STORED
+from rookery.core.settings.starting_folder import started_in, starting_folder
 from rookery.envs.adapters.styles import lane_of
 from rookery.envs.base import VectorEnv
 from rookery.envs.c.twins import instead_in_c

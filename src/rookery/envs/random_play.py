@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.spaces import MASK, ActionSpec, Tree
+from rookery.core.spaces.arrays import MASK, ActionSpec, Tree
 from rookery.envs.base import SeedPlan, Step, VectorEnv
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.serial import SerialEnv

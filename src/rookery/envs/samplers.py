@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from rookery.core.reach import ARGUMENTS, CODE, CountFromZero
-from rookery.core.settings import NonNegative, PositiveFloat, Settings
+from rookery.core.settings.fields import NonNegative, PositiveFloat, Settings
+from rookery.core.settings.reach import ARGUMENTS, CODE, CountFromZero
 
 Value = Any
 """Value of a parameter: a number, or with ``constant``, ``choice`` and own functions anything an environment takes."""

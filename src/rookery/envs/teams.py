@@ -1,9 +1,9 @@
 """Teams as one: agents of a copy who see, act and earn together, as setting `teams` says (docs/how-to/teams.md).
 
-The layouts are those of `core/teams.py`. A team must act where one of its members must. Its reward is the sum of what
-its members earn; what their group earns is its group's too, and where they are of several groups, that of each is part
-of the team's own reward. Its episode ends when that of every member has: it is terminated if that of those who went
-last was, else truncated.
+The layouts are those of `core/spaces/team_spaces.py`. A team must act where one of its members must. Its reward is the
+sum of what its members earn; what their group earns is its group's too, and where they are of several groups, that of
+each is part of the team's own reward. Its episode ends when that of every member has: it is terminated if that of those
+who went last was, else truncated.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
-from rookery.core.spaces import MASK, Tree
-from rookery.core.teams import ALIVE, TeamMember, members_of, team_specs
+from rookery.core.spaces.arrays import MASK, Tree
+from rookery.core.spaces.team_spaces import ALIVE, TeamMember, members_of, team_specs
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from rookery.core.layers import import_object
+from rookery.core.settings.layers import import_object
 from rookery.envs.bundled import OURS
 from rookery.envs.c.twins import in_c, twin_of_id, why_not_in_c
 from rookery.envs.classic import TWINS, is_gymnasiums

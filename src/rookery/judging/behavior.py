@@ -17,7 +17,7 @@ from rookery.algorithms.bc import BC, BCConfig
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.judging.episodes import WholeEpisodes
 from rookery.judging.judged_policy import JudgedPolicy
 from rookery.models.build import ModelConfig

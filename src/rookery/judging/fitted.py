@@ -21,7 +21,7 @@ from rookery.core.device import device_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step, track
-from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
+from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
 from rookery.judging.episodes import PART, WholeEpisodes
 from rookery.judging.judged_policy import JudgedPolicy
 from rookery.models.build import CRITIC_ACTION, ModelConfig, build_critic_trunk, build_trunk

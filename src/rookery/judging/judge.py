@@ -16,11 +16,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from rookery.core.errors import ConfigError, RookeryError, nearest
-from rookery.core.files import FOLDER
-from rookery.core.reach import Count, CountFromZero, Rows
-from rookery.core.runtime import own_torch
-from rookery.core.settings import Fraction, PositiveFloat, Settings
-from rookery.core.trust import TrustCode
+from rookery.core.io.files import FOLDER
+from rookery.core.process.runtime import own_torch
+from rookery.core.settings.fields import Fraction, PositiveFloat, Settings
+from rookery.core.settings.reach import Count, CountFromZero, Rows
+from rookery.core.settings.trust import TrustCode
 from rookery.judging.behavior import (
     USE_FITTED,
     ClonedBehavior,

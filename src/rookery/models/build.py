@@ -28,11 +28,11 @@ from torch.nn import functional
 
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import import_object
-from rookery.core.reach import ARGUMENTS, CODE, Few, Label, Layers, Width
-from rookery.core.settings import PositiveFloat, Settings
-from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
-from rookery.core.trust import CodeKind
+from rookery.core.settings.fields import PositiveFloat, Settings
+from rookery.core.settings.layers import import_object
+from rookery.core.settings.reach import ARGUMENTS, CODE, Few, Label, Layers, Width
+from rookery.core.settings.trust import CodeKind
+from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
 from rookery.models.entities import EntityEncoder
 from rookery.models.hyper import MOST_GOALS, HyperLinear
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear, orthogonal

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.errors import ConfigError, RookeryError
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.heads import DistributionHead, Head, HeadSpec
 from rookery.models.layers import linear, normal

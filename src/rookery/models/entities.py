@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from rookery.core.batch import TensorTree
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import Leaf
+from rookery.core.spaces.arrays import Leaf
 from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
 
 ABSENT = -1e9

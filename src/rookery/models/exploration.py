@@ -19,7 +19,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import ActionSpec
+from rookery.core.spaces.arrays import ActionSpec
 from rookery.models.distributions import NoiseSpec
 
 TINY = 1e-6

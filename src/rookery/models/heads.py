@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rookery.core.settings import object_name
-from rookery.core.spaces import ActionSpec, ObsSpec
-from rookery.core.trust import CodeKind
+from rookery.core.settings.fields import object_name
+from rookery.core.settings.trust import CodeKind
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig, build_body
 from rookery.models.distributions import (
     Behavior,

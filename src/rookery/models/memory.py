@@ -21,8 +21,8 @@ from torch.nn import functional
 
 from rookery.core.batch import Sequences
 from rookery.core.errors import ConfigError
-from rookery.core.reach import Few, Length, Width
-from rookery.core.settings import Settings
+from rookery.core.settings.fields import Settings
+from rookery.core.settings.reach import Few, Length, Width
 from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
 from rookery.models.pieces import Pieces
 

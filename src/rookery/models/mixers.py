@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.core.batch import TensorTree
-from rookery.core.spaces import ObsSpec
+from rookery.core.spaces.arrays import ObsSpec
 from rookery.models.build import Encoder, ModelConfig
 from rookery.models.layers import HIDDEN_GAIN, linear
 from rookery.models.recall import PREVIOUS

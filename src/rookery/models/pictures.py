@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import Leaf, picture_axes
+from rookery.core.spaces.arrays import Leaf, picture_axes
 from rookery.models.layers import HIDDEN_GAIN, convolution, linear, normal
 
 SMALLEST_NATURE = 36  # pixels: the shortest side on which the three layers of the Nature network leave one pixel

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import ActionSpec
+from rookery.core.spaces.arrays import ActionSpec
 from rookery.models.distributions import Behavior, Categorical, NoiseSpec
 from rookery.models.heads import VALUE_GAIN, Columns, Head, HeadSpec
 from rookery.models.layers import HIDDEN_GAIN, linear

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
-from rookery.core.teams import ALIVE, is_team
+from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
+from rookery.core.spaces.team_spaces import ALIVE, is_team
 from rookery.models.memory import MemoryConfig
 from rookery.models.pictures import image_layout
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import ActionSpec
+from rookery.core.spaces.arrays import ActionSpec
 from rookery.models.distributions import LOG_2PI, Behavior, MultiCategorical, NoiseSpec
 from rookery.models.exploration import action_noise_for, bounded_numbers, check_bounds, uniform
 from rookery.models.heads import ACTION_GAIN, Head, HeadSpec

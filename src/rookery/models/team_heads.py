@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import ActionSpec, ObsSpec, action_spec
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec, action_spec
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import MASKED_LOGIT, Behavior, NoiseSpec
 from rookery.models.exploration import bounded_numbers, uniform

@@ -16,8 +16,8 @@ from torch.nn import functional
 
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
-from rookery.core.teams import TeamMember, alike, members_of
+from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
+from rookery.core.spaces.team_spaces import TeamMember, alike, members_of
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.memory import Memory, build_memory
 from rookery.models.recall import CHOICES, NUMBERS, REWARD

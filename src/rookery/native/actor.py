@@ -26,8 +26,8 @@ from rookery.core.native import (
     best_build,
     readable,
 )
-from rookery.core.spaces import MASK, Tree
-from rookery.core.trust import TrustCode
+from rookery.core.settings.trust import TrustCode
+from rookery.core.spaces.arrays import MASK, Tree
 from rookery.models.build import Encoder
 from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, layout_of
 from rookery.native.qualify import obstacle, obstacle_to_drawing, overridden

@@ -19,7 +19,7 @@ from rookery.core.batch import Minibatch, PenaltyMinibatch
 from rookery.core.metrics import Metrics
 from rookery.core.native import ADDRESS, FLOAT, INT, PPOBatch, PPOSettings, address, is_plain, num_threads, places
 from rookery.core.optim import KernelStep
-from rookery.core.spaces import MASK, ActionSpec
+from rookery.core.spaces.arrays import MASK, ActionSpec
 from rookery.models.heads import ActionHead, ValueHead
 from rookery.native.forward import NetworkKernels
 from rookery.native.networks import NativeTrunk

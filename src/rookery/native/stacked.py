@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from rookery.core.native import ADDRESS, array_address
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.native.actor import NativeActor
 
 

@@ -17,7 +17,7 @@ from rookery.core.batch import Places, Transitions, TransitionsInPlace
 from rookery.core.metrics import Metrics
 from rookery.core.native import TDBatch, TDSettings, address, array_address, is_plain
 from rookery.core.optim import KernelStep
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.native.forward import NetworkKernels
 from rookery.native.networks import NativeTrunk
 

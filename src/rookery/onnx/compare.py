@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from rookery.core.device import device_of
-from rookery.core.spaces import MASK, ActionSpec, Tree
+from rookery.core.spaces.arrays import MASK, ActionSpec, Tree
 from rookery.onnx.graph import BATCH, ExportError, Graph, Port
 from rookery.onnx.heads import Acts, parameters_of, width_of
 from rookery.policies.policy import Policy

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.spaces import CATEGORIES, MASK, ActionSpec, Tree
-from rookery.core.torch_modes import own_modes
+from rookery.core.process.torch_modes import own_modes
+from rookery.core.spaces.arrays import CATEGORIES, MASK, ActionSpec, Tree
 from rookery.onnx.check import ANY_PROGRAM
 from rookery.onnx.compare import Exported, probes_of
 from rookery.onnx.exporter import Exporter

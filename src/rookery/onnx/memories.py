@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor, nn
 
-from rookery.core.spaces import CATEGORIES, Leaf
+from rookery.core.spaces.arrays import CATEGORIES, Leaf
 from rookery.models.memory import (
     GRU,
     LSTM,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import Leaf, Tree
+from rookery.core.spaces.arrays import Leaf, Tree
 from rookery.policies.normalize import RunningMeanStd
 from rookery.policies.policy import Policy
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rookery.core.spaces import CATEGORIES, ObsSpec
+from rookery.core.spaces.arrays import CATEGORIES, ObsSpec
 from rookery.models.build import CustomMemory, CustomTrunk
 from rookery.models.memory import Memory
 from rookery.onnx.graph import BATCH, ExportError, Graph, Node

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from torch import Tensor, nn
 
-from rookery.core.spaces import Leaf
+from rookery.core.spaces.arrays import Leaf
 from rookery.models.build import Encoder, GoalTrunk, MixedLinear
 from rookery.models.entities import ABSENT, EntityEmbedding, EntityEncoder
 from rookery.models.hyper import HyperLinear

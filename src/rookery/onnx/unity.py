@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import CATEGORIES, MASK, Leaf, ObsSpec, Tree
-from rookery.core.torch_modes import own_modes
+from rookery.core.process.torch_modes import own_modes
+from rookery.core.spaces.arrays import CATEGORIES, MASK, Leaf, ObsSpec, Tree
 from rookery.models.pictures import image_layout
 from rookery.onnx.compare import Exported, probes_of
 from rookery.onnx.exporter import Exporter

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from rookery.core.device import device_of
 from rookery.core.errors import RookeryError
-from rookery.core.files import make_folder, write_file
-from rookery.core.spaces import Tree
+from rookery.core.io.files import make_folder, write_file
+from rookery.core.spaces.arrays import Tree
 from rookery.onnx.check import OnnxRules, problems_in
 from rookery.onnx.compare import Exported, compare
 from rookery.onnx.graph import ExportError, require_onnx

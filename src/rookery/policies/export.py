@@ -13,18 +13,18 @@ from typing import Any
 import torch
 from gymnasium import spaces
 
-from rookery.core.encoding import decode, encode
 from rookery.core.errors import ConfigError, RookeryError, nearest
-from rookery.core.files import FileError, is_own, read_checkpoint_files, split_name
-from rookery.core.foreign_arguments import objections_to_arguments
-from rookery.core.json_text import parse_json
-from rookery.core.layers import import_object
-from rookery.core.reach import MOST_WEIGHTS, Objection, largest_number, of_settings, weights_in
-from rookery.core.settings import object_name
-from rookery.core.space_files import numbers_in, space_from_json, space_to_json
-from rookery.core.spaces import MASK, action_spec, obs_spec
-from rookery.core.torch_modes import own_modes
-from rookery.core.trust import WAY_OUT, Named, Trust, TrustCode, refuse_reach
+from rookery.core.io.encoding import decode, encode
+from rookery.core.io.files import FileError, is_own, read_checkpoint_files, split_name
+from rookery.core.io.json_text import parse_json
+from rookery.core.process.torch_modes import own_modes
+from rookery.core.settings.fields import object_name
+from rookery.core.settings.foreign_arguments import objections_to_arguments
+from rookery.core.settings.layers import import_object
+from rookery.core.settings.reach import MOST_WEIGHTS, Objection, largest_number, of_settings, weights_in
+from rookery.core.settings.trust import WAY_OUT, Named, Trust, TrustCode, refuse_reach
+from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
+from rookery.core.spaces.space_files import numbers_in, space_from_json, space_to_json
 from rookery.models.build import NETWORK, ModelConfig
 from rookery.models.heads import HEAD, head_from_json, head_to_json
 from rookery.policies.policy import Policy

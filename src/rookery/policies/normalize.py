@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rookery.core.batch import TensorTree
-from rookery.core.spaces import CENTRAL_ACTED, ObsSpec
+from rookery.core.spaces.arrays import CENTRAL_ACTED, ObsSpec
 
 VARIANCE_FLOOR = 1e-8  # added to the variance, so that a number that never changed is not divided by zero
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
-from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
-from rookery.core.torch_modes import own_modes
+from rookery.core.process.torch_modes import own_modes
+from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior, NoiseSpec
 from rookery.models.heads import ActionHead, DistributionHead, HeadSpec, distribution_for

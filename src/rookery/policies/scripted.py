@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from rookery.core.batch import TensorTree
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.layers import import_object
+from rookery.core.process.torch_modes import users_modes
+from rookery.core.process.tracebacks import described
 from rookery.core.seeding import generator_of, seed_words
-from rookery.core.spaces import MASK, ActionSpec, ObsSpec, Tree
-from rookery.core.torch_modes import users_modes
-from rookery.core.tracebacks import described
+from rookery.core.settings.layers import import_object
+from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import NoiseSpec
 from rookery.policies.policy import Policy

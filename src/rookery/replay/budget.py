@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import ActionSpec, Leaf, ObsSpec
+from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
 from rookery.replay.frames import frames_for, may_be_stack
 
 CGROUPS = Path("/sys/fs/cgroup")

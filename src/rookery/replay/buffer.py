@@ -24,8 +24,7 @@ from torch import Tensor
 
 from rookery.core.batch import Places, Rollout, Stored, TensorTree, Transitions, TransitionsInPlace, WindowSteps
 from rookery.core.errors import RookeryError
-from rookery.core.reach import Reaches, Within
-from rookery.core.settings import (
+from rookery.core.settings.fields import (
     AtStart,
     Fraction,
     NonNegativeInt,
@@ -35,7 +34,8 @@ from rookery.core.settings import (
     Settings,
     Structural,
 )
-from rookery.core.spaces import ActionSpec, ObsSpec, Tree
+from rookery.core.settings.reach import Reaches, Within
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.budget import bytes_needed, reserve
 from rookery.replay.disk import Shelf

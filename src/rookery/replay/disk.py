@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import release
+from rookery.core.io.files import release
 
 AROUND = 1 << 16
 """Bytes around a row that the operating system maps with it: what a row that is drawn alone takes at most."""

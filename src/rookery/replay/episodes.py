@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import Tree
+from rookery.core.spaces.arrays import Tree
 from rookery.replay.recording import EpisodeSource, RecordedEpisode, Recording
 from rookery.replay.relabel import Relabel, RelabelConfig
 from rookery.replay.segments import Spaces

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rookery.core.spaces import Leaf
+from rookery.core.spaces.arrays import Leaf
 from rookery.core.state import Stateful
 from rookery.replay.disk import Shelf
 from rookery.replay.pieces import Piece, rows_in

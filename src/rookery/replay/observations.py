@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.spaces import ObsSpec, Tree
+from rookery.core.spaces.arrays import ObsSpec, Tree
 from rookery.core.state import Stateful
 from rookery.replay.budget import check_growth, check_room, leaf_bytes
 from rookery.replay.disk import Shelf

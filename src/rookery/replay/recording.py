@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import Content, FileError, Stream, make_folder, write_directory
-from rookery.core.spaces import Tree
+from rookery.core.io.files import Content, FileError, Stream, make_folder, write_directory
+from rookery.core.spaces.arrays import Tree
 from rookery.replay import segments
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.pieces import Piece, rows_in

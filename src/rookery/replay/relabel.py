@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.layers import import_object
-from rookery.core.reach import CODE
-from rookery.core.settings import Settings, Structural
-from rookery.core.spaces import ActionSpec, ObsSpec, Tree
-from rookery.core.tracebacks import described
+from rookery.core.process.tracebacks import described
+from rookery.core.settings.fields import Settings, Structural
+from rookery.core.settings.layers import import_object
+from rookery.core.settings.reach import CODE
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ from rookery.core.batch import Demand, Rollout, Transitions, WindowSteps
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, TrainingError
 from rookery.core.metrics import Means, Metrics
-from rookery.core.reach import Count, CountFromZero, Few, Rows
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import (
+from rookery.core.settings.fields import (
     Fraction,
     NonNegative,
     PositiveFloat,
@@ -28,6 +27,7 @@ from rookery.core.settings import (
     Settings,
     Structural,
 )
+from rookery.core.settings.reach import Count, CountFromZero, Few, Rows
 from rookery.core.state import Stateful
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy

@@ -1,7 +1,7 @@
 """Replay buffers as files: sealed segments of rows, written once, shared by all directories that need them.
 
 A memory lies in a directory as ``memory-POLICY-FIRST.safetensors``, a file for every stretch of rows that was new when
-a directory was written; FIRST is the serial number of its first row. The directory's manifest (`core/files.py`) has
+a directory was written; FIRST is the serial number of its first row. The directory's manifest (`core/io/files.py`) has
 their hashes and, under ``memories``, which rows count. A segment is complete in itself and never changes: a later
 directory has it as a second name of the same file, and it is gone when the last directory is that needs it.
 """
@@ -22,9 +22,9 @@ from urllib.parse import quote, unquote
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.array_files import ArrayFileError, array_stream, read_arrays
 from rookery.core.errors import ConfigError, RookeryError, SpaceError, nearest
-from rookery.core.files import (
+from rookery.core.io.array_files import ArrayFileError, array_stream, read_arrays
+from rookery.core.io.files import (
     FileError,
     Linked,
     Stream,
@@ -34,9 +34,9 @@ from rookery.core.files import (
     read_manifest,
     split_name,
 )
-from rookery.core.space_files import space_from_json, space_to_json
-from rookery.core.spaces import MASK, ActionSpec, ObsSpec, action_spec, obs_spec
-from rookery.core.starting_folder import shown
+from rookery.core.settings.starting_folder import shown
+from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, action_spec, obs_spec
+from rookery.core.spaces.space_files import space_from_json, space_to_json
 from rookery.replay.buffer import ReplayBuffer
 from rookery.replay.pieces import Piece, part_of, rows_in
 

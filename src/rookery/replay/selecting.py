@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.reach import Count
-from rookery.core.settings import Part, Settings, Structural
+from rookery.core.settings.fields import Part, Settings, Structural
+from rookery.core.settings.reach import Count
 
 
 @dataclass(frozen=True)

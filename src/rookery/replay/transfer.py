@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.files import Content, Stream, WriteError
-from rookery.core.leftovers import sweep, take_lock, temporary_in
+from rookery.core.io.files import Content, Stream, WriteError
+from rookery.core.io.leftovers import sweep, take_lock, temporary_in
 from rookery.replay.frames import observations_of
 from rookery.replay.pieces import Piece, rows_in
 from rookery.replay.segments import (

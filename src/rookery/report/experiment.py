@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from rookery.core.errors import ConfigError
-from rookery.core.layers import flow
+from rookery.core.settings.layers import flow
 from rookery.report.results import interval
 
 

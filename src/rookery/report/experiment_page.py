@@ -22,8 +22,8 @@ import numpy as np
 
 from rookery import __version__
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import write_file
-from rookery.core.layers import flow
+from rookery.core.io.files import write_file
+from rookery.core.settings.layers import flow
 from rookery.report.curves import COLORS, Curve, draw_mean, dress, label_x, new_figure
 from rookery.report.experiment import (
     ExperimentSummary,

@@ -13,8 +13,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import WriteError
-from rookery.core.starting_folder import shown
+from rookery.core.io.files import WriteError
+from rookery.core.settings.starting_folder import shown
 
 ANIMATED = (".webp", ".gif", ".png", ".apng")
 VIDEO = (".mp4", ".mkv", ".mov", ".webm")

@@ -12,7 +12,7 @@ from typing import TextIO
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from rookery.core.console_output import ConsoleOutput, replace_lost
+from rookery.core.io.console_output import ConsoleOutput, replace_lost
 from rookery.core.timers import TimerRow
 
 PAUSE = 0.25

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rookery.core.files import WriteError, write_file
-from rookery.core.json_text import parse_json
+from rookery.core.io.files import WriteError, write_file
+from rookery.core.io.json_text import parse_json
 
 METRICS = "metrics.jsonl"
 

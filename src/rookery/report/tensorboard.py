@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.files import WriteError
+from rookery.core.io.files import WriteError
 from rookery.report.experiment import format_value, is_number, short_names
 from rookery.report.metrics_file import read_rows
 

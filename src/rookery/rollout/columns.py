@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from rookery.core.spaces import Tree
+from rookery.core.spaces.arrays import Tree
 from rookery.rollout.storage import DecisionSlab, FragmentStorage, Outcome
 
 

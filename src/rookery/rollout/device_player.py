@@ -15,8 +15,8 @@ from torch import Tensor
 
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
-from rookery.core.interrupt import Interrupt
-from rookery.core.torch_modes import users_differ, users_modes
+from rookery.core.process.interrupt import Interrupt
+from rookery.core.process.torch_modes import users_differ, users_modes
 from rookery.envs.base import Rows
 from rookery.rollout.device_store import DeviceStore, TensorRow
 from rookery.rollout.fragments import EndedEpisodes, episodes_of

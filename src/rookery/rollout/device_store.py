@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.batch import Rollout, TensorTree
-from rookery.core.spaces import Tree
+from rookery.core.spaces.arrays import Tree
 from rookery.rollout.slots import SlotStore
 from rookery.rollout.storage import OF_FRAGMENTS, OF_ROWS, DecisionSlab
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rookery.core.native import ADDRESS
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.envs.base import Rows
 from rookery.envs.c.env import CEnv
 from rookery.envs.c.playing import Playing

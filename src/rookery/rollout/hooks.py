@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.encoding import EncodingError, encode
 from rookery.core.errors import ConfigError
+from rookery.core.io.encoding import EncodingError, encode
 from rookery.core.packages import is_own
-from rookery.core.spaces import Tree
+from rookery.core.process.torch_modes import users_modes
+from rookery.core.spaces.arrays import Tree
 from rookery.core.state import Stateful
-from rookery.core.torch_modes import users_modes
 from rookery.envs.base import SeedPlan, Step, VectorEnv, has_own_episodes
 from rookery.envs.parameters import parameters_of
 from rookery.rollout.tables import RowTable
@@ -75,8 +75,8 @@ class Episode(Stateful):
         index: Number of the episode in that lane, from 0.
         length: Environment steps so far.
         parameters: Environment parameters of the episode.
-        obs: The latest observation of each agent that had to act, as a tree (`core/spaces.py`); when the episode has
-            ended, the final one of those that were truncated.
+        obs: The latest observation of each agent that had to act, as a tree (`core/spaces/arrays.py`); when the episode
+            has ended, the final one of those that were truncated.
         action: The latest action of each agent, as the environment got it.
         reward: What each agent got in the latest step; agents that neither acted nor were paid are missing.
         returns: The sum of rewards of each agent so far.

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import cloudpickle
 
 from rookery.core.errors import WorkerLostError
-from rookery.core.starting_folder import started_in, starting_folder
+from rookery.core.settings.starting_folder import started_in, starting_folder
 
 
 class Hosts(Protocol):

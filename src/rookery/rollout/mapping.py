@@ -13,9 +13,9 @@ import numpy as np
 from gymnasium import Space
 
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.process.torch_modes import users_modes
 from rookery.core.seeding import LastWord, Role, Streams
 from rookery.core.state import Stateful
-from rookery.core.torch_modes import users_modes
 from rookery.envs.clocked.env import behaviors_of, team_of
 
 

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Protocol
 import torch
 
 from rookery.core.batch import Demand, Rollout
-from rookery.core.interrupt import Interrupt
-from rookery.core.runtime import torch_threads
+from rookery.core.process.interrupt import Interrupt
+from rookery.core.process.runtime import torch_threads
+from rookery.core.process.torch_modes import captured_modes, own_modes
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.core.torch_modes import captured_modes, own_modes
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.vector.closing import close_env
 from rookery.policies.policy import Policy

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from rookery.cluster.ranks import Ranks
 from rookery.core.batch import Demand, Rollout
-from rookery.core.spaces import Tree
+from rookery.core.spaces.arrays import Tree
 from rookery.core.state import Stateful
 from rookery.envs.base import Kind
 from rookery.policies.policy import Policy

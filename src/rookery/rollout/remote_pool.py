@@ -20,10 +20,10 @@ import numpy as np
 
 from rookery.core.batch import Demand, Rollout, joined
 from rookery.core.errors import ConfigError, WorkerLostError
-from rookery.core.interrupt import Interrupt
+from rookery.core.process.interrupt import Interrupt
+from rookery.core.process.waits import wait_until
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.core.waits import wait_until
 from rookery.envs.base import Kind, VectorEnv
 from rookery.envs.elsewhere import EnvElsewhere
 from rookery.native.actor import native_actor

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.activity import STEP, note_activity
 from rookery.core.batch import Demand, Rollout
-from rookery.core.interrupt import Interrupt
-from rookery.core.runtime import own_torch
+from rookery.core.process.activity import STEP, note_activity
+from rookery.core.process.interrupt import Interrupt
+from rookery.core.process.runtime import own_torch
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind
 from rookery.envs.vector.closing import close_env

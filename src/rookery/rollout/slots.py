@@ -22,7 +22,7 @@ from torch import Tensor
 
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.device import Staging, device_of
-from rookery.core.spaces import Tree
+from rookery.core.spaces.arrays import Tree
 from rookery.core.state import Stateful
 from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy

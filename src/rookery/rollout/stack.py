@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rookery.core.spaces import Tree
+from rookery.core.spaces.arrays import Tree
 from rookery.native.actor import native_actor
 from rookery.native.stacked import StackedActors, stackable
 from rookery.policies.policy import Policy

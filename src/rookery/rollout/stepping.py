@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rookery.core.activity import STEP, is_noted, note_activity
-from rookery.core.torch_modes import in_users_modes, keep_own, users_differ
+from rookery.core.process.activity import STEP, is_noted, note_activity
+from rookery.core.process.torch_modes import in_users_modes, keep_own, users_differ
 
 Stepping = Callable[[Callable[[Any], Any], Any], Any]
 """Calls the function that steps environments with the actions of all agents, and returns what it returns."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rookery.core.batch import Demand, Rollout
 from rookery.core.native import readable
-from rookery.core.spaces import ActionSpec, ObsSpec, Tree
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 from rookery.core.state import Stateful
 
 OF_ROWS = ("obs", "action", "logp", "reward", "terminated", "truncated")

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from rookery.core.activity import RESET, STEP, note_activity
 from rookery.core.batch import Demand, Rollout
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
-from rookery.core.interrupt import Interrupt
+from rookery.core.process.activity import RESET, STEP, note_activity
+from rookery.core.process.interrupt import Interrupt
+from rookery.core.process.torch_modes import users_modes
 from rookery.core.seeding import Streams
-from rookery.core.spaces import Tree
+from rookery.core.spaces.arrays import Tree
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.core.torch_modes import users_modes
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv, has_own_episodes
 from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of

@@ -17,7 +17,7 @@ from typing import Any
 
 from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.packages import is_own
-from rookery.core.starting_folder import started_in
+from rookery.core.settings.starting_folder import started_in
 from rookery.script import importer as importing
 from rookery.script.importer import Importer, script_builtins, show_names_in
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import nearest
-from rookery.core.space_files import space_to_json
+from rookery.core.spaces.space_files import space_to_json
 from rookery.policies.policy import Policy
 from rookery.serving.batcher import Question, Reply, ServedActions, UnfitQuestion
 from rookery.serving.reading import read_observation, takes_mask

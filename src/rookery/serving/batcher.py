@@ -17,8 +17,8 @@ import torch
 
 from rookery.core.device import device_of
 from rookery.core.errors import RookeryError
-from rookery.core.internal_errors import InternalErrors
-from rookery.core.spaces import Tree
+from rookery.core.process.internal_errors import InternalErrors
+from rookery.core.spaces.arrays import Tree
 from rookery.policies.policy import Policy
 from rookery.serving.sessions import SessionMemory
 from rookery.serving.versions import ServedVersion, fresh_memory, memory_width, refuse_other, rows_of

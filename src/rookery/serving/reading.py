@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import RookeryError, SpaceError
-from rookery.core.spaces import MASK, Leaf, Tree, part_of
+from rookery.core.spaces.arrays import MASK, Leaf, Tree, part_of
 from rookery.policies.policy import Policy
 
 

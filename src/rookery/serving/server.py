@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rookery.core.errors import ConfigError, EnvError
-from rookery.core.internal_errors import InternalErrors
-from rookery.core.interrupt import Interrupt
-from rookery.core.trust import TrustCode
+from rookery.core.process.internal_errors import InternalErrors
+from rookery.core.process.interrupt import Interrupt
+from rookery.core.settings.trust import TrustCode
 from rookery.envs.external.listener import ConnectionLimits, most_strangers
 from rookery.serving.batcher import Batcher
 from rookery.serving.socket_clients import SocketClients

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rookery.core.errors import RookeryError
-from rookery.core.internal_errors import InternalErrors
-from rookery.core.space_files import space_to_json
+from rookery.core.process.internal_errors import InternalErrors
+from rookery.core.spaces.space_files import space_to_json
 from rookery.envs.external.listener import ClientListener, ConnectionLimits
 from rookery.envs.external.wire import MessageError
 from rookery.serving.asking import known_policy, read_question

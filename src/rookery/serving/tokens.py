@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 
 FILE = "serve.token"
 """File of a run with the token of the server that serves it."""

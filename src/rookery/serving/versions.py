@@ -12,8 +12,8 @@ import torch
 
 from rookery.core.device import device_of
 from rookery.core.errors import RookeryError
-from rookery.core.files import DIGEST, FileError
-from rookery.core.trust import TrustCode
+from rookery.core.io.files import DIGEST, FileError
+from rookery.core.settings.trust import TrustCode
 from rookery.native.actor import attach_actor
 from rookery.policies.export import read_policies
 from rookery.policies.policy import Policy

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from rookery.core.errors import RookeryError
-from rookery.core.files import DIGEST, FOLDER, MANIFEST, list_checkpoints, read_manifest
-from rookery.core.trust import TrustCode
+from rookery.core.io.files import DIGEST, FOLDER, MANIFEST, list_checkpoints, read_manifest
+from rookery.core.settings.trust import TrustCode
 from rookery.serving.versions import ServedVersion, load_version
 
 

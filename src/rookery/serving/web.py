@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from rookery.core.errors import RookeryError, nearest
-from rookery.core.internal_errors import InternalErrors
+from rookery.core.process.internal_errors import InternalErrors
 from rookery.serving.asking import FIELDS, answered, description, known_policy, plain, read_question, session_of
 from rookery.serving.batcher import Batcher, NotDecided, ServedActions, Stopping, TooMuch, UnfitQuestion
 from rookery.serving.reading import WrongObservation

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from rookery.core.batch import Decisions, TensorTree
 from rookery.core.device import device_of
 from rookery.core.seeding import Streams
-from rookery.core.settings import Structural
+from rookery.core.settings.fields import Structural
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.policies.normalize import ObsNormalizer
 from rookery.policies.policy import Policy

@@ -18,10 +18,10 @@ from rookery.core.device import device_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam
-from rookery.core.reach import Count, Width
 from rookery.core.seeding import Streams
-from rookery.core.settings import Fraction, PositiveFloat, Structural
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.settings.fields import Fraction, PositiveFloat, Structural
+from rookery.core.settings.reach import Count, Width
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.distributions import Distribution
 from rookery.models.heads import distribution_for, output_width

@@ -28,10 +28,10 @@ from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam
-from rookery.core.reach import Reaches, Width
 from rookery.core.seeding import Streams
-from rookery.core.settings import NonNegative, PositiveFloat, Structural
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.settings.fields import NonNegative, PositiveFloat, Structural
+from rookery.core.settings.reach import Reaches, Width
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear
 from rookery.policies.normalize import ObsNormalizer

@@ -13,10 +13,10 @@ from torch import Tensor
 from rookery.core.batch import Decisions
 from rookery.core.metrics import Means, Metrics
 from rookery.core.optim import Adam, ClosedForm, gradient_step
-from rookery.core.reach import Count
 from rookery.core.seeding import Streams
-from rookery.core.settings import Fraction, PositiveFloat, Structural
-from rookery.core.spaces import ObsSpec
+from rookery.core.settings.fields import Fraction, PositiveFloat, Structural
+from rookery.core.settings.reach import Count
+from rookery.core.spaces.arrays import ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.signals.signal import Report, RewardSignal, SignalConfig

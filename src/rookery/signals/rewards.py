@@ -11,11 +11,11 @@ from torch import Tensor
 from rookery.core.batch import Decisions, Rollout
 from rookery.core.config import Polymorphic
 from rookery.core.metrics import Means
-from rookery.core.reach import CODE
 from rookery.core.seeding import Streams
-from rookery.core.settings import NonNegative, Settings, Structural
+from rookery.core.settings.fields import NonNegative, Settings, Structural
+from rookery.core.settings.reach import CODE
+from rookery.core.settings.trust import CodeKind
 from rookery.core.state import Stateful
-from rookery.core.trust import CodeKind
 from rookery.policies.policy import Policy
 from rookery.signals.count import CountConfig
 from rookery.signals.curiosity import CuriosityConfig

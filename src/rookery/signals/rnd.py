@@ -19,10 +19,10 @@ from rookery.core.device import device_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients
-from rookery.core.reach import Count, Width
 from rookery.core.seeding import Streams
-from rookery.core.settings import Fraction, PositiveFloat, Structural
-from rookery.core.spaces import ObsSpec
+from rookery.core.settings.fields import Fraction, PositiveFloat, Structural
+from rookery.core.settings.reach import Count, Width
+from rookery.core.spaces.arrays import ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
 from rookery.models.layers import HIDDEN_GAIN, linear
 from rookery.models.structure import Inputs, Structure, Tower

@@ -18,8 +18,8 @@ from torch.nn import functional
 
 from rookery.core.batch import Decisions, Rollout, TensorTree, flat
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Fraction, NonNegative, Settings
-from rookery.core.spaces import ActionSpec
+from rookery.core.settings.fields import Fraction, NonNegative, Settings
+from rookery.core.spaces.arrays import ActionSpec
 from rookery.core.state import Stateful
 from rookery.policies.policy import Policy
 

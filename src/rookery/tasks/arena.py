@@ -27,7 +27,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
-from rookery.core.reach import Count, FewFromZero, Label
+from rookery.core.settings.reach import Count, FewFromZero, Label
 from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.c.twins import BatchedTwin

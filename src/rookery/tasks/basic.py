@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.reach import Count
+from rookery.core.settings.reach import Count
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 from rookery.envs.gym_env import AGENT

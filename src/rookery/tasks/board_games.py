@@ -15,8 +15,8 @@ from abc import abstractmethod
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.reach import FewFromZero
-from rookery.core.spaces import MASK
+from rookery.core.settings.reach import FewFromZero
+from rookery.core.spaces.arrays import MASK
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 

@@ -20,8 +20,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import nearest
-from rookery.core.reach import Count, FewFromZero
-from rookery.core.spaces import MASK
+from rookery.core.settings.reach import Count, FewFromZero
+from rookery.core.spaces.arrays import MASK
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 from rookery.envs.c.twins import BatchedTwin

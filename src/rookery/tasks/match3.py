@@ -22,8 +22,8 @@ from typing import Literal, get_args
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.reach import Count, FewFromZero
-from rookery.core.spaces import MASK
+from rookery.core.settings.reach import Count, FewFromZero
+from rookery.core.spaces.arrays import MASK
 from rookery.envs.base import Step
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents

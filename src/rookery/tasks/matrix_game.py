@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.spaces import CENTRAL
+from rookery.core.spaces.arrays import CENTRAL
 from rookery.envs.batched_agents import BatchedAgents
 
 PAYOFFS = np.array([[[7.0, 7.0], [7.0, 7.0]], [[0.0, 1.0], [1.0, 8.0]]])

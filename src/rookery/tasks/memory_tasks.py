@@ -33,7 +33,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rookery.core.errors import EnvError
-from rookery.core.reach import Count, FewFromZero
+from rookery.core.settings.reach import Count, FewFromZero
 from rookery.envs.batched import check_least, check_render_mode
 from rookery.envs.c.twins import StatelessCartPoleInC
 from rookery.envs.classic import BatchedCartPole

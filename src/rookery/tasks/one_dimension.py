@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
-from rookery.core.reach import Count, Few, FewFromZero
+from rookery.core.settings.reach import Count, Few, FewFromZero
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import MASK, Tree
+from rookery.core.spaces.arrays import MASK, Tree
 from rookery.tasks import (
     ball_plate,
     basic,

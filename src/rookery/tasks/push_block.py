@@ -19,7 +19,7 @@ from typing import Literal, get_args
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.reach import Count, FewFromZero
+from rookery.core.settings.reach import Count, FewFromZero
 from rookery.envs.batched import check_least
 from rookery.envs.batched_agents import BatchedAgents
 from rookery.envs.gym_env import AGENT

@@ -19,9 +19,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.entity_set import EntitySet
 from rookery.core.errors import EnvError
-from rookery.core.reach import Count, FewFromZero
+from rookery.core.settings.reach import Count, FewFromZero
+from rookery.core.spaces.entity_set import EntitySet
 from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 

@@ -24,7 +24,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
-from rookery.core.reach import Count
+from rookery.core.settings.reach import Count
 from rookery.envs.base import Step
 from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.parameters import OPTION, Parameter

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from rookery.core.spaces import ActionSpec
+from rookery.core.spaces.arrays import ActionSpec
 
 
 class TensorActions:

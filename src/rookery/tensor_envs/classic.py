@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from rookery.core.reach import Count, Label
+from rookery.core.settings.reach import Count, Label
 from rookery.envs.batched import check_least
 from rookery.envs.classic import (
     ANGLE_LIMIT,

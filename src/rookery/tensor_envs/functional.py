@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from rookery.core.errors import EnvError, SpaceError
-from rookery.core.spaces import obs_spec
+from rookery.core.spaces.arrays import obs_spec
 from rookery.tensor_envs.actions import torch_type
 from rookery.tensor_envs.env import Observations, TensorEnv, TensorStep
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from rookery.core.batch import TensorTree
 from rookery.core.errors import EnvError
-from rookery.core.spaces import Tree
-from rookery.core.tracebacks import described
+from rookery.core.process.tracebacks import described
+from rookery.core.spaces.arrays import Tree
 from rookery.envs.base import Rows, SeedPlan, Step, VectorBase, VectorEnv
 from rookery.envs.lane import cause_of
 from rookery.envs.reported import HowReported, ReportedNumbers

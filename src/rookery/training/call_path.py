@@ -17,11 +17,11 @@ from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
-from rookery.core.layers import Layer, yaml_layer
 from rookery.core.optim import Adam, apply_gradients
 from rookery.core.packages import is_own
+from rookery.core.settings.layers import Layer, yaml_layer
+from rookery.core.settings.trust import TrustCode
 from rookery.core.source import Place
-from rookery.core.trust import TrustCode
 from rookery.envs.c.playing import Playing
 from rookery.replay.buffer import ReplayBuffer
 from rookery.training.path_folders import folders_in

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rookery.core.process.torch_modes import users_modes
+from rookery.core.process.tracebacks import described
 from rookery.core.state import StateError
-from rookery.core.torch_modes import users_modes
-from rookery.core.tracebacks import described
 from rookery.rollout.hooks import UNNAMED, EpisodeListener, names_of
 from rookery.training.run import Windows
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from rookery.core.config import DEFAULT, Resolved
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.layers import flow
-from rookery.core.settings import Fixed
+from rookery.core.settings.fields import Fixed
+from rookery.core.settings.layers import flow
 from rookery.core.state import StateError
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.config import DEFAULT, Resolved
-from rookery.core.encoding import EncodingError, decode, encode
 from rookery.core.errors import ConfigError
-from rookery.core.files import (
+from rookery.core.io.encoding import EncodingError, decode, encode
+from rookery.core.io.files import (
     FOLDER,
     Content,
     FileError,
@@ -37,13 +37,13 @@ from rookery.core.files import (
     write_directory,
     write_file,
 )
-from rookery.core.json_text import parse_json
-from rookery.core.layers import Layer, import_object, nested, writable
+from rookery.core.io.json_text import parse_json
 from rookery.core.schedules import Schedule, write_schedule
-from rookery.core.secrets import NOT_STORED, Secret
-from rookery.core.settings import Fixed, object_name
-from rookery.core.starting_folder import shown
-from rookery.core.trust import OBJECT
+from rookery.core.settings.fields import Fixed, object_name
+from rookery.core.settings.layers import Layer, import_object, nested, writable
+from rookery.core.settings.secrets import NOT_STORED, Secret
+from rookery.core.settings.starting_folder import shown
+from rookery.core.settings.trust import OBJECT
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
 from rookery.envs.choice import MEASURED

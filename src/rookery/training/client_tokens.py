@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from rookery.core.files import FOLDER
-from rookery.core.layers import nested
+from rookery.core.io.files import FOLDER
+from rookery.core.settings.layers import nested
 from rookery.envs.external.env import SCHEME
 from rookery.training.checkpoint import Saved
 from rookery.training.own_files import TOKEN_FILE

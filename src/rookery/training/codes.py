@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from itertools import islice
 
-from rookery.core.layers import Layer
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Settings
-from rookery.core.spaces import ObsSpec
+from rookery.core.settings.fields import Settings
+from rookery.core.settings.layers import Layer
+from rookery.core.spaces.arrays import ObsSpec
 from rookery.envs.base import VectorEnv
 from rookery.envs.random_play import random_play
 from rookery.models.build import ModelConfig

@@ -8,7 +8,13 @@ from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm
 from rookery.core.native import kernel_threads, path_name
-from rookery.core.runtime import TORCH_WORTH_THREADS, kernel_thread_rule, shared_cores, thread_rule, torch_threads
+from rookery.core.process.runtime import (
+    TORCH_WORTH_THREADS,
+    kernel_thread_rule,
+    shared_cores,
+    thread_rule,
+    torch_threads,
+)
 from rookery.models.pictures import SMALLEST_NATURE, image_layout
 from rookery.native.actor import native_actor
 from rookery.native.qualify import obstacle

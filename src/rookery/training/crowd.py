@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from rookery.core.child_process import Gone, die_with, receive_frame, send_frame, start_child
-from rookery.core.waits import exit_code_of
+from rookery.core.process.child_process import Gone, die_with, receive_frame, send_frame, start_child
+from rookery.core.process.waits import exit_code_of
 
 WORKING_SET = 1 << 17
 """Numbers that each goes through again and again: about what a worker touches between two waits."""

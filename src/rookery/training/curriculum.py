@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.reach import ARGUMENTS, CountFromZero, Few, Label
-from rookery.core.settings import Settings, show
+from rookery.core.settings.fields import Settings, show
+from rookery.core.settings.reach import ARGUMENTS, CountFromZero, Few, Label
 from rookery.core.state import Stateful
 from rookery.report.results import WINDOW, IterationResult, LessonResult
 from rookery.rollout.hooks import EpisodeResult

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rookery.core.errors import EnvError
-from rookery.core.interrupt import Interrupt
+from rookery.core.process.interrupt import Interrupt
 from rookery.core.seeding import Role, Streams
 from rookery.core.timers import Timers
 from rookery.envs.base import VectorEnv

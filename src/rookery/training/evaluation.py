@@ -9,9 +9,9 @@ from pathlib import Path
 
 from rookery.core.config import DEFAULT
 from rookery.core.errors import EnvError
-from rookery.core.interrupt import Interrupt, Interrupted
-from rookery.core.starting_folder import shown, started_in
-from rookery.core.torch_modes import in_users_modes
+from rookery.core.process.interrupt import Interrupt, Interrupted
+from rookery.core.process.torch_modes import in_users_modes
+from rookery.core.settings.starting_folder import shown, started_in
 from rookery.envs.base import VectorBase, VectorEnv, is_only_one
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.rendering import drawn

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from rookery.cluster.local_ranks import LocalRanks, joined, say_why
 from rookery.cluster.ranks import Ranks
-from rookery.core.child_process import Gone, die_with
-from rookery.core.interrupt import Interrupt
+from rookery.core.process.child_process import Gone, die_with
+from rookery.core.process.interrupt import Interrupt
 from rookery.training.cost_model import LinearCost
 
 BETWEEN = 12

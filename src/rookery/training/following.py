@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rookery.cluster.ranks import Ranks
 from rookery.core.errors import TrainingError
-from rookery.core.interrupt import Interrupt, Interrupted, TimeUp
+from rookery.core.process.interrupt import Interrupt, Interrupted, TimeUp
 from rookery.report.results import IterationResult
 
 

@@ -1,4 +1,4 @@
-"""The check of what the settings of a foreign run reach: see `core/reach.py` and docs/trust.md."""
+"""The check of what the settings of a foreign run reach: see `core/settings/reach.py` and docs/trust.md."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rookery.algorithms.names import ALGORITHMS
-from rookery.core.class_names import ClassNames
-from rookery.core.foreign_arguments import objections_to_arguments
-from rookery.core.layers import CLASS, import_object, mapping_of, nested
-from rookery.core.reach import MOST_WEIGHTS, Label, Objection, objections, of_settings, weights_in
-from rookery.core.settings import Settings
-from rookery.core.trust import OBJECT, is_ours
+from rookery.core.settings.class_names import ClassNames
+from rookery.core.settings.fields import Settings
+from rookery.core.settings.foreign_arguments import objections_to_arguments
+from rookery.core.settings.layers import CLASS, import_object, mapping_of, nested
+from rookery.core.settings.reach import MOST_WEIGHTS, Label, Objection, objections, of_settings, weights_in
+from rookery.core.settings.trust import OBJECT, is_ours
 from rookery.envs.foreign_config import objections_to, objections_to_parameters
 from rookery.training.settings import EnvConfig, PolicyEntry, RunConfig
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer
+from rookery.core.settings.layers import Layer
 from rookery.envs.absent import DATA, AbsentEnv, description
 from rookery.envs.base import Kind
 from rookery.envs.gym_env import AGENT

@@ -12,7 +12,7 @@ from rookery.cluster.local_ranks import LocalRanks
 from rookery.cluster.ranks import Ranks
 from rookery.cluster.torchrun import meet_started, started
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer
+from rookery.core.settings.layers import Layer
 from rookery.envs.base import VectorEnv, is_only_one
 from rookery.envs.vector.specs import WithSpecs
 from rookery.report.console import reporter

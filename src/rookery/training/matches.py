@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.interrupt import Interrupt
+from rookery.core.process.interrupt import Interrupt
 from rookery.core.seeding import Role, Streams
 from rookery.envs.base import Kind, VectorEnv, has_own_episodes
 from rookery.policies.policy import Policy

@@ -17,7 +17,7 @@ import cloudpickle
 from rookery.cluster.ranks import FEW, SMALL, Ranks
 from rookery.core.batch import joined
 from rookery.core.errors import ConfigError
-from rookery.core.processor import tree_seconds, usable_cores
+from rookery.core.process.processor import tree_seconds, usable_cores
 from rookery.core.timers import Timers
 from rookery.rollout.hosts import Hosts, HostsHere
 from rookery.rollout.order import in_order

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rookery.core.errors import nearest, refuse
-from rookery.core.layers import Layer
-from rookery.core.settings import show
+from rookery.core.settings.fields import show
+from rookery.core.settings.layers import Layer
 
 
 def check_named(layers: Sequence[Layer], agents: Collection[str], policy_mapping: Any) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from rookery.core.batch import Demand, Rollout, flat
+from rookery.core.process.torch_modes import own_modes
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import Tree
+from rookery.core.settings.trust import TrustCode
+from rookery.core.spaces.arrays import Tree
 from rookery.core.timers import Timers
-from rookery.core.torch_modes import own_modes
-from rookery.core.trust import TrustCode
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.recording import prepared
 

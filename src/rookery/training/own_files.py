@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FOLDER, NUMBERED, FileError, WriteError, list_checkpoints
-from rookery.core.layers import yaml_layer
-from rookery.core.leftovers import REPLACED, TEMPORARY, locked
-from rookery.core.signing import is_signed_text
-from rookery.core.starting_folder import shown
+from rookery.core.io.files import FOLDER, NUMBERED, FileError, WriteError, list_checkpoints
+from rookery.core.io.leftovers import REPLACED, TEMPORARY, locked
+from rookery.core.io.signing import is_signed_text
+from rookery.core.settings.layers import yaml_layer
+from rookery.core.settings.starting_folder import shown
 from rookery.envs.logs import PLAYER_LOGS
 from rookery.report.metrics_file import read_rows
 

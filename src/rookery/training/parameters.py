@@ -14,10 +14,10 @@ import numpy as np
 
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError, nearest, refuse
-from rookery.core.layers import import_object
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Settings, show
-from rookery.core.trust import CodeKind
+from rookery.core.settings.fields import Settings, show
+from rookery.core.settings.layers import import_object
+from rookery.core.settings.trust import CodeKind
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import SeedPlan, VectorBase, VectorEnv
 from rookery.envs.make import env_name

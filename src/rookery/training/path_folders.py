@@ -13,12 +13,12 @@ from pathlib import Path
 
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import Resolved, resolve
-from rookery.core.json_text import parse_json
-from rookery.core.layers import Layer
-from rookery.core.path_settings import locate
-from rookery.core.reach import argument_hints
-from rookery.core.signing import is_signed_text
-from rookery.core.starting_folder import is_relative, started_in, starting_folder
+from rookery.core.io.json_text import parse_json
+from rookery.core.io.signing import is_signed_text
+from rookery.core.settings.layers import Layer
+from rookery.core.settings.path_settings import locate
+from rookery.core.settings.reach import argument_hints
+from rookery.core.settings.starting_folder import is_relative, started_in, starting_folder
 from rookery.envs.foreign_config import maker_of
 from rookery.envs.schemes import scheme_of
 from rookery.training.settings import RunConfig

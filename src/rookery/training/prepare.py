@@ -13,14 +13,14 @@ from rookery.cluster.ranks import Ranks
 from rookery.core.config import Resolved
 from rookery.core.device import check_compiler, check_device, has_bfloat16
 from rookery.core.errors import ConfigError, EnvError, nearest
-from rookery.core.layers import Layer, yaml_layer
-from rookery.core.processor import usable_cores
-from rookery.core.repeated_keys import Keys, refuse_repeated
+from rookery.core.process.processor import usable_cores
+from rookery.core.process.torch_modes import in_users_modes, users_modes
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Settings, object_name
-from rookery.core.spaces import action_spec, obs_spec
-from rookery.core.torch_modes import in_users_modes, users_modes
-from rookery.core.trust import texts_in
+from rookery.core.settings.fields import Settings, object_name
+from rookery.core.settings.layers import Layer, yaml_layer
+from rookery.core.settings.repeated_keys import Keys, refuse_repeated
+from rookery.core.settings.trust import texts_in
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.absent import DATA, AbsentEnv
 from rookery.envs.base import Kind, VectorBase, VectorEnv, has_throwaways
 from rookery.envs.choice import MEASURED, HelperChoice, choose

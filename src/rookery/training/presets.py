@@ -12,9 +12,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import Layer
 from rookery.core.schedules import Linear
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.settings.layers import Layer
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 
 SPACE_PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "ppo": {

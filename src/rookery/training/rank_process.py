@@ -20,10 +20,10 @@ import torch
 
 from rookery.cluster.local_ranks import joined, say_why
 from rookery.cluster.ranks import Gathered
-from rookery.core.child_process import Gone, die_with
-from rookery.core.interrupt import Interrupted
-from rookery.core.layers import Layer
-from rookery.core.starting_folder import starting_folder
+from rookery.core.process.child_process import Gone, die_with
+from rookery.core.process.interrupt import Interrupted
+from rookery.core.settings.layers import Layer
+from rookery.core.settings.starting_folder import starting_folder
 from rookery.training.learners import RankTask
 from rookery.training.saved_shares import load_share
 from rookery.training.trainer import Trainer

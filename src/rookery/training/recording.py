@@ -15,14 +15,14 @@ from torch import Tensor
 
 from rookery.core.batch import Demand, Rollout, TensorTree
 from rookery.core.errors import ConfigError, EnvError, SpaceError
-from rookery.core.files import make_folder, write_directory
-from rookery.core.leftovers import restore
+from rookery.core.io.files import make_folder, write_directory
+from rookery.core.io.leftovers import restore
+from rookery.core.process.torch_modes import in_users_modes, own_modes, users_modes
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import MASK, ActionSpec, ObsSpec
-from rookery.core.starting_folder import absolute
+from rookery.core.settings.starting_folder import absolute
+from rookery.core.settings.trust import TrustCode
+from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec
 from rookery.core.timers import Timers
-from rookery.core.torch_modes import in_users_modes, own_modes, users_modes
-from rookery.core.trust import TrustCode
 from rookery.envs.base import VectorEnv
 from rookery.envs.make import env_name, make_env
 from rookery.envs.vector.rendering import drawn

@@ -15,8 +15,8 @@ import numpy as np
 from rookery.algorithms.algorithm import Algorithm
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, RookeryError
-from rookery.core.files import Content, FileError, last_good, mapped_files, read_manifest, with_last_good
-from rookery.core.starting_folder import shown
+from rookery.core.io.files import Content, FileError, last_good, mapped_files, read_manifest, with_last_good
+from rookery.core.settings.starting_folder import shown
 from rookery.core.state import Stateful
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
 from rookery.replay.demonstrations import StoredDemonstrations, check_finite

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from rookery.core.interrupt import TimeUp
+from rookery.core.process.interrupt import TimeUp
 from rookery.report.results import EvaluationResult, IterationResult, Number, PolicyResult
 from rookery.training.run import Progress, Run
 from rookery.training.stopping import Stop

@@ -17,8 +17,8 @@ import numpy as np
 from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError, TrainingError, refuse
-from rookery.core.settings import Settings
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.settings.fields import Settings
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.envs.base import Kind, VectorEnv
 from rookery.models.build import ModelConfig
 from rookery.replay.budget import bytes_free, gigabytes

@@ -17,12 +17,12 @@ from rookery.cluster.ranks import Ranks
 from rookery.core.batch import Rollout, flat
 from rookery.core.config import Resolved
 from rookery.core.device import Staging
-from rookery.core.interrupt import Interrupt, Interrupted
+from rookery.core.process.interrupt import Interrupt, Interrupted
 from rookery.core.seeding import Streams
-from rookery.core.starting_folder import started_in, starting_folder
+from rookery.core.settings.starting_folder import started_in, starting_folder
+from rookery.core.settings.trust import CodeKind
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
-from rookery.core.trust import CodeKind
 from rookery.envs.base import Kind, VectorEnv, is_only_one
 from rookery.envs.elsewhere import EnvElsewhere
 from rookery.envs.samplers import is_number

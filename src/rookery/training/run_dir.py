@@ -28,15 +28,15 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.config import Resolved
-from rookery.core.console_output import LOG, survive_lost_output
 from rookery.core.errors import ConfigError
-from rookery.core.files import FOLDER, FileError, WriteError, write_file
-from rookery.core.json_text import parse_json
-from rookery.core.layers import flow
-from rookery.core.leftovers import clean
-from rookery.core.secrets import secrets_in, without_secrets
-from rookery.core.signing import signed_text, without_signature
-from rookery.core.starting_folder import shown
+from rookery.core.io.console_output import LOG, survive_lost_output
+from rookery.core.io.files import FOLDER, FileError, WriteError, write_file
+from rookery.core.io.json_text import parse_json
+from rookery.core.io.leftovers import clean
+from rookery.core.io.signing import signed_text, without_signature
+from rookery.core.settings.layers import flow
+from rookery.core.settings.secrets import secrets_in, without_secrets
+from rookery.core.settings.starting_folder import shown
 from rookery.core.timers import Timers
 from rookery.envs.logs import PLAYER_LOGS
 from rookery.report.curves import position

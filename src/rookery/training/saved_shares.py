@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.cluster.ranks import Ranks
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 from rookery.training import checkpoint
 from rookery.training.replays import SavedReplays
 from rookery.training.run import Run

@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import mapping_hint, polymorphic
-from rookery.core.layers import import_object, writable
-from rookery.core.settings import (
+from rookery.core.settings.fields import (
     InPercent,
     Settings,
     bare,
@@ -24,6 +23,7 @@ from rookery.core.settings import (
     plain_parts,
     settings_class,
 )
+from rookery.core.settings.layers import import_object, writable
 from rookery.core.source import field_texts
 from rookery.training.presets import ENV_PRESETS
 from rookery.training.settings import RunConfig

@@ -18,10 +18,10 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 from rookery.algorithms.algorithm import Algorithm
 from rookery.core.config import DEFAULT, Resolved
 from rookery.core.errors import ConfigError, SpaceError, nearest, refuse
-from rookery.core.layers import Layer
-from rookery.core.reach import Count, CountFromZero, Few, Label, Reaches
 from rookery.core.seeding import Streams
-from rookery.core.settings import Fraction, PositiveFloat, Settings
+from rookery.core.settings.fields import Fraction, PositiveFloat, Settings
+from rookery.core.settings.layers import Layer
+from rookery.core.settings.reach import Count, CountFromZero, Few, Label, Reaches
 from rookery.core.state import Stateful
 from rookery.envs.base import Kind, VectorEnv, has_own_episodes
 from rookery.envs.clocked.env import team_of

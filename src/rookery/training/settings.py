@@ -10,7 +10,17 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.ppo import PPOConfig
 from rookery.cluster.address import problem_with
 from rookery.core.config import Polymorphic
-from rookery.core.reach import (
+from rookery.core.settings.fields import (
+    AtStart,
+    NonNegative,
+    NonNegativeInt,
+    PositiveFloat,
+    Settings,
+    Structural,
+    fields_of,
+    object_name,
+)
+from rookery.core.settings.reach import (
     ARGUMENTS,
     CODE,
     NAME,
@@ -24,16 +34,6 @@ from rookery.core.reach import (
     Reaches,
     Rows,
     Within,
-)
-from rookery.core.settings import (
-    AtStart,
-    NonNegative,
-    NonNegativeInt,
-    PositiveFloat,
-    Settings,
-    Structural,
-    fields_of,
-    object_name,
 )
 from rookery.training.curriculum import CourseConfig
 from rookery.training.self_play import SelfPlayConfig

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from rookery.core.config import DEFAULT, Resolved
 from rookery.core.errors import ConfigError, nearest, refuse
-from rookery.core.thresholds import BUDGETS, AtMost, is_reached
+from rookery.core.settings.thresholds import BUDGETS, AtMost, is_reached
 from rookery.report.results import WINDOW, IterationResult
 from rookery.training.settings import RunConfig
 

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Self
 
 from rookery.cluster.ranks import ALONE, Ranks
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError, last_good
-from rookery.core.interrupt import Interrupted
-from rookery.core.layers import Layer
-from rookery.core.runtime import keep_large_blocks, own_torch
-from rookery.core.settings import Settings
-from rookery.core.starting_folder import absolute, shown, started_in, starting_folder
-from rookery.core.trust import TrustCode
+from rookery.core.io.files import FileError, last_good
+from rookery.core.process.interrupt import Interrupted
+from rookery.core.process.runtime import keep_large_blocks, own_torch
+from rookery.core.settings.fields import Settings
+from rookery.core.settings.layers import Layer
+from rookery.core.settings.starting_folder import absolute, shown, started_in, starting_folder
+from rookery.core.settings.trust import TrustCode
 from rookery.envs.absent import AbsentEnv, describe
 from rookery.envs.base import VectorEnv
 from rookery.envs.logs import logs_in

@@ -1,4 +1,4 @@
-"""Where the settings of a run name code, and which of it may be run: see `core/trust.py` and docs/trust.md."""
+"""Where the settings of a run name code, and which of it may be run: see `core/settings/trust.py` and docs/trust.md."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
-from rookery.core.files import is_own
-from rookery.core.layers import Layer, nested, yaml_layer
+from rookery.core.io.files import is_own
+from rookery.core.io.signing import is_signed_text, why_unsigned
 from rookery.core.moved import new_name
-from rookery.core.settings import show
-from rookery.core.signing import is_signed_text, why_unsigned
-from rookery.core.trust import CodeKind, Named, Trust, TrustCode, is_ours, leaves_in, name_in, refuse_reach
+from rookery.core.settings.fields import show
+from rookery.core.settings.layers import Layer, nested, yaml_layer
+from rookery.core.settings.trust import CodeKind, Named, Trust, TrustCode, is_ours, leaves_in, name_in, refuse_reach
 from rookery.envs.import_paths import ENVIRONMENT, WRAPPER
 from rookery.envs.schemes import code_of
 from rookery.models.build import NETWORK

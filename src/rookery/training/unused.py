@@ -7,8 +7,8 @@ from operator import attrgetter
 from pathlib import Path
 
 from rookery.core.config import DEFAULT, Resolved
-from rookery.core.files import checkpoint_number
-from rookery.core.layers import flow
+from rookery.core.io.files import checkpoint_number
+from rookery.core.settings.layers import flow
 from rookery.envs.base import Kind
 from rookery.models.build import ModelConfig
 from rookery.models.pictures import image_layout

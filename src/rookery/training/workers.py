@@ -13,7 +13,7 @@ import cloudpickle
 from rookery.cluster.address import STARTS, guard_own_cluster, will_begin
 from rookery.core.config import Resolved
 from rookery.core.errors import ConfigError, EnvError, refuse
-from rookery.core.interrupt import Interrupt
+from rookery.core.process.interrupt import Interrupt
 from rookery.core.seeding import Streams
 from rookery.core.timers import Timers
 from rookery.envs.base import SeedPlan, VectorEnv, is_only_one

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FOLDER, checkpoint_number, list_checkpoints
-from rookery.core.layers import flow, yaml_layer
-from rookery.core.starting_folder import absolute, shown
-from rookery.core.trust import TrustCode
+from rookery.core.io.files import FOLDER, checkpoint_number, list_checkpoints
+from rookery.core.settings.layers import flow, yaml_layer
+from rookery.core.settings.starting_folder import absolute, shown
+from rookery.core.settings.trust import TrustCode
 from rookery.native.actor import load_policy
 from rookery.policies.policy import Policy
 from rookery.report.experiment import ExperimentSummary, Stage, Suggestion, TrialSummary, is_number

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rookery.core.errors import ConfigError, refuse
-from rookery.core.settings import Settings, object_name, show
+from rookery.core.settings.fields import Settings, object_name, show
 from rookery.tune.jobs.rows import BEGINNINGS, is_grouped, not_reported
 from rookery.tune.jobs.trainable import can_save
 from rookery.tune.names import SCHEDULERS, called_here

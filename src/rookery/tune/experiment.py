@@ -14,17 +14,17 @@ from secrets import randbits
 from typing import Any
 
 from rookery.core.config import resolve
-from rookery.core.console_output import LOG, survive_lost_output
 from rookery.core.errors import ConfigError, refuse
-from rookery.core.files import write_file
-from rookery.core.layers import Layer, import_object, mapping_of, nested
-from rookery.core.processor import usable_cores
+from rookery.core.io.console_output import LOG, survive_lost_output
+from rookery.core.io.files import write_file
+from rookery.core.io.signing import is_signed, signed
+from rookery.core.process.processor import usable_cores
 from rookery.core.seeding import Streams
-from rookery.core.settings import Settings, fields_of, is_undecided, show
-from rookery.core.signing import is_signed, signed
-from rookery.core.starting_folder import absolute, started_in, starting_folder
-from rookery.core.thresholds import directed
-from rookery.core.trust import CodeKind, TrustCode
+from rookery.core.settings.fields import Settings, fields_of, is_undecided, show
+from rookery.core.settings.layers import Layer, import_object, mapping_of, nested
+from rookery.core.settings.starting_folder import absolute, started_in, starting_folder
+from rookery.core.settings.thresholds import directed
+from rookery.core.settings.trust import CodeKind, TrustCode
 from rookery.report.experiment import ExperimentSummary
 from rookery.report.experiment_table import progress_reporter
 from rookery.report.results import IterationResult

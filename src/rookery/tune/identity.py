@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError, refuse
-from rookery.core.layers import CLASS, Layer, flow, import_object, mapping_of
 from rookery.core.moved import new_names
-from rookery.core.settings import Settings, fields_of, is_undecided, object_name
+from rookery.core.settings.fields import Settings, fields_of, is_undecided, object_name
+from rookery.core.settings.layers import CLASS, Layer, flow, import_object, mapping_of
 from rookery.training.settings import algorithm_name
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.settings import SECTION, TuneConfig

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError, WriteError
-from rookery.core.json_text import parse_json
+from rookery.core.io.files import FileError, WriteError
+from rookery.core.io.json_text import parse_json
 from rookery.tune.scheduler import Action, Actions, Exploit
 from rookery.tune.space import Domain, written
 from rookery.tune.trial import Status, Trial

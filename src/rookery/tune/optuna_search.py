@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rookery.core.errors import ConfigError, refuse
-from rookery.core.reach import Count, Rows
 from rookery.core.seeding import Role, Streams
+from rookery.core.settings.reach import Count, Rows
 from rookery.tune.search import Search, SearchConfig
 from rookery.tune.space import Choices, Domain, Float, Grid, Integer, Normal
 

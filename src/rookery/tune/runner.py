@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError, refuse
-from rookery.core.files import FOLDER, FileError, last_good
-from rookery.core.interrupt import Interrupt, Interrupted
+from rookery.core.io.files import FOLDER, FileError, last_good
+from rookery.core.process.interrupt import Interrupt, Interrupted
 from rookery.core.seeding import Role, Streams
 from rookery.report.experiment import TrialSummary, format_params, format_value, is_number, short_names
 from rookery.report.experiment_table import ProgressReporter

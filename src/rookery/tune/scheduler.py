@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeVar
 
-from rookery.core.reach import Label
 from rookery.core.seeding import Streams
-from rookery.core.settings import Settings
+from rookery.core.settings.fields import Settings
+from rookery.core.settings.reach import Label
 
 
 class Action(Enum):

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from rookery.core.errors import ConfigError, nearest, refuse
-from rookery.core.layers import nested
+from rookery.core.process.tracebacks import described
 from rookery.core.seeding import Streams
-from rookery.core.settings import Settings, show
-from rookery.core.tracebacks import described
-from rookery.core.trust import CodeKind
+from rookery.core.settings.fields import Settings, show
+from rookery.core.settings.layers import nested
+from rookery.core.settings.trust import CodeKind
 from rookery.tune.space import Computed, Domain, cell, drawn, grid_size, stream, takes
 from rookery.tune.spec import known
 

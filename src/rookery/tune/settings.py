@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from rookery.core.config import Polymorphic
-from rookery.core.reach import ARGUMENTS, CODE, CountFromZero, Few, Label, Processes, Rows
-from rookery.core.settings import NonNegative, PositiveFloat, Settings, show
+from rookery.core.settings.fields import NonNegative, PositiveFloat, Settings, show
+from rookery.core.settings.reach import ARGUMENTS, CODE, CountFromZero, Few, Label, Processes, Rows
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.scheduler import FIFOConfig, SchedulerConfig
 from rookery.tune.search import RandomConfig, SearchConfig

@@ -27,11 +27,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.layers import mapping_of
 from rookery.core.moved import new_names
 from rookery.core.schedules import Schedule, write_schedule
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import Settings, Undecided, is_undecided, object_name, show
+from rookery.core.settings.fields import Settings, Undecided, is_undecided, object_name, show
+from rookery.core.settings.layers import mapping_of
 
 Rng = np.random.Generator
 

@@ -16,9 +16,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest, refuse
-from rookery.core.layers import CLASS, Layer, mapping_of, nested
-from rookery.core.settings import Settings, is_undecided, show
-from rookery.core.trust import CodeKind
+from rookery.core.settings.fields import Settings, is_undecided, show
+from rookery.core.settings.layers import CLASS, Layer, mapping_of, nested
+from rookery.core.settings.trust import CodeKind
 from rookery.report.experiment import is_number
 from rookery.tune.space import FUNCTIONS, Domain
 

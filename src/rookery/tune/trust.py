@@ -1,4 +1,4 @@
-"""Which of the code that the folder of an experiment names may be run: see `core/trust.py` and docs/trust.md."""
+"""Which code the folder of an experiment names may be run: see `core/settings/trust.py` and docs/trust.md."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rookery.core.class_names import ClassNames
-from rookery.core.layers import nested
-from rookery.core.reach import Objection, of_settings
-from rookery.core.settings import fields_of
-from rookery.core.signing import is_signed
-from rookery.core.trust import CodeKind, Named, Trust, TrustCode, leaves_in, name_in, refuse_reach, texts_in
+from rookery.core.io.signing import is_signed
+from rookery.core.settings.class_names import ClassNames
+from rookery.core.settings.fields import fields_of
+from rookery.core.settings.layers import nested
+from rookery.core.settings.reach import Objection, of_settings
+from rookery.core.settings.trust import CodeKind, Named, Trust, TrustCode, leaves_in, name_in, refuse_reach, texts_in
 from rookery.training.foreign_settings import objections_in
 from rookery.training.trust import named_code
 from rookery.tune.journal import FILE, Record

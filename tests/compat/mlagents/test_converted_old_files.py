@@ -23,7 +23,7 @@ from rookery.compat.mlagents.old_flags import OLD_FLAGS, read_flags
 from rookery.compat.mlagents.old_parameters import read_curricula, read_samplers
 from rookery.compat.mlagents.options import read_options
 from rookery.core.errors import ConfigError
-from rookery.core.layers import yaml_layer
+from rookery.core.settings.layers import yaml_layer
 
 PPO = """\
 default:

@@ -33,7 +33,7 @@ from rookery.compat.mlagents.translate import layers_of, notes_of
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
 from rookery.core.schedules import DECISIONS, Linear
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.base import Kind
 from rookery.extend import Algorithm, AlgorithmConfig, ModelConfig
 from rookery.training.settings import RunConfig

@@ -12,7 +12,7 @@ from rookery.compat.mlagents.console_line import console_line
 from rookery.compat.mlagents.run_files import Pace, RunFiles, folder_name
 from rookery.compat.mlagents.sections import BehaviorOptions
 from rookery.compat.mlagents.timers_file import Gauges
-from rookery.core.layers import yaml_layer
+from rookery.core.settings.layers import yaml_layer
 from rookery.policies.export import read_policy
 
 FAST = PPOConfig(fragment_length=16, batch_size=128, epochs=1, model={"hidden": (8,)})

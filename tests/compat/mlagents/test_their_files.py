@@ -23,7 +23,7 @@ from rookery.compat.mlagents.their_weights import read_weights, take_over
 from rookery.compat.mlagents.translate import layers_of
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.training.settings import RunConfig, settings_of
 
 DATA = Path(__file__).parent / "data"

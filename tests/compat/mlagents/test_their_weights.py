@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.models.squashed import Squashed
 from rookery.policies.policy import Policy

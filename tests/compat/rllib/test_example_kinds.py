@@ -24,7 +24,7 @@ from rookery.compat.rllib.offline import JsonReader, JsonWriter, ShuffledInput
 from rookery.compat.rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rookery.compat.rllib.trainers import PGTrainer, PPOTrainer, build_trainer
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 
 SMALL = {
     "num_workers": 0,

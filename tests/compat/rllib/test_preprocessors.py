@@ -15,7 +15,7 @@ from rookery.compat.rllib.preprocessors import (
 )
 from rookery.compat.rllib.repeated_values import RepeatedValues
 from rookery.compat.rllib.spaces import Repeated, UnsupportedSpaceException
-from rookery.core.spaces import obs_spec
+from rookery.core.spaces.arrays import obs_spec
 
 NESTED = Dict(
     {

@@ -15,7 +15,7 @@ from rookery.compat.rllib.tuning import session
 from rookery.compat.rllib.tuning.errors import TuneError
 from rookery.compat.rllib.tuning.logger import flatten_dict, pretty_print
 from rookery.core.errors import ConfigError, RookeryError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 
 
 @pytest.fixture(autouse=True)

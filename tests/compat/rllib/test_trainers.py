@@ -28,7 +28,7 @@ from rookery.compat.rllib.trainers import (
 )
 from rookery.compat.rllib.tuning import experiment
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 
 SMALL = {
     "num_workers": 0,

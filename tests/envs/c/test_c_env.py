@@ -12,7 +12,7 @@ from sources import RACE, SMALL, needs_compiler
 
 from rookery import CEnv, PPOConfig, Trainer, c_env_of
 from rookery.core.errors import ConfigError, EnvError
-from rookery.core.trust import is_ours
+from rookery.core.settings.trust import is_ours
 from rookery.envs.base import VectorEnv
 from rookery.envs.c.compiler import FOLDER, command_of
 from rookery.envs.make import env_name, make_env

@@ -5,7 +5,7 @@ import pytest
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.clocked.arrival import Arrival, Asking, CopyBehavior, Ended
 from rookery.envs.clocked.env import ClockedEnv
 

@@ -13,7 +13,7 @@ pytest.importorskip("google.protobuf")
 
 from pretended import Pretended, free_port
 
-from rookery.core.spaces import obs_spec
+from rookery.core.spaces.arrays import obs_spec
 from rookery.envs.clocked.arrival import Answer
 from rookery.envs.samplers import UniformSampler
 from rookery.envs.unity import side_channels

@@ -16,9 +16,9 @@ from PIL import Image  # noqa: E402
 from test_unity_golden import GOLDEN  # noqa: E402
 from unity_client import agents, brain, output, seen  # noqa: E402
 
-from rookery.core.entity_set import EntitySet  # noqa: E402
 from rookery.core.errors import RookeryError, SpaceError  # noqa: E402
-from rookery.core.spaces import picture_axes  # noqa: E402
+from rookery.core.spaces.arrays import picture_axes  # noqa: E402
+from rookery.core.spaces.entity_set import EntitySet  # noqa: E402
 from rookery.envs.unity.layouts import BehaviorReader, layout_of, paths_of, sensor_layouts  # noqa: E402
 from rookery.envs.unity.link import SAID  # noqa: E402
 from rookery.envs.unity.messages import (  # noqa: E402

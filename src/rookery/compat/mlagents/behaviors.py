@@ -23,9 +23,9 @@ from gymnasium import spaces
 
 from rookery.compat.mlagents.options import RunOptions
 from rookery.compat.mlagents.reading_behaviors import demonstrations_of
-from rookery.core.entity_set import EntitySet
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.spaces import ActionSpec, ObsSpec, action_spec, obs_spec
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec, action_spec, obs_spec
+from rookery.core.spaces.entity_set import EntitySet
 from rookery.envs.base import Kind
 from rookery.envs.clocked.env import behaviors_of
 

@@ -9,10 +9,10 @@ from typing import Any
 from rookery.compat.mlagents.options import FLAGS
 from rookery.compat.mlagents.sections import CheckpointOptions, EngineOptions, EnvOptions, TorchOptions
 from rookery.core.errors import ConfigError
-from rookery.core.layers import override_layer, yaml_layer
-from rookery.core.reach import Objection, of_settings
-from rookery.core.signing import is_signed_text
-from rookery.core.trust import Trust, TrustCode, refuse_reach, texts_in
+from rookery.core.io.signing import is_signed_text
+from rookery.core.settings.layers import override_layer, yaml_layer
+from rookery.core.settings.reach import Objection, of_settings
+from rookery.core.settings.trust import Trust, TrustCode, refuse_reach, texts_in
 from rookery.envs.foreign_config import objections_to
 from rookery.envs.unity.scheme import is_player
 

@@ -21,9 +21,9 @@ from rookery.compat.mlagents.learn import (
 from rookery.compat.mlagents.meanings import parameters_of
 from rookery.compat.mlagents.options import RunOptions
 from rookery.core.errors import ConfigError
-from rookery.core.files import FOLDER, list_checkpoints
-from rookery.core.interrupt import Interrupted
-from rookery.core.layers import Layer
+from rookery.core.io.files import FOLDER, list_checkpoints
+from rookery.core.process.interrupt import Interrupted
+from rookery.core.settings.layers import Layer
 from rookery.report.live import write_line
 from rookery.rollout.hooks import EpisodeResult
 from rookery.training.evaluation import bounded

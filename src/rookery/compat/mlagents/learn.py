@@ -27,10 +27,10 @@ from rookery.compat.mlagents.sections import BehaviorOptions, CheckpointOptions,
 from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
 from rookery.compat.mlagents.translate import AS_IS, DEFAULT, layers_of, notes_of
 from rookery.core.errors import ConfigError, EnvError, nearest
-from rookery.core.files import FOLDER, LONGEST_NAME, FileError, list_checkpoints, read_checkpoint_files
-from rookery.core.layers import Layer, override_layer, yaml_layer
-from rookery.core.leftovers import aside_of, locked, restore
-from rookery.core.trust import TrustCode
+from rookery.core.io.files import FOLDER, LONGEST_NAME, FileError, list_checkpoints, read_checkpoint_files
+from rookery.core.io.leftovers import aside_of, locked, restore
+from rookery.core.settings.layers import Layer, override_layer, yaml_layer
+from rookery.core.settings.trust import TrustCode
 from rookery.envs.base import VectorEnv, is_only_one
 from rookery.envs.groups import groups_of
 from rookery.envs.logs import logs_in

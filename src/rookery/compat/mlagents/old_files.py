@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest, refuse
-from rookery.core.json_text import DuplicateKeyError, unique_keys
-from rookery.core.layers import yaml_layer
-from rookery.core.yaml_reader import compose_yaml, construct_yaml
+from rookery.core.io.json_text import DuplicateKeyError, unique_keys
+from rookery.core.io.yaml_reader import compose_yaml, construct_yaml
+from rookery.core.settings.layers import yaml_layer
 
 OLD = "ML-Agents 0.13 to 0.18"
 """Whose files are read, as messages call it."""

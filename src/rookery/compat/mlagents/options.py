@@ -22,7 +22,7 @@ from rookery.compat.mlagents.sections import (
 )
 from rookery.compat.mlagents.yaml_file import Node, merged, read_tree
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.files import FOLDER, list_checkpoints
+from rookery.core.io.files import FOLDER, list_checkpoints
 from rookery.envs.unity.scheme import is_player
 
 __all__ = ["FLAGS", "BehaviorOptions", "RunOptions", "goes_on", "plain", "read_options"]

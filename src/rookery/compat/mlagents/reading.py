@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from rookery.compat.mlagents.yaml_file import Node, Scalar, number_of
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings import alternatives, bare, check, optional, show
+from rookery.core.settings.fields import alternatives, bare, check, optional, show
 
 SectionT = TypeVar("SectionT")
 

@@ -32,10 +32,10 @@ from rookery.compat.mlagents.sections import BehaviorOptions
 from rookery.compat.mlagents.status import CheckpointEntry, status_text
 from rookery.compat.mlagents.tags import Seen, histograms_of, mean, tags_of
 from rookery.compat.mlagents.timers_file import Gauges, timers_text
-from rookery.core.files import WriteError, make_folder, remove_directory, write_directory, write_file
-from rookery.core.leftovers import clean
-from rookery.core.spaces import ActionSpec
-from rookery.core.starting_folder import shown
+from rookery.core.io.files import WriteError, make_folder, remove_directory, write_directory, write_file
+from rookery.core.io.leftovers import clean
+from rookery.core.settings.starting_folder import shown
+from rookery.core.spaces.arrays import ActionSpec
 from rookery.envs.groups import groups_of
 from rookery.policies.export import policy_files
 from rookery.policies.policy import Policy

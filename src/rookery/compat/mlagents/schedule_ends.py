@@ -12,9 +12,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from rookery.core.layers import flow, yaml_layer
 from rookery.core.schedules import DECISIONS, Linear, read_schedule
-from rookery.core.settings import Settings
+from rookery.core.settings.fields import Settings
+from rookery.core.settings.layers import flow, yaml_layer
 from rookery.training.horizon import change
 from rookery.training.trainer import Trainer
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import Leaf
+from rookery.core.spaces.arrays import Leaf
 from rookery.models.pictures import image_layout
 from rookery.policies.normalize import VARIANCE_FLOOR
 from rookery.policies.policy import Policy

@@ -27,8 +27,8 @@ from rookery.compat.mlagents.options import RunOptions, demonstration_problem, p
 from rookery.compat.mlagents.reading_behaviors import SIGNALS, TRAINERS, demonstrations_of
 from rookery.compat.mlagents.sections import BehaviorOptions, OwnOptions, POCAOptions, PPOOptions, RewardOptions
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import Layer, import_object
-from rookery.core.settings import fields_of
+from rookery.core.settings.fields import fields_of
+from rookery.core.settings.layers import Layer, import_object
 from rookery.models.pictures import SMALLEST, image_layout
 
 AS_IS = "as ML-Agents 1.1.0"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rookery.core.errors import ConfigError
-from rookery.core.yaml_reader import compose_yaml
+from rookery.core.io.yaml_reader import compose_yaml
 
 if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node as YamlNode

@@ -67,7 +67,7 @@ from rookery.compat.rllib.tuning.resources import PlacementGroupFactory
 from rookery.compat.rllib.viewing_models import ViewingNetwork, looks_back
 from rookery.compat.rllib.workers import WorkerSet
 from rookery.core.errors import ConfigError, EnvError
-from rookery.core.layers import Layer
+from rookery.core.settings.layers import Layer
 from rookery.envs.base import is_only_one
 from rookery.envs.elsewhere import EnvElsewhere
 from rookery.report.results import IterationResult

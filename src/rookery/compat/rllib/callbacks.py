@@ -13,8 +13,8 @@ from typing import Any
 from rookery.compat.rllib.episodes import MultiAgentEpisode
 from rookery.compat.rllib.explorations import Exploration
 from rookery.compat.rllib.own_exploration import own_exploration
-from rookery.core.encoding import EncodingError, encode
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.io.encoding import EncodingError, encode
 from rookery.envs.base import VectorEnv
 from rookery.rollout.hooks import Episode
 from rookery.rollout.shares import LaneShare

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 
 MARKER = ".is_checkpoint"
 """File that makes a directory a checkpoint."""

@@ -26,8 +26,8 @@ from rookery.compat.rllib.tuning.reporters import CLIReporter
 from rookery.compat.rllib.tuning.results import results_directory
 from rookery.compat.rllib.tuning.schedulers import create_scheduler
 from rookery.core.errors import ConfigError
-from rookery.core.layers import import_object
-from rookery.core.yaml_reader import load_yaml
+from rookery.core.io.yaml_reader import load_yaml
+from rookery.core.settings.layers import import_object
 from rookery.script.importer import show_names_in
 
 FRAMEWORKS = ("tf", "tf2", "tfe", "torch")

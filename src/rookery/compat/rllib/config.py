@@ -36,8 +36,8 @@ from rookery.compat.rllib.defaults import (
 )
 from rookery.compat.rllib.key_functions import Function, Reader, Values, exploration_type, is_td3
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import Layer
-from rookery.core.settings import is_undecided, show
+from rookery.core.settings.fields import is_undecided, show
+from rookery.core.settings.layers import Layer
 
 PRESET = "preset rllib2021"
 """What the layer of the defaults of 2021 is called."""

@@ -37,10 +37,10 @@ from rookery.compat.rllib.policies import DefaultModel, as_arrays, script_networ
 from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer, import_object
-from rookery.core.reach import Reaches
-from rookery.core.settings import Settings
-from rookery.core.spaces import MASK, ActionSpec, ObsSpec
+from rookery.core.settings.fields import Settings
+from rookery.core.settings.layers import Layer, import_object
+from rookery.core.settings.reach import Reaches
+from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.models.heads import ActionHead, GivenActionHead, HeadSpec
 from rookery.models.q_head import QHead

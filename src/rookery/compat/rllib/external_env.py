@@ -17,7 +17,7 @@ import gymnasium
 
 from rookery.compat.rllib.old_api import ALL
 from rookery.core.errors import ConfigError, EnvError, nearest
-from rookery.core.tracebacks import described
+from rookery.core.process.tracebacks import described
 
 WAIT = 60.0
 """Seconds after which an episode that shows nothing while another one waits counts as stuck."""

@@ -14,7 +14,7 @@ from rookery.compat.rllib import trainers
 from rookery.compat.rllib.config_table import keys_of
 from rookery.compat.rllib.defaults import DEFAULT_CONFIGS, Config, copied, merge_trainer_configs
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings import show
+from rookery.core.settings.fields import show
 
 
 class Nothing:

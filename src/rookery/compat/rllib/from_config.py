@@ -11,7 +11,7 @@ from typing import Any
 
 from rookery.compat.rllib import imports
 from rookery.core.errors import ConfigError
-from rookery.core.yaml_reader import load_yaml
+from rookery.core.io.yaml_reader import load_yaml
 
 
 def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:

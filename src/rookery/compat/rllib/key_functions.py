@@ -21,9 +21,9 @@ from rookery.compat.rllib.episode_ends import EndlessTask, Horizon
 from rookery.compat.rllib.own_exploration import own_exploration
 from rookery.compat.rllib.teams import TEAM_KIND
 from rookery.core.errors import nearest
-from rookery.core.processor import usable_cores
+from rookery.core.process.processor import usable_cores
 from rookery.core.schedules import Linear, Piecewise
-from rookery.core.settings import show
+from rookery.core.settings.fields import show
 
 Values = dict[str, Any]
 

@@ -39,7 +39,7 @@ from rookery.compat.rllib.trajectories import Reading
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.models.heads import GivenHead
 from rookery.policies.policy import Policy as Actor

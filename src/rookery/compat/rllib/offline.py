@@ -17,7 +17,7 @@ import numpy as np
 from rookery.compat.rllib.compression import pack, unpack
 from rookery.compat.rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError, WriteError
+from rookery.core.io.files import FileError, WriteError
 from rookery.replay.formats.rllib_json import SINGLE, read_line
 
 PACKED = ("obs", "new_obs")

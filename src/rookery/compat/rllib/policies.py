@@ -27,7 +27,7 @@ from rookery.compat.rllib.preprocessors import RowPreprocessor, preprocess_rows
 from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.core.device import as_tensor
 from rookery.core.errors import ConfigError
-from rookery.core.torch_modes import own_modes
+from rookery.core.process.torch_modes import own_modes
 from rookery.models.heads import ActionHead
 from rookery.policies.policy import Policy as Actor
 from rookery.policies.policy import _draw as draw_noise

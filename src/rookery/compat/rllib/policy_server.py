@@ -20,7 +20,7 @@ from rookery.compat.rllib.offline import IOContext
 from rookery.compat.rllib.old_envs import adapted, speaks_in_dicts
 from rookery.compat.rllib.old_ids import Todays
 from rookery.core.errors import ConfigError
-from rookery.core.space_files import space_to_json
+from rookery.core.spaces.space_files import space_to_json
 from rookery.envs.external.client import Client, EpisodeLost
 from rookery.envs.external.env import SCHEME, TOKEN
 

@@ -1,7 +1,7 @@
 """Observations as RLlib's models and policies see them: one flat vector, with categories as one-hots.
 
 A `Preprocessor` transforms one observation of the environment. `RowPreprocessor` does the same with many at once that
-are stored as Rookery stores them (a tree of leaf paths, see `core/spaces.py`), in NumPy or torch, and back.
+are stored as Rookery stores them (a tree of leaf paths, see `core/spaces/arrays.py`), in NumPy or torch, and back.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 from rookery.compat.rllib.repeated_values import RepeatedValues
 from rookery.compat.rllib.spaces import UnsupportedSpaceException, holds
 from rookery.core.device import as_tensor
-from rookery.core.entity_set import EntityLayout, EntitySet, entity_layout
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
+from rookery.core.spaces.entity_set import EntityLayout, EntitySet, entity_layout
 
 ATARI_OBS_SHAPE = (210, 160, 3)
 ATARI_RAM_OBS_SHAPE = (128,)

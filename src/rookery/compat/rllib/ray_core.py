@@ -30,7 +30,7 @@ from rookery.compat.rllib.joined_ray import joined
 from rookery.compat.rllib.machine import node_ip, use_machine
 from rookery.compat.rllib.notices import say
 from rookery.compat.rllib.ray_exceptions import RayActorError, RayTaskError
-from rookery.core.processor import usable_cores
+from rookery.core.process.processor import usable_cores
 from rookery.envs.only_here import keep_here
 
 __version__ = "1.4.0+rookery"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.processor import usable_cores
+from rookery.core.process.processor import usable_cores
 from rookery.core.timers import Timers
 from rookery.report.results import IterationResult
 

@@ -22,10 +22,10 @@ from rookery.compat.rllib.sample_batch import SampleBatch
 from rookery.compat.rllib.trajectories import Reading, Slots, Trajectory, trajectories
 from rookery.core.batch import Demand, Rollout, TensorTree
 from rookery.core.device import as_tensor
-from rookery.core.reach import Count, Length, Reaches
 from rookery.core.seeding import Streams
-from rookery.core.settings import Structural
-from rookery.core.spaces import ActionSpec, ObsSpec
+from rookery.core.settings.fields import Structural
+from rookery.core.settings.reach import Count, Length, Reaches
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy as Actor
 

@@ -10,8 +10,8 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from rookery.compat.rllib import nested
-from rookery.core.entity_set import EntitySet
 from rookery.core.errors import SpaceError
+from rookery.core.spaces.entity_set import EntitySet
 
 
 class UnsupportedSpaceException(SpaceError):

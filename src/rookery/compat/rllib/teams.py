@@ -11,7 +11,7 @@ from gymnasium import Space, spaces
 from rookery.compat.rllib import old_api
 from rookery.compat.rllib.envs import ENV_STATE, GroupAgentsWrapper, MultiAgentEnv
 from rookery.core.errors import ConfigError
-from rookery.core.spaces import CENTRAL
+from rookery.core.spaces.arrays import CENTRAL
 
 TEAM = "team"
 """What the only team of MADDPG is called."""

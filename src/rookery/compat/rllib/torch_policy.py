@@ -28,7 +28,7 @@ from rookery.compat.rllib.torch_functions import convert_to_non_torch_type, conv
 from rookery.compat.rllib.view_requirement import ViewRequirement
 from rookery.core.errors import ConfigError
 from rookery.core.optim import apply_gradients, compute_gradients, gradient_step
-from rookery.core.torch_modes import own_modes
+from rookery.core.process.torch_modes import own_modes
 from rookery.models.build import ModelConfig
 
 DUMMY_ROWS = 32

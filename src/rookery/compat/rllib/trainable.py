@@ -85,7 +85,7 @@ class Trainable:
     """
 
     reaches_when_made = "a folder of results"
-    """Why foreign files may not name it (`core/trust.py`)."""
+    """Why foreign files may not name it (`core/settings/trust.py`)."""
 
     def __init__(
         self, config: dict[str, Any] | None = None, logger_creator: Callable[[dict[str, Any]], Any] | None = None

@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.batched import BatchedEnv, check_least
 from rookery.envs.c.guard import Guard
@@ -87,7 +87,7 @@ class CEnv(BatchedEnv):
     symbol: ClassVar[str] = SYMBOL
     arguments: ClassVar[Mapping[str, Any]] = {"threads": 1}
     run_arguments: ClassVar[tuple[str, ...]] = ("threads",)
-    takes_any_argument = True  # the settings of its library, which are numbers (core/foreign_arguments.py)
+    takes_any_argument = True  # the settings of its library, which are numbers (core/settings/foreign_arguments.py)
     plans = 0
     is_noted: ClassVar[bool] = True
     parameters: Mapping[str, Parameter] = _Said(  # type: ignore[assignment]

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
-from rookery.core.spaces import MASK
+from rookery.core.spaces.arrays import MASK
 from rookery.envs.c.compiler import compiled
 from rookery.envs.gym_env import AGENT
 from rookery.envs.parameters import Parameter

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.spaces import ActionSpec
+from rookery.core.spaces.arrays import ActionSpec
 from rookery.envs.c.env import CEnv
 from rookery.envs.c.library import ADDRESS, INT64, REAL
 from rookery.envs.c.twins import LIBRARY

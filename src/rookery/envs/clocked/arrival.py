@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rookery.core.spaces import ActionSpec, ObsSpec, Tree
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
 from rookery.envs.base import SeedPlan
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import EnvError
-from rookery.core.space_files import space_from_json, space_to_json
-from rookery.core.spaces import Tree, action_spec, obs_spec
+from rookery.core.spaces.arrays import Tree, action_spec, obs_spec
+from rookery.core.spaces.space_files import space_from_json, space_to_json
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 from rookery.envs.clocked.arrival import Answer, Arrival, Asking, Copies, CopyBehavior, Ended
 from rookery.envs.clocked.seats import Seats

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from rookery.core.errors import EnvError
-from rookery.core.reach import Harmless, Reaches, Within
+from rookery.core.settings.reach import Harmless, Reaches, Within
 from rookery.envs.base import SeedPlan, Step
 from rookery.envs.clocked.arrival import Answer, Arrival
 from rookery.envs.clocked.env import ClockedEnv

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import EnvError, RookeryError, SpaceError
-from rookery.core.internal_errors import InternalErrors
-from rookery.core.settings import show
-from rookery.core.space_files import space_to_json
-from rookery.core.spaces import MASK, ActionSpec, Tree
+from rookery.core.process.internal_errors import InternalErrors
+from rookery.core.settings.fields import show
+from rookery.core.spaces.arrays import MASK, ActionSpec, Tree
+from rookery.core.spaces.space_files import space_to_json
 from rookery.envs.base import SeedPlan
 from rookery.envs.clocked.arrival import Answer, Arrival, Asking, Ended
 from rookery.envs.external.listener import ClientListener, ConnectionLimits

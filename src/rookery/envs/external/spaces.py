@@ -21,8 +21,8 @@ from typing import Any
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError, SpaceError, nearest
-from rookery.core.space_files import written_space
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
+from rookery.core.spaces.space_files import written_space
 from rookery.envs.clocked.arrival import CopyBehavior
 from rookery.envs.external.wire import MessageError
 from rookery.envs.gym_env import AGENT

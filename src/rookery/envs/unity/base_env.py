@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import EnvError, SpaceError
-from rookery.core.spaces import MASK, Tree
-from rookery.core.tracebacks import described
+from rookery.core.process.tracebacks import described
+from rookery.core.spaces.arrays import MASK, Tree
 from rookery.envs.base import SeedPlan
 from rookery.envs.clocked.arrival import Answer, Arrival, Asking, CopyBehavior, Ended, seats_of
 from rookery.envs.clocked.env import ClockedEnv

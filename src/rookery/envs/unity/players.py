@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rookery.core.errors import EnvError
-from rookery.core.starting_folder import absolute
+from rookery.core.settings.starting_folder import absolute
 from rookery.envs.base import SeedPlan
 from rookery.envs.clocked.arrival import Answer, Arrival, CopyBehavior, seats_of
 from rookery.envs.logs import log_folder

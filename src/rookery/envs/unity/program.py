@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rookery.core.errors import EnvError, nearest
-from rookery.core.waits import exit_code_of
+from rookery.core.process.waits import exit_code_of
 from rookery.envs.unity import guard
 
 PREFIX = "unity:"

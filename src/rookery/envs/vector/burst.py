@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from rookery.core.recipe import ALIGNMENT, Decider, Recipe
-from rookery.core.spaces import Tree
+from rookery.core.spaces.arrays import Tree
 from rookery.envs.base import Kind
 from rookery.envs.vector.channel import SharedMemory
 from rookery.envs.vector.serial import SerialEnv

@@ -1,9 +1,9 @@
 """What a helper process and its driver talk through: words of shared memory and a bell.
 
-Rare messages are frames (`core/child_process.py`); a step needs none. `Signal` is how one side waits for the other: it
-looks at a word of shared memory for about as long as it usually takes the other, then sleeps until the bell rings. Only
-x86 shows the stores of another core in the order they were made, so elsewhere every signal is a byte through the bell,
-which the kernel orders.
+Rare messages are frames (`core/process/child_process.py`); a step needs none. `Signal` is how one side waits for the
+other: it looks at a word of shared memory for about as long as it usually takes the other, then sleeps until the bell
+rings. Only x86 shows the stores of another core in the order they were made, so elsewhere every signal is a byte
+through the bell, which the kernel orders.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import threading
 from time import monotonic, perf_counter
 from typing import IO
 
-from rookery.core.child_process import Gone
+from rookery.core.process.child_process import Gone
 
 IN_ORDER = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 """Whether other cores see stores in the order they were made."""

@@ -18,10 +18,10 @@ from typing import Any
 
 import cloudpickle
 
-from rookery.core.child_process import Gone, die_with, receive_frame, send_frame
-from rookery.core.console_output import survive_lost_output, watched_output
 from rookery.core.errors import EnvError
-from rookery.core.tracebacks import described
+from rookery.core.io.console_output import survive_lost_output, watched_output
+from rookery.core.process.child_process import Gone, die_with, receive_frame, send_frame
+from rookery.core.process.tracebacks import described
 from rookery.envs.base import SeedPlan
 from rookery.envs.parameters import Noted
 from rookery.envs.vector import channel

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from rookery.core.tracebacks import described, own_frames
+from rookery.core.process.tracebacks import described, own_frames
 
 _shown: dict[Any, Any] = {}
 """Warnings that were shown, as the module `warnings` keeps them for each module: one for each line of code."""

@@ -23,7 +23,9 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}
     takes_any_argument = True
-    """Its arguments are those of EnvPool's tasks, which do not declare what they reach (core/foreign_arguments.py)."""
+    """Its arguments are those of EnvPool's tasks, which do not declare what they reach
+    (core/settings/foreign_arguments.py).
+    """
 
     def __init__(self, task: str, num_envs: int, **config: Any) -> None:
         """Builds a pool.

@@ -19,10 +19,10 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from rookery.core.entity_set import bounded
 from rookery.core.errors import EnvError, SpaceError
-from rookery.core.spaces import MASK, Tree, action_spec, check_maskable, mask_width, obs_spec
-from rookery.core.tracebacks import described
+from rookery.core.process.tracebacks import described
+from rookery.core.spaces.arrays import MASK, Tree, action_spec, check_maskable, mask_width, obs_spec
+from rookery.core.spaces.entity_set import bounded
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT
 from rookery.envs.lane import cause_of, pictures_a_second

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from rookery.core.entity_set import bounded
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
+from rookery.core.spaces.entity_set import bounded
 from rookery.envs.base import Kind
 from rookery.envs.groups import checked_groups
 from rookery.envs.gym_env import GymLane

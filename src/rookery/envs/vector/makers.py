@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 
 from rookery.core.errors import EnvError, nearest
-from rookery.core.tracebacks import described
+from rookery.core.process.tracebacks import described
 from rookery.envs.base import VectorEnv
 from rookery.envs.schemes import EnvScheme, scheme
 from rookery.envs.vector.foreign import ForeignEnv

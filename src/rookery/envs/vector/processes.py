@@ -20,11 +20,11 @@ from typing import Any
 
 import cloudpickle
 
-from rookery.core.child_process import Gone, describe_end, receive_frame, send_frame, start_child
 from rookery.core.errors import EnvError, RemoteError
-from rookery.core.processor import usable_cores
-from rookery.core.starting_folder import module_paths, started_in, starting_folder
-from rookery.core.waits import exit_code_of
+from rookery.core.process.child_process import Gone, describe_end, receive_frame, send_frame, start_child
+from rookery.core.process.processor import usable_cores
+from rookery.core.process.waits import exit_code_of
+from rookery.core.settings.starting_folder import module_paths, started_in, starting_folder
 from rookery.envs.base import Kind
 from rookery.envs.vector import channel
 from rookery.envs.vector.burst import Burst

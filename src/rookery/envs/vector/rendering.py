@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import EnvError
-from rookery.core.tracebacks import described
+from rookery.core.process.tracebacks import described
 from rookery.envs.base import VectorBase, VectorEnv
 from rookery.envs.lane import Breach, cause_of, shape_of
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.activity import RESET, note_activity
 from rookery.core.errors import EnvError
-from rookery.core.spaces import MASK
-from rookery.core.tracebacks import described
+from rookery.core.process.activity import RESET, note_activity
+from rookery.core.process.tracebacks import described
+from rookery.core.spaces.arrays import MASK
 from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
 from rookery.envs.gym_env import AGENT, GymLane
 from rookery.envs.lane import (

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rookery.core.activity import RESET, note_activity
 from rookery.core.errors import EnvError
+from rookery.core.process.activity import RESET, note_activity
 from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
 from rookery.envs.vector.burst import Burst, BurstPlayer
 from rookery.envs.vector.faults import (

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.spaces import ActionSpec, Tree, flat_action, nested
+from rookery.core.spaces.arrays import ActionSpec, Tree, flat_action, nested
 from rookery.envs.base import Kind, Rows
 from rookery.envs.lane import Agent
 from rookery.envs.vector.channel import SharedMemory

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from rookery.core.errors import EnvError
-from rookery.core.thread_context import in_this_context
+from rookery.core.process.thread_context import in_this_context
 from rookery.envs.vector.burst import Burst
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import ObsSpec, Tree
+from rookery.core.spaces.arrays import ObsSpec, Tree
 from rookery.envs.base import Rows
 from rookery.envs.gym_env import AGENT
 from rookery.envs.lane import GROUP_REWARD, Agent, Breach, LaneStep

@@ -16,8 +16,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.io.files import FileError
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay.formats.columns import (
     WHOLE,
     ColumnTable,

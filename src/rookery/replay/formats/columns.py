@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError, nearest, refuse
-from rookery.core.spaces import CATEGORIES, MASK, Leaf, ObsSpec, Tree, action_spec, obs_spec
+from rookery.core.spaces.arrays import CATEGORIES, MASK, Leaf, ObsSpec, Tree, action_spec, obs_spec
 from rookery.replay.recording import RecordedEpisode, Recording, known_raw, raw_of_episodes
 from rookery.replay.segments import RAW, Spaces
 

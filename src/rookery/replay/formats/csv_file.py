@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError, write_file
+from rookery.core.io.files import FileError, write_file
 from rookery.replay.formats.blocks import BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, columns_of, find_columns, flat_columns
 from rookery.replay.formats.replay_format import ReplayFormat, of_recording

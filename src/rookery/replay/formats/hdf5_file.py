@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 from rookery.replay.episodes import JoinedEpisodes
 from rookery.replay.formats.blocks import BLOCK_BYTES, BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, find_columns

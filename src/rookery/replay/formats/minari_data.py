@@ -11,8 +11,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.files import FileError
-from rookery.core.spaces import action_spec, nested, obs_spec
+from rookery.core.io.files import FileError
+from rookery.core.spaces.arrays import action_spec, nested, obs_spec
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.replay_format import ReplayFormat, of_recording
 from rookery.replay.recording import RecordedEpisode, Recording

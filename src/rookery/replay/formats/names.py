@@ -9,9 +9,9 @@ from typing import Any
 from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError, nearest
-from rookery.core.files import FileError, beside, make_folder
+from rookery.core.io.files import FileError, beside, make_folder
 from rookery.core.plugins import REPLAY_FORMATS
-from rookery.core.spaces import action_spec, obs_spec
+from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay.episodes import ChosenEpisodes, joined, with_time_limit
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.growth import allowed_bytes

@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from rookery.core.errors import RookeryError, SpaceError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 from rookery.replay.formats.blocks import BLOCK_BYTES, BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, check_unique, find_columns
 from rookery.replay.formats.growth import growth_of

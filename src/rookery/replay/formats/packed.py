@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import ConfigError
-from rookery.core.files import FileError
+from rookery.core.io.files import FileError
 from rookery.replay.formats.growth import Growth
 from rookery.replay.formats.npy import array_of
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
-from rookery.core.files import FileError, WriteError
+from rookery.core.io.files import FileError, WriteError
 from rookery.replay.formats.columns import (
     Wanted,
     columns_of,

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.files import FileError, write_file
-from rookery.core.json_text import DuplicateKeyError, unique_keys
+from rookery.core.io.files import FileError, write_file
+from rookery.core.io.json_text import DuplicateKeyError, unique_keys
 from rookery.replay.formats.blocks import BlockColumns, episodes_in
 from rookery.replay.formats.columns import Wanted, columns_of, find_columns
 from rookery.replay.formats.growth import Growth, growth_of

@@ -16,8 +16,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.files import FileError
-from rookery.core.spaces import CATEGORIES, MASK, ActionSpec, Leaf, ObsSpec, Tree, action_spec, obs_spec
+from rookery.core.io.files import FileError
+from rookery.core.spaces.arrays import CATEGORIES, MASK, ActionSpec, Leaf, ObsSpec, Tree, action_spec, obs_spec
 from rookery.envs.unity.demo_file import DemoFile, read_demo, write_demo
 from rookery.envs.unity.layouts import (
     CHOICES,

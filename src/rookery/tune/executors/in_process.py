@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rookery.cluster.allotments import visible_gpus
-from rookery.core.processor import usable_cores
+from rookery.core.process.processor import usable_cores
 from rookery.tune.executor import Event, Executor, Order
 from rookery.tune.executors.trial_worker import TrialWorker, prints_to
 from rookery.tune.job import Job, Start

@@ -18,11 +18,11 @@ from collections import deque
 from contextlib import suppress
 
 from rookery.cluster.allotments import GPUS, Allotment, deal, visible_gpus
-from rookery.core.child_process import Gone, receive_frame, send_frame, start_child
-from rookery.core.heartbeats import ChildHeartbeats
-from rookery.core.processor import LIMIT, usable_cores
-from rookery.core.starting_folder import module_paths, started_in, starting_folder
-from rookery.core.waits import exit_code_of
+from rookery.core.process.child_process import Gone, receive_frame, send_frame, start_child
+from rookery.core.process.heartbeats import ChildHeartbeats
+from rookery.core.process.processor import LIMIT, usable_cores
+from rookery.core.process.waits import exit_code_of
+from rookery.core.settings.starting_folder import module_paths, started_in, starting_folder
 from rookery.tune.executor import Event, Executor, Failed, Order, pickled_job
 from rookery.tune.executors.trial_worker import LOG
 from rookery.tune.job import Job, Start

@@ -25,9 +25,9 @@ from rookery.cluster.ray_waits import ready_of, value_of
 from rookery.cluster.same_code import ask_code, checked
 from rookery.cluster.shared_disk import DiskProbe
 from rookery.cluster.working_directory import naming_machine
-from rookery.core import heartbeats
 from rookery.core.errors import ConfigError, HeadLostError
-from rookery.core.starting_folder import module_paths, starting_folder
+from rookery.core.process import heartbeats
+from rookery.core.settings.starting_folder import module_paths, starting_folder
 from rookery.tune.executor import Event, Executor, Failed, Order, Stepped, Stopped, pickled_job
 from rookery.tune.executors.trial_worker import TrialWorker
 from rookery.tune.executors.worker_process import send_prints

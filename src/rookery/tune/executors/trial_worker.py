@@ -14,8 +14,8 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from rookery.core.errors import EnvError, RookeryError
-from rookery.core.interrupt import Interrupted
-from rookery.core.tracebacks import described, own_traceback
+from rookery.core.process.interrupt import Interrupted
+from rookery.core.process.tracebacks import described, own_traceback
 from rookery.report.experiment import is_number
 from rookery.report.metrics_file import row_at
 from rookery.tune.executor import Event, Failed, Order, Stepped, Stopped

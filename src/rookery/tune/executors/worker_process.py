@@ -14,8 +14,8 @@ import sys
 
 import cloudpickle
 
-from rookery.core.child_process import Gone, die_with, receive_frame, send_frame
-from rookery.core.heartbeats import send_heartbeats
+from rookery.core.process.child_process import Gone, die_with, receive_frame, send_frame
+from rookery.core.process.heartbeats import send_heartbeats
 from rookery.tune.executors.trial_worker import TrialWorker
 
 

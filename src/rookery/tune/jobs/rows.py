@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from rookery.core.errors import ConfigError
-from rookery.core.thresholds import is_reached
+from rookery.core.settings.thresholds import is_reached
 from rookery.tune.names import called_here
 from rookery.tune.trial import Row
 

@@ -27,7 +27,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from rookery.core.errors import ConfigError, RookeryError, refuse
-from rookery.core.files import (
+from rookery.core.io.files import (
     FOLDER,
     FileError,
     Stream,
@@ -39,8 +39,8 @@ from rookery.core.files import (
     remove_directory,
     write_directory,
 )
-from rookery.core.leftovers import TEMPORARY, clean
-from rookery.core.settings import show
+from rookery.core.io.leftovers import TEMPORARY, clean
+from rookery.core.settings.fields import show
 from rookery.report.experiment import is_number
 from rookery.report.live import Listener
 from rookery.report.metrics_file import append_row, cut_rows, gap_note, row_at, sync_rows

@@ -14,11 +14,11 @@ from typing import Any
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError, EnvError, SpaceError, refuse
-from rookery.core.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
-from rookery.core.layers import Layer, nested
-from rookery.core.starting_folder import started_in, starting_folder
-from rookery.core.thresholds import AtMost, directed
-from rookery.core.trust import texts_in
+from rookery.core.io.files import FOLDER, FileError, last_good, list_checkpoints, read_manifest
+from rookery.core.settings.layers import Layer, nested
+from rookery.core.settings.starting_folder import started_in, starting_folder
+from rookery.core.settings.thresholds import AtMost, directed
+from rookery.core.settings.trust import texts_in
 from rookery.envs.make import env_name, has_single_copies
 from rookery.report.metrics_file import row_at
 from rookery.rollout.hooks import EpisodeListener

@@ -18,9 +18,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Ge
 
-from rookery.core.reach import COUNT, Few
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import PositiveFloat
+from rookery.core.settings.fields import PositiveFloat
+from rookery.core.settings.reach import COUNT, Few
 from rookery.tune.scheduler import Action, Actions, Scheduler, SchedulerConfig
 
 

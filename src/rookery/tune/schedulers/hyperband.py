@@ -16,9 +16,9 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
-from rookery.core.reach import COUNT
 from rookery.core.seeding import Streams
-from rookery.core.settings import PositiveFloat
+from rookery.core.settings.fields import PositiveFloat
+from rookery.core.settings.reach import COUNT
 from rookery.tune.scheduler import Action, Actions, Scheduler, SchedulerConfig
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, ClassVar
 
-from rookery.core.reach import Count
 from rookery.core.seeding import Streams
-from rookery.core.settings import PositiveFloat
+from rookery.core.settings.fields import PositiveFloat
+from rookery.core.settings.reach import Count
 from rookery.tune.scheduler import Action, Actions, Scheduler, SchedulerConfig
 
 

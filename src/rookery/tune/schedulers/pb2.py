@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rookery.core.errors import ConfigError
-from rookery.core.reach import ARGUMENTS, Label
 from rookery.core.seeding import Streams
+from rookery.core.settings.reach import ARGUMENTS, Label
 from rookery.tune.schedulers.population import Population, PopulationConfig, to_change
 from rookery.tune.space import FUNCTIONS, Float, Integer
 

@@ -15,11 +15,11 @@ import numpy as np
 from annotated_types import Len
 
 from rookery.core.errors import ConfigError
-from rookery.core.layers import Layer
-from rookery.core.reach import ARGUMENTS, CODE, Label
+from rookery.core.process.tracebacks import described
 from rookery.core.seeding import Streams
-from rookery.core.settings import Fraction, PositiveFloat, show
-from rookery.core.tracebacks import described
+from rookery.core.settings.fields import Fraction, PositiveFloat, show
+from rookery.core.settings.layers import Layer
+from rookery.core.settings.reach import ARGUMENTS, CODE, Label
 from rookery.tune.schedulers.population import Population, PopulationConfig, to_change
 from rookery.tune.space import Choices, Domain, Drawn, Float, Grid, Integer, Normal, choice
 from rookery.tune.spec import read_layer

@@ -18,7 +18,7 @@ from annotated_types import Interval
 
 from rookery.core.errors import nearest, refuse
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings import NonNegative, PositiveFloat
+from rookery.core.settings.fields import NonNegative, PositiveFloat
 from rookery.tune.scheduler import Action, Actions, Exploit, Scheduler, SchedulerConfig
 
 

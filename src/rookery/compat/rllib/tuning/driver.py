@@ -31,7 +31,7 @@ from rookery.compat.rllib.tuning.search import WHOLE, SearcherAsAsked
 from rookery.compat.rllib.tuning.stopper import Stopper, value_at
 from rookery.compat.rllib.tuning.trial import Trial, experiment_tag
 from rookery.core.errors import ConfigError
-from rookery.core.files import FOLDER, last_good, read_manifest
+from rookery.core.io.files import FOLDER, last_good, read_manifest
 from rookery.report.experiment_table import Gather
 from rookery.report.experiment_table import ProgressReporter as Listener
 from rookery.tune.executor import Event, Executor, Failed, Order, Stepped

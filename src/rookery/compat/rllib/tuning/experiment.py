@@ -42,15 +42,15 @@ from rookery.compat.rllib.tuning.search import Plan, Searcher, SearcherAsAsked, 
 from rookery.compat.rllib.tuning.space import filled, seed_of_numpy, space_of
 from rookery.compat.rllib.tuning.stopper import CombinedStopper, Stopper, TimeoutStopper, stopper_of
 from rookery.compat.rllib.tuning.trial import Trial
-from rookery.core.console_output import LOG, survive_lost_output
 from rookery.core.errors import ConfigError, refuse
-from rookery.core.files import FOLDER
-from rookery.core.interrupt import Interrupted
-from rookery.core.layers import import_object
-from rookery.core.processor import usable_cores
+from rookery.core.io.console_output import LOG, survive_lost_output
+from rookery.core.io.files import FOLDER
+from rookery.core.io.signing import signed
+from rookery.core.process.interrupt import Interrupted
+from rookery.core.process.processor import usable_cores
 from rookery.core.seeding import Streams
-from rookery.core.settings import show
-from rookery.core.signing import signed
+from rookery.core.settings.fields import show
+from rookery.core.settings.layers import import_object
 from rookery.tune.executor import Executor
 from rookery.tune.executors.processes import ProcessExecutor
 from rookery.tune.journal import FILE, VERSION, ExperimentState, Journal, read

@@ -33,7 +33,7 @@ from rookery.compat.rllib.tuning.results import (
 from rookery.compat.rllib.tuning.search import WHOLE
 from rookery.compat.rllib.tuning.space import filled
 from rookery.compat.rllib.tuning.trial import TrialInfo
-from rookery.core.files import (
+from rookery.core.io.files import (
     FOLDER,
     last_good,
     list_checkpoints,
@@ -42,7 +42,7 @@ from rookery.core.files import (
     remove_directory,
     write_directory,
 )
-from rookery.core.leftovers import TEMPORARY, clean
+from rookery.core.io.leftovers import TEMPORARY, clean
 from rookery.tune.job import Job, Start, Work
 from rookery.tune.jobs.trainable import packed, unpacked
 from rookery.tune.trial import Row

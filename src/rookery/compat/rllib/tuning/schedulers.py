@@ -20,7 +20,7 @@ from rookery.compat.rllib.tuning.space import Domain, Function, parts_of, writte
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.packages import is_own
 from rookery.core.seeding import Streams
-from rookery.core.settings import show
+from rookery.core.settings.fields import show
 from rookery.tune import space as ours
 from rookery.tune.scheduler import FIFO, Action, Actions, Exploit, FIFOConfig, Scheduler
 from rookery.tune.schedulers.asha import ASHA, ASHAConfig

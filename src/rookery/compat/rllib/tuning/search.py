@@ -10,7 +10,7 @@ from typing import Any
 from rookery.compat.rllib.tuning.logger import flatten_dict
 from rookery.compat.rllib.tuning.space import space_of
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings import show
+from rookery.core.settings.fields import show
 from rookery.tune import space as ours
 from rookery.tune.optuna_search import OptunaConfig
 from rookery.tune.search import RandomConfig

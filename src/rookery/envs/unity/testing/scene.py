@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import EnvError, nearest
-from rookery.core.spaces import MASK, Tree
+from rookery.core.spaces.arrays import MASK, Tree
 from rookery.envs.base import Rows, Step, VectorBase, VectorEnv
 from rookery.envs.clocked.env import TEAM_MARK
 from rookery.envs.make import env_name, make_env

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from rookery.core.errors import EnvError
-from rookery.core.spaces import CATEGORIES, ActionSpec, Leaf, ObsSpec, Tree
+from rookery.core.spaces.arrays import CATEGORIES, ActionSpec, Leaf, ObsSpec, Tree
 from rookery.envs.unity.messages import (
     CONTINUOUS,
     DISCRETE,

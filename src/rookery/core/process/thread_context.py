@@ -1,7 +1,7 @@
 """The context of a thread, and its propagation to another thread that does a part of its work.
 
 Rooms without torch start threads that call code of the user's, such as steps of environments, and torch has modes of
-each thread; `core/torch_modes.py` registers here how these are propagated.
+each thread; `core/process/torch_modes.py` registers here how these are propagated.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.hints import suggestion
 from rookery.core.schedules import DECISIONS, Exponential, Linear, Schedule, read_schedule
+from rookery.core.settings.hints import suggestion
 
 T = TypeVar("T")
 

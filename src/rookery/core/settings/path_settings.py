@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
-from rookery.core.files import split_name
-from rookery.core.reach import Reaches
-from rookery.core.settings import alternatives, bare
-from rookery.core.starting_folder import is_relative
+from rookery.core.io.files import split_name
+from rookery.core.settings.fields import alternatives, bare
+from rookery.core.settings.reach import Reaches
+from rookery.core.settings.starting_folder import is_relative
 
 
 def may_hold_paths(hint: Any, value: Any) -> bool:

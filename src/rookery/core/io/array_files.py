@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import RookeryError
-from rookery.core.files import Stream
-from rookery.core.json_text import parse_json
+from rookery.core.io.files import Stream
+from rookery.core.io.json_text import parse_json
 
 TYPES = {
     "BOOL": np.dtype(bool),

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 import torch
 
-from rookery.core.processor import usable_cores
-from rookery.core.torch_modes import own_modes
+from rookery.core.process.processor import usable_cores
+from rookery.core.process.torch_modes import own_modes
 
 TORCH_WORTH_THREADS = 100e6
 """Floating-point operations of a gradient step from which on it is spread over the cores: about 1 ms on one core."""

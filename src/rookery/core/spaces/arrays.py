@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.entity_set import ELEMENTS, EntityLayout, entity_layout
 from rookery.core.errors import SpaceError
+from rookery.core.spaces.entity_set import ELEMENTS, EntityLayout, entity_layout
 
 Tree = dict[str, np.ndarray]
 
@@ -62,7 +62,7 @@ class Leaf:
     Attributes:
         path: Where it stands in the observation, ``"obs"`` for a plain space.
         kind: What an encoder has to know: ``box`` (numbers), ``discrete`` and ``multi_discrete`` (categories, stored
-            from 0), ``multi_binary`` (flags), ``entities`` (a set of things, see `core/entity_set.py`), ``mask``
+            from 0), ``multi_binary`` (flags), ``entities`` (a set of things, see `core/spaces/entity_set.py`), ``mask``
             (allowed actions).
         shape: Shape of one stored observation; ``()`` for Discrete.
         dtype: Type it is stored in: float32, uint8, int64 or bool.

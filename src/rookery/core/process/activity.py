@@ -2,7 +2,7 @@
 
 Rooms that step environments note when a step or a reset begins. That is a look at the thread's own variable, and sends
 nothing; `cluster/ray_heartbeats.py` carries the activity to another process. (A heartbeat shows that a process runs at
-all, see `core/heartbeats.py`.)
+all, see `core/process/heartbeats.py`.)
 """
 
 from __future__ import annotations

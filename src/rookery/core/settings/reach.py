@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from annotated_types import Le, Lt
 
 from rookery.core.schedules import Schedule
-from rookery.core.settings import (
+from rookery.core.settings.fields import (
     InPercent,
     NonNegativeInt,
     PositiveInt,
@@ -102,7 +102,7 @@ class Harmless:
 
 NAME = Harmless("a name that is compared and printed")
 COUNT = Harmless("a moment, a period or an amount of work, which sizes no memory")
-CODE = Harmless("code, which is judged by its name (core/trust.py)")
+CODE = Harmless("code, which is judged by its name (core/settings/trust.py)")
 ARGUMENTS = Harmless("arguments, which are judged by the signature of what they are given to (training/trust.py)")
 
 Label = Annotated[str, NAME]

@@ -2,7 +2,7 @@
 
 A directory is written beside its final place, each file is flushed to the disk, a manifest with sizes and SHA-256
 hashes comes last, and one rename makes it visible. A directory that it replaces is moved aside first and removed last.
-Whatever happens in between, what was there before stays complete (`core/leftovers.py`).
+Whatever happens in between, what was there before stays complete (`core/io/leftovers.py`).
 
 Files that are too large to be held in memory beside what they are made of are written as a `Stream`, lie in later
 directories as a second name of the same file (`Linked`), and are read as a memory map (`map_file`).
@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rookery.core.errors import RookeryError
-from rookery.core.json_text import parse_json
-from rookery.core.leftovers import aside_of, discard, locked, restore, restore_all, sweep, take_lock, temporary_in
-from rookery.core.signing import is_signed, signed
-from rookery.core.starting_folder import shown
+from rookery.core.io.json_text import parse_json
+from rookery.core.io.leftovers import aside_of, discard, locked, restore, restore_all, sweep, take_lock, temporary_in
+from rookery.core.io.signing import is_signed, signed
+from rookery.core.settings.starting_folder import shown
 
 MANIFEST = "manifest.json"
 DIGEST = "sha256"

@@ -22,8 +22,8 @@ from typing import Any
 
 import cloudpickle
 
-from rookery.core.starting_folder import cwd_of_children
-from rookery.core.waits import exit_code_of
+from rookery.core.process.waits import exit_code_of
+from rookery.core.settings.starting_folder import cwd_of_children
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """What libraries read to know how many cores they have."""
@@ -41,11 +41,11 @@ def start_child(
     """Starts ``python -m MODULE ARGUMENTS... DRIVER DEATH_SIGNAL``; the last two are for its `die_with`.
 
     The child inherits `files` under the same numbers, with so many threads for libraries that start their own and with
-    `variables` changed in its environment. It begins in the starting folder (`core/starting_folder.py`).
+    `variables` changed in its environment. It begins in the starting folder (`core/settings/starting_folder.py`).
     """
     # A parent death signal is sent when the thread ends that started the process; only the main one stays.
     lasting = int(threading.current_thread() is threading.main_thread())
-    source = str(Path(__file__).parents[2])
+    source = str(Path(__file__).parents[3])
     paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH", ""))))
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module, *arguments, str(os.getpid()), str(lasting)],

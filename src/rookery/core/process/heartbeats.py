@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rookery.core.child_process import Gone, describe_end, receive_frame
-from rookery.core.waits import wait_until
+from rookery.core.process.child_process import Gone, describe_end, receive_frame
+from rookery.core.process.waits import wait_until
 
 HEARTBEAT_SECONDS = 1.0
 """Seconds between two heartbeats."""

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
+from rookery.core.io.yaml_reader import load_with_nodes, load_yaml
 from rookery.core.moved import new_name, why_removed
-from rookery.core.repeated_keys import refuse_repeated
+from rookery.core.process.tracebacks import described
 from rookery.core.schedules import Schedule, write_schedule
-from rookery.core.secrets import NOT_STORED, Secret
-from rookery.core.settings import Settings, fields_of, object_name, show
-from rookery.core.starting_folder import starting_folder
-from rookery.core.tracebacks import described
-from rookery.core.yaml_reader import load_with_nodes, load_yaml
+from rookery.core.settings.fields import Settings, fields_of, object_name, show
+from rookery.core.settings.repeated_keys import refuse_repeated
+from rookery.core.settings.secrets import NOT_STORED, Secret
+from rookery.core.settings.starting_folder import starting_folder
 
 CLASS = "<class>"
 """Key under which a settings object, turned into a mapping, says what it was."""
@@ -36,7 +36,7 @@ class Layer:
         values: Values by path. Only keys of this mapping may be dotted (``"algorithm.lr"``); in nested mappings a dot
             is part of the key. A settings object stands for the fields it was given, and chooses its class.
         lines: ``file:line`` of a dotted path, where known.
-        folder: Folder where relative paths among the values begin (`core/starting_folder.py`).
+        folder: Folder where relative paths among the values begin (`core/settings/starting_folder.py`).
         stored_folders: By dotted path, another folder that is tried first: where a stored run was started. That at the
             empty path is for all values.
     """

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.entity_set import EntitySet
 from rookery.core.errors import SpaceError, nearest
+from rookery.core.spaces.entity_set import EntitySet
 
 
 def space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:

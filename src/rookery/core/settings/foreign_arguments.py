@@ -1,7 +1,8 @@
 """Arguments that a foreign file may give to classes and functions (docs/trust.md).
 
-The signatures of Rookery declare what their arguments reach (`core/reach.py`). Those of Gymnasium, PettingZoo and other
-suites of environments do not: numbers within bounds and flags are taken, and texts that `WORDS` or `LOOKED_UP` allows.
+The signatures of Rookery declare what their arguments reach (`core/settings/reach.py`). Those of Gymnasium, PettingZoo
+and other suites of environments do not: numbers within bounds and flags are taken, and texts that `WORDS` or
+`LOOKED_UP` allows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rookery.core.packages import is_own
-from rookery.core.reach import RENDER_MODES, Objection, of_arguments
+from rookery.core.settings.reach import RENDER_MODES, Objection, of_arguments
 
 LARGEST = 4_096
 """The largest whole number of an argument that may size a map, an image or a list."""

@@ -16,11 +16,11 @@ from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, Modul
 from typing import Any
 
 from rookery.core.errors import ConfigError, refuse
-from rookery.core.layers import import_object, mapping_of
 from rookery.core.moved import new_name
 from rookery.core.packages import OWN
-from rookery.core.reach import Objection
-from rookery.core.settings import Settings, object_name, show
+from rookery.core.settings.fields import Settings, object_name, show
+from rookery.core.settings.layers import import_object, mapping_of
+from rookery.core.settings.reach import Objection
 
 OBJECT = "~object"
 """Key under which the name of a class or function stands among saved settings."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rookery.core.errors import refuse
-from rookery.core.settings import Settings, fields_of, show
+from rookery.core.settings.fields import Settings, fields_of, show
 
 Keys = tuple[str, ...]
 """The keys on the way to a value, as they are written: ``("algorithm", "lr")`` or ``("algorithm.lr",)``."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rookery.core.errors import ConfigError, nearest
-from rookery.core.layers import import_object
-from rookery.core.settings import Settings, object_name
+from rookery.core.settings.fields import Settings, object_name
+from rookery.core.settings.layers import import_object
 
 
 class ClassNames:

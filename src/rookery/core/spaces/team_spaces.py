@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import SpaceError
-from rookery.core.spaces import CENTRAL, MASK, ActionSpec, Leaf, ObsSpec, action_spec, mask_width, obs_spec
+from rookery.core.spaces.arrays import CENTRAL, MASK, ActionSpec, Leaf, ObsSpec, action_spec, mask_width, obs_spec
 
 ALIVE = "alive"
 """Key of a team's observation under which flags say which of its members act."""

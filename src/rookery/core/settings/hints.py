@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from itertools import takewhile
 
-from rookery.core.other_names import OTHER_NAMES
+from rookery.core.settings.other_names import OTHER_NAMES
 
 
 def suggestion(path: str, known: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from rookery.core.thread_context import Entry, register_context
+from rookery.core.process.thread_context import Entry, register_context
 
 ResultT = TypeVar("ResultT")
 

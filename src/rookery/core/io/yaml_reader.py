@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rookery.core.errors import ConfigError
-from rookery.core.yaml_words import yaml_problem
+from rookery.core.settings.yaml_words import yaml_problem
 
 if TYPE_CHECKING:
     from ruamel.yaml import YAML
