@@ -1,8 +1,8 @@
 PY ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-KERNELS = $(wildcard src/rookery/core/kernels/*.cpp src/rookery/core/kernels/*.h src/rookery/envs/c/*.h \
-	src/rookery/envs/c/sources/*.c)
+KERNELS = $(wildcard src/rookery/core/kernels/*.cpp src/rookery/core/kernels/*.h src/rookery/envs/native/*.h \
+	src/rookery/envs/native/sources/*.c)
 
 .PHONY: demo test test-all test-learning test-faults check lock docs bench golden peers help
 

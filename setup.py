@@ -1,5 +1,5 @@
-"""Builds the native kernels of src/rookery/core/kernels and the environments in C of src/rookery/envs/c/sources; all
-else about the package stands in pyproject.toml.
+"""Builds the native kernels of src/rookery/core/kernels and the environments in C of src/rookery/envs/native/sources;
+all else about the package stands in pyproject.toml.
 
 They are one C++ source with a plain C interface, loaded with ctypes, so one build serves every Python. The width of its
 vectors is fixed when it is compiled. For x86-64 there are therefore three builds, of which the widest that the
@@ -29,7 +29,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError
 
-KERNELS, TWINS = Path("src/rookery/core/kernels"), Path("src/rookery/envs/c/sources")
+KERNELS, TWINS = Path("src/rookery/core/kernels"), Path("src/rookery/envs/native/sources")
 
 CPP, C = ("CXX", ("c++", "g++", "clang++")), ("CC", ("cc", "gcc", "clang"))
 """Variables that name a compiler, and compilers that there may be."""
@@ -42,7 +42,7 @@ else:
 # Nobody reads errno or the floating-point exception flags, and without them more loops become vectors.
 FLOATS = ["-fno-math-errno", "-fno-trapping-math"]
 COMPILE = ["-std=c++17", "-O3", "-fPIC", "-pthread", *FLOATS, "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"]
-# As src/rookery/envs/c/compiler.py compiles environments of others.
+# As src/rookery/envs/native/compiler.py compiles environments of others.
 COMPILE_C = ["-std=c11", "-O2", "-ffp-contract=off", "-fPIC", "-fvisibility=hidden", f"-I{TWINS.parent}"]
 # Only what is needed: the C++ library is not.
 LINK = ["-shared", "-s", "-pthread", *(["-Wl,--as-needed"] if sys.platform == "linux" else [])]
@@ -127,7 +127,7 @@ setup(
     ]
     + [
         Extension(
-            "rookery.envs.c.sources.twins",
+            "rookery.envs.native.sources.twins",
             sources,
             depends=[(TWINS.parent / "rookery_env.h").as_posix()],
             extra_compile_args=COMPILE_C,

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates
 from rookery.envs import choice
-from rookery.envs.c import twins
+from rookery.envs.native import twins
 from selection import slow_except
 
 torch.set_num_threads(1)

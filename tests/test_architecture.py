@@ -111,8 +111,8 @@ SECOND_DEFAULTS = {
     "cli/serve.py:serve.checkpoint": "which one is read, not when they are written",
     "cli/serve.py:serve.deterministic": "how clients are answered, which is no evaluation",
     "cli/serve.py:serve.threads": "of a server, not of a run",
-    "envs/c/env.py:CEnv.__init__.threads": "of a vector step, not of a learner",
-    "envs/classic.py:BatchedCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
+    "envs/native/c_env.py:CEnv.__init__.threads": "of a vector step, not of a learner",
+    "envs/adapters/classic.py:BatchedCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "policies/policy.py:Policy.__init__.name": "what a policy is called, which is no env.name",
     "policies/policy.py:Policy.act.deterministic": "how one call acts; evaluation's setting is passed to it",
     "policies/policy.py:Policy.predict.deterministic": "a user's call outside any run, which has no evaluation section",
@@ -241,7 +241,7 @@ def test_environments_are_stepped_from_one_call_by_four_loops():
     steps_of_trials = "(?<!work)(?<!trial_worker)(?<!trainable)"  # of tune, which does an iteration at a time
     assert files_with(steps_of_trials + r"\.step\(", ignoring=(*ENVIRONMENTS, *FOREIGN)) == ["rollout/worker.py"]
     assert "self.now = self.env.step(actions)" in code_of(SOURCE / "rollout" / "worker.py")
-    assert files_with(r"\brookery_play\b") == ["envs/c/playing.py"]  # many steps in a call
+    assert files_with(r"\brookery_play\b") == ["envs/native/c_playing.py"]  # many steps in a call
     assert files_with(r"\bPlaying\(") == ["rollout/fragments.py"]
     assert files_with(r"\bfragments\.play\(") == ["rollout/worker.py"]
     assert files_with(r"\.step_tensors\(", ignoring=ENVIRONMENTS) == [
@@ -332,8 +332,8 @@ def loaded_after(statements: str) -> set[str]:
 
 def test_environments_never_load_torch():
     needs = {  # modules of an optional package
-        "rookery.envs.atari": "ale_py",
-        "rookery.envs.minatar": "minatar",
+        "rookery.envs.adapters.atari": "ale_py",
+        "rookery.envs.adapters.minatar": "minatar",
         "rookery.envs.vector.envpool": "envpool",
     }
     names = [module_of(path) for room in ("envs", "tasks") for path in files(room)]

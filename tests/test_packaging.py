@@ -74,7 +74,7 @@ def warnings_of(said):
 
 @needs_compiler
 def test_a_wheel_carries_the_environments_in_c_with_their_header_and_no_source_of_them(tree, tmp_path):
-    room = tree / "src" / "rookery" / "envs" / "c"
+    room = tree / "src" / "rookery" / "envs" / "native"
     (room / "sources").mkdir(parents=True)
     for folder in (room.parent, room):
         (folder / "__init__.py").touch()
@@ -85,8 +85,8 @@ def test_a_wheel_carries_the_environments_in_c_with_their_header_and_no_source_o
         (room / "sources" / f"{name}.c").write_text(f'#include "rookery_env.h"\n{only_c}\n')
     wheel, said = build(tree)
     with ZipFile(wheel) as archive:
-        names = {name for name in archive.namelist() if "/envs/c/" in name}
-    found = {name.rpartition("envs/c/")[2] for name in names}
+        names = {name for name in archive.namelist() if "/envs/native/" in name}
+    found = {name.rpartition("envs/native/")[2] for name in names}
     assert found == {"__init__.py", "rookery_env.h", "template.c", "sources/twins.so"}, said
 
 

@@ -4,8 +4,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.envs.clocked.arrival import Arrival, Asking, CopyBehavior, Ended
-from rookery.envs.clocked.env import ClockedEnv
+from rookery.envs.async_copies.arrival import Arrival, Asking, CopyBehavior, Ended
+from rookery.envs.async_copies.async_env import ClockedEnv
 
 BOX = spaces.Box(-np.inf, np.inf, (2,), np.float32)
 OBS, ACTION = obs_spec(BOX, spaces.Discrete(3)), action_spec(spaces.Discrete(3))

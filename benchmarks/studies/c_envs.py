@@ -23,9 +23,9 @@ import numpy as np
 
 from rookery.core.process.processor import usable_cores
 from rookery.core.seeding import Role, Streams
-from rookery.envs.c.beginning import write_beginning
-from rookery.envs.c.env import c_env_of
 from rookery.envs.make import make_env
+from rookery.envs.native.beginning import write_beginning
+from rookery.envs.native.c_env import c_env_of
 
 sys.path.append(str(Path(__file__).parents[1]))
 from ours import trainer

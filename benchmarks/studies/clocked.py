@@ -14,8 +14,8 @@ from gymnasium import spaces
 
 from rookery import Trainer
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.envs.clocked.arrival import Arrival, Asking, CopyBehavior
-from rookery.envs.clocked.env import ClockedEnv
+from rookery.envs.async_copies.arrival import Arrival, Asking, CopyBehavior
+from rookery.envs.async_copies.async_env import ClockedEnv
 
 ACTION = spaces.Discrete(3)
 OBS = spaces.Box(-np.inf, np.inf, (8,), np.float32)

@@ -83,8 +83,8 @@ _HOME = {
     "CheckpointConfig": "rookery.training.settings",
     "ConfigError": "rookery.core.errors",
     "EnvError": "rookery.core.errors",
-    "CEnv": "rookery.envs.c.env",
-    "c_env_of": "rookery.envs.c.env",
+    "CEnv": "rookery.envs.native.c_env",
+    "c_env_of": "rookery.envs.native.c_env",
     "TensorEnv": "rookery.tensor_envs.env",
     "TensorStep": "rookery.tensor_envs.env",
     "FunctionalEnv": "rookery.tensor_envs.functional",
@@ -151,11 +151,11 @@ if TYPE_CHECKING:
     from rookery.core.schedules import Linear as Linear
     from rookery.core.schedules import Piecewise as Piecewise
     from rookery.core.spaces.entity_set import EntitySet as EntitySet
-    from rookery.envs.c.env import CEnv as CEnv
-    from rookery.envs.c.env import c_env_of as c_env_of
     from rookery.envs.external.client import Client as Client
     from rookery.envs.external.client import EpisodeLost as EpisodeLost
     from rookery.envs.external.client import TrainingOver as TrainingOver
+    from rookery.envs.native.c_env import CEnv as CEnv
+    from rookery.envs.native.c_env import c_env_of as c_env_of
     from rookery.judging.judge import judge as judge
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.native.actor import load_policy as load_policy

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from rookery.envs.c.compiler import find_compiler
-from rookery.envs.c.library import CLibrary
+from rookery.envs.native.compiler import find_compiler
+from rookery.envs.native.library import CLibrary
 
 needs_compiler = pytest.mark.skipif(not find_compiler(), reason="no C compiler")
 
@@ -71,7 +71,7 @@ def test_the_test_that_new_writes_passes(rookery, tmp_path):
 @needs_compiler
 def test_what_new_writes_is_learned(tmp_path):
     from rookery import PPOConfig, Trainer
-    from rookery.envs.c.beginning import write_beginning
+    from rookery.envs.native.beginning import write_beginning
 
     source, _ = write_beginning(tmp_path / "my_env")
     with Trainer(str(source), PPOConfig(), num_envs=32, seed=0) as trainer:

@@ -89,7 +89,7 @@ def test_what_is_not_installed_is_listed_with_the_extra_that_adds_it(rookery, mo
     monkeypatch.setattr(catalog, "find_spec", lambda name: None if name in optional else True)
     for name in optional:
         monkeypatch.setitem(sys.modules, name, None)  # importing it raises, as where it is not installed
-    for name in [name for name in sys.modules if name == "rookery.envs.atari"]:
+    for name in [name for name in sys.modules if name == "rookery.envs.adapters.atari"]:
         monkeypatch.delitem(sys.modules, name)
     code, out, err = rookery("envs")
     assert (code, err) == (0, "")

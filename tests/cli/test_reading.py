@@ -14,7 +14,7 @@ from PIL import Image
 from rookery.cli import main as main_module
 from rookery.core.errors import ConfigError
 from rookery.core.native import best_build
-from rookery.envs.c.playing import fragment_player
+from rookery.envs.native.c_playing import fragment_player
 
 # --- finding a run ------------------------------------------------------------------------------------------
 

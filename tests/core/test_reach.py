@@ -15,9 +15,9 @@ from rookery.core.settings.fields import Settings, fields_of, hints_of
 from rookery.core.settings.layers import import_object
 from rookery.core.settings.reach import argument_hints, objections, of_arguments, of_settings, silent_parts
 from rookery.core.settings.trust import Named, Trust
-from rookery.envs.bundled import OURS
+from rookery.envs.adapters.bundled import OURS
+from rookery.envs.adapters.import_paths import ENVIRONMENT
 from rookery.envs.external.env import ExternalEnv
-from rookery.envs.import_paths import ENVIRONMENT
 from rookery.envs.make import found_maker, make_env
 from rookery.envs.samplers import SAMPLERS
 from rookery.models.build import NETWORK, ModelConfig

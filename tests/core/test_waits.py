@@ -22,7 +22,7 @@ ONE_PLACE = {"core/process/waits.py", "cluster/ray_waits.py"}
 EXEMPT = {
     "envs/unity/guard.py": "a guard, which ends with its player",
     "envs/unity/testing/recorder.py": "an external client: it stands between a trainer and a player, for tests",
-    "envs/c/env.py": "threads of this process",
+    "envs/native/c_env.py": "threads of this process",
     "compat/rllib/ray_core.py": "a thread of this process",
 }
 

@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from rookery import PPOConfig, Trainer
 from rookery.cli.main import app
-from rookery.envs.c.compiler import find_compiler
+from rookery.envs.native.compiler import find_compiler
 from selection import slow_except
 
 PAGES = [

@@ -12,11 +12,11 @@ from ale_py.vector_env import AtariVectorEnv
 
 from rookery.core.errors import EnvError
 from rookery.core.io.encoding import decode, encode
-from rookery.envs import atari
-from rookery.envs.atari import Atari, BatchedAtari
+from rookery.envs.adapters import atari
+from rookery.envs.adapters.atari import Atari, BatchedAtari
+from rookery.envs.adapters.snapshot import can_capture, capture, restore
 from rookery.envs.base import VectorEnv
 from rookery.envs.make import make_env
-from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector.serial import SerialEnv
 
 

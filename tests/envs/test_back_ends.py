@@ -19,8 +19,8 @@ from counting import (
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
+from rookery.envs.adapters.classic import BatchedCartPole
 from rookery.envs.base import VectorEnv
-from rookery.envs.classic import BatchedCartPole
 from rookery.envs.make import make_env
 from rookery.envs.random_play import random_actions
 from rookery.envs.vector.faults import Tolerance, ordinal

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from rookery.core.errors import EnvError
-from rookery.envs.gym_env import GymLane
+from rookery.envs.adapters.gym_env import GymLane
+from rookery.envs.adapters.snapshot import capture
 from rookery.envs.make import make_env
-from rookery.envs.snapshot import capture
 
 
 @pytest.fixture

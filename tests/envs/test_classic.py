@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from rookery.core.errors import EnvError
+from rookery.envs.adapters.classic import TWINS, BatchedCartPole
 from rookery.envs.base import VectorEnv
-from rookery.envs.classic import TWINS, BatchedCartPole
 from selection import slow_repeats
 
 

@@ -10,8 +10,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rookery.core.errors import EnvError
+from rookery.envs.adapters.classic import BatchedCartPole
 from rookery.envs.base import VectorEnv
-from rookery.envs.classic import BatchedCartPole
 from rookery.envs.make import is_vector, make_env
 from rookery.envs.random_play import random_actions
 from rookery.envs.vector.foreign import ForeignEnv

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces.arrays import action_spec
-from rookery.envs.classic import BatchedCartPole
+from rookery.envs.adapters.classic import BatchedCartPole
 from rookery.envs.make import env_name, make_env
 from rookery.envs.random_play import random_actions, random_rows
 from rookery.envs.vector.serial import SerialEnv

@@ -34,7 +34,7 @@ def played(env: gymnasium.Env, seed: int, actions: np.ndarray) -> list[tuple[byt
 @pytest.mark.parametrize("game", ["asterix", "breakout", "freeway", "seaquest", "space_invaders"])
 def test_an_episode_depends_on_its_seed_and_its_actions_and_not_on_the_one_before(game):
     pytest.importorskip("minatar")
-    from rookery.envs.minatar import MinAtar
+    from rookery.envs.adapters.minatar import MinAtar
 
     actions = np.random.default_rng(3).integers(6, size=FRAMES)
     fresh, used = MinAtar(game, False), MinAtar(game, False)
@@ -47,7 +47,7 @@ def test_an_episode_depends_on_its_seed_and_its_actions_and_not_on_the_one_befor
 
 def test_it_plays_the_game_of_minatar():
     minatar = pytest.importorskip("minatar")
-    from rookery.envs.minatar import MinAtar
+    from rookery.envs.adapters.minatar import MinAtar
 
     ours, theirs = MinAtar("breakout", True, sticky_action_prob=0.0), minatar.Environment("breakout", 0.0)
     obs, _ = ours.reset(seed=0)
@@ -94,7 +94,7 @@ def test_its_ids_are_known_with_few_or_all_actions_and_pictures_of_bytes():
 
 def test_a_film_shows_each_cell_in_colour():
     pytest.importorskip("minatar")
-    env = gymnasium.make("rookery.envs.minatar:MinAtar/Breakout-v1", render_mode="rgb_array")
+    env = gymnasium.make("rookery.envs.adapters.minatar:MinAtar/Breakout-v1", render_mode="rgb_array")
     env.reset(seed=3)
     env.step(0)
     env.step(0)  # the ball has left the bricks
@@ -126,7 +126,7 @@ def test_a_missing_package_is_named(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "minatar"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "minatar", None)
-    monkeypatch.delitem(sys.modules, "rookery.envs.minatar", raising=False)
+    monkeypatch.delitem(sys.modules, "rookery.envs.adapters.minatar", raising=False)
     for name in [name for name in gymnasium.registry if name.startswith("MinAtar/")]:
         monkeypatch.delitem(gymnasium.registry, name)
     with pytest.raises(EnvError, match=r"'MinAtar/Breakout-v1' needs the package minatar: pip install minatar"):

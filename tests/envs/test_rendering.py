@@ -10,7 +10,7 @@ from PIL import Image
 
 from rookery import Trainer
 from rookery.core.errors import EnvError
-from rookery.envs.lane import Breach
+from rookery.envs.adapters.lane import Breach
 from rookery.envs.make import make_env
 from rookery.envs.vector.rendering import as_image, drawn
 from small_envs import Bad, drawn_as

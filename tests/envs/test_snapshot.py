@@ -9,8 +9,8 @@ from gymnasium import wrappers
 
 from rookery.core.io.encoding import decode, encode
 from rookery.core.spaces.arrays import action_spec
+from rookery.envs.adapters.snapshot import can_capture, capture, restore
 from rookery.envs.random_play import random_actions
-from rookery.envs.snapshot import can_capture, capture, restore
 from selection import slow
 
 MUJOCO = [

@@ -5,7 +5,7 @@ import pytest
 from playing import play
 
 from rookery.core.errors import EnvError
-from rookery.envs.clocked.env import ClockedEnv
+from rookery.envs.async_copies.async_env import ClockedEnv
 from rookery.envs.groups import GroupEnv
 from selection import slow
 from walkers import Squads

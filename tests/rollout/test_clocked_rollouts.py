@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 from playing import play, taken
 
-from rookery.envs.clocked.env import ClockedEnv
+from rookery.envs.async_copies.async_env import ClockedEnv
 from walkers import Walkers
 
 

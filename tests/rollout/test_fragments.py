@@ -9,7 +9,7 @@ import pytest
 from rookery import Callback, DQNConfig, MultiAgentArena, PPOConfig, SACConfig, Trainer
 from rookery.core.errors import EnvError
 from rookery.core.native import best_build
-from rookery.envs.c.playing import fragment_player
+from rookery.envs.native.c_playing import fragment_player
 
 pytestmark = pytest.mark.skipif(best_build() is None or fragment_player() is None, reason="nothing was compiled here")
 

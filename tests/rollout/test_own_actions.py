@@ -14,7 +14,7 @@ from rookery import DQNConfig, ModelConfig, SACConfig
 from rookery.core.batch import Demand
 from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.envs.clocked.env import ClockedEnv
+from rookery.envs.async_copies.async_env import ClockedEnv
 from rookery.models.memory import MemoryConfig
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore, WorkerPolicy

@@ -19,7 +19,7 @@ LEARNED, SHOWN = 1.0, 7.0
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
     """Steps in which nobody says anything return soon, so that tests end soon."""
-    monkeypatch.setattr("rookery.envs.clocked.env.PATIENCE", 0.05)
+    monkeypatch.setattr("rookery.envs.async_copies.async_env.PATIENCE", 0.05)
 
 
 def show_and_learn(address, played, errors):

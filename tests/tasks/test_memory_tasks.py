@@ -8,12 +8,12 @@ import pytest
 
 from rookery.core.errors import EnvError
 from rookery.core.io.encoding import decode, encode
+from rookery.envs.adapters.bundled import OURS
+from rookery.envs.adapters.classic import BatchedCartPole
+from rookery.envs.adapters.snapshot import can_capture, capture, restore
 from rookery.envs.base import VectorEnv
-from rookery.envs.bundled import OURS
 from rookery.envs.check import check_env
-from rookery.envs.classic import BatchedCartPole
 from rookery.envs.make import make_env
-from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.tasks.memory_tasks import (
     Autoencode,
     BatchedStatelessCartPole,

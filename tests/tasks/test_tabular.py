@@ -8,11 +8,11 @@ import pytest
 from rookery import PPOConfig, Trainer
 from rookery.core.errors import EnvError
 from rookery.core.io.encoding import decode, encode
+from rookery.envs.adapters.bundled import OURS
+from rookery.envs.adapters.snapshot import can_capture, capture, restore
 from rookery.envs.base import VectorEnv
-from rookery.envs.bundled import OURS
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
-from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector.serial import SerialEnv
 from rookery.tasks.deep_sea import DeepSea
 from rookery.tasks.key_door import KeyDoor

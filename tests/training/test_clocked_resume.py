@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from rookery import Trainer
-from rookery.envs.clocked.arrival import Asking
-from rookery.envs.clocked.env import ClockedEnv
+from rookery.envs.async_copies.arrival import Asking
+from rookery.envs.async_copies.async_env import ClockedEnv
 from selection import slow
 from walkers import Squads, Walkers
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rookery import Callback, Trainer
-from rookery.envs.clocked.env import ClockedEnv
+from rookery.envs.async_copies.async_env import ClockedEnv
 from rookery.rollout.slots import SlotMemory, WorkerPolicy
 from walkers import Walkers, WalkersEnv
 

@@ -6,8 +6,8 @@ from gymnasium import spaces
 
 from rookery import Trainer
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.envs.clocked.arrival import Arrival, Asking, CopyBehavior, Ended
-from rookery.envs.clocked.env import ClockedEnv
+from rookery.envs.async_copies.arrival import Arrival, Asking, CopyBehavior, Ended
+from rookery.envs.async_copies.async_env import ClockedEnv
 
 SITUATIONS = 3
 OBS = spaces.Box(0, 1, (SITUATIONS,), np.float32)

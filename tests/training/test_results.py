@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rookery.envs.reported import ReportedNumbers
+from rookery.envs.adapters.reported import ReportedNumbers
 from rookery.report.results import WINDOW, together
 from rookery.rollout.hooks import EpisodeResult
 from rookery.training.results import mean, mean_rows

@@ -26,7 +26,7 @@ from rookery.core.native import best_build
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.schedules import Schedule
 from rookery.core.state import Stateful
-from rookery.envs.c.twins import why_not_in_c
+from rookery.envs.native.twins import why_not_in_c
 from rookery.envs.vector import history
 from rookery.native.actor import NativeActor
 from rookery.native.forward import NetworkKernels

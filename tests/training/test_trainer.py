@@ -38,7 +38,7 @@ from rookery.algorithms.td3 import TD3Config
 from rookery.core.native import best_build
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.state import Stateful
-from rookery.envs.c.twins import why_not_in_c
+from rookery.envs.native.twins import why_not_in_c
 from rookery.native.actor import NativeActor
 from rookery.native.forward import NetworkKernels
 from rookery.report.results import interval

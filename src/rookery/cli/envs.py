@@ -13,7 +13,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import override_layer
 
 if TYPE_CHECKING:
-    from rookery.envs.probe import Finding
+    from rookery.envs.adapters.probe import Finding
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -34,11 +34,11 @@ def list_envs() -> None:
     Any other Gymnasium id works too, and so does your own environment, as my.module:MyEnv.
     """
     from rookery.core.settings.layers import import_object
-    from rookery.envs.bundled import OURS, TENSORS
-    from rookery.envs.c.twins import IDS_IN_C, in_c, instead_in_c, why_not_in_c
+    from rookery.envs.adapters.bundled import OURS, TENSORS
+    from rookery.envs.adapters.classic import TWINS
     from rookery.envs.catalog import family_of, missing_families
-    from rookery.envs.classic import TWINS
     from rookery.envs.make import is_vector
+    from rookery.envs.native.twins import IDS_IN_C, in_c, instead_in_c, why_not_in_c
     from rookery.training.presets import ENV_PRESETS, NAMED_PRESETS
 
     missing = missing_families()
@@ -92,7 +92,7 @@ def new(
 
     rookery envs new --c my_env
     """
-    from rookery.envs.c.beginning import write_beginning
+    from rookery.envs.native.beginning import write_beginning
 
     if not in_c:
         raise ConfigError("rookery envs new: say --c for one in C; docs/how-to/own-environment.md has some in Python")
@@ -118,8 +118,8 @@ def build(
 
     rookery envs build my_env.c
     """
-    from rookery.envs.c import compiler
-    from rookery.envs.c.library import CLibrary
+    from rookery.envs.native import compiler
+    from rookery.envs.native.library import CLibrary
 
     target = output or source.with_suffix(".so")
     typer.echo(shlex.join(compiler.build(source, target)))

@@ -172,13 +172,13 @@ def missing_package(error: BaseException | None) -> str:
 ENV_SCHEMES = PluginTable(
     "rookery.environment_schemes",
     {
-        "c": "rookery.envs.c.scheme:C_FILES",
-        "bundled": "rookery.envs.import_paths:BUNDLED",
+        "c": "rookery.envs.native.scheme:C_FILES",
+        "bundled": "rookery.envs.adapters.import_paths:BUNDLED",
         "registered": "rookery.envs.adapters.gym_ids:REGISTERED",
         "unity": "rookery.envs.unity.scheme:UNITY",
         "external": "rookery.envs.external.scheme:EXTERNAL",
         "envpool": "rookery.envs.vector.envpool:ENVPOOL",
-        "code": "rookery.envs.import_paths:CODE",
+        "code": "rookery.envs.adapters.import_paths:CODE",
         "gymnasium": "rookery.envs.adapters.gym_ids:PROVIDED",
         "vector": "rookery.envs.vector.makers:VECTOR_CLASS",
         "foreign": "rookery.envs.vector.makers:FOREIGN",

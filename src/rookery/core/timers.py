@@ -19,7 +19,7 @@ PLACES = {
     "fragments": "rookery.rollout.worker:RolloutWorker._many_steps fragments.play",
     "act": "rookery.rollout.worker:RolloutWorker._act",
     "env.step": "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
-    "wait": "rookery.envs.clocked.env:ClockedEnv.step self._copies.arrivals",
+    "wait": "rookery.envs.async_copies.async_env:ClockedEnv.step self._copies.arrivals",
     "record": "rookery.rollout.worker:RolloutWorker._record",
     "training_step": "rookery.algorithms.algorithm:Algorithm.training_step",
     "learn": "rookery.algorithms.algorithm:Algorithm.learn",

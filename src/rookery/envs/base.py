@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec, Tree
-from rookery.envs.reported import ReportedNumbers
+from rookery.envs.adapters.reported import ReportedNumbers
 
 SeedPlan = Callable[[int, int], int]
 """The seed of an episode, from its lane and its number in that lane: ``plan(lane, episode)``. A plan that also knows

@@ -19,15 +19,15 @@ from rookery.core.errors import EnvError, SpaceError
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
 from rookery.core.spaces.entity_set import bounded
+from rookery.envs.adapters.gym_env import AGENT, GymLane
+from rookery.envs.adapters.lane import GROUP_REWARD, Agent, Breach, LaneStep, said_groups
+from rookery.envs.adapters.probe import Finding, Findings, Probe
+from rookery.envs.adapters.snapshot import can_capture
 from rookery.envs.base import VectorEnv
-from rookery.envs.c.soundness import check_soundness
 from rookery.envs.groups import checked_groups, groups_of
-from rookery.envs.gym_env import AGENT, GymLane
-from rookery.envs.lane import GROUP_REWARD, Agent, Breach, LaneStep, said_groups
 from rookery.envs.make import env_name, is_vector, lane_maker, make_env
-from rookery.envs.probe import Finding, Findings, Probe
+from rookery.envs.native.soundness import check_soundness
 from rookery.envs.random_play import random_actions, random_answers
-from rookery.envs.snapshot import can_capture
 
 REPLAY = 200
 """Steps of an episode that are played again to compare."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rookery.core.errors import EnvError
+from rookery.envs.adapters.reported import ReportedNumbers
 from rookery.envs.base import SeedPlan, Step, VectorBase, VectorEnv
 from rookery.envs.groups import groups_of
-from rookery.envs.reported import ReportedNumbers
 
 
 class EnvElsewhere(VectorBase):

@@ -18,10 +18,10 @@ from rookery.core.errors import EnvError, nearest
 from rookery.core.process.tracebacks import described
 from rookery.core.settings.secrets import NOT_STORED
 from rookery.core.settings.starting_folder import started_in, starting_folder
+from rookery.envs.adapters.import_paths import find_wrapper
 from rookery.envs.adapters.styles import lane_of
 from rookery.envs.base import VectorEnv
-from rookery.envs.c.twins import instead_in_c
-from rookery.envs.import_paths import find_wrapper
+from rookery.envs.native.twins import instead_in_c
 from rookery.envs.parameters import hook_of
 from rookery.envs.random_play import played_copy
 from rookery.envs.schemes import EnvScheme, MadeMany, scheme_of, scheme_of_maker, scheme_of_product

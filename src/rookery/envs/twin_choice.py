@@ -10,9 +10,9 @@ from typing import Any
 import gymnasium
 
 from rookery.core.settings.layers import import_object
-from rookery.envs.bundled import OURS
-from rookery.envs.c.twins import in_c, twin_of_id, why_not_in_c
-from rookery.envs.classic import TWINS, is_gymnasiums
+from rookery.envs.adapters.bundled import OURS
+from rookery.envs.adapters.classic import TWINS, is_gymnasiums
+from rookery.envs.native.twins import in_c, twin_of_id, why_not_in_c
 from rookery.envs.vector.makers import is_vector_class
 
 

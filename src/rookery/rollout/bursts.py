@@ -11,8 +11,8 @@ from time import perf_counter
 import numpy as np
 
 from rookery.envs.base import Rows, VectorEnv
-from rookery.envs.c.env import CEnv
-from rookery.envs.c.playing import can_play
+from rookery.envs.native.c_env import CEnv
+from rookery.envs.native.c_playing import can_play
 from rookery.envs.vector.burst import Burst, BurstPlan
 from rookery.envs.vector.shares import SharesEnv
 from rookery.native.actor import NativeActor

@@ -15,8 +15,8 @@ import numpy as np
 from rookery.core.native import ADDRESS
 from rookery.core.spaces.arrays import MASK
 from rookery.envs.base import Rows
-from rookery.envs.c.env import CEnv
-from rookery.envs.c.playing import Playing
+from rookery.envs.native.c_env import CEnv
+from rookery.envs.native.c_playing import Playing
 from rookery.native.actor import NativeActor
 from rookery.rollout.noise import BLOCK
 from rookery.rollout.slots import SlotStore, WorkerPolicy

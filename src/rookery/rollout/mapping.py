@@ -16,7 +16,7 @@ from rookery.core.errors import ConfigError, nearest
 from rookery.core.process.torch_modes import users_modes
 from rookery.core.seeding import LastWord, Role, Streams
 from rookery.core.state import Stateful
-from rookery.envs.clocked.env import behaviors_of, team_of
+from rookery.envs.async_copies.async_env import behaviors_of, team_of
 
 
 @dataclass(frozen=True)

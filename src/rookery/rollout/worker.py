@@ -1,8 +1,8 @@
 """Playing: environments are stepped from one call, `RolloutWorker.sample`, whose result is all experience.
 
 It makes one vector step at a time, or leaves many to one of three other loops, each a `fragments.py:ManySteps`:
-`envs/vector/burst.py` (helper processes that decide by themselves), `envs/c/sources/playing.c` (environments in C) and
-`device_player.py` (environments of tensors). Tests hold their rows against those of this loop, bit for bit.
+`envs/vector/burst.py` (helper processes that decide by themselves), `envs/native/sources/playing.c` (environments in C)
+and `device_player.py` (environments of tensors). Tests hold their rows against those of this loop, bit for bit.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError, nearest
 from rookery.core.settings.reach import Count, FewFromZero, Label
+from rookery.envs.adapters.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.base import Step
-from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
-from rookery.envs.c.twins import BatchedTwin
+from rookery.envs.native.twins import BatchedTwin
 
 AGENTS = ("agent1", "agent2")
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # (row, column) of up, right, down, left

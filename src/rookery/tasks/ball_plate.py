@@ -21,9 +21,9 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.settings.reach import Count
-from rookery.envs.batched import check_least
-from rookery.envs.batched_agents import BatchedAgents
-from rookery.envs.gym_env import AGENT
+from rookery.envs.adapters.batched import check_least
+from rookery.envs.adapters.batched_agents import BatchedAgents
+from rookery.envs.adapters.gym_env import AGENT
 from rookery.envs.parameters import Parameter
 
 HALF = 2.5

@@ -14,9 +14,9 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.settings.reach import Count
-from rookery.envs.batched import check_least
-from rookery.envs.batched_agents import BatchedAgents
-from rookery.envs.gym_env import AGENT
+from rookery.envs.adapters.batched import check_least
+from rookery.envs.adapters.batched_agents import BatchedAgents
+from rookery.envs.adapters.gym_env import AGENT
 
 PLACES, START, SMALL, LARGE = 20, 10, 7, 17
 """Number of places, and those of the start and of both prizes."""

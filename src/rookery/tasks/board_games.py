@@ -17,8 +17,8 @@ from gymnasium import spaces
 
 from rookery.core.settings.reach import FewFromZero
 from rookery.core.spaces.arrays import MASK
-from rookery.envs.batched import check_least
-from rookery.envs.batched_agents import BatchedAgents
+from rookery.envs.adapters.batched import check_least
+from rookery.envs.adapters.batched_agents import BatchedAgents
 
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 """The three places of each line of tic-tac-toe, numbered row by row."""

@@ -16,8 +16,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.settings.reach import Count
-from rookery.envs.batched import check_least
-from rookery.envs.batched_agents import BatchedAgents
+from rookery.envs.adapters.batched import check_least
+from rookery.envs.adapters.batched_agents import BatchedAgents
 
 AGENTS = ("a", "b", "c")
 UP, RIGHT, DOWN, LEFT, LIFT = range(5)

@@ -24,7 +24,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.settings.reach import CountFromZero, FewFromZero
-from rookery.envs.batched import check_least
+from rookery.envs.adapters.batched import check_least
 from rookery.tasks.tabular import BatchedTabular, Rules, TabularTask
 
 MOVE_COST = 0.01

@@ -19,8 +19,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.settings.reach import Count, FewFromZero
-from rookery.envs.batched import check_least
-from rookery.envs.batched_agents import BatchedAgents
+from rookery.envs.adapters.batched import check_least
+from rookery.envs.adapters.batched_agents import BatchedAgents
 from rookery.envs.parameters import Parameter
 from rookery.tasks.random_numbers import fraction, hashed, lane_key
 

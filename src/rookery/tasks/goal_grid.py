@@ -22,10 +22,10 @@ from gymnasium import spaces
 from rookery.core.errors import nearest
 from rookery.core.settings.reach import Count, FewFromZero
 from rookery.core.spaces.arrays import MASK
-from rookery.envs.batched import check_least
-from rookery.envs.batched_agents import BatchedAgents
-from rookery.envs.c.twins import BatchedTwin
-from rookery.envs.gym_env import AGENT
+from rookery.envs.adapters.batched import check_least
+from rookery.envs.adapters.batched_agents import BatchedAgents
+from rookery.envs.adapters.gym_env import AGENT
+from rookery.envs.native.twins import BatchedTwin
 
 STAY, UP, DOWN, LEFT, RIGHT = range(5)
 WAY = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])

@@ -23,7 +23,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.settings.reach import Count, FewFromZero
-from rookery.envs.batched import check_least
+from rookery.envs.adapters.batched import check_least
 from rookery.tasks.tabular import BatchedTabular, Rules, TabularTask
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))

@@ -24,10 +24,10 @@ from gymnasium import spaces
 
 from rookery.core.settings.reach import Count, FewFromZero
 from rookery.core.spaces.arrays import MASK
+from rookery.envs.adapters.batched import check_least
+from rookery.envs.adapters.batched_agents import BatchedAgents
+from rookery.envs.adapters.gym_env import AGENT
 from rookery.envs.base import Step
-from rookery.envs.batched import check_least
-from rookery.envs.batched_agents import BatchedAgents
-from rookery.envs.gym_env import AGENT
 from rookery.tasks.goal_grid import check_observation
 from rookery.tasks.random_numbers import below, hashed, lane_key
 

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.spaces.arrays import CENTRAL
-from rookery.envs.batched_agents import BatchedAgents
+from rookery.envs.adapters.batched_agents import BatchedAgents
 
 PAYOFFS = np.array([[[7.0, 7.0], [7.0, 7.0]], [[0.0, 1.0], [1.0, 8.0]]])
 """What the team gets in the second step, by game, action of a and action of b."""

@@ -34,9 +34,9 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 from rookery.core.errors import EnvError
 from rookery.core.settings.reach import Count, FewFromZero
-from rookery.envs.batched import check_least, check_render_mode
-from rookery.envs.c.twins import StatelessCartPoleInC
-from rookery.envs.classic import BatchedCartPole
+from rookery.envs.adapters.batched import check_least, check_render_mode
+from rookery.envs.adapters.classic import BatchedCartPole
+from rookery.envs.native.twins import StatelessCartPoleInC
 from rookery.tasks.scripted import UNASKED, Script, ScriptedTask, twin_of
 
 SUITS = "CDHS"  # clubs, diamonds, hearts, spades

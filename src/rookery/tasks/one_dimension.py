@@ -22,8 +22,8 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.settings.reach import Count, Few, FewFromZero
-from rookery.envs.batched import check_least
-from rookery.envs.batched_agents import BatchedAgents
+from rookery.envs.adapters.batched import check_least
+from rookery.envs.adapters.batched_agents import BatchedAgents
 
 SUCCESS = 1.06
 """Reward of reaching the right ends, less the same for the wrong ones."""

@@ -20,9 +20,9 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.settings.reach import Count, FewFromZero
-from rookery.envs.batched import check_least
-from rookery.envs.batched_agents import BatchedAgents
-from rookery.envs.gym_env import AGENT
+from rookery.envs.adapters.batched import check_least
+from rookery.envs.adapters.batched_agents import BatchedAgents
+from rookery.envs.adapters.gym_env import AGENT
 from rookery.tasks.goal_grid import check_observation
 
 STAY, FORWARD, BACK, TURN_RIGHT, TURN_LEFT, LEFT, RIGHT = range(7)

@@ -19,9 +19,9 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
+from rookery.envs.adapters.batched import BatchedEnv, check_render_mode
 from rookery.envs.base import Step
-from rookery.envs.batched import BatchedEnv, check_render_mode
-from rookery.envs.c.twins import BatchedTwin
+from rookery.envs.native.twins import BatchedTwin
 
 UNASKED = -1
 """Stands for the right answer where no answer is asked for."""

@@ -22,8 +22,8 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError
 from rookery.core.settings.reach import Count, FewFromZero
 from rookery.core.spaces.entity_set import EntitySet
+from rookery.envs.adapters.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.base import Step
-from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
 """(row, column) of up, right, down, left."""

@@ -16,8 +16,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rookery.core.errors import EnvError
+from rookery.envs.adapters.batched import BatchedEnv, check_render_mode
 from rookery.envs.base import Step
-from rookery.envs.batched import BatchedEnv, check_render_mode
 
 
 @dataclass(frozen=True)

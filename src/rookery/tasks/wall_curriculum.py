@@ -25,8 +25,8 @@ from gymnasium import spaces
 
 from rookery.core.errors import EnvError
 from rookery.core.settings.reach import Count
+from rookery.envs.adapters.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.base import Step
-from rookery.envs.batched import BatchedEnv, check_least, check_render_mode
 from rookery.envs.parameters import OPTION, Parameter
 
 COLUMNS = 22

@@ -11,8 +11,8 @@ from gymnasium import spaces
 from torch import Tensor
 
 from rookery.core.settings.reach import Count, Label
-from rookery.envs.batched import check_least
-from rookery.envs.classic import (
+from rookery.envs.adapters.batched import check_least
+from rookery.envs.adapters.classic import (
     ANGLE_LIMIT,
     FORCE,
     GRAVITY,

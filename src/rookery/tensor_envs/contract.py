@@ -16,8 +16,8 @@ from torch import Tensor
 from rookery.core.batch import TensorTree
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.spaces.arrays import Leaf, action_spec, obs_spec, part_of
+from rookery.envs.adapters.gym_env import AGENT
 from rookery.envs.base import Kind
-from rookery.envs.gym_env import AGENT
 from rookery.tensor_envs.actions import torch_type
 from rookery.tensor_envs.env import TensorEnv
 

@@ -18,9 +18,9 @@ from rookery.core.batch import TensorTree
 from rookery.core.errors import EnvError
 from rookery.core.process.tracebacks import described
 from rookery.core.spaces.arrays import Tree
+from rookery.envs.adapters.lane import cause_of
+from rookery.envs.adapters.reported import HowReported, ReportedNumbers
 from rookery.envs.base import Rows, SeedPlan, Step, VectorBase, VectorEnv
-from rookery.envs.lane import cause_of
-from rookery.envs.reported import HowReported, ReportedNumbers
 from rookery.envs.schemes import EnvScheme
 from rookery.envs.vector.closing import close_env
 from rookery.tensor_envs.actions import TensorActions

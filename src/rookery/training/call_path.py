@@ -22,7 +22,7 @@ from rookery.core.packages import is_own
 from rookery.core.settings.layers import Layer, yaml_layer
 from rookery.core.settings.trust import TrustCode
 from rookery.core.source import Place
-from rookery.envs.c.playing import Playing
+from rookery.envs.native.c_playing import Playing
 from rookery.replay.buffer import ReplayBuffer
 from rookery.training.path_folders import folders_in
 from rookery.training.trainer import Trainer

@@ -7,8 +7,8 @@ from typing import Any
 from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import Layer
 from rookery.envs.absent import DATA, AbsentEnv, description
+from rookery.envs.adapters.gym_env import AGENT
 from rookery.envs.base import Kind
-from rookery.envs.gym_env import AGENT
 from rookery.replay.segments import StoredReplay, check_spaces, find_replay
 from rookery.replay.sieve import count_chosen
 from rookery.training.settings import RunConfig, settings_of

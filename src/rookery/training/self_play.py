@@ -23,8 +23,8 @@ from rookery.core.settings.fields import Fraction, PositiveFloat, Settings
 from rookery.core.settings.layers import Layer
 from rookery.core.settings.reach import Count, CountFromZero, Few, Label, Reaches
 from rookery.core.state import Stateful
+from rookery.envs.async_copies.async_env import team_of
 from rookery.envs.base import Kind, VectorEnv, has_own_episodes
-from rookery.envs.clocked.env import team_of
 from rookery.envs.groups import groups_of
 from rookery.policies.policy import Policy
 from rookery.policies.scripted import ScriptedPolicy, find_player

@@ -15,7 +15,7 @@ from rookery.core.moved import new_name
 from rookery.core.settings.fields import show
 from rookery.core.settings.layers import Layer, nested, yaml_layer
 from rookery.core.settings.trust import CodeKind, Named, Trust, TrustCode, is_ours, leaves_in, name_in, refuse_reach
-from rookery.envs.import_paths import ENVIRONMENT, WRAPPER
+from rookery.envs.adapters.import_paths import ENVIRONMENT, WRAPPER
 from rookery.envs.schemes import code_of
 from rookery.models.build import NETWORK
 from rookery.signals.signal import SignalConfig

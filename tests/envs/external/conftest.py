@@ -4,4 +4,4 @@ import pytest
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
     """Steps in which nobody says anything return soon, so that tests end soon."""
-    monkeypatch.setattr("rookery.envs.clocked.env.PATIENCE", 0.05)
+    monkeypatch.setattr("rookery.envs.async_copies.async_env.PATIENCE", 0.05)

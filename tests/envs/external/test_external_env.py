@@ -691,7 +691,7 @@ def test_an_internal_error_is_an_id_to_the_client_and_the_training_goes_on(monke
 
 @pytest.mark.regression("unclear error", "An external environment that cannot be made frees its port")
 def test_an_environment_that_cannot_be_made_frees_its_port(monkeypatch):
-    monkeypatch.setattr("rookery.envs.clocked.env.ClockedEnv.__init__", lambda *_: 1 / 0)
+    monkeypatch.setattr("rookery.envs.async_copies.async_env.ClockedEnv.__init__", lambda *_: 1 / 0)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -7,8 +7,8 @@ from line_walkers import DUCK, LineWalkers, OursByInheritance, make_numbered, ma
 from rookery import Trainer
 from rookery.core.errors import EnvError
 from rookery.core.spaces.arrays import MASK
+from rookery.envs.async_copies.async_env import ClockedEnv
 from rookery.envs.choice import choose
-from rookery.envs.clocked.env import ClockedEnv
 from rookery.envs.make import has_single_copies, lane_maker, make_env
 from rookery.envs.unity.recognized import is_base_env, makes_base_envs
 

@@ -14,7 +14,7 @@ pytest.importorskip("google.protobuf")
 from pretended import Pretended, free_port
 
 from rookery.core.spaces.arrays import obs_spec
-from rookery.envs.clocked.arrival import Answer
+from rookery.envs.async_copies.arrival import Answer
 from rookery.envs.samplers import UniformSampler
 from rookery.envs.unity import side_channels
 from rookery.envs.unity.link import PARTING, Closed, Greeting, Hello, Mailbox, Output, PlayerLink

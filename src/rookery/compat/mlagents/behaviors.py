@@ -26,8 +26,8 @@ from rookery.compat.mlagents.reading_behaviors import demonstrations_of
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec, action_spec, obs_spec
 from rookery.core.spaces.entity_set import EntitySet
+from rookery.envs.async_copies.async_env import behaviors_of
 from rookery.envs.base import Kind
-from rookery.envs.clocked.env import behaviors_of
 
 TEAM = re.compile(r"\?team=\d+$")
 """What stands behind a behaviour's name in that of an agent's team."""

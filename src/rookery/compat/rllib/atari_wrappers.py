@@ -1,7 +1,7 @@
 """Wrappers of Atari games one by one, in the old API: pictures shrunk, frames skipped and stacked, lives as episodes.
 
-`rookery.envs.atari:Atari` does all of it at once and faster; these are for scripts that put single ones around their
-environments. The preprocessing is that of Mnih et al., "Human-level control through deep reinforcement
+`rookery.envs.adapters.atari:Atari` does all of it at once and faster; these are for scripts that put single ones around
+their environments. The preprocessing is that of Mnih et al., "Human-level control through deep reinforcement
 learning" (2015).
 """
 

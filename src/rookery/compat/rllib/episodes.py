@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 
 from rookery.compat.rllib.observing import Rewrite
 from rookery.compat.rllib.preprocessors import RowPreprocessor
-from rookery.envs.gym_env import AGENT
+from rookery.envs.adapters.gym_env import AGENT
 from rookery.rollout.hooks import Episode
 
 SINGLE = "agent0"

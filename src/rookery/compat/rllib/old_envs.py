@@ -19,7 +19,7 @@ from rookery.compat.rllib.chance import Chance, inside, libraries_may_draw
 from rookery.compat.rllib.gym_names import TRUNCATED, Env
 from rookery.compat.rllib.notices import say_once
 from rookery.compat.rllib.spaces import holds
-from rookery.envs.dict_env import ALL
+from rookery.envs.adapters.dict_env import ALL
 
 SpacesOf = Callable[[Any], tuple[Any, Any]]
 """Gives the observation and action space of an agent that its environment does not name."""

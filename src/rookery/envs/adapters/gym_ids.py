@@ -8,14 +8,14 @@ from typing import Any
 import gymnasium
 
 from rookery.core.errors import EnvError, UnknownEnvError, nearest
-from rookery.envs.bundled import OURS
+from rookery.envs.adapters.bundled import OURS
 from rookery.envs.schemes import NAMED, EnvScheme, scheme
 
 PROVIDERS = {
     "ALE/": ("ale_py", "ale-py"),
     "MiniGrid-": ("minigrid", "minigrid"),
     "BabyAI-": ("minigrid", "minigrid"),
-    "MinAtar/": ("rookery.envs.minatar", "minatar"),
+    "MinAtar/": ("rookery.envs.adapters.minatar", "minatar"),
 }
 """Module that registers the ids with a prefix, and the package that has it."""
 

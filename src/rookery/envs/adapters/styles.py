@@ -8,10 +8,10 @@ from typing import Any
 import gymnasium
 
 from rookery.core.errors import EnvError
-from rookery.envs.dict_env import DictLane, is_dict_style, resets_to_agents
-from rookery.envs.gym_env import GymLane
-from rookery.envs.lane import Lane
-from rookery.envs.pettingzoo_env import AECLane, ParallelLane, is_aec_style, is_parallel_style
+from rookery.envs.adapters.dict_env import DictLane, is_dict_style, resets_to_agents
+from rookery.envs.adapters.gym_env import GymLane
+from rookery.envs.adapters.lane import Lane
+from rookery.envs.adapters.pettingzoo_env import AECLane, ParallelLane, is_aec_style, is_parallel_style
 
 STYLES: tuple[tuple[Callable[[Any], bool], Callable[[Any], Lane]], ...] = (
     (is_aec_style, AECLane),

@@ -18,9 +18,9 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.settings.reach import Harmless, Reaches, Within
+from rookery.envs.async_copies.arrival import Answer, Arrival
+from rookery.envs.async_copies.async_env import ClockedEnv
 from rookery.envs.base import SeedPlan, Step
-from rookery.envs.clocked.arrival import Answer, Arrival
-from rookery.envs.clocked.env import ClockedEnv
 from rookery.envs.external.listener import ConnectionLimits
 from rookery.envs.external.reception import Desk, Reception
 from rookery.envs.external.spaces import ExternalSpaces, read_spaces

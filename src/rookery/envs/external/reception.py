@@ -16,8 +16,8 @@ from rookery.core.process.internal_errors import InternalErrors
 from rookery.core.settings.fields import show
 from rookery.core.spaces.arrays import MASK, ActionSpec, Tree
 from rookery.core.spaces.space_files import space_to_json
+from rookery.envs.async_copies.arrival import Answer, Arrival, Asking, Ended
 from rookery.envs.base import SeedPlan
-from rookery.envs.clocked.arrival import Answer, Arrival, Asking, Ended
 from rookery.envs.external.listener import ClientListener, ConnectionLimits
 from rookery.envs.external.spaces import ExternalSpaces
 from rookery.envs.external.wire import MessageError

@@ -23,9 +23,9 @@ from gymnasium import spaces
 from rookery.core.errors import EnvError, SpaceError, nearest
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.core.spaces.space_files import written_space
-from rookery.envs.clocked.arrival import CopyBehavior
+from rookery.envs.adapters.gym_env import AGENT
+from rookery.envs.async_copies.arrival import CopyBehavior
 from rookery.envs.external.wire import MessageError
-from rookery.envs.gym_env import AGENT
 from rookery.envs.parameters import Parameter, read_declared
 
 ANY = "#"

@@ -20,9 +20,9 @@ import numpy as np
 from rookery.core.errors import EnvError, SpaceError
 from rookery.core.process.tracebacks import described
 from rookery.core.spaces.arrays import MASK, Tree
+from rookery.envs.async_copies.arrival import Answer, Arrival, Asking, CopyBehavior, Ended, seats_of
+from rookery.envs.async_copies.async_env import ClockedEnv
 from rookery.envs.base import SeedPlan
-from rookery.envs.clocked.arrival import Answer, Arrival, Asking, CopyBehavior, Ended, seats_of
-from rookery.envs.clocked.env import ClockedEnv
 from rookery.envs.unity.layouts import CHOICES, NUMBERS, BehaviorLayout, layout_of
 from rookery.envs.unity.messages import ActionSpecProto, AgentInfoProto, BrainParametersProto, ObservationProto
 from rookery.envs.unity.recognized import METHODS, WORKER, is_base_env
@@ -251,7 +251,7 @@ class Said:
 
 
 class BaseEnvCopies:
-    """All copies; see `envs/clocked/arrival.py:Copies`. One copy is stepped by who asks for arrivals, several by a
+    """All copies; see `envs/async_copies/arrival.py:Copies`. One copy is stepped by who asks for arrivals, several by a
     thread each.
 
     Args:

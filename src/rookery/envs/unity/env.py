@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from rookery.core.settings.reach import CountFromZero, Few, FewFromZero, Label, Reaches, Width, Within
-from rookery.envs.clocked.env import ClockedEnv
+from rookery.envs.async_copies.async_env import ClockedEnv
 from rookery.envs.unity.channels import PlayerChannel
 from rookery.envs.unity.players import UnityPlayers, settings_from
 

@@ -35,7 +35,7 @@ from gymnasium import spaces
 from rookery.core.errors import SpaceError
 from rookery.core.spaces.arrays import CENTRAL, MASK, ActionSpec, ObsSpec, Tree, action_spec, obs_spec, picture_axes
 from rookery.core.spaces.entity_set import EntitySet
-from rookery.envs.clocked.arrival import Asking, Ended
+from rookery.envs.async_copies.arrival import Asking, Ended
 from rookery.envs.unity.messages import (
     CONTINUOUS,
     PNG,

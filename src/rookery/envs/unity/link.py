@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from rookery.core.errors import EnvError, RookeryError
-from rookery.envs.clocked.arrival import Answer, Asking, Ended
+from rookery.envs.async_copies.arrival import Answer, Asking, Ended
 from rookery.envs.unity.layouts import BehaviorLayout, BehaviorReader, layout_of
 from rookery.envs.unity.messages import (
     GOODBYE,

@@ -19,11 +19,11 @@ from typing import Any, NoReturn
 
 from rookery.core.errors import EnvError
 from rookery.core.settings.starting_folder import absolute
+from rookery.envs.adapters.reported import ReportedNumbers
+from rookery.envs.async_copies.arrival import Answer, Arrival, CopyBehavior, seats_of
 from rookery.envs.base import SeedPlan
-from rookery.envs.clocked.arrival import Answer, Arrival, CopyBehavior, seats_of
 from rookery.envs.logs import log_folder
 from rookery.envs.parameters import EpisodePlan, parameters_of
-from rookery.envs.reported import ReportedNumbers
 from rookery.envs.samplers import Sampler, Value, is_number
 from rookery.envs.unity.any_parameters import ANY_NUMBER
 from rookery.envs.unity.channels import PlayerChannel

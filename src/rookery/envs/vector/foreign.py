@@ -23,9 +23,9 @@ from rookery.core.errors import EnvError, SpaceError
 from rookery.core.process.tracebacks import described
 from rookery.core.spaces.arrays import MASK, Tree, action_spec, check_maskable, mask_width, obs_spec
 from rookery.core.spaces.entity_set import bounded
+from rookery.envs.adapters.gym_env import AGENT
+from rookery.envs.adapters.lane import cause_of, pictures_a_second
 from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
-from rookery.envs.gym_env import AGENT
-from rookery.envs.lane import cause_of, pictures_a_second
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.rendering import RGB, as_image, last_picture
 

@@ -9,10 +9,10 @@ import numpy as np
 from rookery.core.errors import SpaceError
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec, action_spec, check_maskable, mask_width, obs_spec
 from rookery.core.spaces.entity_set import bounded
+from rookery.envs.adapters.gym_env import GymLane
+from rookery.envs.adapters.lane import Agent, Breach, Lane, LaneStep, info_masks, said_groups
 from rookery.envs.base import Kind
 from rookery.envs.groups import checked_groups
-from rookery.envs.gym_env import GymLane
-from rookery.envs.lane import Agent, Breach, Lane, LaneStep, info_masks, said_groups
 
 
 class Layout:

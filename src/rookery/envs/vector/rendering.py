@@ -9,8 +9,8 @@ import numpy as np
 
 from rookery.core.errors import EnvError
 from rookery.core.process.tracebacks import described
+from rookery.envs.adapters.lane import Breach, cause_of, shape_of
 from rookery.envs.base import VectorBase, VectorEnv
-from rookery.envs.lane import Breach, cause_of, shape_of
 
 RGB = ("rgb_array", "rgb_array_list")
 """Render modes that give images."""

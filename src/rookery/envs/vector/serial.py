@@ -20,9 +20,8 @@ from rookery.core.errors import EnvError
 from rookery.core.process.activity import RESET, note_activity
 from rookery.core.process.tracebacks import described
 from rookery.core.spaces.arrays import MASK
-from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
-from rookery.envs.gym_env import AGENT, GymLane
-from rookery.envs.lane import (
+from rookery.envs.adapters.gym_env import AGENT, GymLane
+from rookery.envs.adapters.lane import (
     NEW_API,
     RESTING,
     Agent,
@@ -36,8 +35,9 @@ from rookery.envs.lane import (
     shape_of,
     ways_to_show,
 )
+from rookery.envs.adapters.snapshot import can_capture, capture, restore
+from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
 from rookery.envs.parameters import parameters_of
-from rookery.envs.snapshot import can_capture, capture, restore
 from rookery.envs.vector import faults
 from rookery.envs.vector.closing import CloseProblem, close_problem
 from rookery.envs.vector.faults import BROKEN_IN_A_ROW, STRICT, Missing, Tolerance

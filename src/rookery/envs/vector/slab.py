@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from rookery.core.spaces.arrays import ActionSpec, Tree, flat_action, nested
+from rookery.envs.adapters.lane import Agent
 from rookery.envs.base import Kind, Rows
-from rookery.envs.lane import Agent
 from rookery.envs.vector.channel import SharedMemory
 
 FRESH, STALE, GIVEN_UP = 1, 2, 3

@@ -10,9 +10,9 @@ import numpy as np
 
 from rookery.core.errors import SpaceError
 from rookery.core.spaces.arrays import ObsSpec, Tree
+from rookery.envs.adapters.gym_env import AGENT
+from rookery.envs.adapters.lane import GROUP_REWARD, Agent, Breach, LaneStep
 from rookery.envs.base import Rows
-from rookery.envs.gym_env import AGENT
-from rookery.envs.lane import GROUP_REWARD, Agent, Breach, LaneStep
 from rookery.envs.vector.layout import Layout
 from rookery.envs.vector.slab import FRESH, GIVEN_UP, STALE, Slab
 

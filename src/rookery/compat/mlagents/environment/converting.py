@@ -15,7 +15,7 @@ from rookery.compat.mlagents.environment.specs import (
 )
 from rookery.compat.mlagents.environment.steps import DecisionSteps, TerminalSteps
 from rookery.core.spaces.arrays import MASK
-from rookery.envs.clocked.arrival import Answer, Asking, Ended
+from rookery.envs.async_copies.arrival import Answer, Asking, Ended
 from rookery.envs.unity.layouts import CHOICES, NUMBERS, BehaviorLayout, SensorLayout
 from rookery.envs.unity.pictures import channels_first
 

@@ -27,7 +27,7 @@ from rookery.compat.mlagents.environment.side_channels import SideChannel, SideC
 from rookery.compat.mlagents.environment.specs import ActionTuple, BehaviorMapping, BehaviorSpec
 from rookery.compat.mlagents.environment.steps import DecisionSteps, TerminalSteps
 from rookery.core.errors import EnvError
-from rookery.envs.clocked.arrival import Answer
+from rookery.envs.async_copies.arrival import Answer
 from rookery.envs.unity.layouts import BehaviorLayout
 from rookery.envs.unity.link import Closed, Greeting, Hello, Mailbox, Output, PlayerLink, Said
 from rookery.envs.unity.program import PlayerProcess, find_player

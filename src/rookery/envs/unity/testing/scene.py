@@ -15,8 +15,8 @@ import numpy as np
 
 from rookery.core.errors import EnvError, nearest
 from rookery.core.spaces.arrays import MASK, Tree
+from rookery.envs.async_copies.async_env import TEAM_MARK
 from rookery.envs.base import Rows, Step, VectorBase, VectorEnv
-from rookery.envs.clocked.env import TEAM_MARK
 from rookery.envs.make import env_name, make_env
 from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.samplers import ConstantSampler, Sampler, Value

@@ -1,0 +1,38 @@
+"""Environments that come with Rookery: import paths by short name, `OURS`."""
+
+TENSORS = {
+    "TensorCartPole": "rookery.tensor_envs.classic:TensorCartPole",
+    "TensorPendulum": "rookery.tensor_envs.classic:TensorPendulum",
+}
+"""Those of `OURS` whose copies are tensors: to import them loads torch."""
+
+OURS = {
+    "MultiAgentArena": "rookery.tasks.arena:MultiAgentArena",
+    "Atari": "rookery.envs.adapters.atari:Atari",
+    "StatelessCartPole": "rookery.tasks.memory_tasks:StatelessCartPole",
+    "RepeatAfterMe": "rookery.tasks.memory_tasks:RepeatAfterMe",
+    "RepeatPrevious": "rookery.tasks.memory_tasks:RepeatPrevious",
+    "Autoencode": "rookery.tasks.memory_tasks:Autoencode",
+    "CountRecall": "rookery.tasks.memory_tasks:CountRecall",
+    "CueCorridor": "rookery.tasks.memory_tasks:CueCorridor",
+    "TwoCues": "rookery.tasks.memory_tasks:TwoCues",
+    "Sorter": "rookery.tasks.sorter:Sorter",
+    "DeepSea": "rookery.tasks.deep_sea:DeepSea",
+    "KeyDoor": "rookery.tasks.key_door:KeyDoor",
+    "WallCurriculum": "rookery.tasks.wall_curriculum:WallCurriculum",
+    "TicTacToe": "rookery.tasks.board_games:TicTacToe",
+    "ConnectFour": "rookery.tasks.board_games:ConnectFour",
+    "LineSoccer": "rookery.tasks.line_soccer:LineSoccer",
+    "CarryTogether": "rookery.tasks.carry_together:CarryTogether",
+    "Sacrifice": "rookery.tasks.sacrifice:Sacrifice",
+    "MatrixGame": "rookery.tasks.matrix_game:MatrixGame",
+    "Basic": "rookery.tasks.basic:Basic",
+    "BallPlate": "rookery.tasks.ball_plate:BallPlate",
+    "GoalGrid": "rookery.tasks.goal_grid:GoalGrid",
+    "PushBlock": "rookery.tasks.push_block:PushBlock",
+    "FoodCollector": "rookery.tasks.food_collector:FoodCollector",
+    "Match3": "rookery.tasks.match3:Match3",
+    "OneDimension": "rookery.tasks.one_dimension:OneDimension",
+    **TENSORS,
+}
+"""Import paths of the environments that come with Rookery, by short name."""

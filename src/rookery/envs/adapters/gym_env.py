@@ -1,0 +1,112 @@
+"""Gymnasium environments: one agent, called ``agent``.
+
+The back end plays `GymLane.env` directly, because with one agent there is nothing to translate; see `vector/serial.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from gymnasium import spaces
+from gymnasium.wrappers import OrderEnforcing, TimeLimit
+
+from rookery.envs.adapters.lane import NEW_API, Agent, Breach, Lane, LaneStep, Spaces, info_masks, is_true, shape_of
+from rookery.envs.samplers import Value
+
+AGENT = "agent"
+
+
+class GymLane(Lane):
+    """A Gymnasium environment as a lane."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env, (AGENT,))
+
+    def spaces(self, agent: Agent) -> Spaces:
+        """Observation and action space of the one agent.
+
+        Raises:
+            Breach: If the environment lacks them, or has another library's.
+        """
+        found = []
+        for name in ("observation_space", "action_space"):
+            space = getattr(self.env, name, None)
+            if not isinstance(space, spaces.Space):
+                raise Breach(f"{name} is {type(space).__name__}, expected a gymnasium.spaces.Space; {NEW_API}", agent)
+            found.append(space)
+        return found[0], found[1]
+
+    def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
+        """Starts an episode; raises a Breach if `reset` follows the old Gym API."""
+        try:
+            result = self.begin(seed, parameters)
+        except TypeError as error:
+            if _takes_seed(self.env):
+                raise
+            breach = Breach(f"reset() takes no seed, expected reset(seed=, options=); {NEW_API}", AGENT)
+            breach.__cause__ = error
+            self.report(breach)
+            result = self.env.reset()
+        pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
+        if not pair:
+            self.report(Breach(f"reset() returned {shape_of(result)}, expected (obs, info); {NEW_API}", AGENT))
+        obs, info = result if pair else (result, {})
+        return LaneStep({AGENT: obs}, masks=info_masks({AGENT: info}), infos={AGENT: info})
+
+    @property
+    def call(self) -> Callable[[Any], Any]:
+        """What steps the environment as it is now.
+
+        `OrderEnforcing`, which is around every environment made by an id, is left out where it stands right below the
+        time limit: all it does is to see that a reset came first, and here one always has.
+        """
+        limit: Any = self.env
+        if [type(limit), type(getattr(limit, "env", None))] != [TimeLimit, OrderEnforcing]:
+            return cast(Callable[[Any], Any], limit.step)
+        if "step" in vars(limit) or "step" in vars(limit.env):  # somebody's own
+            return cast(Callable[[Any], Any], limit.step)
+        inner = limit.env.env.step
+
+        def step(action: Any) -> tuple[Any, Any, Any, Any, Any]:
+            obs, reward, terminated, truncated, info = inner(action)
+            limit._elapsed_steps += 1
+            if limit._elapsed_steps >= limit._max_episode_steps:
+                truncated = True
+            return obs, reward, terminated, truncated, info
+
+        return step
+
+    def argument(self, actions: dict[Agent, Any]) -> Any:
+        """The action of the one agent."""
+        return actions[AGENT]
+
+    def read(self, given: Any) -> LaneStep:
+        """What is shown after a step that gave this; raises a Breach if it is neither the new form nor the old."""
+        if not isinstance(given, tuple) or len(given) != 5:
+            expected = "expected five: (obs, reward, terminated, truncated, info)"
+            breach = Breach(f"step() returned {shape_of(given)}, {expected}; {NEW_API}", AGENT)
+            if not isinstance(given, tuple) or len(given) != 4:
+                raise breach
+            self.report(breach)
+            given = (*given[:3], False, given[3])
+        obs, reward, terminated, truncated, info = given
+        terminated = bool(terminated) and is_true(terminated, "terminated", AGENT)
+        truncated = bool(truncated) and is_true(truncated, "truncated", AGENT)
+        over = terminated or truncated
+        return LaneStep(
+            {} if over else {AGENT: obs},
+            {AGENT: reward},
+            (AGENT,) if terminated else (),
+            (AGENT,) if truncated else (),
+            {AGENT: obs} if over else {},
+            info_masks({AGENT: info}),
+            over,
+            {AGENT: info},
+        )
+
+
+def _takes_seed(env: Any) -> bool:
+    parameters = inspect.signature(getattr(env, "unwrapped", env).reset).parameters
+    return "seed" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())

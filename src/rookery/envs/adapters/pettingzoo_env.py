@@ -1,0 +1,174 @@
+"""PettingZoo environments: parallel (all agents act at once) and AEC (one agent at a time)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rookery.envs.adapters.dict_env import space_of
+from rookery.envs.adapters.lane import (
+    Agent,
+    Breach,
+    Lane,
+    LaneStep,
+    Spaces,
+    five_dicts,
+    info_masks,
+    obs_and_infos,
+    rewards_of_groups,
+    set_for,
+)
+from rookery.envs.samplers import Value
+
+
+class _PettingZooLane(Lane):
+    """What lanes of both kinds have in common."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env, getattr(env, "possible_agents", ()))
+        self._alive: list[Agent] = []
+
+    def spaces(self, agent: Agent) -> Spaces:
+        """Observation and action space of an agent; raises a Breach if the environment does not know them.
+
+        They come from the methods ``observation_space`` and ``action_space``, or, where these are attributes instead,
+        from the same places as those of dict-style environments.
+        """
+        try:
+            if not callable(getattr(self.env, "observation_space", None)):
+                return space_of(self.env, "observation", agent), space_of(self.env, "action", agent)
+            return self.env.observation_space(agent), self.env.action_space(agent)
+        except (KeyError, AttributeError, ValueError, AssertionError) as error:
+            known = ", ".join(map(str, self.agents)) or "none"
+            raise Breach(f"no spaces are known for this agent (possible_agents: {known})", agent) from error
+
+    def _nobody_vanished(self, ended: set[Agent]) -> None:
+        for agent in self._alive:
+            if agent not in ended and agent not in self.env.agents:
+                problem = "left env.agents, expected it to be terminated or truncated with that step"
+                self.report(Breach(problem, agent))
+
+
+class ParallelLane(_PettingZooLane):
+    """A PettingZoo parallel environment as a lane. Its episode is over when no agent is left that must act.
+
+    PettingZoo removes an agent that has ended from `env.agents`. An environment that keeps it there has not brought it
+    back: such an agent is asked again only after a step that shows it with both flags false, which is a respawn.
+    """
+
+    def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
+        """Starts an episode; raises a Breach if `reset` does not return two dicts, or an agent has no observation."""
+        obs, infos = obs_and_infos(self.begin(seed, parameters), self.report)
+        self._alive = list(self.env.agents)
+        self._kept: set[Agent] = set()  # agents that have ended and never left env.agents since
+        return LaneStep(self._observed(obs), masks=info_masks(infos), infos=infos)
+
+    def read(self, given: Any) -> LaneStep:
+        """What is shown after a step that gave this.
+
+        Raises:
+            Breach: If it is not five dicts, an agent vanished without an end, or one has no observation.
+        """
+        obs, reward, terminations, truncations, infos = five_dicts(given, self.report)
+        terminated = set_for(self._alive, terminations, "terminations")
+        truncated = set_for(self._alive, truncations, "truncations")
+        left = {*terminated, *truncated}
+        self._nobody_vanished(left)
+        if self._kept or any(terminations.values()) or any(truncations.values()):
+            self._alive = self._still_playing(left, obs, terminations, truncations)
+        else:  # most steps end nothing
+            self._alive = list(self.env.agents)
+        final = {agent: obs[agent] for agent in obs if agent in left}
+        acting = self._observed(obs)
+        return LaneStep(acting, reward, terminated, truncated, final, info_masks(infos), not self._alive, infos)
+
+    def _still_playing(self, left: set[Agent], obs: Mapping[Agent, Any], *flags: Mapping[Agent, Any]) -> list[Agent]:
+        """Returns the agents that must act after a step in which those of `left` ended."""
+        agents = self.env.agents
+        ended = {*set_for(agents, flags[0], "terminations"), *set_for(agents, flags[1], "truncations")}
+        self._kept = {agent for agent in agents if agent in self._kept or agent in left}
+        respawned = {a for a in self._kept if a not in ended and a in obs and all(a in part for part in flags)}
+        self._kept -= respawned
+        return [agent for agent in agents if agent not in ended and agent not in self._kept]
+
+    def _observed(self, obs: dict[Agent, Any]) -> dict[Agent, Any]:
+        for agent in self._alive:
+            if agent not in obs:
+                self.report(Breach("no observation for this agent, expected one because it is in env.agents", agent))
+        return {agent: obs[agent] for agent in self._alive if agent in obs}
+
+
+class AECLane(_PettingZooLane):
+    """A PettingZoo AEC environment as a lane: one environment step is one agent's action.
+
+    Rewards are read from `env.rewards` after each action, for all agents at once, so each is counted once; rewards of
+    groups from `env.infos` at the same moment, from which the environment has to take them again. Agents that ended are
+    stepped out with None before the next one acts.
+    """
+
+    def reset(self, seed: int, parameters: Mapping[str, Value] | None = None) -> LaneStep:
+        """Starts an episode."""
+        self._said: Mapping[Agent, Any] = {}
+        self.begin(seed, parameters)
+        self._alive = list(self.env.agents)
+        return self._on_turn({})
+
+    def argument(self, actions: dict[Agent, Any]) -> Any:
+        """The action of the agent on turn."""
+        (action,) = actions.values()
+        return action
+
+    def read(self, given: Any) -> LaneStep:
+        """What the environment shows after a step, which gives nothing.
+
+        Raises:
+            Breach: If an agent vanished without an end, or an ended one cannot be stepped out.
+        """
+        env = self.env
+        self._said = rewards_of_groups(env.infos)
+        # some environments never clear `rewards`; an agent that ended earlier must not be paid again
+        reward = {agent: env.rewards[agent] for agent in self._alive if agent in env.rewards}
+        terminated = set_for(self._alive, env.terminations, "terminations")
+        truncated = set_for(self._alive, env.truncations, "truncations")
+        left = {*terminated, *truncated}
+        self._nobody_vanished(left)
+        final = {agent: env.observe(agent) for agent in truncated if agent not in terminated and agent in env.agents}
+        masks = info_masks({agent: env.infos.get(agent) for agent in final})
+        for _ in range(len(env.agents)):
+            if not env.agents:
+                break
+            agent = env.agent_selection
+            if not (env.terminations.get(agent) or env.truncations.get(agent)):
+                break
+            env.step(None)
+            if agent in env.agents:
+                raise Breach("step(None) left the ended agent in env.agents, expected it to be removed", agent)
+        self._alive = [a for a in env.agents if not (env.terminations.get(a) or env.truncations.get(a))]
+        shown = self._on_turn(masks)
+        shown.reward, shown.terminated, shown.truncated, shown.final = reward, terminated, truncated, final
+        return shown
+
+    def group_rewards(self, shown: LaneStep) -> Mapping[Agent, Any]:
+        """What agents said before those that have ended were stepped out."""
+        return self._said
+
+    def _on_turn(self, masks: dict[Agent, Any]) -> LaneStep:
+        env = self.env
+        if not self._alive:
+            return LaneStep({}, masks=masks, ended=True, infos=dict(env.infos))
+        agent = env.agent_selection
+        if agent not in self._alive:
+            raise Breach(f"env.agent_selection is {agent!r}, expected one of env.agents: {self._alive}", agent)
+        masks = masks | info_masks({agent: env.infos.get(agent)})
+        return LaneStep({agent: env.observe(agent)}, masks=masks, infos=dict(env.infos))
+
+
+def is_parallel_style(env: Any) -> bool:
+    """Returns whether `env` is a parallel environment of PettingZoo: by its base class, or its method of spaces."""
+    by_class = any(base.__name__ == "ParallelEnv" for base in type(env).__mro__)
+    return by_class or callable(getattr(env, "observation_space", None))
+
+
+def is_aec_style(env: Any) -> bool:
+    """Returns whether `env` is an environment of PettingZoo in which one agent acts at a time."""
+    return callable(getattr(env, "agent_iter", None)) and callable(getattr(env, "last", None))

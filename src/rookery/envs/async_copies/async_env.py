@@ -1,0 +1,518 @@
+"""Environments whose copies keep their own clock, as rows: `ClockedEnv`.
+
+Games and simulators that run by themselves, and programs that ask for actions when they want them, do not wait for each
+other. A step here answers the copies that have asked, and returns as soon as one of all copies has something new to
+say; rows of the others do not wait, and their lanes have not stepped (`Step.stepped`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import EnvError
+from rookery.core.spaces.arrays import Tree, action_spec, obs_spec
+from rookery.core.spaces.space_files import space_from_json, space_to_json
+from rookery.envs.async_copies.arrival import Answer, Arrival, Asking, Copies, CopyBehavior, Ended
+from rookery.envs.async_copies.seats import Seats
+from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase
+
+PATIENCE = 0.5
+"""Seconds after which a step returns though no copy has said anything, so that a training can be interrupted."""
+
+TEAM_MARK = "?"
+"""What the team of a behaviour begins with in its name, as in ``Striker?team=1``."""
+
+
+SEAT_MARK = "#"
+"""What the number of an agent's seat follows in its name."""
+
+
+class ClockedEnv(VectorBase):
+    """Copies that keep their own clock. Nothing repeats bit for bit here, and no episode can be taken up again.
+
+    An agent is called after its behaviour and its seat, ``Striker#2``, or ``Striker#2?team=1``, if its behaviour does
+    not name its agents. No copies are made to be thrown away, since they take long to start; who has the only ones
+    sets `only_one`.
+    """
+
+    throwaway = False
+
+    def __init__(self, copies: Copies, num_lanes: int) -> None:
+        """Shows copies as rows.
+
+        Args:
+            copies: Who speaks for them; closed with this.
+            num_lanes: How many there are.
+        """
+        self._copies = copies
+        self._numbers: dict[str, int] = {}  # of kinds, by behaviour
+        self._seats: list[Seats] = []
+        self._rows: list[Rows] = []
+        self._group_numbers: list[dict[Hashable, int]] = [{} for _ in range(num_lanes)]
+        self._asked: list[dict[int, list[Asked]]] = [{} for _ in range(num_lanes)]  # by kind
+        self._owing = [False] * num_lanes
+        """Lanes whose last arrival has been shown and not answered."""
+        self._told: set[tuple[int, int]] = set()
+        """Kinds and lanes of which the last step showed rewards and ends."""
+        self._got: dict[int, float] = {}
+        """Of the arrival that is being shown: what each group got, who was told so, and who has just come."""
+        self._paid: set[tuple[int, int]] = set()
+        self._new: set[tuple[int, int]] = set()
+        self._own: dict[int, list[tuple[int, np.ndarray, np.ndarray]]] = {}
+        """By kind, who has acted by itself and what it did: lane, seats, actions."""
+        super().__init__((), num_lanes, copies.name, exact=False)
+        self.own_episodes, self.parameters, self.counters = copies.own_episodes, copies.parameters, copies.counters
+        self.notes = copies.notes
+        self._plan: SeedPlan | None = None
+        self._step = Step((), np.zeros(num_lanes, dtype=bool))
+        self._behaviors: dict[str, CopyBehavior] = {}
+        for name, behavior in copies.behaviors.items():
+            self._add(name, behavior)
+        self.layout = 0
+
+    # -- who is there ----------------------------------------------------------------------------------------------
+
+    def _add(self, name: str, behavior: CopyBehavior) -> None:
+        """A behaviour that nobody had until now becomes a kind of its own; one that is another team's of a kind that is
+        there belongs to it.
+        """
+        self._behaviors[name] = behavior
+        columns = [(name, group) for group in behavior.seats]
+        for other, number in self._numbers.items():
+            kind = self.kinds[number]
+            if _base(other) == _base(name) and (kind.obs, kind.action) == (behavior.obs, behavior.action):
+                self._numbers[name] = number
+                self._seats[number].columns += columns
+                self._widen(number)
+                return
+        self._numbers[name] = len(self._rows)
+        self._seats.append(Seats(self.num_lanes, columns, behavior.names))
+        kind = Kind(_names(self._seats[-1]), behavior.obs, behavior.action)
+        self._rows.append(Rows.allocate(kind, self.num_lanes))
+        self._lay_out((*self.kinds, kind))
+
+    def _lay_out(self, kinds: tuple[Kind, ...]) -> None:
+        """There are other kinds, or more agents, than there were."""
+        self.kinds, self.layout = kinds, self.layout + 1
+        members: dict[int, list[str]] = {}
+        for kind, seats in zip(kinds, self._seats, strict=True):
+            for agent, (_, group) in zip(kind.agents, seats.columns, strict=True):
+                if group >= 0:
+                    members.setdefault(group, []).append(agent)
+        self.groups = {f"group {group}": tuple(agents) for group, agents in sorted(members.items())}
+        if self.groups:
+            for rows in self._rows:
+                if rows.group_reward is None:
+                    rows.group_reward = np.zeros(len(rows.reward))
+
+    def _widen(self, number: int) -> None:
+        """More agents of a kind are there than it had seats; rows keep what stands in them."""
+        kind, old = self.kinds[number], self._rows[number]
+        width = len(self._seats[number].columns)
+        wider = Kind(_names(self._seats[number]), kind.obs, kind.action)
+        rows = self._rows[number] = Rows.allocate(wider, self.num_lanes)
+        lane, column = np.divmod(np.arange(len(old.reward)), max(len(kind.agents), 1))
+        place = lane * width + column
+        for path, array in old.obs.items():
+            rows.obs[path][place] = array
+        for there, before in (
+            (rows.reward, old.reward),
+            (rows.terminated, old.terminated),
+            (rows.truncated, old.truncated),
+            (rows.waiting, old.waiting),
+        ):
+            there[place] = before
+        rows.final_index, rows.final_obs = place[old.final_index], old.final_obs
+        if old.group_reward is not None:
+            rows.group_reward = np.zeros(len(rows.reward))
+            rows.group_reward[place] = old.group_reward
+        self._lay_out((*self.kinds[:number], wider, *self.kinds[number + 1 :]))
+
+    # -- playing ---------------------------------------------------------------------------------------------------
+
+    def reset(self, seeds: SeedPlan) -> Step:
+        """Lets every copy begin; shows those who ask for an action by then. See `VectorEnv.reset`."""
+        self.episode[:] = 0
+        return self._begin(seeds)
+
+    def _begin(self, seeds: SeedPlan) -> Step:
+        """Lets every copy begin the episode that `episode` names."""
+        self._plan = seeds
+        for rows, seats in zip(self._rows, self._seats, strict=True):
+            for flags in (rows.reward, rows.terminated, rows.truncated, rows.waiting):
+                flags[:] = 0
+            rows.own_index, rows.own_action = NOBODY, None
+            rows.final_index, rows.final_obs = NOBODY, {path: array[:0] for path, array in rows.obs.items()}
+            for lane in range(self.num_lanes):
+                seats.clear(lane)
+        self._told.clear()
+        self._own.clear()
+        for lane in range(self.num_lanes):
+            self._asked[lane], self._group_numbers[lane], self._owing[lane] = {}, {}, False
+            self._copies.begin(lane, int(self.episode[lane]), seeds)
+        return self._shown([], 0.0)
+
+    def replan(self, seeds: SeedPlan) -> None:
+        """Lets episodes to come have the seeds and parameters of another plan."""
+        self._plan = seeds
+        self._copies.replan(seeds)
+
+    def restart(self, seeds: SeedPlan) -> Step:
+        """Gives up what runs in every copy and begins anew; see `VectorBase.restart`."""
+        self.episode += 1
+        return self._begin(seeds)
+
+    def step(self, actions: Sequence[np.ndarray]) -> Step:
+        """Answers the copies that have asked, and waits until one of all has something to say.
+
+        See `VectorEnv.step`. A step in which no copy has said anything for half a second shows nobody.
+        """
+        if self._plan is None:
+            raise EnvError(f"{self.name}: step() before reset(seeds)")
+        self._answer(actions)
+        for number, lane in self._told:
+            rows, width = self._rows[number], len(self.kinds[number].agents)
+            mine = slice(lane * width, (lane + 1) * width)
+            rows.reward[mine], rows.terminated[mine], rows.truncated[mine] = 0.0, False, False
+            if rows.group_reward is not None:
+                rows.group_reward[mine] = 0.0
+        for rows in self._rows:
+            if len(rows.final_index):
+                rows.final_index, rows.final_obs = NOBODY, {path: array[:0] for path, array in rows.obs.items()}
+        self._told.clear()
+        start = perf_counter()
+        arrivals = self._copies.arrivals(PATIENCE)
+        return self._shown(arrivals, perf_counter() - start)
+
+    def _answer(self, actions: Sequence[np.ndarray]) -> None:
+        """Gives every copy that has asked the actions of its agents, which stand in the order of waiting rows."""
+        used = [0] * len(self._rows)
+        for number, (given, rows) in enumerate(zip(actions, self._rows, strict=True)):
+            if len(given) != (wanted := int(np.count_nonzero(rows.waiting))):
+                agents = ", ".join(self.kinds[number].agents)
+                raise EnvError(f"{self.name}: {len(given)} actions for {wanted} waiting agents of kind {agents}")
+            rows.waiting[:] = False
+            if number in self._own:
+                rows.own_index, rows.own_action = NOBODY, None
+        self._own.clear()
+        for lane, owing in enumerate(self._owing):
+            if owing:
+                answers: dict[str, Answer] = {}
+                for number, asked in sorted(self._asked[lane].items()):
+                    first = used[number]
+                    used[number] = first + sum(len(one.ids) for one in asked)
+                    answers |= _answers(asked, actions[number][first : used[number]])
+                self._owing[lane], self._asked[lane] = False, {}
+                self._copies.answer(lane, int(self.episode[lane]), answers)
+
+    def _shown(self, arrivals: Sequence[Arrival], waited: float) -> Step:
+        """Writes what copies have said into their rows."""
+        stepped, ended = np.zeros((2, self.num_lanes), dtype=bool)
+        lost: np.ndarray | None = None
+        finals: dict[int, list[tuple[int, np.ndarray, Tree]]] = {}
+        any_end = False
+        for arrival in arrivals:
+            lane = arrival.lane
+            if self.groups:
+                self._got, self._paid, self._new = {}, set(), set()
+            stepped[lane] = self._owing[lane] = True
+            for name in (*arrival.ended, *arrival.asking):
+                if name not in self._numbers:
+                    self._add(name, self._copies.behaviors[name])
+            if arrival.lost:
+                lost = np.zeros(self.num_lanes, dtype=bool) if lost is None else lost
+                lost[lane] = any_end = True
+                self._lose(lane, finals)
+            elif arrival.ended:
+                any_end = True
+                for name, gone in arrival.ended.items():
+                    self._end(lane, self._numbers[name], gone, finals)
+            if arrival.over:
+                ended[lane] = any_end = True
+                for seats in self._seats:
+                    seats.clear(lane)
+            for name, asking in arrival.asking.items():
+                self._ask(lane, name, asking)
+            if self._got:
+                self._share(lane)
+            if arrival.over or arrival.lost or (self.own_episodes and arrival.ended):
+                self.episode[lane] += 1
+        for number, parts in finals.items():
+            self._keep_finals(number, parts)
+        for number in self._own:
+            self._keep_own(number)
+        step = self._step
+        step.rows, step.ended, step.lost, step.any_end = tuple(self._rows), ended, lost, any_end
+        step.stepped, step.waited = stepped, waited
+        step.unlearned = _unlearned(arrivals, stepped)
+        self.counters = self._copies.counters
+        return step
+
+    def _ask(self, lane: int, name: str, asking: Asking) -> None:
+        """Agents of a copy ask for an action."""
+        number = self._numbers[name]
+        if problem := self.kinds[number].obs.check(asking.obs, slice(None)):
+            raise self._breach(lane, number, f"{problem}, in an observation")
+        self._check_rewards(lane, number, asking)
+        seats, ids = self._seats[number], asking.ids
+        columns, new = seats.take(lane, name, ids, self._grouped(lane, name, seats, asking.groups))
+        if len(seats.columns) > len(self.kinds[number].agents):
+            self._widen(number)
+        rows = self._rows[number]
+        place: np.ndarray | slice = self._place(number, lane, columns)
+        if len(columns) == len(seats.columns) and (columns[1:] > columns[:-1]).all():
+            place = slice(lane * len(columns), (lane + 1) * len(columns))  # all of them in order
+        for path, array in asking.obs.items():
+            rows.obs[path][place] = array
+        rows.waiting[place] = True
+        came = new.any()
+        if came or self.groups or asking.group_reward is not None:
+            self._pay(number, lane, columns, asking, ~new)
+        else:
+            rows.reward[place] += asking.reward
+            self._told.add((number, lane))
+        if came and self.groups:
+            self._new |= {(number, column) for column in columns[new].tolist()}
+        if asking.own is not None:
+            self._own.setdefault(number, []).append((lane, columns, asking.own))
+        self._asked[lane].setdefault(number, []).append(Asked(name, ids, columns))
+
+    def _end(self, lane: int, number: int, gone: Ended, finals: dict[int, list[tuple[int, np.ndarray, Tree]]]) -> None:
+        """The episode of agents of a copy has ended; who comes next may take their seats."""
+        self._check_rewards(lane, number, gone)
+        seats, rows = self._seats[number], self._rows[number]
+        columns = seats.find(lane, gone.ids)
+        seated = columns >= 0  # others have ended before they ever asked for an action
+        place = self._place(number, lane, columns[seated])
+        self._pay(number, lane, columns, gone, seated)
+        cut = np.asarray(gone.truncated, dtype=bool)[seated]
+        rows.terminated[place], rows.truncated[place] = ~cut, cut
+        if cut.any():
+            last = {path: array[seated][cut] for path, array in gone.obs.items()}
+            if problem := self.kinds[number].obs.check(last, slice(None)):
+                raise self._breach(lane, number, f"{problem}, in the last observation before a truncation")
+            finals.setdefault(number, []).append((lane, columns[seated][cut], last))
+        seats.leave(lane, gone.ids)
+
+    def _lose(self, lane: int, finals: dict[int, list[tuple[int, np.ndarray, Tree]]]) -> None:
+        """A copy has failed: its agents are cut off with what they saw last."""
+        for number, (seats, rows) in enumerate(zip(self._seats, self._rows, strict=True)):
+            columns = seats.clear(lane)
+            if len(columns):
+                place = self._place(number, lane, columns)
+                rows.truncated[place] = True
+                last = {path: array[place] for path, array in rows.obs.items()}
+                finals.setdefault(number, []).append((lane, columns, last))
+                self._told.add((number, lane))
+        self._group_numbers[lane] = {}
+
+    def _keep_finals(self, number: int, parts: list[tuple[int, np.ndarray, Tree]]) -> None:
+        """Keeps the last observations of agents of a kind that were cut off, in order of their rows."""
+        rows = self._rows[number]
+        index = np.concatenate([self._place(number, lane, columns) for lane, columns, _ in parts])
+        order = np.argsort(index)
+        rows.final_index = index[order]
+        rows.final_obs = {path: np.concatenate([tree[path] for *_, tree in parts])[order] for path in rows.obs}
+
+    def _keep_own(self, number: int) -> None:
+        """Shows what agents of a kind have done by themselves, in order of their rows."""
+        rows, parts = self._rows[number], self._own[number]
+        index = np.concatenate([self._place(number, lane, columns) for lane, columns, _ in parts])
+        order = np.argsort(index)
+        rows.own_index = index[order]
+        rows.own_action = np.concatenate([actions for *_, actions in parts])[order]
+
+    def _place(self, number: int, lane: int, columns: np.ndarray) -> np.ndarray:
+        """The rows of a kind that are of some seats of a lane."""
+        return columns + lane * len(self.kinds[number].agents)
+
+    def _pay(self, number: int, lane: int, columns: np.ndarray, told: Asking, which: np.ndarray) -> None:
+        """Writes down what agents got; nobody has a use for what one got before its first action.
+
+        Args:
+            number: Of their kind.
+            lane: Their copy.
+            columns: ``[N]`` their seats.
+            told: What the copy said of them.
+            which: ``[N]`` bool, whom it is written down for.
+        """
+        rows, place = self._rows[number], self._place(number, lane, columns[which])
+        rows.reward[place] += told.reward[which]
+        if told.group_reward is not None and rows.group_reward is not None:
+            rows.group_reward[place] += told.group_reward[which]
+            kept_for = self._seats[number].columns
+            for column, got in zip(columns[which].tolist(), told.group_reward[which].tolist(), strict=True):
+                self._got.setdefault(kept_for[column][1], got)
+                self._paid.add((number, column))
+        self._told.add((number, lane))
+
+    def _share(self, lane: int) -> None:
+        """Tells members of groups of whom the copy said nothing what their group got: those who ended before it, also
+        where somebody has taken the seat in this moment.
+        """
+        for number, (seats, rows) in enumerate(zip(self._seats, self._rows, strict=True)):
+            assert rows.group_reward is not None
+            held, first = seats.held(lane), lane * len(seats.columns)
+            for column, (_, group) in enumerate(seats.columns):
+                got = self._got.get(group) if group >= 0 else None
+                silent = column not in held or (number, column) in self._new
+                if got and silent and (number, column) not in self._paid:
+                    rows.group_reward[first + column] = got
+                    self._told.add((number, lane))
+
+    def _grouped(self, lane: int, name: str, seats: Seats, groups: Sequence[Hashable | None]) -> list[int]:
+        """The numbers of groups of a copy; -1 for none. A group nobody has heard of takes the lowest number that no
+        other has, or whose group has no member left; one that seats of this behaviour are kept for, if there is one.
+        """
+        numbers = self._group_numbers[lane]
+        for group in dict.fromkeys(groups):
+            if group is not None and group not in numbers:
+                here = {numbers[other] for other in groups if other in numbers}
+                here |= {seats.columns[seat][1] for seats in self._seats for seat in seats.held(lane)}
+                fresh = next(number for number in range(len(numbers) + 1) if number not in {*numbers.values()})
+                idle = [number for number in sorted(numbers.values()) if number not in here]
+                known = len(self.groups)
+                kept = {kept_for for behavior, kept_for in seats.columns if behavior == name and kept_for >= 0} - here
+                number = fresh if fresh < known or not idle else idle[0]
+                if kept:
+                    number = min(kept, key=lambda one: (one in numbers.values(), one))
+                self._group_numbers[lane] = numbers = {key: at for key, at in numbers.items() if at != number}
+                numbers[group] = number
+        return [-1 if group is None else numbers[group] for group in groups]
+
+    def _check_rewards(self, lane: int, number: int, told: Asking) -> None:
+        for rewards, what in ((told.reward, "reward"), (told.group_reward, "group reward")):
+            if rewards is not None and not np.isfinite(rewards).all():
+                bad = int(np.flatnonzero(~np.isfinite(rewards))[0])
+                problem = f"non-finite {what} {rewards[bad]} of agent {told.ids[bad]}, expected a finite number"
+                raise self._breach(lane, number, problem)
+
+    def _breach(self, lane: int, number: int, problem: str) -> EnvError:
+        behavior = " and ".join(name for name, at in self._numbers.items() if at == number)
+        return EnvError(f"{self.name}: copy {lane}, episode {self.episode[lane]}, behaviour {behavior}: {problem}")
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """What lanes show, and who is there; where copies are inside cannot be saved."""
+        kinds = [
+            {
+                "behaviors": [name for name, at in self._numbers.items() if at == number],
+                "obs": space_to_json(kind.obs.space),
+                "info_mask": _masked_beside(kind),
+                "action": space_to_json(kind.action.space),
+                "columns": [list(kept_for) for kept_for in seats.columns],
+            }
+            for number, (kind, seats) in enumerate(zip(self.kinds, self._seats, strict=True))
+        ]
+        rows = [
+            {"obs": {path: array.copy() for path, array in rows.obs.items()}, "waiting": rows.waiting.copy()}
+            for rows in self._rows
+        ]
+        return {"rows": rows, "kinds": kinds, "episode": self.episode.copy()}
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Begins anew in every lane, with the kinds and agents of the state; see `VectorEnv.load_state_dict`."""
+        if set(state) != {"rows", "kinds", "episode"} or len(state["episode"]) != self.num_lanes:
+            raise EnvError(f"{self.name}: the saved state is of another environment, or of another number of copies")
+        here, self._behaviors, self._numbers = self._behaviors, {}, {}
+        self._seats, self._rows, self.kinds = [], [], ()
+        for saved in state["kinds"]:
+            obs, action = space_from_json(saved["obs"]), space_from_json(saved["action"])
+            then = CopyBehavior(obs_spec(obs, action, info_mask=saved["info_mask"]), action_spec(action))
+            number = len(self._seats)
+            for name in saved["behaviors"]:
+                now = here.pop(name, then)
+                if now.obs != then.obs or now.action != then.action:
+                    raise EnvError(
+                        f"{self.name}: behaviour {name} sees {now.obs.space} and does {now.action.space}; in the run "
+                        f"that is to go on it saw {then.obs.space} and did {then.action.space}"
+                    )
+                self._add(name, replace(now, seats=()))
+            self._seats[number].columns = [(name, group) for name, group in saved["columns"]]
+            self._widen(number)
+        for name, behavior in here.items():
+            self._add(name, behavior)
+        self.episode[:] = state["episode"] + 1
+        return self._begin(seeds), np.ones(self.num_lanes, dtype=bool)
+
+    def close(self) -> None:
+        """Closes the copies."""
+        self._copies.close()
+
+
+NOBODY = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who of one behaviour has asked: ``[N]`` agents, and their seats."""
+
+    behavior: str
+    ids: Sequence[Hashable]
+    seats: np.ndarray
+
+
+def _unlearned(arrivals: Sequence[Arrival], stepped: np.ndarray) -> np.ndarray | None:
+    """``[lanes]`` in which nobody is to learn from those who ask, which have not stepped as others count; or None."""
+    lanes = [arrival.lane for arrival in arrivals if arrival.unlearned]
+    if not lanes:
+        return None
+    found = np.zeros(len(stepped), dtype=bool)
+    found[lanes] = True
+    stepped[lanes] = False
+    return found
+
+
+def _answers(asked: Sequence[Asked], actions: np.ndarray) -> dict[str, Answer]:
+    """The actions ``[N, ...]`` of all who have asked in a lane, in order of their seats, as answers by behaviour."""
+    seats = asked[0].seats if len(asked) == 1 else np.concatenate([one.seats for one in asked])
+    if not (seats[1:] > seats[:-1]).all():
+        actions = actions[np.argsort(np.argsort(seats))]
+    answers, used = {}, 0
+    for one in asked:
+        answers[one.behavior] = Answer(one.ids, actions[used : used + len(one.ids)])
+        used += len(one.ids)
+    return answers
+
+
+def _base(behavior: str) -> str:
+    """The name of a behaviour without its team."""
+    return behavior.partition(TEAM_MARK)[0]
+
+
+def _names(seats: Seats) -> tuple[str, ...]:
+    """The names of the agents that have some seats: their own, or numbers that count the seats of a behaviour."""
+    counts: dict[str, int] = {}
+    names = []
+    for behavior, _ in seats.columns:
+        base, mark, team = behavior.partition(TEAM_MARK)
+        counts[behavior] = number = counts.get(behavior, -1) + 1
+        names.append(f"{base}{SEAT_MARK}{number}{mark}{team}")
+    return (*seats.names[: len(names)], *names[len(seats.names) :])
+
+
+def behaviors_of(agent: str) -> tuple[str, ...]:
+    """The behaviour that an agent's name says, with its team and without: ``Striker?team=1`` and ``Striker`` of
+    ``Striker#2?team=1``; none of an agent that is not called after its seat.
+    """
+    whole, mark, team = agent.partition(TEAM_MARK)
+    base, seat, number = whole.rpartition(SEAT_MARK)
+    if not seat or not number.isdecimal():
+        return ()
+    return tuple(dict.fromkeys((f"{base}{mark}{team}", base)))
+
+
+def team_of(agent: str) -> str:
+    """The team that an agent's name says, ``team=1`` of ``Striker#2?team=1``; none of one not called after its seat."""
+    return agent.partition(TEAM_MARK)[2] if behaviors_of(agent) else ""
+
+
+def _masked_beside(behavior: Kind) -> bool:
+    """Whether masks are no part of the space of observations, but come beside it."""
+    return behavior.obs.has_mask and obs_spec(behavior.obs.space, behavior.action.space) != behavior.obs

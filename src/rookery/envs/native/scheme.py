@@ -1,0 +1,41 @@
+"""Environments that are a file in C, or a library: the path of one is their name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from rookery.envs.native.c_env import c_env_of, c_name, names_c
+from rookery.envs.schemes import EnvScheme
+
+
+class CFiles(EnvScheme):
+    """Paths of files in C and of libraries."""
+
+    def matches(self, name: str) -> bool:
+        """See `EnvScheme.matches`."""
+        return names_c(name)
+
+    def find(self, name: str) -> Any:
+        """See `EnvScheme.find`."""
+        return c_env_of(name)
+
+    def short_name(self, name: str) -> str:
+        """See `EnvScheme.short_name`."""
+        return c_name(name)
+
+    def code_of(self, name: str) -> str:
+        """See `EnvScheme.code_of`."""
+        return os.path.abspath(name)
+
+    def file_in(self, name: str) -> str:
+        """See `EnvScheme.file_in`."""
+        return name
+
+    def has_file(self, name: str) -> bool:
+        """See `EnvScheme.has_file`."""
+        return Path(name).is_file()
+
+
+C_FILES = CFiles()

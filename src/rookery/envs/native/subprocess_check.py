@@ -1,0 +1,116 @@
+"""Plays an environment in C in a process of its own: `main` reads a `Play` and writes what was `Played`.
+
+So what it breaks, it breaks there; and a state that goes on here has come from another process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import pickle
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import EnvError
+from rookery.core.seeding import Role, Streams
+from rookery.envs.base import Step
+from rookery.envs.native.c_env import CEnv
+from rookery.envs.random_play import random_answers
+
+
+@dataclass(frozen=True)
+class Play:
+    """What is to be played.
+
+    Attributes:
+        env: What `CEnv.as_elsewhere` gives.
+        seed: Seed of the episodes.
+        actions: Seed of the actions.
+        steps: Vector steps to play.
+        state: What `CEnv.state_dict` gave, to go on from; None = begin.
+        poison: Whether a sanitizer is to report who touches memory around the fields of the state.
+    """
+
+    env: dict[str, Any]
+    seed: int
+    actions: int
+    steps: int
+    state: dict[str, Any] | None = None
+    poison: bool = False
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came of it.
+
+    Attributes:
+        digests: One for all that each step showed.
+        breaches: What the environment broke, each kind once.
+    """
+
+    digests: list[str]
+    breaches: list[str]
+
+
+def digests_of(env: CEnv, shown: Step, steps: int, actions: int) -> Iterator[str]:
+    """Plays random actions and yields a digest of all that each step shows.
+
+    Args:
+        env: The environment.
+        shown: What it shows now.
+        steps: Vector steps to play.
+        actions: Seed of the actions.
+    """
+    rng = np.random.default_rng(actions)
+    for _ in range(steps):
+        shown = env.step(random_answers(env, shown, rng))
+        (rows,) = shown.rows
+        digest = hashlib.blake2b(digest_size=8)
+        parts = [array[rows.waiting] for array in rows.obs.values()]
+        parts += [rows.reward, rows.terminated, rows.truncated, rows.waiting, shown.ended, rows.final_index]
+        for part in (*parts, *rows.final_obs.values()):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        yield digest.hexdigest()
+
+
+def play(asked: Play) -> Played:
+    """Plays what is asked for; an episode that breaks the contract is given up, and the next ones begin."""
+    about = {"library": asked.env["library"], "symbol": asked.env["symbol"], "is_noted": False}  # sanitizers tell more
+    env: CEnv = type("Elsewhere", (CEnv,), about)(asked.env["lanes"], **asked.env["settings"])
+    if asked.poison:
+        _poison(env)
+    seeds = Streams(asked.seed).episodes(Role.ENV)
+    found: list[str] = []
+    breaches: dict[str, str] = {}
+    state, left, begun = asked.state, asked.steps, False
+    while left > 0:
+        try:
+            if begun:
+                shown = env.restart(seeds)
+            else:
+                begun = True
+                shown = env.reset(seeds) if state is None else env.load_state_dict(state, seeds)[0]
+            for digest in digests_of(env, shown, left, asked.actions):
+                found.append(digest)
+                left -= 1
+        except EnvError as error:
+            breaches.setdefault(re.sub(r"lane.*?step \d+: |[\d.]+", "", str(error)), str(error))
+            left -= 1
+    return Played(found, list(breaches.values()))
+
+
+def _poison(env: CEnv) -> None:
+    """Tells the sanitizer that nobody may touch the memory around the fields."""
+    poison = ctypes.CDLL(None).__asan_poison_memory_region
+    for begin, size in env.guards():
+        poison(ctypes.c_void_p(begin), ctypes.c_size_t(size))
+
+
+def main() -> None:
+    """Reads from the standard input, writes to the standard output."""
+    pickle.dump(play(pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

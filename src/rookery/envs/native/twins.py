@@ -1,0 +1,240 @@
+"""Twins in C of environments that Rookery or Gymnasium has in Python, with the same numbers, bit for bit.
+
+Their sources are in ``sources/``; what installing makes of them is one library. Where it is missing, the environments
+in Python run. A batched twin of ours names its own in the attribute ``in_c``, an environment that plays many copies
+itself in ``instead``; `IDS_IN_C` has Gymnasium's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+
+from rookery.core.errors import EnvError
+from rookery.envs.adapters.batched import check_render_mode
+from rookery.envs.base import SeedPlan, Step
+from rookery.envs.native.c_env import CEnv
+from rookery.envs.native.compiler import FOLDER
+from rookery.envs.native.library import library_of
+
+LIBRARY = FOLDER / "sources" / "twins.so"
+
+BUILD = "python setup.py build_ext --inplace"
+
+
+class CTwin(CEnv):
+    """An environment in C that takes the place of one in Python. Attributes: see `CEnv`.
+
+    Attributes:
+        draws: Whether it can be asked for pictures.
+    """
+
+    draws: ClassVar[bool] = True
+    library = LIBRARY
+    arguments: ClassVar[Mapping[str, Any]] = {"render_mode": None}
+    run_arguments: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, num_lanes: int, *, render_mode: str | None = None, **settings: Any) -> None:
+        """Makes copies; the settings are those of the environment in Python."""
+        check_render_mode(self.loaded().name, render_mode)
+        super().__init__(num_lanes, **settings)
+
+
+class BatchedTwin(CTwin):
+    """A twin of a `BatchedEnv` of ours: either goes on from what the other has saved."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state as the batched environment saves it; as fields if episodes have parameters."""
+        state = super().state_dict()
+        return state if self._has_parameters() else self.as_batched(state)
+
+    def load_state_dict(self, state: dict[str, Any], seeds: SeedPlan) -> tuple[Step, np.ndarray]:
+        """Goes on from a state of either, instead of `reset`; see `VectorEnv.load_state_dict`."""
+        if "fields" not in state and "lanes" not in state:
+            try:
+                fields = self.from_batched(state)
+            except (KeyError, IndexError, ValueError):  # of another environment, or of other settings
+                fields = {**state, "fields": {}, "settings": self._settings}
+            state = {"settings": self._settings, "episode": state["episode"], **fields}
+        return super().load_state_dict(state, seeds)
+
+    def _has_parameters(self) -> bool:
+        """Says whether an episode has parameters that the batched environment does not know."""
+        return False
+
+    @abstractmethod
+    def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Gives what the batched environment would have saved in the place of a state of fields."""
+
+    @abstractmethod
+    def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Gives the clock, when episodes began, and the fields that stand for a state of the batched environment."""
+
+
+class CartPoleInC(BatchedTwin):
+    """`BatchedCartPole` in C, whose episodes may have parameters."""
+
+    symbol = "cart_pole"
+
+    def as_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Gives the motion of carts and poles, with accelerations of 0, which every step makes anew."""
+        fields, began = state["fields"], state["began"]
+        motion = np.zeros((6, self.num_lanes))
+        for row, name in enumerate(("position", "angle", "velocity", "turning")):
+            motion[row] = fields[name]
+        deadline = int(began.min()) + int(self._settings[0])
+        return {
+            "episode": state["episode"],
+            "motion": motion,
+            "began": began,
+            "clock": state["clock"],
+            "deadline": deadline,
+        }
+
+    def from_batched(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Takes the motion apart."""
+        motion, began, clock = state["motion"], state["began"], int(state["clock"])
+        fields = {name: motion[row] for row, name in enumerate(("position", "angle", "velocity", "turning"))}
+        physics = np.tile(self._defaults, (self.num_lanes, 1))
+        fields = {**fields, "steps": np.asarray(clock - began), "physics": physics}
+        return {"clock": clock, "began": began, "fields": fields}
+
+    def _has_parameters(self) -> bool:
+        return bool((self.fields["physics"] != self._defaults).any())
+
+    def render(self, lane: int) -> np.ndarray:
+        """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
+        from rookery.envs import drawing  # only those who look pay for loading Pillow
+
+        position, angle = (float(self.fields[name][lane]) for name in ("position", "angle"))
+        return drawing.draw_cart_pole(position, angle, self._timestep(lane), int(self._settings[0]))
+
+
+class StatelessCartPoleInC(CartPoleInC):
+    """`BatchedStatelessCartPole` in C."""
+
+    symbol = "stateless_cart_pole"
+
+
+class GymnasiumTwin(CTwin):
+    """A twin of one of Gymnasium's classics that has no batched one in Python; pictures are drawn by single copies."""
+
+    draws = False
+
+
+class MountainCarInC(GymnasiumTwin):
+    """MountainCar-v0 in C."""
+
+    symbol = "mountain_car"
+
+
+class ContinuousMountainCarInC(GymnasiumTwin):
+    """MountainCarContinuous-v0 in C."""
+
+    symbol = "mountain_car_continuous"
+
+
+class PendulumInC(GymnasiumTwin):
+    """Pendulum-v1 in C."""
+
+    symbol = "pendulum"
+
+
+class AcrobotInC(GymnasiumTwin):
+    """Acrobot-v1 in C; what an episode shows first has NumPy's sines and cosines of float32, which C does not have."""
+
+    symbol = "acrobot"
+
+    def _begin(self, lanes: np.ndarray) -> None:
+        super()._begin(lanes)
+        self._show_first(lanes)
+
+    def _show(self) -> None:
+        super()._show()
+        self._show_first(np.flatnonzero(self.fields["steps"] == 0))
+
+    def _show_first(self, lanes: np.ndarray) -> None:
+        obs, angles = self._rows.obs["obs"], self.fields["motion"][lanes, :2].astype(np.float32)
+        obs[lanes, 0:4:2], obs[lanes, 1:4:2] = np.cos(angles), np.sin(angles)
+
+
+IDS_IN_C: dict[str, type[CTwin]] = {
+    "Acrobot-v1": AcrobotInC,
+    "MountainCar-v0": MountainCarInC,
+    "MountainCarContinuous-v0": ContinuousMountainCarInC,
+    "Pendulum-v1": PendulumInC,
+}
+"""Twins of Gymnasium's ids that have no batched one in Python."""
+
+REHEARSAL = 100
+"""Steps that such a twin plays beside Gymnasium's own before it is used: versions of Gymnasium may have other rules."""
+
+
+@cache
+def why_not_in_c() -> str:
+    """Says why twins in C are not used here; an empty text if they are."""
+    if not LIBRARY.is_file():
+        return f"the twins in C are not built; with a C compiler: {BUILD}"
+    try:
+        library_of(LIBRARY, CartPoleInC.symbol)
+    except EnvError as error:
+        return f"the twins in C cannot be used: {error}; build them again: {BUILD}"
+    angles = np.random.default_rng(0).uniform(-4.0, 4.0, 1000)
+    for ours, theirs in ((math.sin, np.sin), (math.cos, np.cos)):
+        # Environments in Python ask NumPy, those in C the C library, as `math` does; some last bits may differ.
+        if [ours(angle) for angle in angles.tolist()] != theirs(angles).tolist():
+            return (
+                f"NumPy and the C library do not agree on {ours.__name__}, so numbers would differ in their last bits"
+            )
+    return ""
+
+
+def in_c(batched: Any) -> type[CTwin] | None:
+    """Gives the twin in C of a vector environment of ours; None if it has none that can be used here.
+
+    Args:
+        batched: Its class; a subclass may have other rules, so that its parent's twin is not used for it.
+    """
+    twin: type[CTwin] | None = vars(batched).get("in_c") if inspect.isclass(batched) else None
+    return twin if twin is not None and not why_not_in_c() else None
+
+
+def instead_in_c(found: Any) -> type[CTwin] | None:
+    """Gives the twin in C of what is an environment of many copies itself, and no twin of one; None if it has none."""
+    twin: type[CTwin] | None = vars(found).get("instead") if inspect.isclass(found) else None
+    return twin if twin is not None and not why_not_in_c() else None
+
+
+def twin_of_id(name: str) -> type[CTwin] | None:
+    """Gives the twin in C of one of `IDS_IN_C`; None where it cannot be used, or Gymnasium plays by other rules."""
+    twin = IDS_IN_C.get(name)
+    return twin if twin is not None and not why_not_in_c() and plays_alike(name, twin) else None
+
+
+@cache
+def plays_alike(name: str, twin: type[CTwin]) -> bool:
+    """Says whether a twin shows what Gymnasium's environment shows, to the last bit."""
+    single, many, rng = gymnasium.make(name, disable_env_checker=True), twin(1), np.random.default_rng(0)
+    (rows,) = many.reset(lambda lane, episode: 17).rows
+    obs, _ = single.reset(seed=17)
+    for _ in range(REHEARSAL - 1):
+        if not np.array_equal(rows.obs["obs"][0], obs):
+            return False
+        action = many.kinds[0].action
+        stored = rng.uniform(-1, 1, (1, *action.shape)) if action.num_numbers else rng.integers(0, action.sizes[0], 1)
+        given = action.to_env(stored.astype(action.dtype))
+        obs, reward, terminated, _, _ = single.step(given[0])
+        many.step([given])
+        if rows.reward[0] != reward or rows.terminated[0] != terminated:
+            return False
+        if terminated:
+            break
+    single.close()
+    return True
