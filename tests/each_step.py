@@ -1,6 +1,6 @@
 """A way for tests to come in between the vector steps of a worker."""
 
-from rookery.rollout.bursts import fragment_player
+from rookery.rollout.loops.helper_process import fragment_player
 
 
 def after_each_step(worker, function):

@@ -242,10 +242,10 @@ def test_environments_are_stepped_from_one_call_by_four_loops():
     assert files_with(steps_of_trials + r"\.step\(", ignoring=(*ENVIRONMENTS, *FOREIGN)) == ["rollout/worker.py"]
     assert "self.now = self.env.step(actions)" in code_of(SOURCE / "rollout" / "worker.py")
     assert files_with(r"\brookery_play\b") == ["envs/native/c_playing.py"]  # many steps in a call
-    assert files_with(r"\bPlaying\(") == ["rollout/fragments.py"]
+    assert files_with(r"\bPlaying\(") == ["rollout/loops/native.py"]
     assert files_with(r"\bfragments\.play\(") == ["rollout/worker.py"]
     assert files_with(r"\.step_tensors\(", ignoring=ENVIRONMENTS) == [
-        "rollout/device_player.py"
+        "rollout/loops/device.py"
     ]  # likewise, on a device
 
 

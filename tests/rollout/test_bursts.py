@@ -13,7 +13,7 @@ import pytest
 from rookery import DQNConfig, PPOConfig, Trainer
 from rookery.core.errors import EnvError
 from rookery.core.native import best_build
-from rookery.rollout import bursts as playing_bursts
+from rookery.rollout.loops import helper_process as playing_bursts
 from selection import slow
 
 pytestmark = [

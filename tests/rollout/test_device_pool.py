@@ -20,9 +20,9 @@ from rookery.core.timers import Timers
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.rollout import device_pool
-from rookery.rollout.device_player import DevicePlayer
 from rookery.rollout.device_pool import DevicePool
 from rookery.rollout.device_store import DeviceStore
+from rookery.rollout.loops.device import DevicePlayer
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import LocalPool
 from rookery.rollout.worker import RolloutWorker

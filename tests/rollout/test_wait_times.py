@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rookery.core.timers import Timers
-from rookery.rollout.wait_times import ANSWERS, WaitTimes
+from rookery.rollout.remote.wait_times import ANSWERS, WaitTimes
 
 
 class ClockByHand:

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from rookery import A2CConfig, Trainer
 from rookery.core.errors import ConfigError, WorkerLostError
-from rookery.rollout.hosts import HostsHere
+from rookery.rollout.remote.hosts import HostsHere
 from rookery.training import evaluation_workers
 
 CFG = A2CConfig(model={"hidden": (8,)})

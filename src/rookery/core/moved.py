@@ -85,6 +85,15 @@ MOVED: dict[str, str] = {
     "rookery.envs.probe": "rookery.envs.adapters.probe",
     "rookery.envs.reported": "rookery.envs.adapters.reported",
     "rookery.envs.snapshot": "rookery.envs.adapters.snapshot",
+    "rookery.rollout.bursts": "rookery.rollout.loops.helper_process",
+    "rookery.rollout.device_player": "rookery.rollout.loops.device",
+    "rookery.rollout.fragments": "rookery.rollout.loops.native",
+    "rookery.rollout.hosts": "rookery.rollout.remote.hosts",
+    "rookery.rollout.ranked_pool": "rookery.rollout.remote.ranked_pool",
+    "rookery.rollout.remote_pool": "rookery.rollout.remote.remote_pool",
+    "rookery.rollout.shares": "rookery.rollout.remote.shares",
+    "rookery.rollout.stepping": "rookery.rollout.loops.stepping",
+    "rookery.rollout.wait_times": "rookery.rollout.remote.wait_times",
 }
 """New module by old module.
 

@@ -1,6 +1,6 @@
 """`DevicePool`: one worker that plays an environment of tensors where these are, and hands rollouts over there.
 
-It is a `LocalPool` whose worker has another way to make many steps (`device_player.py`) and another storage
+It is a `LocalPool` whose worker has another way to make many steps (`loops/device.py`) and another storage
 (`device_store.py`); everything else is the same, the state in checkpoints included, so that a run goes on with either.
 What cannot be played by tensors alone is played by rows of arrays, step by step, and a line says why.
 """
@@ -16,8 +16,8 @@ from rookery.envs.base import VectorEnv
 from rookery.envs.groups import GroupEnv
 from rookery.envs.teams import TeamEnv
 from rookery.policies.policy import Policy
-from rookery.rollout.device_player import DevicePlayer
 from rookery.rollout.device_store import DeviceStore
+from rookery.rollout.loops.device import DevicePlayer
 from rookery.rollout.pool import LocalPool
 from rookery.rollout.worker import RolloutWorker
 from rookery.tensor_envs.rows import TensorRows

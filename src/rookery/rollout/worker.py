@@ -1,8 +1,8 @@
 """Playing: environments are stepped from one call, `RolloutWorker.sample`, whose result is all experience.
 
-It makes one vector step at a time, or leaves many to one of three other loops, each a `fragments.py:ManySteps`:
+It makes one vector step at a time, or leaves many to one of three other loops, each a `loops/native.py:ManySteps`:
 `envs/vector/burst.py` (helper processes that decide by themselves), `envs/native/sources/playing.c` (environments in C)
-and `device_player.py` (environments of tensors). Tests hold their rows against those of this loop, bit for bit.
+and `loops/device.py` (environments of tensors). Tests hold their rows against those of this loop, bit for bit.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from rookery.envs.base import Kind, Rows, SeedPlan, Step, VectorBase, VectorEnv,
 from rookery.envs.groups import groups_of
 from rookery.envs.parameters import EpisodePlan, lessons_of, parameters_of
 from rookery.policies.policy import Policy
-from rookery.rollout.bursts import fragment_player
-from rookery.rollout.fragments import EndedEpisodes, ManySteps
 from rookery.rollout.hooks import EpisodeListeners, EpisodeResult
 from rookery.rollout.ladder import LadderPolicy
+from rookery.rollout.loops.helper_process import fragment_player
+from rookery.rollout.loops.native import EndedEpisodes, ManySteps
+from rookery.rollout.loops.stepping import Stepping, stepping
 from rookery.rollout.mapping import NOW, SNAPSHOT, EpisodeInfo, OpponentMapping, PolicyMapping
 from rookery.rollout.noise import ActionNoise
 from rookery.rollout.slots import SlotStore, WorkerPolicy
 from rookery.rollout.stack import SnapshotStack
-from rookery.rollout.stepping import Stepping, stepping
 from rookery.rollout.storage import Outcome
 from rookery.rollout.tables import Route, RowTable
 from rookery.rollout.units import ended_units

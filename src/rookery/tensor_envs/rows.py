@@ -2,7 +2,7 @@
 
 As a `VectorEnv` it copies what each step shows into arrays of this process, which is correct and, on a graphics card,
 slow: the device is waited for in every step. Who can decide where the tensors are calls `step_tensors` instead
-(`rollout/device_player.py`), and says afterwards what came of it.
+(`rollout/loops/device.py`), and says afterwards what came of it.
 """
 
 from __future__ import annotations

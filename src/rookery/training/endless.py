@@ -17,7 +17,7 @@ from rookery.policies.policy import Policy
 from rookery.report.results import IterationResult
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, EpisodeResult
 from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
-from rookery.rollout.shares import LaneShare, ShareMapping, shares_of
+from rookery.rollout.remote.shares import LaneShare, ShareMapping, shares_of
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.parameters import evaluation_plan
 

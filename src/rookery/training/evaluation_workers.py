@@ -19,7 +19,7 @@ from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.specs import WithSpecs
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import PolicyMapping
-from rookery.rollout.shares import LaneShare, shares_of
+from rookery.rollout.remote.shares import LaneShare, shares_of
 from rookery.training.endless import BoundedEpisodes, PlayedEpisodes
 from rookery.training.prepare import make_copies
 from rookery.training.settings import RunConfig

@@ -19,10 +19,10 @@ from rookery.core.batch import joined
 from rookery.core.errors import ConfigError
 from rookery.core.process.processor import tree_seconds, usable_cores
 from rookery.core.timers import Timers
-from rookery.rollout.hosts import Hosts, HostsHere
 from rookery.rollout.order import in_order
-from rookery.rollout.remote_pool import CALL_SECONDS, RemotePool
-from rookery.rollout.shares import PlayReport, packed_weights
+from rookery.rollout.remote.hosts import Hosts, HostsHere
+from rookery.rollout.remote.remote_pool import CALL_SECONDS, RemotePool
+from rookery.rollout.remote.shares import PlayReport, packed_weights
 from rookery.training.cost_model import CROWD, Costs, LinearCost, Workload
 from rookery.training.crowd import crowd
 from rookery.training.exchange_cost import CountedRanks, measure_exchange

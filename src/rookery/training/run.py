@@ -34,8 +34,8 @@ from rookery.rollout.device_pool import pool_here
 from rookery.rollout.hooks import UNNAMED, EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import WorkerPool
-from rookery.rollout.ranked_pool import RankedPool
-from rookery.rollout.shares import LaneShare, ShareMapping
+from rookery.rollout.remote.ranked_pool import RankedPool
+from rookery.rollout.remote.shares import LaneShare, ShareMapping
 from rookery.rollout.worker import RolloutWorker, Sample
 from rookery.training.clock import Clock
 from rookery.training.compute import acting_threads, learning_threads

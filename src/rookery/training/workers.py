@@ -22,10 +22,10 @@ from rookery.envs.elsewhere import EnvElsewhere
 from rookery.envs.parameters import Draws
 from rookery.envs.vector.specs import ONLY_HERE, WithSpecs
 from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, moments_of
-from rookery.rollout.hosts import Hosts, HostsHere
 from rookery.rollout.mapping import PolicyMapping
-from rookery.rollout.remote_pool import RemotePool
-from rookery.rollout.shares import LaneShare, ShareMapping, shares_of
+from rookery.rollout.remote.hosts import Hosts, HostsHere
+from rookery.rollout.remote.remote_pool import RemotePool
+from rookery.rollout.remote.shares import LaneShare, ShareMapping, shares_of
 from rookery.rollout.worker import RolloutWorker
 from rookery.training.parameters import training_plan
 from rookery.training.settings import RunConfig

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rookery.envs.base import VectorEnv
-from rookery.rollout.shares import LaneShare
+from rookery.rollout.remote.shares import LaneShare
 
 
 class AgentIds:

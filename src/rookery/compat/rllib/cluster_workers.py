@@ -22,7 +22,7 @@ from rookery.compat.rllib.own_exploration import own_exploration
 from rookery.core.errors import ConfigError
 from rookery.envs.base import VectorEnv
 from rookery.rollout.hooks import EpisodeResult
-from rookery.rollout.shares import LaneShare
+from rookery.rollout.remote.shares import LaneShare
 from rookery.training.evaluation_workers import EvaluationTask, EvaluationWorkers
 from rookery.training.workers import unsendable
 

@@ -20,7 +20,7 @@ from rookery.compat.rllib.old_ids import Todays, todays
 from rookery.compat.rllib.registrations import registered_env
 from rookery.core.errors import ConfigError
 from rookery.envs.only_here import why_only_here
-from rookery.rollout.shares import LaneShare
+from rookery.rollout.remote.shares import LaneShare
 from rookery.training.settings import RunConfig
 
 Spaces = Mapping[str, tuple[Any, Any]]

@@ -19,7 +19,7 @@ from rookery.core.process.interrupt import Interrupt
 from rookery.core.process.torch_modes import users_differ, users_modes
 from rookery.envs.base import Rows
 from rookery.rollout.device_store import DeviceStore, TensorRow
-from rookery.rollout.fragments import EndedEpisodes, episodes_of
+from rookery.rollout.loops.native import EndedEpisodes, episodes_of
 from rookery.rollout.slots import WorkerPolicy
 from rookery.tensor_envs.contract import Parts
 from rookery.tensor_envs.rows import TensorRows

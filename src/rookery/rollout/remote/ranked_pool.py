@@ -19,7 +19,7 @@ from rookery.envs.base import Kind
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.pool import LocalPool
-from rookery.rollout.shares import LaneShare
+from rookery.rollout.remote.shares import LaneShare
 from rookery.rollout.worker import RolloutWorker, Sample
 
 

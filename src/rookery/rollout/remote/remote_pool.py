@@ -29,10 +29,10 @@ from rookery.envs.elsewhere import EnvElsewhere
 from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy
 from rookery.rollout.hooks import EpisodeResult
-from rookery.rollout.hosts import Hosts
 from rookery.rollout.order import in_order
-from rookery.rollout.shares import LaneShare, PlayReport, ShareWorker, packed_weights
-from rookery.rollout.wait_times import WaitTimes
+from rookery.rollout.remote.hosts import Hosts
+from rookery.rollout.remote.shares import LaneShare, PlayReport, ShareWorker, packed_weights
+from rookery.rollout.remote.wait_times import WaitTimes
 from rookery.rollout.worker import RolloutWorker, Sample
 
 CALL_SECONDS = 2.0

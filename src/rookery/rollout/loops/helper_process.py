@@ -17,7 +17,7 @@ from rookery.envs.vector.burst import Burst, BurstPlan
 from rookery.envs.vector.shares import SharesEnv
 from rookery.native.actor import NativeActor
 from rookery.native.recipe import recipe_of
-from rookery.rollout.fragments import EndedEpisodes, FragmentPlayer, ManySteps, episodes_of, steps_ahead
+from rookery.rollout.loops.native import EndedEpisodes, FragmentPlayer, ManySteps, episodes_of, steps_ahead
 from rookery.rollout.noise import BLOCK
 from rookery.rollout.slots import WorkerPolicy
 from rookery.rollout.storage import OF_ROWS
