@@ -14,28 +14,28 @@ from typing import Any
 
 from regressions import regressions_page
 
-from rookery.algorithms.a2c import A2CConfig
-from rookery.algorithms.action_noise import NoiseConfig
-from rookery.algorithms.appo import APPOConfig
-from rookery.algorithms.awac import AWACConfig
-from rookery.algorithms.bc import BCConfig, MARWILConfig
-from rookery.algorithms.cql import CQLConfig, DiscreteCQLConfig
-from rookery.algorithms.critics import CriticConfig
-from rookery.algorithms.ddpg import DDPGConfig
-from rookery.algorithms.dqn import DQNConfig, TargetConfig
-from rookery.algorithms.dt import DTConfig
 from rookery.algorithms.imitation import ImitationConfig
-from rookery.algorithms.impala import IMPALAConfig
-from rookery.algorithms.iql import IQLConfig
-from rookery.algorithms.mappo import MAPPOConfig
-from rookery.algorithms.ppo import PPOConfig
-from rookery.algorithms.pqn import PQNConfig
-from rookery.algorithms.q_exploration import ExplorationConfig
-from rookery.algorithms.q_values import ValuesConfig
-from rookery.algorithms.reinforce import ReinforceConfig
-from rookery.algorithms.sac import SACConfig
-from rookery.algorithms.td3 import TD3Config
-from rookery.algorithms.td3bc import TD3BCConfig
+from rookery.algorithms.multi_agent.mappo import MAPPOConfig
+from rookery.algorithms.off_policy.action_noise import NoiseConfig
+from rookery.algorithms.off_policy.critics import CriticConfig
+from rookery.algorithms.off_policy.ddpg import DDPGConfig
+from rookery.algorithms.off_policy.dqn import DQNConfig, TargetConfig
+from rookery.algorithms.off_policy.q_exploration import ExplorationConfig
+from rookery.algorithms.off_policy.q_values import ValuesConfig
+from rookery.algorithms.off_policy.sac import SACConfig
+from rookery.algorithms.off_policy.td3 import TD3Config
+from rookery.algorithms.offline.awac import AWACConfig
+from rookery.algorithms.offline.bc import BCConfig, MARWILConfig
+from rookery.algorithms.offline.cql import CQLConfig, DiscreteCQLConfig
+from rookery.algorithms.offline.dt import DTConfig
+from rookery.algorithms.offline.iql import IQLConfig
+from rookery.algorithms.offline.td3bc import TD3BCConfig
+from rookery.algorithms.on_policy.a2c import A2CConfig
+from rookery.algorithms.on_policy.appo import APPOConfig
+from rookery.algorithms.on_policy.impala import IMPALAConfig
+from rookery.algorithms.on_policy.ppo import PPOConfig
+from rookery.algorithms.on_policy.pqn import PQNConfig
+from rookery.algorithms.on_policy.reinforce import ReinforceConfig
 from rookery.compat.mlagents.keys import (
     CHECKPOINT_ROWS,
     CLONING_ROWS,

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from rookery import PPOConfig, Trainer
-from rookery.algorithms.poca import POCAConfig
+from rookery.algorithms.multi_agent.poca import POCAConfig
 
 FILE = Path(__file__).parents[1] / "results" / "groups.md"
 

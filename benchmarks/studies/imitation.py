@@ -24,7 +24,7 @@ import gymnasium
 import numpy as np
 
 from rookery import PPOConfig, SACConfig, Trainer
-from rookery.algorithms.bc import BCConfig, MARWILConfig
+from rookery.algorithms.offline.bc import BCConfig, MARWILConfig
 from rookery.core.io.files import write_directory
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.policies.policy import Policy

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from rookery import PPOConfig, Trainer
-from rookery.algorithms.ppo import ppo_gradient, ppo_loss
+from rookery.algorithms.on_policy.ppo import ppo_gradient, ppo_loss
 from rookery.core.batch import Sequences
 from rookery.core.flat import flatten
 from rookery.core.native import ADDRESS, FLOATS, DrawingHead, HeadLayout, InputLeaf, LinearLayer, Network, best_build

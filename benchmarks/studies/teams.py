@@ -22,9 +22,9 @@ import torch
 
 from rookery import Trainer
 from rookery.algorithms.algorithm import AlgorithmConfig
-from rookery.algorithms.maddpg import MADDPGConfig
-from rookery.algorithms.qmix import QMIXConfig
-from rookery.algorithms.vdn import VDNConfig
+from rookery.algorithms.multi_agent.maddpg import MADDPGConfig
+from rookery.algorithms.multi_agent.qmix import QMIXConfig
+from rookery.algorithms.multi_agent.vdn import VDNConfig
 
 FILE = Path(__file__).parents[1] / "results" / "teams.md"
 

@@ -14,52 +14,52 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Trainer": "rookery.training.trainer",
-    "PPOConfig": "rookery.algorithms.ppo",
-    "PPO": "rookery.algorithms.ppo",
-    "MAPPOConfig": "rookery.algorithms.mappo",
-    "MAPPO": "rookery.algorithms.mappo",
-    "POCAConfig": "rookery.algorithms.poca",
-    "POCA": "rookery.algorithms.poca",
-    "A2CConfig": "rookery.algorithms.a2c",
-    "A2C": "rookery.algorithms.a2c",
-    "IMPALAConfig": "rookery.algorithms.impala",
-    "IMPALA": "rookery.algorithms.impala",
-    "APPOConfig": "rookery.algorithms.appo",
-    "APPO": "rookery.algorithms.appo",
-    "ReinforceConfig": "rookery.algorithms.reinforce",
-    "Reinforce": "rookery.algorithms.reinforce",
-    "DQNConfig": "rookery.algorithms.dqn",
-    "DQN": "rookery.algorithms.dqn",
-    "PQNConfig": "rookery.algorithms.pqn",
-    "PQN": "rookery.algorithms.pqn",
-    "VDNConfig": "rookery.algorithms.vdn",
-    "VDN": "rookery.algorithms.vdn",
-    "QMIXConfig": "rookery.algorithms.qmix",
-    "QMIX": "rookery.algorithms.qmix",
-    "MADDPGConfig": "rookery.algorithms.maddpg",
-    "MADDPG": "rookery.algorithms.maddpg",
-    "SACConfig": "rookery.algorithms.sac",
-    "SAC": "rookery.algorithms.sac",
-    "TD3Config": "rookery.algorithms.td3",
-    "TD3": "rookery.algorithms.td3",
-    "DDPGConfig": "rookery.algorithms.ddpg",
-    "DDPG": "rookery.algorithms.ddpg",
-    "BCConfig": "rookery.algorithms.bc",
-    "BC": "rookery.algorithms.bc",
-    "MARWILConfig": "rookery.algorithms.bc",
-    "MARWIL": "rookery.algorithms.bc",
-    "IQLConfig": "rookery.algorithms.iql",
-    "IQL": "rookery.algorithms.iql",
-    "CQLConfig": "rookery.algorithms.cql",
-    "CQL": "rookery.algorithms.cql",
-    "DiscreteCQLConfig": "rookery.algorithms.cql",
-    "DiscreteCQL": "rookery.algorithms.cql",
-    "TD3BCConfig": "rookery.algorithms.td3bc",
-    "TD3BC": "rookery.algorithms.td3bc",
-    "AWACConfig": "rookery.algorithms.awac",
-    "AWAC": "rookery.algorithms.awac",
-    "DTConfig": "rookery.algorithms.dt",
-    "DT": "rookery.algorithms.dt",
+    "PPOConfig": "rookery.algorithms.on_policy.ppo",
+    "PPO": "rookery.algorithms.on_policy.ppo",
+    "MAPPOConfig": "rookery.algorithms.multi_agent.mappo",
+    "MAPPO": "rookery.algorithms.multi_agent.mappo",
+    "POCAConfig": "rookery.algorithms.multi_agent.poca",
+    "POCA": "rookery.algorithms.multi_agent.poca",
+    "A2CConfig": "rookery.algorithms.on_policy.a2c",
+    "A2C": "rookery.algorithms.on_policy.a2c",
+    "IMPALAConfig": "rookery.algorithms.on_policy.impala",
+    "IMPALA": "rookery.algorithms.on_policy.impala",
+    "APPOConfig": "rookery.algorithms.on_policy.appo",
+    "APPO": "rookery.algorithms.on_policy.appo",
+    "ReinforceConfig": "rookery.algorithms.on_policy.reinforce",
+    "Reinforce": "rookery.algorithms.on_policy.reinforce",
+    "DQNConfig": "rookery.algorithms.off_policy.dqn",
+    "DQN": "rookery.algorithms.off_policy.dqn",
+    "PQNConfig": "rookery.algorithms.on_policy.pqn",
+    "PQN": "rookery.algorithms.on_policy.pqn",
+    "VDNConfig": "rookery.algorithms.multi_agent.vdn",
+    "VDN": "rookery.algorithms.multi_agent.vdn",
+    "QMIXConfig": "rookery.algorithms.multi_agent.qmix",
+    "QMIX": "rookery.algorithms.multi_agent.qmix",
+    "MADDPGConfig": "rookery.algorithms.multi_agent.maddpg",
+    "MADDPG": "rookery.algorithms.multi_agent.maddpg",
+    "SACConfig": "rookery.algorithms.off_policy.sac",
+    "SAC": "rookery.algorithms.off_policy.sac",
+    "TD3Config": "rookery.algorithms.off_policy.td3",
+    "TD3": "rookery.algorithms.off_policy.td3",
+    "DDPGConfig": "rookery.algorithms.off_policy.ddpg",
+    "DDPG": "rookery.algorithms.off_policy.ddpg",
+    "BCConfig": "rookery.algorithms.offline.bc",
+    "BC": "rookery.algorithms.offline.bc",
+    "MARWILConfig": "rookery.algorithms.offline.bc",
+    "MARWIL": "rookery.algorithms.offline.bc",
+    "IQLConfig": "rookery.algorithms.offline.iql",
+    "IQL": "rookery.algorithms.offline.iql",
+    "CQLConfig": "rookery.algorithms.offline.cql",
+    "CQL": "rookery.algorithms.offline.cql",
+    "DiscreteCQLConfig": "rookery.algorithms.offline.cql",
+    "DiscreteCQL": "rookery.algorithms.offline.cql",
+    "TD3BCConfig": "rookery.algorithms.offline.td3bc",
+    "TD3BC": "rookery.algorithms.offline.td3bc",
+    "AWACConfig": "rookery.algorithms.offline.awac",
+    "AWAC": "rookery.algorithms.offline.awac",
+    "DTConfig": "rookery.algorithms.offline.dt",
+    "DT": "rookery.algorithms.offline.dt",
     "ReplayConfig": "rookery.replay.buffer",
     "ModelConfig": "rookery.models.build",
     "EvaluationConfig": "rookery.training.settings",
@@ -98,52 +98,52 @@ _HOME = {
 __all__ = ["__version__", *_HOME]
 
 if TYPE_CHECKING:
-    from rookery.algorithms.a2c import A2C as A2C
-    from rookery.algorithms.a2c import A2CConfig as A2CConfig
-    from rookery.algorithms.appo import APPO as APPO
-    from rookery.algorithms.appo import APPOConfig as APPOConfig
-    from rookery.algorithms.awac import AWAC as AWAC
-    from rookery.algorithms.awac import AWACConfig as AWACConfig
-    from rookery.algorithms.bc import BC as BC
-    from rookery.algorithms.bc import MARWIL as MARWIL
-    from rookery.algorithms.bc import BCConfig as BCConfig
-    from rookery.algorithms.bc import MARWILConfig as MARWILConfig
-    from rookery.algorithms.cql import CQL as CQL
-    from rookery.algorithms.cql import CQLConfig as CQLConfig
-    from rookery.algorithms.cql import DiscreteCQL as DiscreteCQL
-    from rookery.algorithms.cql import DiscreteCQLConfig as DiscreteCQLConfig
-    from rookery.algorithms.ddpg import DDPG as DDPG
-    from rookery.algorithms.ddpg import DDPGConfig as DDPGConfig
-    from rookery.algorithms.dqn import DQN as DQN
-    from rookery.algorithms.dqn import DQNConfig as DQNConfig
-    from rookery.algorithms.dt import DT as DT
-    from rookery.algorithms.dt import DTConfig as DTConfig
-    from rookery.algorithms.impala import IMPALA as IMPALA
-    from rookery.algorithms.impala import IMPALAConfig as IMPALAConfig
-    from rookery.algorithms.iql import IQL as IQL
-    from rookery.algorithms.iql import IQLConfig as IQLConfig
-    from rookery.algorithms.maddpg import MADDPG as MADDPG
-    from rookery.algorithms.maddpg import MADDPGConfig as MADDPGConfig
-    from rookery.algorithms.mappo import MAPPO as MAPPO
-    from rookery.algorithms.mappo import MAPPOConfig as MAPPOConfig
-    from rookery.algorithms.poca import POCA as POCA
-    from rookery.algorithms.poca import POCAConfig as POCAConfig
-    from rookery.algorithms.ppo import PPO as PPO
-    from rookery.algorithms.ppo import PPOConfig as PPOConfig
-    from rookery.algorithms.pqn import PQN as PQN
-    from rookery.algorithms.pqn import PQNConfig as PQNConfig
-    from rookery.algorithms.qmix import QMIX as QMIX
-    from rookery.algorithms.qmix import QMIXConfig as QMIXConfig
-    from rookery.algorithms.reinforce import Reinforce as Reinforce
-    from rookery.algorithms.reinforce import ReinforceConfig as ReinforceConfig
-    from rookery.algorithms.sac import SAC as SAC
-    from rookery.algorithms.sac import SACConfig as SACConfig
-    from rookery.algorithms.td3 import TD3 as TD3
-    from rookery.algorithms.td3 import TD3Config as TD3Config
-    from rookery.algorithms.td3bc import TD3BC as TD3BC
-    from rookery.algorithms.td3bc import TD3BCConfig as TD3BCConfig
-    from rookery.algorithms.vdn import VDN as VDN
-    from rookery.algorithms.vdn import VDNConfig as VDNConfig
+    from rookery.algorithms.multi_agent.maddpg import MADDPG as MADDPG
+    from rookery.algorithms.multi_agent.maddpg import MADDPGConfig as MADDPGConfig
+    from rookery.algorithms.multi_agent.mappo import MAPPO as MAPPO
+    from rookery.algorithms.multi_agent.mappo import MAPPOConfig as MAPPOConfig
+    from rookery.algorithms.multi_agent.poca import POCA as POCA
+    from rookery.algorithms.multi_agent.poca import POCAConfig as POCAConfig
+    from rookery.algorithms.multi_agent.qmix import QMIX as QMIX
+    from rookery.algorithms.multi_agent.qmix import QMIXConfig as QMIXConfig
+    from rookery.algorithms.multi_agent.vdn import VDN as VDN
+    from rookery.algorithms.multi_agent.vdn import VDNConfig as VDNConfig
+    from rookery.algorithms.off_policy.ddpg import DDPG as DDPG
+    from rookery.algorithms.off_policy.ddpg import DDPGConfig as DDPGConfig
+    from rookery.algorithms.off_policy.dqn import DQN as DQN
+    from rookery.algorithms.off_policy.dqn import DQNConfig as DQNConfig
+    from rookery.algorithms.off_policy.sac import SAC as SAC
+    from rookery.algorithms.off_policy.sac import SACConfig as SACConfig
+    from rookery.algorithms.off_policy.td3 import TD3 as TD3
+    from rookery.algorithms.off_policy.td3 import TD3Config as TD3Config
+    from rookery.algorithms.offline.awac import AWAC as AWAC
+    from rookery.algorithms.offline.awac import AWACConfig as AWACConfig
+    from rookery.algorithms.offline.bc import BC as BC
+    from rookery.algorithms.offline.bc import MARWIL as MARWIL
+    from rookery.algorithms.offline.bc import BCConfig as BCConfig
+    from rookery.algorithms.offline.bc import MARWILConfig as MARWILConfig
+    from rookery.algorithms.offline.cql import CQL as CQL
+    from rookery.algorithms.offline.cql import CQLConfig as CQLConfig
+    from rookery.algorithms.offline.cql import DiscreteCQL as DiscreteCQL
+    from rookery.algorithms.offline.cql import DiscreteCQLConfig as DiscreteCQLConfig
+    from rookery.algorithms.offline.dt import DT as DT
+    from rookery.algorithms.offline.dt import DTConfig as DTConfig
+    from rookery.algorithms.offline.iql import IQL as IQL
+    from rookery.algorithms.offline.iql import IQLConfig as IQLConfig
+    from rookery.algorithms.offline.td3bc import TD3BC as TD3BC
+    from rookery.algorithms.offline.td3bc import TD3BCConfig as TD3BCConfig
+    from rookery.algorithms.on_policy.a2c import A2C as A2C
+    from rookery.algorithms.on_policy.a2c import A2CConfig as A2CConfig
+    from rookery.algorithms.on_policy.appo import APPO as APPO
+    from rookery.algorithms.on_policy.appo import APPOConfig as APPOConfig
+    from rookery.algorithms.on_policy.impala import IMPALA as IMPALA
+    from rookery.algorithms.on_policy.impala import IMPALAConfig as IMPALAConfig
+    from rookery.algorithms.on_policy.ppo import PPO as PPO
+    from rookery.algorithms.on_policy.ppo import PPOConfig as PPOConfig
+    from rookery.algorithms.on_policy.pqn import PQN as PQN
+    from rookery.algorithms.on_policy.pqn import PQNConfig as PQNConfig
+    from rookery.algorithms.on_policy.reinforce import Reinforce as Reinforce
+    from rookery.algorithms.on_policy.reinforce import ReinforceConfig as ReinforceConfig
     from rookery.core.errors import ConfigError as ConfigError
     from rookery.core.errors import EnvError as EnvError
     from rookery.core.errors import RookeryError as RookeryError

@@ -6,9 +6,9 @@ Every name here is public: it keeps its name and its meaning from one version to
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rookery.algorithms.actor_critic import ActorCritic, advantage_targets
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, BatchHook, Row
-from rookery.algorithms.ppo import ppo_loss
+from rookery.algorithms.on_policy.actor_critic import ActorCritic, advantage_targets
+from rookery.algorithms.on_policy.ppo import ppo_loss
 from rookery.algorithms.rewarding import add_signals
 from rookery.cluster.ranks import Ranks, meet
 from rookery.core.batch import Decisions, Demand, Minibatch, Rollout, Transitions

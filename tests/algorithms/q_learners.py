@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from rookery.algorithms.dqn import DQN, DQNConfig
+from rookery.algorithms.off_policy.dqn import DQN, DQNConfig
 from rookery.core.batch import Rollout
 from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import MASK, action_spec, obs_spec

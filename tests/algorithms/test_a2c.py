@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from rookery import A2CConfig, PPOConfig, Trainer
-from rookery.algorithms.a2c import a2c_loss
-from rookery.algorithms.ppo import ppo_loss
+from rookery.algorithms.on_policy.a2c import a2c_loss
+from rookery.algorithms.on_policy.ppo import ppo_loss
 from rookery.core.batch import Minibatch
 from rookery.core.errors import TrainingError
 from rookery.core.optim import compute_gradients

@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from recorded import keep
 from rookery import AWACConfig, ModelConfig, Trainer
-from rookery.algorithms.awac import awac_weights
-from rookery.algorithms.critics import StateAction
+from rookery.algorithms.off_policy.critics import StateAction
+from rookery.algorithms.offline.awac import awac_weights
 from selection import slow
 
 SMALL = ModelConfig(hidden=(16,), activation="relu")

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from recorded import keep, poles
 from rookery import ConfigError, ModelConfig, MultiAgentArena, PPOConfig, Trainer
-from rookery.algorithms.bc import (
+from rookery.algorithms.offline.bc import (
     BC_GRADIENT,
     BCConfig,
     Imitated,

@@ -10,11 +10,11 @@ from gymnasium import spaces
 from stepping import step
 
 from rookery import ConfigError, Trainer
-from rookery.algorithms.branches import ActorBatch, branch_actor_loss, chosen_of, numbers_of, tabled
-from rookery.algorithms.critics import CriticConfig, StateAction
 from rookery.algorithms.experience import Experience
-from rookery.algorithms.sac import SAC, DiscreteBatch, SACConfig, discrete_actor_loss
-from rookery.algorithms.td3 import TD3Config
+from rookery.algorithms.off_policy.critics import CriticConfig, StateAction
+from rookery.algorithms.off_policy.hybrid_actions import ActorBatch, branch_actor_loss, chosen_of, numbers_of, tabled
+from rookery.algorithms.off_policy.sac import SAC, DiscreteBatch, SACConfig, discrete_actor_loss
+from rookery.algorithms.off_policy.td3 import TD3Config
 from rookery.core.errors import SpaceError
 from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import MASK, action_spec, obs_spec

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 from rookery import ConfigError, DQNConfig, PPOConfig, SACConfig, TD3Config, Trainer, load_policy
-from rookery.algorithms.actor_critic import values_of
+from rookery.algorithms.on_policy.actor_critic import values_of
 from rookery.core.spaces.arrays import CENTRAL, MASK
 from selection import slow_repeats
 

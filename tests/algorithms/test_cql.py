@@ -11,7 +11,9 @@ from gymnasium import spaces
 
 from recorded import keep, poles
 from rookery import CQLConfig, DiscreteCQLConfig, DQNConfig, ModelConfig, SACConfig, Trainer
-from rookery.algorithms.cql import (
+from rookery.algorithms.off_policy.critics import CriticBatch, StateAction, critic_loss
+from rookery.algorithms.off_policy.q_values import QBatch
+from rookery.algorithms.offline.cql import (
     CONSERVATIVE_GRADIENT,
     ConservativeBatch,
     ConservativeValue,
@@ -21,8 +23,6 @@ from rookery.algorithms.cql import (
     conservative_q_loss,
     multiplier_loss,
 )
-from rookery.algorithms.critics import CriticBatch, StateAction, critic_loss
-from rookery.algorithms.q_values import QBatch
 from rookery.core.spaces.arrays import MASK
 
 SMALL = ModelConfig(hidden=(16,), activation="relu")

@@ -10,7 +10,7 @@ from reaching import experience
 from torch.nn import functional
 
 from rookery import ModelConfig
-from rookery.algorithms.critics import (
+from rookery.algorithms.off_policy.critics import (
     BatchRenorm,
     CriticBatch,
     CriticConfig,
@@ -24,7 +24,7 @@ from rookery.algorithms.critics import (
     joint_critic_loss,
     target_of,
 )
-from rookery.algorithms.sac import SACConfig
+from rookery.algorithms.off_policy.sac import SACConfig
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.spaces.arrays import action_spec, obs_spec

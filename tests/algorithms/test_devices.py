@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from rookery.algorithms.a2c import A2CConfig, a2c_loss
-from rookery.algorithms.ppo import PPOConfig, ppo_loss
+from rookery.algorithms.on_policy.a2c import A2CConfig, a2c_loss
+from rookery.algorithms.on_policy.ppo import PPOConfig, ppo_loss
 from rookery.core.batch import Minibatch
 from rookery.core.ops import following, gae
 from rookery.models.distributions import Categorical, DiagonalGaussian

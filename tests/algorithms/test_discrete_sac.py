@@ -12,9 +12,9 @@ from stepping import step
 from torch.distributions import Categorical
 
 from rookery import ConfigError, Trainer
-from rookery.algorithms.critics import CriticConfig, StateAction
 from rookery.algorithms.experience import Experience
-from rookery.algorithms.sac import SAC, DiscreteBatch, SACConfig, discrete_actor_loss
+from rookery.algorithms.off_policy.critics import CriticConfig, StateAction
+from rookery.algorithms.off_policy.sac import SAC, DiscreteBatch, SACConfig, discrete_actor_loss
 from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.policies.policy import Policy

@@ -7,7 +7,7 @@ import pytest
 import torch
 from q_learners import MASKED, fragments, learner
 
-from rookery.algorithms.q_values import (
+from rookery.algorithms.off_policy.q_values import (
     CategoricalValue,
     MeanValue,
     QBatch,

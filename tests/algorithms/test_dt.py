@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from recorded import keep, poles
 from rookery import BCConfig, ConfigError, DTConfig, ModelConfig, MultiAgentArena, PPOConfig, Trainer, load_policy
-from rookery.algorithms.dt import DecayedAdam, WindowBatch, dt_loss, spread
+from rookery.algorithms.offline.dt import DecayedAdam, WindowBatch, dt_loss, spread
 from rookery.core.flat import flatten
 from rookery.core.optim import Adam
 from rookery.models.distributions import Categorical

@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from recorded import keep
 from rookery import IQLConfig, ModelConfig, Trainer
-from rookery.algorithms.bc import ReturnBatch
-from rookery.algorithms.iql import advantage_weights, expectile_gradient, expectile_loss
+from rookery.algorithms.offline.bc import ReturnBatch
+from rookery.algorithms.offline.iql import advantage_weights, expectile_gradient, expectile_loss
 from selection import slow
 
 SMALL = ModelConfig(hidden=(16,), activation="relu")

@@ -7,9 +7,9 @@ import torch
 from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, ReinforceConfig
-from rookery.algorithms.a2c import a2c_gradient, a2c_loss
-from rookery.algorithms.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
-from rookery.algorithms.reinforce import ReinforceBatch, reinforce_gradient, reinforce_loss
+from rookery.algorithms.on_policy.a2c import a2c_gradient, a2c_loss
+from rookery.algorithms.on_policy.ppo import PenaltyMinibatch, ppo_gradient, ppo_loss
+from rookery.algorithms.on_policy.reinforce import ReinforceBatch, reinforce_gradient, reinforce_loss
 from rookery.core.batch import Minibatch
 from rookery.core.spaces.arrays import action_spec
 from rookery.models.distributions import Categorical, Composite, Distribution

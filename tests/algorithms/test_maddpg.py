@@ -6,8 +6,8 @@ import torch
 from gymnasium import spaces
 from team_learners import MASKED, NUMBERS, REACH, THREE, TWO, drawn, learner, team
 
-from rookery.algorithms.critics import StateAction
-from rookery.algorithms.maddpg import ActorRows, MADDPGConfig, actor_loss
+from rookery.algorithms.multi_agent.maddpg import ActorRows, MADDPGConfig, actor_loss
+from rookery.algorithms.off_policy.critics import StateAction
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.spaces.arrays import MASK
 from rookery.core.spaces.team_spaces import ALIVE

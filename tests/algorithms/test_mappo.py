@@ -8,9 +8,9 @@ from pettingzoo import ParallelEnv
 from test_loss_gradients import PPO_SETTINGS, TOLERANCE, Learning, cases
 
 from rookery import ConfigError, EnvError, MAPPOConfig, PPOConfig, Trainer
-from rookery.algorithms.actor_critic import values_of
-from rookery.algorithms.mappo import acting, mappo_gradient, mappo_kernel, mappo_loss
-from rookery.algorithms.ppo import ppo_gradient, ppo_loss
+from rookery.algorithms.multi_agent.mappo import acting, mappo_gradient, mappo_kernel, mappo_loss
+from rookery.algorithms.on_policy.actor_critic import values_of
+from rookery.algorithms.on_policy.ppo import ppo_gradient, ppo_loss
 from rookery.core.errors import SpaceError
 from rookery.core.spaces.arrays import CENTRAL
 from rookery.models.heads import Outputs

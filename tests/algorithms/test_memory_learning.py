@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, Trainer
-from rookery.algorithms.actor_critic import values_of
+from rookery.algorithms.on_policy.actor_critic import values_of
 from rookery.core.spaces.arrays import MASK
 from selection import slow_repeats
 

@@ -19,8 +19,8 @@ from rookery import (
     PPOConfig,
     Trainer,
 )
-from rookery.algorithms.appo import BatchRing, RewardedRollout
-from rookery.algorithms.ppo import PenaltyMinibatch
+from rookery.algorithms.on_policy.appo import BatchRing, RewardedRollout
+from rookery.algorithms.on_policy.ppo import PenaltyMinibatch
 from rookery.core.batch import joined
 from selection import slow
 

@@ -9,9 +9,9 @@ import torch
 from gymnasium import spaces
 
 from rookery import ConfigError, PPOConfig, Trainer
-from rookery.algorithms.group_critic import GroupOutputs
-from rookery.algorithms.poca import POCA, POCAConfig, POCAMinibatch, poca_loss
-from rookery.algorithms.ppo import ppo_loss
+from rookery.algorithms.multi_agent.group_critic import GroupOutputs
+from rookery.algorithms.multi_agent.poca import POCA, POCAConfig, POCAMinibatch, poca_loss
+from rookery.algorithms.on_policy.ppo import ppo_loss
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.ops import gae
 from rookery.core.seeding import Streams

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 from rookery import Trainer
-from rookery.algorithms.poca import POCAConfig, poca_loss
+from rookery.algorithms.multi_agent.poca import POCAConfig, poca_loss
 from rookery.models.memory import Memory
 from selection import slow, slow_except
 

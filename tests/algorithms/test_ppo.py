@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import nn
 
 from rookery import ModelConfig, PPOConfig, Trainer
-from rookery.algorithms.ppo import PPO, Outputs, ppo_loss, standardized
+from rookery.algorithms.on_policy.ppo import PPO, Outputs, ppo_loss, standardized
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.errors import ConfigError, TrainingError
 from rookery.core.schedules import Linear

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 from rookery import PPOConfig
-from rookery.algorithms.ppo import PPO, Outputs, PenaltyMinibatch, ppo_loss
+from rookery.algorithms.on_policy.ppo import PPO, Outputs, PenaltyMinibatch, ppo_loss
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import action_spec, obs_spec

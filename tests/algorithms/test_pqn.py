@@ -6,8 +6,8 @@ import torch
 from q_learners import MASKED, NUMBERS, THREE, fragments
 
 from rookery import PQNConfig, Trainer
-from rookery.algorithms.pqn import PQN, pqn_gradient, pqn_loss, shuffled
-from rookery.algorithms.q_values import QBatch
+from rookery.algorithms.off_policy.q_values import QBatch
+from rookery.algorithms.on_policy.pqn import PQN, pqn_gradient, pqn_loss, shuffled
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Streams
@@ -105,7 +105,7 @@ def test_an_update_is_epochs_of_minibatches(monkeypatch):
     pqn = learner(epochs=3, minibatch_size=8)
     steps = []
     monkeypatch.setattr(
-        "rookery.algorithms.pqn.gradient_step", lambda *args: steps.append(len(args[2])) or {"loss": 0.0}
+        "rookery.algorithms.on_policy.pqn.gradient_step", lambda *args: steps.append(len(args[2])) or {"loss": 0.0}
     )
     row = pqn.training_step(fragments(10, 2))
     assert steps == [7, 7, 6] * 3

@@ -8,7 +8,7 @@ import torch
 from q_learners import MASKED, NUMBERS, fragments, learner
 
 from rookery import DQNConfig, Trainer
-from rookery.algorithms.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
+from rookery.algorithms.off_policy.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
 from rookery.core.errors import ConfigError
 from rookery.core.ops import rescale, unrescale
 from rookery.core.spaces.arrays import MASK

@@ -8,8 +8,8 @@ from gymnasium import spaces
 from stepping import optimizers
 
 from rookery import ConfigError, Trainer
-from rookery.algorithms.critics import StateAction, behavior_of
-from rookery.algorithms.sac import SACConfig
+from rookery.algorithms.off_policy.critics import StateAction, behavior_of
+from rookery.algorithms.off_policy.sac import SACConfig
 from selection import slow
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rookery import ReinforceConfig, Trainer
-from rookery.algorithms import reinforce
-from rookery.algorithms.reinforce import Reinforce, ReinforceBatch, reinforce_loss, rewards_to_go
+from rookery.algorithms.on_policy import reinforce
+from rookery.algorithms.on_policy.reinforce import Reinforce, ReinforceBatch, reinforce_loss, rewards_to_go
 from rookery.core.batch import Rollout
 from rookery.core.errors import TrainingError
 from rookery.core.seeding import Streams

@@ -16,8 +16,16 @@ from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from each_step import after_each_step
 from rookery import ConfigError, Trainer
-from rookery.algorithms.critics import CriticConfig, StateAction
-from rookery.algorithms.sac import SAC, ActorBatch, EntropyBatch, SACActor, SACConfig, actor_loss, temperature_loss
+from rookery.algorithms.off_policy.critics import CriticConfig, StateAction
+from rookery.algorithms.off_policy.sac import (
+    SAC,
+    ActorBatch,
+    EntropyBatch,
+    SACActor,
+    SACConfig,
+    actor_loss,
+    temperature_loss,
+)
 from rookery.core.optim import gradient_step
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.schedules import Linear

@@ -7,9 +7,9 @@ import torch
 from gymnasium import spaces
 
 from rookery import A2CConfig, PPOConfig, Trainer
-from rookery.algorithms.a2c import A2C, a2c_loss
-from rookery.algorithms.actor_critic import ONE_UPDATE_LATE, ValueColumn, advantage_targets
-from rookery.algorithms.ppo import PPO, PenaltyMinibatch, ppo_loss
+from rookery.algorithms.on_policy.a2c import A2C, a2c_loss
+from rookery.algorithms.on_policy.actor_critic import ONE_UPDATE_LATE, ValueColumn, advantage_targets
+from rookery.algorithms.on_policy.ppo import PPO, PenaltyMinibatch, ppo_loss
 from rookery.core.batch import Minibatch, Rollout
 from rookery.core.optim import compute_gradients
 from rookery.core.seeding import Streams

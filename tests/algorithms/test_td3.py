@@ -8,9 +8,9 @@ from reaching import Reach, experience, reached
 from stepping import step
 
 from rookery import Trainer
-from rookery.algorithms.critics import CriticConfig, StateAction
-from rookery.algorithms.ddpg import DDPG, DDPGConfig, actor_loss
-from rookery.algorithms.td3 import TD3, TD3Config
+from rookery.algorithms.off_policy.critics import CriticConfig, StateAction
+from rookery.algorithms.off_policy.ddpg import DDPG, DDPGConfig, actor_loss
+from rookery.algorithms.off_policy.td3 import TD3, TD3Config
 from rookery.core.errors import SpaceError
 from rookery.core.optim import gradient_step
 from rookery.core.schedules import Linear

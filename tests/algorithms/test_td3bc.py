@@ -9,8 +9,8 @@ from gymnasium import spaces
 
 from recorded import keep
 from rookery import ModelConfig, TD3BCConfig, TD3Config, Trainer
-from rookery.algorithms.ddpg import DDPGActor
-from rookery.algorithms.td3bc import HELD_ACTOR_GRADIENT, ProposedActions, held_actor_loss
+from rookery.algorithms.off_policy.ddpg import DDPGActor
+from rookery.algorithms.offline.td3bc import HELD_ACTOR_GRADIENT, ProposedActions, held_actor_loss
 from rookery.core.batch import Transitions
 from rookery.core.optim import compute_gradients
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from team_learners import MASKED, NUMBERS, REACH, THREE, TWO, drawn, learner, team
 
-from rookery.algorithms.q_values import QBatch
-from rookery.algorithms.qmix import QMIXConfig
-from rookery.algorithms.vdn import VDNConfig
+from rookery.algorithms.multi_agent.qmix import QMIXConfig
+from rookery.algorithms.multi_agent.vdn import VDNConfig
+from rookery.algorithms.off_policy.q_values import QBatch
 from rookery.core.batch import Sequences, Transitions
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.spaces.arrays import MASK, action_spec, obs_spec

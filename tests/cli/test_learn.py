@@ -81,7 +81,7 @@ def test_mistakes_of_learn_are_told_in_a_line(rookery, dqn, runs):
 
 
 def test_ctrl_c_while_learning_says_how_to_go_on(rookery, dqn, monkeypatch):
-    from rookery.algorithms.dqn import DQN
+    from rookery.algorithms.off_policy.dqn import DQN
     from rookery.core.process.interrupt import Interrupt
 
     learn = DQN.learn

@@ -54,7 +54,7 @@ def test_timers_show_seconds_share_calls_and_where_each_step_stands(rookery, run
     assert re.search(
         r"train_iteration +\d+\.\d\d +100\.0 % +40 +\S+training/trainer\.py:\d+$", found["train_iteration"]
     )
-    assert re.search(r"algorithms/ppo\.py:\d+$", found["training_step"])  # the run's own algorithm
+    assert re.search(r"algorithms/on_policy/ppo\.py:\d+$", found["training_step"])  # the run's own algorithm
     at_once = best_build() is not None and fragment_player() is not None
     place = re.search(r"(\S+rollout/worker\.py):(\d+)$", found["fragments" if at_once else "env.step"])
     with open(place[1]) as file:
@@ -201,7 +201,7 @@ def test_explain_answers_from_the_source_where_the_environment_is_missing(rooker
     assert re.search(r"rollout/worker\.py:\d+  RolloutWorker\._vector_step$", lines[-1])
     _, out, _ = rookery("explain", "own", "weights")
     assert re.search(
-        r"algorithms/ppo\.py:\d+  PPO\.training_step\n  \S+core/optim\.py:\d+  gradient_step$", out.strip()
+        r"algorithms/on_policy/ppo\.py:\d+  PPO\.training_step\n  \S+core/optim\.py:\d+  gradient_step$", out.strip()
     )
 
 

@@ -17,7 +17,7 @@ from commands import TINY, train_into
 
 from hostile import rewrite, watch
 from rookery import ConfigError, Trainer, load_policy
-from rookery.algorithms.dqn import DQNConfig
+from rookery.algorithms.off_policy.dqn import DQNConfig
 from rookery.core.errors import EnvError
 from rookery.core.settings.fields import Settings, alternatives, bare, fields_of, hints_of, limits_of
 from rookery.core.settings.reach import Reaches, Within

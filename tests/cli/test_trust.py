@@ -242,7 +242,7 @@ LIBRARY = {
         "pettingzoo.classic.rps_v2:parallel_env",
     ],
     "env.wrappers": ["gymnasium.wrappers:FlattenObservation"],
-    "policies.main.name": ["ppo", "rookery.algorithms.ppo:PPOConfig"],
+    "policies.main.name": ["ppo", "rookery.algorithms.on_policy.ppo:PPOConfig"],
     "policies.main.model.module": ["rookery.models.heads:ValueHead"],
     "policy_mapping.agent:0": ["team:red"],
     "env.config.text": ["a text: with a colon", "12:30", "runs/x:main", "https://example.org"],

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from rookery import MultiAgentArena, PPOConfig, Trainer
-from rookery.algorithms.a2c import A2CConfig
-from rookery.algorithms.appo import APPOConfig
-from rookery.algorithms.bc import BCConfig
-from rookery.algorithms.dqn import DQNConfig
-from rookery.algorithms.impala import IMPALAConfig
-from rookery.algorithms.sac import SACConfig
-from rookery.algorithms.td3 import TD3Config
+from rookery.algorithms.off_policy.dqn import DQNConfig
+from rookery.algorithms.off_policy.sac import SACConfig
+from rookery.algorithms.off_policy.td3 import TD3Config
+from rookery.algorithms.offline.bc import BCConfig
+from rookery.algorithms.on_policy.a2c import A2CConfig
+from rookery.algorithms.on_policy.appo import APPOConfig
+from rookery.algorithms.on_policy.impala import IMPALAConfig
 from rookery.cluster.ranks import Ranks, meet
 from rookery.core.errors import ConfigError, TrainingError
 from selection import slow

@@ -16,7 +16,7 @@ import pytest
 from gymnasium import Env, spaces
 
 from rookery import PPOConfig, Trainer
-from rookery.algorithms.dqn import DQNConfig
+from rookery.algorithms.off_policy.dqn import DQNConfig
 from rookery.cluster.ranks import meet
 from rookery.core.errors import ConfigError, EnvError, RemoteError, TrainingError
 from rookery.core.io.files import FileError

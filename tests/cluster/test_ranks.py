@@ -12,12 +12,12 @@ import torch
 from gymnasium import spaces
 
 from rookery import PPOConfig, Trainer
-from rookery.algorithms.ddpg import DDPG, DDPGConfig
-from rookery.algorithms.dqn import DQN, DQNConfig
-from rookery.algorithms.ppo import PPO, standardized
+from rookery.algorithms.off_policy.ddpg import DDPG, DDPGConfig
+from rookery.algorithms.off_policy.dqn import DQN, DQNConfig
+from rookery.algorithms.off_policy.sac import SAC, SACConfig
+from rookery.algorithms.off_policy.td3 import TD3, TD3Config
+from rookery.algorithms.on_policy.ppo import PPO, standardized
 from rookery.algorithms.ranked import join
-from rookery.algorithms.sac import SAC, SACConfig
-from rookery.algorithms.td3 import TD3, TD3Config
 from rookery.cluster import gpu_ranks
 from rookery.cluster.gpu_ranks import backend_of, name_of
 from rookery.cluster.ranks import Ranks, meet, parts_of

@@ -13,8 +13,8 @@ import pytest
 
 import rookery
 from rookery import PPOConfig, Trainer, tune
-from rookery.algorithms import ppo
 from rookery.algorithms.algorithm import AlgorithmConfig
+from rookery.algorithms.on_policy import ppo
 from rookery.core import moved, source
 from rookery.core.errors import ConfigError, EnvError
 from rookery.core.settings.foreign_arguments import is_ours as is_own_class
@@ -32,12 +32,12 @@ ROWS = {
     "rookery.attic": "rookery.cellar",
     "rookery.attic.losses": "rookery.cellar.losses",
     "rookery.cellar": "rookery.tasks",
-    "rookery.cellar.losses": "rookery.algorithms.ppo",
+    "rookery.cellar.losses": "rookery.algorithms.on_policy.ppo",
     "rookery.launch": "rookery",
 }
 
 NAMES = {
-    "rookery.attic.losses:OldConfig": "rookery.algorithms.ppo:PPOConfig",
+    "rookery.attic.losses:OldConfig": "rookery.algorithms.on_policy.ppo:PPOConfig",
     "rookery.kept:Gone": "rookery.models.heads:DistributionHead",
 }
 
@@ -71,9 +71,9 @@ def tables(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "now"),
     [
-        ("rookery.attic.losses", "rookery.algorithms.ppo"),
-        ("rookery.attic.losses:PPOConfig.replace", "rookery.algorithms.ppo:PPOConfig.replace"),
-        ("rookery.attic.losses:OldConfig.replace", "rookery.algorithms.ppo:PPOConfig.replace"),
+        ("rookery.attic.losses", "rookery.algorithms.on_policy.ppo"),
+        ("rookery.attic.losses:PPOConfig.replace", "rookery.algorithms.on_policy.ppo:PPOConfig.replace"),
+        ("rookery.attic.losses:OldConfig.replace", "rookery.algorithms.on_policy.ppo:PPOConfig.replace"),
         ("rookery.attic:Basic", "rookery.tasks:Basic"),
         ("rookery.attic.grids:OneHotView", "rookery.tasks.grids:OneHotView"),
         ("rookery.cellar", "rookery.tasks"),
@@ -102,7 +102,7 @@ def test_texts_find_what_they_named():
     assert import_object("rookery.attic.losses:OldConfig") is PPOConfig
     assert import_object("rookery.attic:Basic") is Basic
     assert source.find("rookery.attic.losses:PPO.training_step") == source.find(
-        "rookery.algorithms.ppo:PPO.training_step"
+        "rookery.algorithms.on_policy.ppo:PPO.training_step"
     )
     with Trainer("rookery.attic:Basic", {"name": "rookery.attic.losses:OldConfig"}, num_envs=2, helpers=0) as trainer:
         assert type(trainer.config.algorithm) is PPOConfig

@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 from recorded import keep
-from rookery.algorithms.bc import BCConfig
+from rookery.algorithms.offline.bc import BCConfig
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.judging.episodes import WholeEpisodes
 from rookery.judging.fitted import FIT_GRADIENT, FitBatch, FittedInputs, FittedQ, PlannedActions, fit_loss

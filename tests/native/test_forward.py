@@ -11,7 +11,7 @@ from gymnasium import spaces
 from test_native_learning import learner, rollout, weights
 
 from rookery import PPO, ModelConfig, PPOConfig, Trainer
-from rookery.algorithms.actor_critic import ActorCritic
+from rookery.algorithms.on_policy.actor_critic import ActorCritic
 from rookery.core.native import best_build
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import Encoder

@@ -9,12 +9,12 @@ import torch
 from gymnasium import spaces
 from stepping import optimizers, step
 
-from rookery.algorithms.branches import ActorBatch
-from rookery.algorithms.critics import CriticConfig, StateAction, critic_values
-from rookery.algorithms.ddpg import DDPG, DDPGConfig
 from rookery.algorithms.experience import Experience
-from rookery.algorithms.sac import ACTOR_GRADIENT, SAC, SACConfig, actor_loss
-from rookery.algorithms.td3 import TD3, TD3Config
+from rookery.algorithms.off_policy.critics import CriticConfig, StateAction, critic_values
+from rookery.algorithms.off_policy.ddpg import DDPG, DDPGConfig
+from rookery.algorithms.off_policy.hybrid_actions import ActorBatch
+from rookery.algorithms.off_policy.sac import ACTOR_GRADIENT, SAC, SACConfig, actor_loss
+from rookery.algorithms.off_policy.td3 import TD3, TD3Config
 from rookery.core.batch import Transitions
 from rookery.core.native import kernel_threads
 from rookery.core.optim import compute_gradients

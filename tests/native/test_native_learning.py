@@ -14,12 +14,12 @@ from test_loss_gradients import replaced
 from torch import nn
 
 from rookery import A2CConfig, APPOConfig, IMPALAConfig, ModelConfig, PPOConfig, ReinforceConfig
-from rookery.algorithms.a2c import A2C
-from rookery.algorithms.actor_critic import ActorCritic
-from rookery.algorithms.appo import APPO
-from rookery.algorithms.impala import IMPALA
-from rookery.algorithms.ppo import PPO
-from rookery.algorithms.reinforce import Reinforce
+from rookery.algorithms.on_policy.a2c import A2C
+from rookery.algorithms.on_policy.actor_critic import ActorCritic
+from rookery.algorithms.on_policy.appo import APPO
+from rookery.algorithms.on_policy.impala import IMPALA
+from rookery.algorithms.on_policy.ppo import PPO
+from rookery.algorithms.on_policy.reinforce import Reinforce
 from rookery.core.flat import flatten
 from rookery.core.native import SWITCH, best_build
 from rookery.core.optim import Adam, apply_gradients

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from test_native_learning import learner, rollout
 
-from rookery.algorithms.ppo import PPO, ppo_gradient, ppo_loss
+from rookery.algorithms.on_policy.ppo import PPO, ppo_gradient, ppo_loss
 from rookery.core.batch import Minibatch
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten

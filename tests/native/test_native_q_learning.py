@@ -10,9 +10,9 @@ import torch
 from gymnasium import spaces
 from stepping import step
 
-from rookery.algorithms.dqn import DQN, DQNConfig, TargetConfig
-from rookery.algorithms.pqn import PQN, PQNConfig
-from rookery.algorithms.q_values import QBatch, ValuesConfig
+from rookery.algorithms.off_policy.dqn import DQN, DQNConfig, TargetConfig
+from rookery.algorithms.off_policy.q_values import QBatch, ValuesConfig
+from rookery.algorithms.on_policy.pqn import PQN, PQNConfig
 from rookery.core.batch import Places, Stored, Transitions, TransitionsInPlace
 from rookery.core.optim import gradient_step
 from rookery.core.seeding import Streams

@@ -8,8 +8,8 @@ import torch
 from q_learners import MASKED, NUMBERS, fragments, learner
 from stepping import step
 
-from rookery.algorithms.dqn import TargetConfig
-from rookery.algorithms.q_values import ValuesConfig, values_of
+from rookery.algorithms.off_policy.dqn import TargetConfig
+from rookery.algorithms.off_policy.q_values import ValuesConfig, values_of
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
 from rookery.native.forward import NetworkKernels

@@ -12,8 +12,8 @@ from test_loss_gradients import PPO_SETTINGS, Learning, cases, replaced
 from test_native_learning import learner, rollout
 
 from rookery import ModelConfig, PPOConfig
-from rookery.algorithms.actor_critic import ActorCritic
-from rookery.algorithms.ppo import PPO, ppo_gradient, ppo_loss
+from rookery.algorithms.on_policy.actor_critic import ActorCritic
+from rookery.algorithms.on_policy.ppo import PPO, ppo_gradient, ppo_loss
 from rookery.core.batch import PenaltyMinibatch
 from rookery.core.flat import flatten
 from rookery.core.native import kernel_threads

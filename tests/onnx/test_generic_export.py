@@ -10,10 +10,10 @@ from exported import observed, outputs, policy_of
 from gymnasium import spaces
 from torch import nn
 
-from rookery.algorithms.maddpg import MADDPGConfig
-from rookery.algorithms.poca import POCAConfig
-from rookery.algorithms.ppo import PPOConfig
-from rookery.algorithms.vdn import VDNConfig
+from rookery.algorithms.multi_agent.maddpg import MADDPGConfig
+from rookery.algorithms.multi_agent.poca import POCAConfig
+from rookery.algorithms.multi_agent.vdn import VDNConfig
+from rookery.algorithms.on_policy.ppo import PPOConfig
 from rookery.core.errors import ConfigError
 from rookery.models.decision_transformer import ReturnConditioned
 from rookery.models.heads import GivenHead

@@ -5,8 +5,8 @@ import pytest
 from gymnasium import spaces
 
 from rookery import PPOConfig, Trainer
-from rookery.algorithms.mappo import MAPPOConfig
-from rookery.algorithms.poca import POCAConfig
+from rookery.algorithms.multi_agent.mappo import MAPPOConfig
+from rookery.algorithms.multi_agent.poca import POCAConfig
 
 
 class Pair:

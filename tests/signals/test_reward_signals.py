@@ -20,7 +20,7 @@ from rookery import (
     SACConfig,
     Trainer,
 )
-from rookery.algorithms.actor_critic import beyond_episodes
+from rookery.algorithms.on_policy.actor_critic import beyond_episodes
 from rookery.core.batch import Decisions, Rollout
 from rookery.core.errors import SpaceError
 from rookery.core.io.files import FileError

@@ -25,9 +25,9 @@ from rookery import (
     TD3BCConfig,
     Trainer,
 )
-from rookery.algorithms.maddpg import MADDPGConfig
-from rookery.algorithms.qmix import QMIXConfig
-from rookery.algorithms.td3 import TD3Config
+from rookery.algorithms.multi_agent.maddpg import MADDPGConfig
+from rookery.algorithms.multi_agent.qmix import QMIXConfig
+from rookery.algorithms.off_policy.td3 import TD3Config
 from rookery.core.io.encoding import encode
 from team_envs import Squad
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rookery
-from rookery.algorithms.ppo import PPOConfig
+from rookery.algorithms.on_policy.ppo import PPOConfig
 from rookery.core.errors import ConfigError
 from rookery.core.schedules import Linear, Piecewise, read_schedule, write_schedule
 

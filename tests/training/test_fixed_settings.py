@@ -9,7 +9,7 @@ import pytest
 
 from rookery import ConfigError, PPOConfig, Trainer, tune
 from rookery.algorithms.names import ALGORITHMS
-from rookery.algorithms.ppo import PPO
+from rookery.algorithms.on_policy.ppo import PPO
 from rookery.core.config import resolve
 from rookery.core.settings.fields import AtStart, Fixed, PositiveFloat, PositiveInt, Structural
 from rookery.core.settings.layers import Layer

@@ -83,7 +83,7 @@ LEADS_OUT = {
     "cluster.environment ": {"cluster.environment.PYTHONPATH": "theirs/x"},
     "policies.a.replay.mix.x": {"policies.a": "dqn", "policies.a.replay.mix": {"x": 1}},
     "policies.a.critic.number": {
-        "policies": {"a": {CLASS: {OBJECT: "rookery.algorithms.sac:SACConfig"}, "critic": {"number": 10**6}}}
+        "policies": {"a": {CLASS: {OBJECT: "rookery.algorithms.off_policy.sac:SACConfig"}, "critic": {"number": 10**6}}}
     },
     "algorithm.signals.own.x.num_features": {
         "algorithm.signals.own.x": {"name": "rookery.signals.rnd:RNDConfig", "num_features": 10**9}

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from rookery import A2CConfig, ModelConfig, MultiAgentArena, PPOConfig, Trainer
-from rookery.algorithms.actor_critic import ActorCritic
 from rookery.algorithms.algorithm import Algorithm
+from rookery.algorithms.on_policy.actor_critic import ActorCritic
 from rookery.core.batch import Demand
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten

@@ -10,9 +10,9 @@ import pytest
 from gymnasium import spaces
 
 from rookery import Callback, ConfigError, EnvError, MultiAgentArena, PPOConfig, Trainer
-from rookery.algorithms.dqn import DQNConfig, TargetConfig
 from rookery.algorithms.names import ALGORITHMS
-from rookery.algorithms.sac import SACConfig
+from rookery.algorithms.off_policy.dqn import DQNConfig, TargetConfig
+from rookery.algorithms.off_policy.sac import SACConfig
 from rookery.core.config import resolve
 from rookery.core.errors import RookeryError, TrainingError
 from rookery.core.settings.fields import paths_of
@@ -158,7 +158,7 @@ def test_every_name_in_the_table_leads_to_a_setting():
 # --- shorter ways to say it -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", ["dqn", "DQN", DQNConfig, "rookery.algorithms.dqn:DQNConfig"])
+@pytest.mark.parametrize("said", ["dqn", "DQN", DQNConfig, "rookery.algorithms.off_policy.dqn:DQNConfig"])
 def test_an_algorithm_is_chosen_by_its_name_or_class(said):
     with Trainer("CartPole-v1", said, model={"hidden": [8]}, seed=0) as trainer:
         assert type(trainer.config.algorithm) is DQNConfig

@@ -11,7 +11,7 @@ import pytest
 from lives import FAST, LIVELY, PRIORITIZED, REPLAYING, TWINS, digest, either, make, rows, weights
 
 from rookery import AWACConfig, Callback, ConfigError, IQLConfig, MultiAgentArena, SACConfig, Trainer
-from rookery.algorithms.maddpg import MADDPGConfig
+from rookery.algorithms.multi_agent.maddpg import MADDPGConfig
 from rookery.core.process.interrupt import TIME_UP, Interrupted
 from rookery.report import console
 from rookery.training import gradient_steps, watch

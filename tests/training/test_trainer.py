@@ -33,8 +33,8 @@ from rookery import (
     SACConfig,
     Trainer,
 )
-from rookery.algorithms.bc import MARWILConfig
-from rookery.algorithms.td3 import TD3Config
+from rookery.algorithms.off_policy.td3 import TD3Config
+from rookery.algorithms.offline.bc import MARWILConfig
 from rookery.core.native import best_build
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.state import Stateful

@@ -7,7 +7,7 @@ from typing import Self
 
 from torch import Tensor
 
-from rookery.algorithms.q_sequences import n_step_returns, timeline_rows
+from rookery.algorithms.off_policy.q_sequences import n_step_returns, timeline_rows
 from rookery.core.batch import Rollout, Sequences, Transitions, flat
 from rookery.models.recall import rows_of
 from rookery.policies.policy import Policy

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook, Row
-from rookery.algorithms.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
+from rookery.algorithms.offline.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
 from rookery.core.batch import Decisions
 from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.algorithms.bc import BC, BCConfig
+from rookery.algorithms.offline.bc import BC, BCConfig
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.seeding import Role, Streams

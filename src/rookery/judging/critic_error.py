@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.algorithms.critics import CriticLearner, StateAction
-from rookery.algorithms.offline import of_those_made
+from rookery.algorithms.off_policy.critics import CriticLearner, StateAction
+from rookery.algorithms.offline.data_learner import of_those_made
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.judging.episodes import WholeEpisodes

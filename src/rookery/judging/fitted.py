@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rookery.algorithms.critics import target_of
+from rookery.algorithms.off_policy.critics import target_of
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.flat import flatten

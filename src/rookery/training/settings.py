@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from rookery.algorithms.algorithm import AlgorithmConfig
 from rookery.algorithms.names import ALGORITHMS
-from rookery.algorithms.ppo import PPOConfig
+from rookery.algorithms.on_policy.ppo import PPOConfig
 from rookery.cluster.address import problem_with
 from rookery.core.config import Polymorphic
 from rookery.core.settings.fields import (

@@ -7,7 +7,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from recorded import poles
 from rookery import DQNConfig, PPOConfig, SACConfig, Trainer
-from rookery.algorithms.poca import POCAConfig
+from rookery.algorithms.multi_agent.poca import POCAConfig
 from rookery.compat.mlagents.run_files import RunFiles
 from rookery.compat.mlagents.sections import BehaviorOptions
 from rookery.compat.mlagents.tags import ALL, TAGS, Seen, histograms_of, tags_of

@@ -83,15 +83,15 @@ STATE = "rookery.json"
 PLANS = {
     "on policy": (
         "play: rollout fragments of all copies until train_batch_size (rollout/worker.py:RolloutWorker.sample)",
-        "targets: advantages and value targets (algorithms/ppo.py:PPO.targets)",
-        "learn: num_sgd_iter passes in minibatches (algorithms/ppo.py:PPO.training_step)",
+        "targets: advantages and value targets (algorithms/on_policy/ppo.py:PPO.targets)",
+        "learn: num_sgd_iter passes in minibatches (algorithms/on_policy/ppo.py:PPO.training_step)",
         "hand out weights (rollout/pool.py:LocalPool.set_weights)",
         "report (training/results.py:result_of)",
     ),
     "replay": (
         "play: rollout_fragment_length steps of all copies (rollout/worker.py:RolloutWorker.sample)",
         "store in replay (replay/replay.py:Replay.store)",
-        "learn from replay as much as is due (algorithms/dqn.py:DQN.learn)",
+        "learn from replay as much as is due (algorithms/off_policy/dqn.py:DQN.learn)",
         "target network follows (core/optim.py:track)",
         "hand out weights (rollout/pool.py:LocalPool.set_weights)",
         "report (training/results.py:result_of)",

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.algorithms.a2c import A2C
 from rookery.algorithms.algorithm import Algorithm
-from rookery.algorithms.ppo import PPO
-from rookery.algorithms.reinforce import Reinforce, ReinforceBatch
+from rookery.algorithms.on_policy.a2c import A2C
+from rookery.algorithms.on_policy.ppo import PPO
+from rookery.algorithms.on_policy.reinforce import Reinforce, ReinforceBatch
 from rookery.compat.rllib.postprocessing import compute_advantages
 from rookery.compat.rllib.preprocessors import RowPreprocessor
 from rookery.compat.rllib.sample_batch import SampleBatch

@@ -17,7 +17,7 @@ PLAN = (
 HINTS: dict[str, str] = {
     "TFPolicy": TENSORFLOW + "derive from ray.rllib.policy.TorchPolicy",
     "make_tf_callable": TENSORFLOW + "torch functions are called as they are",
-    "build_q_losses": "the loss of DQN is Rookery's (algorithms/q_values.py), and cannot be called by itself",
+    "build_q_losses": "the loss of DQN is Rookery's (off_policy/q_values.py), and cannot be called by itself",
     **dict.fromkeys(
         (
             "ParallelRollouts", "SelectExperiences", "ConcatBatches", "CollectMetrics", "StandardizeFields",

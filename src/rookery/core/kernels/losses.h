@@ -1,4 +1,4 @@
-// The loss of PPO in closed form: what algorithms/ppo.py:ppo_loss says, differentiated by hand, in one pass over the
+// The loss of PPO in closed form: what algorithms/on_policy/ppo.py:ppo_loss says, differentiated by hand, in one pass over the
 // rows.
 #pragma once
 #include "heads.h"

@@ -1,4 +1,4 @@
-// Values of actions: targets, Huber loss and its gradient in closed form, as algorithms/dqn.py and q_losses.py have them.
+// Values of actions: targets, Huber loss and its gradient in closed form, as algorithms/off_policy/dqn.py and q_losses.py have them.
 #pragma once
 #include "heads.h"
 #include "network.h"

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.algorithms.actor_critic import following_values
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.q_values import QBatch, QNetwork, only_played, played, values_of
+from rookery.algorithms.off_policy.q_values import QBatch, QNetwork, only_played, played, values_of
+from rookery.algorithms.on_policy.actor_critic import following_values
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.flat import flatten
@@ -39,7 +39,7 @@ from rookery.signals.rewards import SignalsConfig
 class PQNConfig(AlgorithmConfig):
     """Settings of PQN. Space and environment presets change some of them: see docs/reference/presets.md."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.pqn:PQN"
+    algorithm: ClassVar[str] = "rookery.algorithms.on_policy.pqn:PQN"
     sees_central = False
     cheaper = {"minibatch_size": "larger minibatches", "epochs": "fewer passes"}
 

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rookery.algorithms.actor_critic import (
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.on_policy.actor_critic import (
     ONE_UPDATE_LATE,
     ActorCritic,
     Correction,
     advantage_targets,
     importance_metrics,
 )
-from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.flat import flatten
@@ -44,7 +44,7 @@ from rookery.signals.value_scale import ValueScale
 class A2CConfig(AlgorithmConfig):
     """Settings of A2C. Space and environment presets change some of them: see docs/reference/presets.md."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.a2c:A2C"
+    algorithm: ClassVar[str] = "rookery.algorithms.on_policy.a2c:A2C"
     learns_together = True
 
     lr: Scheduled[PositiveFloat] = 7e-4

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.critics import actor_structure, behavior_of
+from rookery.algorithms.off_policy.critics import actor_structure, behavior_of
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
@@ -49,7 +49,7 @@ from rookery.replay.replay import Replay
 class BCConfig(AlgorithmConfig):
     """Settings of behavioural cloning. The data are replay: ``replay.start_from``, or ``--replay``."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.bc:BC"
+    algorithm: ClassVar[str] = "rookery.algorithms.offline.bc:BC"
     from_data = True
     sees_central = False
     train_every: ClassVar[int] = 1
@@ -102,7 +102,7 @@ class BCConfig(AlgorithmConfig):
 class MARWILConfig(BCConfig):
     """Settings of MARWIL."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.bc:MARWIL"
+    algorithm: ClassVar[str] = "rookery.algorithms.offline.bc:MARWIL"
 
     beta: NonNegative = 1.0
     """How much an action that came out better than usual counts more: its weight is exp(beta advantage / c); 0 =

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rookery.algorithms.q_values import QNetwork, values_of
+from rookery.algorithms.off_policy.q_values import QNetwork, values_of
 from rookery.core.batch import Rollout, Sequences, TensorTree
 from rookery.core.ops import n_step
 from rookery.models.recall import put_together, rows_of

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rookery.algorithms.ppo import PPO, PPOConfig, ppo_gradient, ppo_loss
+from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, ppo_gradient, ppo_loss
 from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -31,7 +31,7 @@ from rookery.native.ppo import ppo_kernel
 class MAPPOConfig(PPOConfig):
     """Settings of MAPPO: those of PPO, some with the defaults of the paper, and what the critic sees."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.mappo:MAPPO"
+    algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.mappo:MAPPO"
     sees_group = True
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(7e-4, 1e-4))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rookery.algorithms.actor_critic import ActorCritic
+from rookery.algorithms.on_policy.actor_critic import ActorCritic
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError

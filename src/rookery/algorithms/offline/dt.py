@@ -17,7 +17,7 @@ from annotated_types import Interval
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.offline import CHOICES, NUMBERS, ActorStep, check_actions, look_at_data
+from rookery.algorithms.offline.data_learner import CHOICES, NUMBERS, ActorStep, check_actions, look_at_data
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat, flatten
@@ -54,7 +54,7 @@ from rookery.replay.windows import EpisodeWindows
 class DTConfig(AlgorithmConfig):
     """Settings of the Decision Transformer. The data are replay: ``replay.start_from``, or ``--replay``."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.dt:DT"
+    algorithm: ClassVar[str] = "rookery.algorithms.offline.dt:DT"
     from_data = True
     sees_central = False
     train_every: ClassVar[int] = 1

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from rookery.algorithms.action_noise import SizedNoiseConfig
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.critics import (
+from rookery.algorithms.experience import Experience
+from rookery.algorithms.off_policy.action_noise import SizedNoiseConfig
+from rookery.algorithms.off_policy.critics import (
     CriticConfig,
     CriticLearner,
     Critics,
@@ -26,7 +27,6 @@ from rookery.algorithms.critics import (
     named,
     target_of,
 )
-from rookery.algorithms.experience import Experience
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import TensorTree, Transitions
 from rookery.core.flat import flatten
@@ -47,7 +47,7 @@ from rookery.replay.replay import Replay
 class DDPGConfig(AlgorithmConfig, CriticSettings):
     """Settings of DDPG. Space and environment presets change some of them: see docs/reference/presets.md."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.ddpg:DDPG"
+    algorithm: ClassVar[str] = "rookery.algorithms.off_policy.ddpg:DDPG"
     learns_together = True
 
     exploration: SizedNoiseConfig = field(default_factory=SizedNoiseConfig)

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.bc import ClonedPolicy
-from rookery.algorithms.critics import (
+from rookery.algorithms.off_policy.critics import (
     CriticBatch,
     CriticLearner,
     CriticSettings,
@@ -24,7 +23,9 @@ from rookery.algorithms.critics import (
     critic_loss,
     critic_values,
 )
-from rookery.algorithms.offline import (
+from rookery.algorithms.off_policy.sac import discrete_critic_loss
+from rookery.algorithms.offline.bc import ClonedPolicy
+from rookery.algorithms.offline.data_learner import (
     CHOICES,
     NUMBERS,
     WeightedActorSettings,
@@ -36,7 +37,6 @@ from rookery.algorithms.offline import (
     within_bounds,
 )
 from rookery.algorithms.rewarding import add_signals
-from rookery.algorithms.sac import discrete_critic_loss
 from rookery.core.batch import TensorTree
 from rookery.core.flat import flatten
 from rookery.core.optim import Adam
@@ -53,7 +53,7 @@ from rookery.replay.replay import Replay
 class AWACConfig(WeightedActorSettings, AlgorithmConfig, CriticSettings):
     """Settings of AWAC. The data are replay: ``replay.start_from``, or ``--replay``."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.awac:AWAC"
+    algorithm: ClassVar[str] = "rookery.algorithms.offline.awac:AWAC"
     from_data = True
     plays_later = True
     sees_central = False

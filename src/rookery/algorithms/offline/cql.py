@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Row
-from rookery.algorithms.branches import ActorBatch
-from rookery.algorithms.critics import (
+from rookery.algorithms.experience import Experience
+from rookery.algorithms.off_policy.critics import (
     CriticBatch,
     StateAction,
     actor_structure,
@@ -27,9 +27,12 @@ from rookery.algorithms.critics import (
     critic_values,
     named,
 )
-from rookery.algorithms.dqn import DQN, DQNConfig, TargetConfig
-from rookery.algorithms.experience import Experience
-from rookery.algorithms.offline import (
+from rookery.algorithms.off_policy.dqn import DQN, DQNConfig, TargetConfig
+from rookery.algorithms.off_policy.hybrid_actions import ActorBatch
+from rookery.algorithms.off_policy.q_exploration import ExplorationConfig
+from rookery.algorithms.off_policy.q_values import MeanValue, QBatch, mean_gradient, mean_loss, played
+from rookery.algorithms.off_policy.sac import ACTOR_GRADIENT, SAC, SACConfig, Temperature, actor_loss
+from rookery.algorithms.offline.data_learner import (
     CHOICES,
     NUMBERS,
     ActorStep,
@@ -39,9 +42,6 @@ from rookery.algorithms.offline import (
     look_at_data,
     within_bounds,
 )
-from rookery.algorithms.q_exploration import ExplorationConfig
-from rookery.algorithms.q_values import MeanValue, QBatch, mean_gradient, mean_loss, played
-from rookery.algorithms.sac import ACTOR_GRADIENT, SAC, SACConfig, Temperature, actor_loss
 from rookery.core.batch import Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -66,7 +66,7 @@ LOG_HALF = math.log(0.5)
 class CQLConfig(DataSettings, SACConfig):
     """Settings of CQL. The data are replay: ``replay.start_from``, or ``--replay``."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.cql:CQL"
+    algorithm: ClassVar[str] = "rookery.algorithms.offline.cql:CQL"
     from_data = True
     plays_later = True
     learns_together = False
@@ -103,7 +103,7 @@ class CQLConfig(DataSettings, SACConfig):
 class DiscreteCQLConfig(DataSettings, DQNConfig):
     """Settings of CQL for choices. The data are replay: ``replay.start_from``, or ``--replay``."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.cql:DiscreteCQL"
+    algorithm: ClassVar[str] = "rookery.algorithms.offline.cql:DiscreteCQL"
     from_data = True
     plays_later = True
     learns_together = False

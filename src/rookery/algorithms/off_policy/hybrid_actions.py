@@ -16,8 +16,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rookery.algorithms.critics import CriticBatch, Critics, CriticSettings, StateAction, critic_loss, critic_values
 from rookery.algorithms.experience import RecurrentInput
+from rookery.algorithms.off_policy.critics import (
+    CriticBatch,
+    Critics,
+    CriticSettings,
+    StateAction,
+    critic_loss,
+    critic_values,
+)
 from rookery.core.batch import TensorTree
 from rookery.core.metrics import Metrics
 from rookery.core.spaces.arrays import ActionSpec

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.critics import target_of
-from rookery.algorithms.q_exploration import Exploration, ExplorationConfig, ParameterNoise
-from rookery.algorithms.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
-from rookery.algorithms.q_values import (
+from rookery.algorithms.off_policy.critics import target_of
+from rookery.algorithms.off_policy.q_exploration import Exploration, ExplorationConfig, ParameterNoise
+from rookery.algorithms.off_policy.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
+from rookery.algorithms.off_policy.q_values import (
     DELTA,
     Estimate,
     MeanValue,
@@ -85,7 +85,7 @@ class TargetConfig(Settings):
 class DQNConfig(AlgorithmConfig, ReplaySettings):
     """Settings of DQN. Space and environment presets change some of them: see docs/reference/presets.md."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.dqn:DQN"
+    algorithm: ClassVar[str] = "rookery.algorithms.off_policy.dqn:DQN"
     learns_together = True
     sees_central = False
 

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.bc import ClonedPolicy, ReturnBatch, Value
-from rookery.algorithms.critics import (
+from rookery.algorithms.off_policy.critics import (
     CriticBatch,
     CriticLearner,
     CriticSettings,
@@ -23,7 +22,9 @@ from rookery.algorithms.critics import (
     critic_values,
     named,
 )
-from rookery.algorithms.offline import (
+from rookery.algorithms.off_policy.sac import discrete_critic_loss
+from rookery.algorithms.offline.bc import ClonedPolicy, ReturnBatch, Value
+from rookery.algorithms.offline.data_learner import (
     CHOICES,
     NUMBERS,
     WeightedActorSettings,
@@ -35,7 +36,6 @@ from rookery.algorithms.offline import (
     within_bounds,
 )
 from rookery.algorithms.rewarding import add_signals
-from rookery.algorithms.sac import discrete_critic_loss
 from rookery.core.batch import TensorTree, Transitions
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
@@ -52,7 +52,7 @@ from rookery.replay.replay import Replay
 class IQLConfig(WeightedActorSettings, AlgorithmConfig, CriticSettings):
     """Settings of IQL. The data are replay: ``replay.start_from``, or ``--replay``."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.iql:IQL"
+    algorithm: ClassVar[str] = "rookery.algorithms.offline.iql:IQL"
     from_data = True
     plays_later = True
     sees_central = False

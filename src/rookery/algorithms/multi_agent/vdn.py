@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rookery.algorithms.dqn import DQN, DQNConfig
-from rookery.algorithms.q_values import DELTA, Estimate, QBatch, QNetwork
+from rookery.algorithms.off_policy.dqn import DQN, DQNConfig
+from rookery.algorithms.off_policy.q_values import DELTA, Estimate, QBatch, QNetwork
 from rookery.core.batch import TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -36,7 +36,7 @@ from rookery.policies.policy import Policy
 class VDNConfig(DQNConfig):
     """Settings of VDN."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.vdn:VDN"
+    algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.vdn:VDN"
 
     share: Structural[bool] = True
     """Whether members that see and act alike have one network, which is told which of them it stands for."""

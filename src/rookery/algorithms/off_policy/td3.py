@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.algorithms.critics import CriticConfig, behavior_of
-from rookery.algorithms.ddpg import DDPG, DDPGConfig
+from rookery.algorithms.off_policy.critics import CriticConfig, behavior_of
+from rookery.algorithms.off_policy.ddpg import DDPG, DDPGConfig
 from rookery.core.batch import TensorTree
 from rookery.core.settings.fields import NonNegative
 from rookery.core.settings.reach import Count
@@ -24,7 +24,7 @@ from rookery.core.settings.reach import Count
 class TD3Config(DDPGConfig):
     """Settings of TD3. Space and environment presets change some of them: see docs/reference/presets.md."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.td3:TD3"
+    algorithm: ClassVar[str] = "rookery.algorithms.off_policy.td3:TD3"
     learns_together = True
 
     critic: CriticConfig = field(default_factory=CriticConfig)

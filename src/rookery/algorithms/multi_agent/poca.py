@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rookery.algorithms.actor_critic import beyond_episodes, following_values, in_time
-from rookery.algorithms.group_critic import GroupActorCritic, GroupOutputs, with_one
-from rookery.algorithms.ppo import PPO, PPOConfig, ppo_loss
+from rookery.algorithms.multi_agent.group_critic import GroupActorCritic, GroupOutputs, with_one
+from rookery.algorithms.on_policy.actor_critic import beyond_episodes, following_values, in_time
+from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, ppo_loss
 from rookery.core.batch import Minibatch, Rollout, TensorTree, flat
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -39,7 +39,7 @@ from rookery.signals.signal import action_features
 class POCAConfig(PPOConfig):
     """Settings of MA-POCA: those of PPO, but for `kl_coef`, and the critic."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.poca:POCA"
+    algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.poca:POCA"
     sees_group = True
     sees_moment = True
 

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from rookery.algorithms.actor_critic import Correction
 from rookery.algorithms.algorithm import Row
-from rookery.algorithms.ppo import PPO, PPOConfig
+from rookery.algorithms.on_policy.actor_critic import Correction
+from rookery.algorithms.on_policy.ppo import PPO, PPOConfig
 from rookery.core.batch import Minibatch, Rollout, joined
 from rookery.core.flat import flatten
 from rookery.core.optim import track
@@ -35,7 +35,7 @@ from rookery.policies.policy import Policy
 class APPOConfig(PPOConfig):
     """Settings of APPO. Space and environment presets change some of them: see docs/reference/presets.md."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.appo:APPO"
+    algorithm: ClassVar[str] = "rookery.algorithms.on_policy.appo:APPO"
     learns_together = True
     cheaper = {"minibatch_size": "larger minibatches", "batch_uses": "fewer uses of a batch"}
 

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 import torch
 from torch import nn
 
-from rookery.algorithms.vdn import VDN, VDNConfig
+from rookery.algorithms.multi_agent.vdn import VDN, VDNConfig
 from rookery.core.settings.fields import NonNegativeInt, Structural
 from rookery.core.settings.reach import Width, Within
 from rookery.models.mixers import MonotonicMixer, state_spec
@@ -23,7 +23,7 @@ from rookery.models.team_heads import TeamQHead
 class QMIXConfig(VDNConfig):
     """Settings of QMIX."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.qmix:QMIX"
+    algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.qmix:QMIX"
     sees_central: ClassVar[bool] = True
 
     mixing_size: Structural[Width] = 32

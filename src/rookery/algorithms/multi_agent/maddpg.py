@@ -15,7 +15,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.critics import (
+from rookery.algorithms.off_policy.critics import (
     CriticBatch,
     CriticConfig,
     CriticSettings,
@@ -52,7 +52,7 @@ from rookery.replay.replay import Replay
 class MADDPGConfig(AlgorithmConfig, CriticSettings):
     """Settings of MADDPG."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.maddpg:MADDPG"
+    algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.maddpg:MADDPG"
     sees_central: ClassVar[bool] = True
 
     lr: Scheduled[PositiveFloat] = 1e-3

@@ -53,7 +53,7 @@ LONGEST = 100_000
 class ReinforceConfig(AlgorithmConfig):
     """Settings of REINFORCE. Space and environment presets change some of them: see docs/reference/presets.md."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.reinforce:Reinforce"
+    algorithm: ClassVar[str] = "rookery.algorithms.on_policy.reinforce:Reinforce"
     sees_central = False
 
     lr: Scheduled[PositiveFloat] = 3e-3

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from rookery.algorithms.critics import (
+from rookery.algorithms.off_policy.critics import (
     Critics,
     StateAction,
     actor_structure,
@@ -21,8 +21,15 @@ from rookery.algorithms.critics import (
     critic_values,
     named,
 )
-from rookery.algorithms.offline import NUMBERS, DataSettings, check_actions, check_critics, look_at_data, within_bounds
-from rookery.algorithms.td3 import TD3, TD3Config
+from rookery.algorithms.off_policy.td3 import TD3, TD3Config
+from rookery.algorithms.offline.data_learner import (
+    NUMBERS,
+    DataSettings,
+    check_actions,
+    check_critics,
+    look_at_data,
+    within_bounds,
+)
 from rookery.core.batch import Transitions
 from rookery.core.metrics import Metrics
 from rookery.core.optim import ClosedForm, OutputGradients, gradient_step, track
@@ -41,7 +48,7 @@ from rookery.policies.policy import Policy
 class TD3BCConfig(DataSettings, TD3Config):
     """Settings of TD3+BC. The data are replay: ``replay.start_from``, or ``--replay``."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.td3bc:TD3BC"
+    algorithm: ClassVar[str] = "rookery.algorithms.offline.td3bc:TD3BC"
     from_data = True
     plays_later = True
     learns_together = False

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rookery.algorithms.actor_critic import (
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.imitation import ImitationConfig, add_imitation
+from rookery.algorithms.on_policy.actor_critic import (
     ONE_UPDATE_LATE,
     ActorCritic,
     Correction,
     advantage_targets,
     importance_metrics,
 )
-from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.imitation import ImitationConfig, add_imitation
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Demand, Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.flat import flatten
@@ -46,7 +46,7 @@ from rookery.signals.value_scale import ValueScale
 class PPOConfig(AlgorithmConfig):
     """Settings of PPO. Space and environment presets change some of them: see docs/reference/presets.md."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.ppo:PPO"
+    algorithm: ClassVar[str] = "rookery.algorithms.on_policy.ppo:PPO"
     learns_together = True
     cheaper = {"minibatch_size": "larger minibatches", "epochs": "fewer passes"}
 

@@ -15,22 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rookery.algorithms.action_noise import NoiseConfig
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.branches import (
-    ActorBatch,
-    BranchCriticBatch,
-    Branches,
-    branch_actor_loss,
-    branch_critic_loss,
-    branches_of,
-    chosen_of,
-    has_branches,
-    num_temperatures,
-    numbers_of,
-    target_entropies,
-)
-from rookery.algorithms.critics import (
+from rookery.algorithms.experience import Experience, RecurrentInput, sequence_experience
+from rookery.algorithms.imitation import ImitationConfig, add_imitation
+from rookery.algorithms.off_policy.action_noise import NoiseConfig
+from rookery.algorithms.off_policy.critics import (
     CriticBatch,
     CriticLearner,
     Critics,
@@ -43,8 +32,19 @@ from rookery.algorithms.critics import (
     mask_at,
     named,
 )
-from rookery.algorithms.experience import Experience, RecurrentInput, sequence_experience
-from rookery.algorithms.imitation import ImitationConfig, add_imitation
+from rookery.algorithms.off_policy.hybrid_actions import (
+    ActorBatch,
+    BranchCriticBatch,
+    Branches,
+    branch_actor_loss,
+    branch_critic_loss,
+    branches_of,
+    chosen_of,
+    has_branches,
+    num_temperatures,
+    numbers_of,
+    target_entropies,
+)
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import TensorTree
 from rookery.core.errors import ConfigError
@@ -69,7 +69,7 @@ from rookery.replay.replay import Replay
 class SACConfig(AlgorithmConfig, CriticSettings):
     """Settings of SAC. Space and environment presets change some of them: see docs/reference/presets.md."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.sac:SAC"
+    algorithm: ClassVar[str] = "rookery.algorithms.off_policy.sac:SAC"
     learns_together = True
 
     n_step: Few = 1

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from rookery.algorithms.a2c import A2C, A2CConfig
-from rookery.algorithms.actor_critic import Correction
+from rookery.algorithms.on_policy.a2c import A2C, A2CConfig
+from rookery.algorithms.on_policy.actor_critic import Correction
 from rookery.core.flat import flatten
 from rookery.core.optim import Adam, Optimizer
 from rookery.core.settings.fields import NonNegative, PositiveFloat, Scheduled, Structural
@@ -21,7 +21,7 @@ from rookery.core.settings.reach import Length, Rows
 class IMPALAConfig(A2CConfig):
     """Settings of IMPALA. Space and environment presets change some of them: see docs/reference/presets.md."""
 
-    algorithm: ClassVar[str] = "rookery.algorithms.impala:IMPALA"
+    algorithm: ClassVar[str] = "rookery.algorithms.on_policy.impala:IMPALA"
     learns_together = True
 
     lr: Scheduled[PositiveFloat] = 5e-4

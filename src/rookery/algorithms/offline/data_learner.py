@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm
-from rookery.algorithms.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
-from rookery.algorithms.critics import CriticSettings, named
+from rookery.algorithms.off_policy.critics import CriticSettings, named
+from rookery.algorithms.offline.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
 from rookery.core.batch import Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
