@@ -22,7 +22,7 @@ from workloads import BEST, MATCHED, OFF_POLICY, PPO, TARGETS
 from envs import NUM_AGENTS, Busy, Crowd, Single, loops_for
 from rookery import DQNConfig, MultiAgentArena, PPOConfig, SACConfig, Trainer
 from rookery.envs.choice import random_rate
-from rookery.training.speed import describe, measure_limits, measure_pace
+from rookery.run.plan.speed import describe, measure_limits, measure_pace
 
 IMPORTED = seconds_since_start()
 

@@ -92,8 +92,8 @@ from rookery.models.memory import MemoryConfig
 from rookery.replay.buffer import ReplayConfig
 from rookery.replay.relabel import RelabelConfig
 from rookery.replay.selecting import SelectionConfig
-from rookery.training.presets import ENV_PRESETS, MEMORY_PRESETS, NAMED_PRESETS, SPACE_PRESETS
-from rookery.training.settings import (
+from rookery.run.presets import ENV_PRESETS, MEMORY_PRESETS, NAMED_PRESETS, SPACE_PRESETS
+from rookery.run.settings import (
     SHORTHANDS,
     CheckpointConfig,
     ClusterConfig,
@@ -200,7 +200,7 @@ def presets_page() -> str:
     lines = [
         "# Presets",
         "",
-        "Generated from the code by `make docs` (`training/presets.py`). A preset is a config layer like any other:",
+        "Generated from the code by `make docs` (`run/presets.py`). A preset is a config layer like any other:",
         "defaults < space preset < environment preset < file < command line or code.",
         "",
         "## By space",

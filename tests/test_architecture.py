@@ -31,7 +31,7 @@ LAYERS = [
     {"policies", "tasks", "tensor_envs"},
     {"signals", "replay", "native", "cluster", "onnx"},
     {"algorithms", "rollout"},
-    {"training"},
+    {"run"},
     {"tune", "serving", "judging"},
     {"extend", "script"},
     {"compat"},
@@ -128,13 +128,13 @@ SECOND_DEFAULTS = {
     "tasks/memory_tasks.py:RepeatAfterMe.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "tasks/memory_tasks.py:StatelessCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "tasks/push_block.py:PushBlock.__init__.size": "of a task, not of what a policy remembers",
-    "training/recording.py:FunctionPolicy.act.deterministic": "as of Policy.act, which it overrides",
-    "training/recording.py:record_replay.deterministic": "a recording outside any run, which has no evaluation section",
-    "training/recording.py:record_replay.seed": "of a recording, not of a run",
-    "training/trainer.py:Trainer.__init__.config": "layers of all settings, which is no env.config",
-    "training/trainer.py:Trainer.learn.gradient_steps": "of one call, beside those of a training on data",
-    "training/trainer.py:Trainer.load.config": "layers of all settings, which is no env.config",
-    "training/trainer.py:Trainer.record.episodes": "a film of one episode, which is no measurement",
+    "run/evaluate/recording.py:FunctionPolicy.act.deterministic": "as of Policy.act, which it overrides",
+    "run/evaluate/recording.py:record_replay.deterministic": "a recording outside runs: no evaluation section",
+    "run/evaluate/recording.py:record_replay.seed": "of a recording, not of a run",
+    "run/trainer.py:Trainer.__init__.config": "layers of all settings, which is no env.config",
+    "run/trainer.py:Trainer.learn.gradient_steps": "of one call, beside those of a training on data",
+    "run/trainer.py:Trainer.load.config": "layers of all settings, which is no env.config",
+    "run/trainer.py:Trainer.record.episodes": "a film of one episode, which is no measurement",
     "tensor_envs/classic.py:TensorCartPole.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "tensor_envs/classic.py:TensorPendulum.__init__.max_episode_steps": "the rule of a task, not evaluation's limit",
     "tune/experiment.py:run.config": "layers of all settings, which is no env.config",
@@ -251,11 +251,11 @@ def test_environments_are_stepped_from_one_call_by_four_loops():
 
 def test_layers_are_merged_in_one_place():
     assert files_with(r"def resolve\(") == ["core/config.py"]
-    assert {name.split("/")[0] for name in files_with(r"(?<!def )\bresolve\(")} <= {"training", "tune", "cli"}
+    assert {name.split("/")[0] for name in files_with(r"(?<!def )\bresolve\(")} <= {"run", "tune", "cli"}
 
 
 def test_one_loop_runs_over_the_learners():
-    assert files_with(r"\.training_step\(") == ["training/trainer.py"]
+    assert files_with(r"\.training_step\(") == ["run/trainer.py"]
 
 
 # --- layers -------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_learning_and_playing_meet_only_in_the_run():
         }
         if packages == {"rollout", "algorithms"}:
             both.append(name_of(path))
-    assert both == ["training/run.py"]
+    assert both == ["run/run.py"]
 
 
 def test_imports_form_no_cycle_types_and_texts_included():

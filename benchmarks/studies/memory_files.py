@@ -24,7 +24,7 @@ from rookery.core.batch import Rollout
 from rookery.core.io.files import mapped_files, read_manifest, write_directory
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.replay.buffer import ReplayBuffer, ReplayConfig
-from rookery.training.replays import SavedReplays
+from rookery.run.checkpoint.replays import SavedReplays
 
 PAGE = Path(__file__).parents[1] / "results" / "memory-files.md"
 

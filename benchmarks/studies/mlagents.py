@@ -126,7 +126,7 @@ def main() -> None:
             f"{median(ours) / median(theirs_):.1f} | {WANTED:.0f} | {last[0]:.2f} | {last[1]:.2f} |"
         )
         print(rows[-1], flush=True)
-    from rookery.training.run_dir import versions
+    from rookery.run.checkpoint.run_dir import versions
 
     lines = ["# Beside ML-Agents' own trainer", "", *(__doc__ or "").splitlines()[3:], "", *rows, ""]
     lines += [f"`python benchmarks/studies/mlagents.py --rounds {args.rounds}`; medians; {platform.machine()}, "

@@ -20,7 +20,7 @@ from typing import Any
 
 from rookery.compat.mlagents.learn import Request, learning
 from rookery.core.settings.layers import Layer
-from rookery.training.run_dir import versions
+from rookery.run.checkpoint.run_dir import versions
 
 FILE = Path(__file__).parents[1] / "results" / "mlagents_examples.md"
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from rookery import Trainer
 from rookery.envs.choice import random_rate
-from rookery.training.speed import PARTS
+from rookery.run.plan.speed import PARTS
 
 sys.path.append(str(Path(__file__).parents[1]))
 from ours import LIMITED, about

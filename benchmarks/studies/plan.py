@@ -27,8 +27,8 @@ from gymnasium import spaces
 from rookery import IMPALAConfig, PPOConfig, Trainer
 from rookery.cluster.ranks import ALONE, Ranks
 from rookery.core.process.processor import usable_cores
-from rookery.training.cost_model import Costs, LinearCost, Machines, Workload, predict
-from rookery.training.measured_costs import MeasuredCosts, measure_costs
+from rookery.run.plan.cost_model import Costs, LinearCost, Machines, Workload, predict
+from rookery.run.plan.measured_costs import MeasuredCosts, measure_costs
 
 sys.path.append(str(Path(__file__).parents[1]))
 from sleeper import BATCH, FRAGMENT, HIDDEN, IN_FLIGHT, STEP_SECONDS, Sleeper

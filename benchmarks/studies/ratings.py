@@ -23,8 +23,8 @@ import numpy as np
 from rookery import PPOConfig, Trainer
 from rookery.core.seeding import Streams
 from rookery.report.standings import SURE
-from rookery.training.matches import Game, Matches, entrant_of_run, scripted_entrant, standings_of
-from rookery.training.prepare import make_copies
+from rookery.run.opponents.matches import Game, Matches, entrant_of_run, scripted_entrant, standings_of
+from rookery.run.prepare import make_copies
 
 FILE = Path(__file__).parents[1] / "results" / "ratings.md"
 

@@ -22,10 +22,10 @@ import numpy as np
 from rookery import Linear, PPOConfig, Trainer
 from rookery.core.seeding import Streams
 from rookery.rollout.mapping import PolicyMapping
-from rookery.training.endless import BoundedEpisodes
-from rookery.training.prepare import make_copies
-from rookery.training.run_dir import versions
-from rookery.training.self_play import returns_of, scripted, sides_of
+from rookery.run.checkpoint.run_dir import versions
+from rookery.run.evaluate.episode_limit import BoundedEpisodes
+from rookery.run.opponents.self_play import returns_of, scripted, sides_of
+from rookery.run.prepare import make_copies
 
 FILE = Path(__file__).parents[1] / "results" / "self_play.md"
 

@@ -18,8 +18,8 @@ import torch
 
 from rookery import PPOConfig, Trainer
 from rookery.rollout.worker import RolloutWorker
-from rookery.training.run_dir import versions
-from rookery.training.self_play import frozen
+from rookery.run.checkpoint.run_dir import versions
+from rookery.run.opponents.self_play import frozen
 
 FILE = Path(__file__).parents[1] / "results" / "self_play_cost.md"
 

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any
 
 from rookery import Trainer
-from rookery.training.presets import ENV_PRESETS
+from rookery.run.presets import ENV_PRESETS
 
 FILE = Path(__file__).parents[1] / "results" / "mappo.md"
 

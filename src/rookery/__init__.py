@@ -13,7 +13,7 @@ from rookery.core.moved import OldNames, attribute
 __version__ = "0.1.0"
 
 _HOME = {
-    "Trainer": "rookery.training.trainer",
+    "Trainer": "rookery.run.trainer",
     "PPOConfig": "rookery.algorithms.on_policy.ppo",
     "PPO": "rookery.algorithms.on_policy.ppo",
     "MAPPOConfig": "rookery.algorithms.multi_agent.mappo",
@@ -62,8 +62,8 @@ _HOME = {
     "DT": "rookery.algorithms.offline.dt",
     "ReplayConfig": "rookery.replay.buffer",
     "ModelConfig": "rookery.models.build",
-    "EvaluationConfig": "rookery.training.settings",
-    "SamplingConfig": "rookery.training.settings",
+    "EvaluationConfig": "rookery.run.settings",
+    "SamplingConfig": "rookery.run.settings",
     "Linear": "rookery.core.schedules",
     "Exponential": "rookery.core.schedules",
     "Piecewise": "rookery.core.schedules",
@@ -75,12 +75,12 @@ _HOME = {
     "write_unity": "rookery.onnx.unity",
     "write_generic": "rookery.onnx.generic",
     "judge": "rookery.judging.judge",
-    "record_replay": "rookery.training.recording",
+    "record_replay": "rookery.run.evaluate.recording",
     "import_replay": "rookery.replay.formats.names",
     "export_replay": "rookery.replay.formats.names",
-    "Callback": "rookery.training.callbacks",
+    "Callback": "rookery.run.callbacks",
     "Episode": "rookery.rollout.hooks",
-    "CheckpointConfig": "rookery.training.settings",
+    "CheckpointConfig": "rookery.run.settings",
     "ConfigError": "rookery.core.errors",
     "EnvError": "rookery.core.errors",
     "CEnv": "rookery.envs.native.c_env",
@@ -165,6 +165,12 @@ if TYPE_CHECKING:
     from rookery.replay.formats.names import export_replay as export_replay
     from rookery.replay.formats.names import import_replay as import_replay
     from rookery.rollout.hooks import Episode as Episode
+    from rookery.run.callbacks import Callback as Callback
+    from rookery.run.evaluate.recording import record_replay as record_replay
+    from rookery.run.settings import CheckpointConfig as CheckpointConfig
+    from rookery.run.settings import EvaluationConfig as EvaluationConfig
+    from rookery.run.settings import SamplingConfig as SamplingConfig
+    from rookery.run.trainer import Trainer as Trainer
     from rookery.tasks.arena import MultiAgentArena as MultiAgentArena
     from rookery.tasks.memory_tasks import StatelessCartPole as StatelessCartPole
     from rookery.tensor_envs.env import TensorEnv as TensorEnv
@@ -172,12 +178,6 @@ if TYPE_CHECKING:
     from rookery.tensor_envs.functional import FunctionalEnv as FunctionalEnv
     from rookery.tensor_envs.jax_envs import BraxEnv as BraxEnv
     from rookery.tensor_envs.jax_envs import GymnaxEnv as GymnaxEnv
-    from rookery.training.callbacks import Callback as Callback
-    from rookery.training.recording import record_replay as record_replay
-    from rookery.training.settings import CheckpointConfig as CheckpointConfig
-    from rookery.training.settings import EvaluationConfig as EvaluationConfig
-    from rookery.training.settings import SamplingConfig as SamplingConfig
-    from rookery.training.trainer import Trainer as Trainer
 
 
 sys.meta_path.insert(0, OldNames())

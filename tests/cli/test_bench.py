@@ -7,8 +7,9 @@ import json
 import pytest
 
 from rookery import PPOConfig, Trainer
-from rookery.training import presets, speed
-from rookery.training.speed import Limits, Pace, Tried, advice, survey
+from rookery.run import presets
+from rookery.run.plan import speed
+from rookery.run.plan.speed import Limits, Pace, Tried, advice, survey
 
 SMALL = ["algorithm.fragment_length=4", "algorithm.epochs=1", "--preset", "none", "--seconds", 0.1]
 

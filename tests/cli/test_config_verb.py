@@ -12,8 +12,8 @@ from ruamel.yaml import YAML
 from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
 from rookery.core.settings.layers import yaml_layer
-from rookery.training.schema import config_schema
-from rookery.training.settings import RunConfig
+from rookery.run.describe.schema import config_schema
+from rookery.run.settings import RunConfig
 from rookery.tune.schema import experiment_schema
 
 KINDS = {

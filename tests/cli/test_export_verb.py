@@ -60,7 +60,7 @@ def test_a_run_without_checkpoints_has_nothing_to_export(rookery, runs):
 
 def test_where_the_environment_is_gone_random_observations_do(rookery, runs, monkeypatch):
     from rookery.core.errors import EnvError
-    from rookery.training import observed
+    from rookery.run.evaluate import observed
 
     def gone(*args):
         raise EnvError("no player listens on port 5004")

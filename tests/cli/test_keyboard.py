@@ -17,7 +17,7 @@ from rookery.core.spaces.arrays import action_spec
 from rookery.envs.make import make_env
 from rookery.replay.recording import recording_of
 from rookery.replay.segments import find_replay
-from rookery.training.recording import EpisodeRecorder, RecordedReplay, function_policies, record_episodes
+from rookery.run.evaluate.recording import EpisodeRecorder, RecordedReplay, function_policies, record_episodes
 
 
 class GivenKeys:

@@ -19,7 +19,7 @@ from rookery.policies.export import read_policy
 from rookery.replay.formats.unity_demo import write_unity
 from rookery.replay.recording import recording_of
 from rookery.replay.segments import find_replay
-from rookery.training import run
+from rookery.run import run
 from selection import slow, slow_except
 
 FILE = """\

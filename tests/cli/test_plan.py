@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from rookery.training import measured_costs
-from rookery.training.cost_model import LinearCost
-from rookery.training.exchange_cost import CountedRanks
+from rookery.run.plan import measured_costs
+from rookery.run.plan.cost_model import LinearCost
+from rookery.run.plan.exchange_cost import CountedRanks
 
 QUICK = [
     "algorithm.fragment_length=4", "sampling.warmup_steps=0", "cluster.ray=here", "--preset", "none", "--seconds", 0.1,

@@ -51,9 +51,7 @@ def test_timers_show_seconds_share_calls_and_where_each_step_stands(rookery, run
     head, *lines = out.splitlines()
     assert head.split() == ["seconds", "share", "calls"]
     found = {line.split()[0]: line for line in lines}
-    assert re.search(
-        r"train_iteration +\d+\.\d\d +100\.0 % +40 +\S+training/trainer\.py:\d+$", found["train_iteration"]
-    )
+    assert re.search(r"train_iteration +\d+\.\d\d +100\.0 % +40 +\S+run/trainer\.py:\d+$", found["train_iteration"])
     assert re.search(r"algorithms/on_policy/ppo\.py:\d+$", found["training_step"])  # the run's own algorithm
     at_once = best_build() is not None and fragment_player() is not None
     place = re.search(r"(\S+rollout/worker\.py):(\d+)$", found["fragments" if at_once else "env.step"])

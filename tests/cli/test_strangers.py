@@ -22,7 +22,7 @@ from rookery.core.errors import EnvError
 from rookery.core.settings.fields import Settings, alternatives, bare, fields_of, hints_of, limits_of
 from rookery.core.settings.reach import Reaches, Within
 from rookery.envs.async_copies.async_env import ClockedEnv
-from rookery.training.settings import RunConfig
+from rookery.run.settings import RunConfig
 from selection import slow_except
 
 TRAP = "runs/theirs/trap"

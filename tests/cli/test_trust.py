@@ -16,7 +16,7 @@ from rookery.core.io.files import FileError, is_own, read_manifest
 from rookery.core.io.signing import signed_text
 from rookery.core.settings.layers import CLASS
 from rookery.core.settings.trust import OBJECT, Trust
-from rookery.training.trust import check_stored, named_code
+from rookery.run.checks.trusted_code import check_stored, named_code
 from selection import slow_except
 from small_envs import OWN
 

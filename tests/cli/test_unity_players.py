@@ -12,7 +12,7 @@ pytest.importorskip("grpc")
 
 from rookery.compat.mlagents.learn import Request, learning, plan_of
 from rookery.envs.unity.testing import write_player
-from rookery.training.trainer import Trainer
+from rookery.run.trainer import Trainer
 from selection import slow
 
 BASIC = """

@@ -22,8 +22,8 @@ from rookery.compat.rllib import joined_ray
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import Layer
-from rookery.training.settings import ClusterConfig, RunConfig
-from rookery.training.workers import hosts_of
+from rookery.run.ranks.run_workers import hosts_of
+from rookery.run.settings import ClusterConfig, RunConfig
 
 SCRIPT = """
 import sys

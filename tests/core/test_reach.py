@@ -21,7 +21,7 @@ from rookery.envs.external.env import ExternalEnv
 from rookery.envs.make import found_maker, make_env
 from rookery.envs.samplers import SAMPLERS
 from rookery.models.build import NETWORK, ModelConfig
-from rookery.training.settings import RunConfig
+from rookery.run.settings import RunConfig
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.settings import TuneConfig
 

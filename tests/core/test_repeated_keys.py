@@ -14,8 +14,8 @@ from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import Layer, nested, override_layer, yaml_layer
 from rookery.core.settings.repeated_keys import refuse_repeated
-from rookery.training import presets
-from rookery.training.settings import EnvConfig, RunConfig
+from rookery.run import presets
+from rookery.run.settings import EnvConfig, RunConfig
 
 TWICE = """env: {name: CartPole-v1}
 algorithm:

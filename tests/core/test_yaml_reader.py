@@ -13,7 +13,7 @@ from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
 from rookery.core.io.yaml_reader import MAX_CHARACTERS, load_yaml
 from rookery.core.settings.layers import Layer, override_layer, yaml_layer
-from rookery.training.settings import RunConfig
+from rookery.run.settings import RunConfig
 
 NAMES = "abcdefghij"
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(

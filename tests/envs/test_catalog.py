@@ -7,7 +7,7 @@ from rookery.core.errors import RookeryError
 from rookery.envs.adapters.gym_ids import PROVIDERS
 from rookery.envs.catalog import FAMILIES, family_of
 from rookery.envs.make import make_env
-from rookery.training.presets import ENV_PRESETS
+from rookery.run.presets import ENV_PRESETS
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 

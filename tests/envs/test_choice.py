@@ -18,7 +18,7 @@ from rookery.envs.only_here import why_only_here
 from rookery.envs.random_play import FEW_STEPS
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import SharesEnv
-from rookery.training.prepare import make_copies
+from rookery.run.prepare import make_copies
 from small_envs import Comings
 from threads import in_threads
 
@@ -172,13 +172,13 @@ def test_what_was_measured_is_noted_stored_and_not_measured_again(measured, monk
         made.train({"iterations": 1})
         made.save(tmp_path / "saved")
         assert isinstance(make_copies(made.config, 2), SerialEnv)  # evaluations have no helpers
-    monkeypatch.setattr("rookery.training.prepare.choose", None)
+    monkeypatch.setattr("rookery.run.prepare.choose", None)
     with Trainer.load(tmp_path / "saved") as again:
         assert isinstance(again.env, SharesEnv) and again.config.sampling.helpers == 1
 
 
 def test_what_is_asked_for_is_not_measured(monkeypatch):
-    monkeypatch.setattr("rookery.training.prepare.choose", None)
+    monkeypatch.setattr("rookery.run.prepare.choose", None)
     with trainer(**{"sampling.helpers": 0}) as made:
         assert isinstance(made.env, SerialEnv)
     with trainer(**{"env.implementation": "threads", "sampling.helpers": 2}) as made:

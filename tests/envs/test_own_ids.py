@@ -20,7 +20,7 @@ from rookery.envs.vector import processes
 from rookery.envs.vector.serial import SerialEnv
 from rookery.envs.vector.shares import SharesEnv
 from rookery.envs.vector.specs import WithSpecs, specs_named
-from rookery.training.changes import check_changes, texts
+from rookery.run.checkpoint.changes import check_changes, texts
 from rookery.tune.executor import pickled_job
 
 FAST = {"sampling.warmup_steps": 0, "sampling.num_envs": 4}

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from rookery.training.trainer import Trainer
+from rookery.run.trainer import Trainer
 
 pytest.importorskip("pettingzoo")
 

@@ -18,7 +18,7 @@ from killable import amount, make
 from rookery import Trainer
 from rookery.core.io.encoding import encode
 from rookery.core.io.files import FileError, last_good, list_checkpoints
-from rookery.training.run_dir import RunDir
+from rookery.run.checkpoint.run_dir import RunDir
 from selection import slow_except
 
 SCRIPT = Path(__file__).with_name("killable.py")

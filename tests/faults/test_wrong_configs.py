@@ -22,7 +22,7 @@ from rookery.cli.main import main
 from rookery.core.config import resolve
 from rookery.core.settings.fields import alternatives, bare, hints_of, limits_of, settings_class
 from rookery.core.settings.layers import Layer, flow, import_object
-from rookery.training.settings import PolicyEntry, RunConfig
+from rookery.run.settings import PolicyEntry, RunConfig
 
 SEED = 20262
 COUNT = amount(300, 2000)

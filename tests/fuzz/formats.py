@@ -243,7 +243,7 @@ def read_settings(path: Path) -> None:
     from rookery.compat.mlagents.options import read_options
     from rookery.core.config import resolve
     from rookery.core.settings.layers import yaml_layer
-    from rookery.training.settings import RunConfig
+    from rookery.run.settings import RunConfig
 
     if path.suffix == ".yaml":
         resolve(RunConfig, [yaml_layer(path)], ALGORITHMS).to_yaml()

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from rookery.training.schema import config_schema
+from rookery.run.describe.schema import config_schema
 from rookery.tune.schema import experiment_schema
 
 Schema = dict[str, Any]

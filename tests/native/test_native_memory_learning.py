@@ -12,7 +12,7 @@ from rookery import A2CConfig, APPOConfig, IMPALAConfig, PPOConfig, Trainer
 from rookery.core.native import SWITCH, best_build, path_name
 from rookery.core.spaces.arrays import MASK, action_spec
 from rookery.native.forward import NetworkKernels
-from rookery.training.compute import describe_path
+from rookery.run.compute import describe_path
 from selection import slow, slow_repeats
 
 pytestmark = pytest.mark.usefixtures("kernels")

@@ -22,7 +22,7 @@ from rookery.models.q_head import QValues
 from rookery.models.team_heads import TeamQValues
 from rookery.onnx import ExportError, check_file, write_generic, write_unity
 from rookery.policies.policy import Policy
-from rookery.training.trainer import Trainer
+from rookery.run.trainer import Trainer
 from selection import slow, slow_repeats
 
 NUMBERS = spaces.Box(-1, 1, (5,))

@@ -525,7 +525,7 @@ def test_a_picture_is_stored_once_however_many_see_it():
 
 
 def test_kernels_or_none_are_told_with_their_reason():
-    from rookery.training.compute import describe_path, paths_of
+    from rookery.run.compute import describe_path, paths_of
 
     for memory, why in ((MEMORIES["attention"], "torch: attention"), (MEMORIES["lstm"], "kernels")):
         subject = policy(memory)

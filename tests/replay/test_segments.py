@@ -18,7 +18,7 @@ from rookery.core.io import files
 from rookery.core.io.files import FileError, read_directory, write_directory
 from rookery.replay import segments
 from rookery.replay.segments import check_spaces, copy_rows, find_replay, spaces_of, stored_replays
-from rookery.training.replays import SavedReplays
+from rookery.run.checkpoint.replays import SavedReplays
 from selection import slow
 
 

@@ -9,7 +9,7 @@ from rookery.envs.base import VectorEnv
 from rookery.envs.check import check_env
 from rookery.envs.make import make_env
 from rookery.envs.random_play import random_answers
-from rookery.training.trainer import Trainer
+from rookery.run.trainer import Trainer
 
 GAMES = {
     "TicTacToe": {},

@@ -11,8 +11,8 @@ from rookery.envs.make import make_env
 from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.random_play import random_answers
 from rookery.envs.samplers import UniformSampler
+from rookery.run.trainer import Trainer
 from rookery.tasks import players
-from rookery.training.trainer import Trainer
 
 WORLDS = {
     "Basic": {"max_steps": 12},

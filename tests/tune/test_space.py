@@ -17,7 +17,7 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.core.config import resolve
 from rookery.core.seeding import Streams
 from rookery.core.settings.layers import Layer, override_layer, yaml_layer
-from rookery.training.settings import RunConfig
+from rookery.run.settings import RunConfig
 from rookery.tune.space import Choices, Float, Grid, Integer, Normal, cell, drawn, grid_size, written
 from rookery.tune.spec import domains_in, fill, known, outline, read_layer, split, split_layers
 

@@ -17,7 +17,7 @@ from rookery import Callback, DQNConfig, PPOConfig, Trainer, tune
 from rookery.core.errors import ConfigError
 from rookery.core.io.files import list_checkpoints
 from rookery.core.settings.layers import Layer
-from rookery.training.checkpoint import read_checkpoint
+from rookery.run.checkpoint.checkpoint import read_checkpoint
 from rookery.tune.executor import Failed, Order, Stepped, Stopped
 from rookery.tune.executors.in_process import InProcessExecutor
 from rookery.tune.executors.processes import ProcessExecutor

@@ -13,7 +13,7 @@ from rookery import ConfigError, tune
 from rookery.cli.main import main
 from rookery.core.io.files import FileError, write_directory
 from rookery.core.settings.layers import Layer
-from rookery.training.own_files import refuse_links_of_trials
+from rookery.run.checkpoint.own_files import refuse_links_of_trials
 from rookery.tune.job import Start
 from rookery.tune.jobs.trainable import CONTENT, unpacked
 from rookery.tune.jobs.training_job import TrainingJob

@@ -12,7 +12,7 @@ from rookery.core.io.console_output import ConsoleOutput
 from rookery.core.settings.layers import Layer, nested
 
 if TYPE_CHECKING:
-    from rookery.training.trainer import Trainer
+    from rookery.run.trainer import Trainer
 
 
 @contextmanager

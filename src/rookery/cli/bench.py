@@ -17,8 +17,8 @@ from rookery.cli.train import layers_of_arguments
 from rookery.core.settings.layers import Layer
 
 if TYPE_CHECKING:
-    from rookery.training.speed import Survey, Tried
-    from rookery.training.trainer import Trainer
+    from rookery.run.plan.speed import Survey, Tried
+    from rookery.run.trainer import Trainer
 
 USUAL = "CartPole-v1"
 """What is measured if nobody names an environment."""
@@ -76,8 +76,8 @@ def show_survey(layers: list[Layer], preset: str, seconds: float, as_json: bool)
         as_json: Whether to print one JSON object instead of a table.
     """
     from rookery.envs.make import IMPLEMENTATIONS
-    from rookery.training.speed import describe, survey
-    from rookery.training.trainer import Trainer
+    from rookery.run.plan.speed import describe, survey
+    from rookery.run.trainer import Trainer
 
     def make(implementation: str, num_envs: int) -> Trainer:
         chosen = {"env.implementation": implementation, "sampling.num_envs": num_envs}
@@ -112,7 +112,7 @@ def show_survey(layers: list[Layer], preset: str, seconds: float, as_json: bool)
 
 def empty_table() -> Table:
     """The columns: what was set, what it reached, and the shares of the time."""
-    from rookery.training.speed import PARTS
+    from rookery.run.plan.speed import PARTS
 
     table = Table("back end", box=None, pad_edge=False, header_style="bold")
     for title in ("copies", "steps/s", *PARTS.values(), "other"):

@@ -28,7 +28,7 @@ def schema(
     rookery config schema -o rookery.schema.json
     """
     from rookery.core.errors import ConfigError
-    from rookery.training.schema import config_schema
+    from rookery.run.describe.schema import config_schema
     from rookery.tune.schema import experiment_schema
 
     text = json.dumps(experiment_schema() if tune else config_schema(), indent=1)

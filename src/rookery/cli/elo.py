@@ -20,8 +20,8 @@ from rookery.core.settings.starting_folder import absolute, shown
 
 if TYPE_CHECKING:
     from rookery.report.standings import Standing
-    from rookery.training.matches import Entrant
-    from rookery.training.trainer import Trainer
+    from rookery.run.opponents.matches import Entrant
+    from rookery.run.trainer import Trainer
 
 CHANCE = "random"
 """The player that is always there: it draws uniformly from what is allowed."""
@@ -73,8 +73,8 @@ def elo(
 
     rookery elo runs/TicTacToe-ppo-s0 --players perfect=rookery.tasks.players:tic_tac_toe_perfect
     """
-    from rookery.training.matches import Matches, remarks, standings_of
-    from rookery.training.trainer import Trainer
+    from rookery.run.opponents.matches import Matches, remarks, standings_of
+    from rookery.run.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
     given = named("--players", players or [], "perfect=my.module:player")
@@ -145,7 +145,7 @@ def rated_players(trainer: Trainer, most: int, run: str) -> list[str]:
         ConfigError: If the run has no snapshots; says how a run gets them.
     """
     from rookery.rollout.mapping import SNAPSHOT
-    from rookery.training.matches import players_of_run
+    from rookery.run.opponents.matches import players_of_run
 
     snapshots: dict[str, list[str]] = {}
     for name in players_of_run(trainer):
@@ -189,7 +189,7 @@ def entrants_of(trainer: Trainer, env: Any, rated: Sequence[str], others: dict[s
         ConfigError: If a function is called like a policy, or there is none.
     """
     from rookery.core.seeding import Role, Streams
-    from rookery.training.matches import entrant_of_run, scripted_entrant
+    from rookery.run.opponents.matches import entrant_of_run, scripted_entrant
 
     if twice := [name for name in others if name in rated]:
         raise ConfigError(f"--players {twice[0]}=...: is a policy of the run; give the function another name")

@@ -39,7 +39,7 @@ def list_envs() -> None:
     from rookery.envs.catalog import family_of, missing_families
     from rookery.envs.make import is_vector
     from rookery.envs.native.twins import IDS_IN_C, in_c, instead_in_c, why_not_in_c
-    from rookery.training.presets import ENV_PRESETS, NAMED_PRESETS
+    from rookery.run.presets import ENV_PRESETS, NAMED_PRESETS
 
     missing = missing_families()
     ours = {name: path for name, path in OURS.items() if family_of(name) not in missing}
@@ -144,7 +144,7 @@ def check(
     """
     from rookery.core.config import resolve
     from rookery.envs.check import check_env
-    from rookery.training.settings import EnvConfig
+    from rookery.run.settings import EnvConfig
 
     layer = override_layer(text.removeprefix("env.") for text in settings or ())
     if "name" in layer.values:

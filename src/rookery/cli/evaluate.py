@@ -83,7 +83,7 @@ def evaluate(
         )
         return
     from rookery.report.console import StandingReporter
-    from rookery.training.trainer import Trainer
+    from rookery.run.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
     layers = [override_layer(changes or []), Layer("command line", limit_layer(max_episode_steps))]

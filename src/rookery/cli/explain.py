@@ -15,7 +15,7 @@ from rookery.cli.runs import Provenance, TrustedCode, find_run, read_json, read_
 from rookery.cli.timers import place_of, update_functions
 
 if TYPE_CHECKING:
-    from rookery.training.call_path import Call
+    from rookery.run.describe.call_path import Call
 
 DRAWN = "drawn when the run began: nobody gave a seed"
 """The source of a seed that nobody gave."""
@@ -23,20 +23,20 @@ DRAWN = "drawn when the run began: nobody gave a seed"
 UPDATE = "the algorithm's own training_step"
 
 TO_WEIGHTS = (
-    "rookery.training.trainer:Trainer.train_iteration self._learn",
-    "rookery.training.trainer:Trainer._learn",
+    "rookery.run.trainer:Trainer.train_iteration self._learn",
+    "rookery.run.trainer:Trainer._learn",
     UPDATE,
     "rookery.core.optim:gradient_step apply_gradients",
 )
 TO_STEP = (
-    "rookery.training.trainer:Trainer.train_iteration self.pool.sample",
+    "rookery.run.trainer:Trainer.train_iteration self.pool.sample",
     "rookery.rollout.pool:LocalPool.sample self.worker.sample",
     "rookery.rollout.worker:RolloutWorker.sample self._vector_step",
     "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
 )
 TO_STORING = (
-    "rookery.training.trainer:Trainer.train_iteration self._learn",
-    "rookery.training.trainer:Trainer._learn learner.training_step",
+    "rookery.run.trainer:Trainer.train_iteration self._learn",
+    "rookery.run.trainer:Trainer._learn learner.training_step",
     f"{UPDATE} self.replay.store",
     "rookery.replay.replay:Replay.store self.buffer.add",
 )
@@ -103,7 +103,7 @@ def changed(provenance: Provenance) -> Iterable[str]:
 def weights(run: Path, trust_code: bool) -> Iterator[str]:
     """Where weights change, and how this run gets there."""
     from rookery.core.source import find
-    from rookery.training.call_path import paths_to
+    from rookery.run.describe.call_path import paths_to
 
     yield f"weights change in {find('rookery.core.optim:gradient_step')} gradient_step, and nowhere else"
     watch = partial(paths_to, what="weights", trust_code=trust_code)
@@ -113,7 +113,7 @@ def weights(run: Path, trust_code: bool) -> Iterator[str]:
 def env_step(run: Path, trust_code: bool) -> Iterator[str]:
     """Where the environment is stepped, and how this run gets there and on to the environment."""
     from rookery.core.source import find
-    from rookery.training.call_path import path_to_step
+    from rookery.run.describe.call_path import path_to_step
 
     yield f"the environment is stepped in {find(TO_STEP[-1])} RolloutWorker.sample, and nowhere else"
     yield from way_there(run, lambda run: {"and on to the environment": path_to_step(run, trust_code)}, TO_STEP, "")
@@ -122,7 +122,7 @@ def env_step(run: Path, trust_code: bool) -> Iterator[str]:
 def replay(run: Path, trust_code: bool) -> Iterator[str]:
     """Where what a run plays is stored and drawn again, and how it gets there."""
     from rookery.core.source import find
-    from rookery.training.call_path import paths_to
+    from rookery.run.describe.call_path import paths_to
 
     for told, what, function, way in (
         ("what is played is stored", "storing", "ReplayBuffer.add", TO_STORING),

@@ -89,7 +89,7 @@ def given(**options: int | None) -> dict[str, int]:
 def observations(saved: Path, trust_code: bool) -> tuple[dict[str, Tree], str]:
     """Gives what policies of a checkpoint observe, or nothing, and why."""
     from rookery.onnx.written import ROWS
-    from rookery.training.observed import played_observations
+    from rookery.run.evaluate.observed import played_observations
 
     try:
         return played_observations(saved, ROWS, trust_code), ""

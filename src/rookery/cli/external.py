@@ -53,8 +53,8 @@ def token_layers(layers: Sequence[Layer], folder: Path) -> list[Layer]:
     from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
     from rookery.envs.external.env import SCHEME, TOKEN
-    from rookery.training.client_tokens import PATH, RUN_DIRECTORY, token_path
-    from rookery.training.settings import RunConfig
+    from rookery.run.checkpoint.client_tokens import PATH, RUN_DIRECTORY, token_path
+    from rookery.run.settings import RunConfig
 
     env = resolve(RunConfig, layers, ALGORITHMS).config.env
     if not str(env.name).startswith(SCHEME) or os.environ.get(TOKEN) or {"token", "token_file"} & env.config.keys():

@@ -16,7 +16,7 @@ from gymnasium import spaces
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.spaces.arrays import ActionSpec
 from rookery.rollout.hooks import EpisodeResult
-from rookery.training.recording import EpisodeDiscarded, EpisodeRecorder, RecordingEnded
+from rookery.run.evaluate.recording import EpisodeDiscarded, EpisodeRecorder, RecordingEnded
 
 DISCARD, QUIT, KEEP = "backspace", "escape", "enter"
 """Keys that stand for no action: give the running episode up; end; keep an episode that is over."""

@@ -22,7 +22,7 @@ def learn(
 
     rookery learn runs/CartPole-v1-dqn-s3 --gradient-steps 10000
     """
-    from rookery.training.trainer import Trainer
+    from rookery.run.trainer import Trainer
 
     console, saved = "quiet" if quiet else "auto", find_saved(run, "last")
     with Trainer.load(saved, resume=True, play=False, trust_code=trust_code, console=console) as trainer:

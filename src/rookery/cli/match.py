@@ -18,8 +18,8 @@ from rookery.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from rookery.report.standings import Standing
-    from rookery.training.matches import Entrant, Game
-    from rookery.training.trainer import Trainer
+    from rookery.run.opponents.matches import Entrant, Game
+    from rookery.run.trainer import Trainer
 
 PLAYER = "RUN|random|MODULE:FUNCTION"
 
@@ -46,8 +46,8 @@ def match(
 
     rookery match runs/TicTacToe-ppo-s0 runs/TicTacToe-dqn-s0 --games 200
     """
-    from rookery.training.matches import Matches, entrant_of_run, remarks, standings_of
-    from rookery.training.trainer import Trainer
+    from rookery.run.opponents.matches import Matches, entrant_of_run, remarks, standings_of
+    from rookery.run.trainer import Trainer
 
     saved = find_saved(first, checkpoint)
     function = second == CHANCE or (":" in second and not Path(second).exists())
@@ -96,7 +96,7 @@ def names_of(saved: Path, other: Path | str, policy_a: str | None, policy_b: str
 def function_entrant(run: Trainer, env: Any, player: str, name: str, seed: int) -> Entrant:
     """A function as somebody who plays."""
     from rookery.core.seeding import Role, Streams
-    from rookery.training.matches import scripted_entrant
+    from rookery.run.opponents.matches import scripted_entrant
 
     return scripted_entrant(env, player, name, Streams(run.streams.integer(Role.MATCH, seed)))
 

@@ -225,7 +225,7 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
     from rookery.compat.mlagents.translate import AS_IS
     from rookery.compat.mlagents.translate import DEFAULT as THEIR_DEFAULT
     from rookery.core.config import DEFAULT, resolve
-    from rookery.training.settings import RunConfig
+    from rookery.run.settings import RunConfig
 
     provenance = read_provenance(folder)
     asked = resolve(RunConfig, list(layers), ALGORITHMS).history

@@ -23,12 +23,12 @@ from rookery.report.standings import Record
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.worker import RolloutWorker
-from rookery.training.matches import Entrant, entrant_of_run, side_returns
-from rookery.training.prepare import make_copies
-from rookery.training.ratings import score_of
-from rookery.training.recording import FunctionPolicy
-from rookery.training.run import Run
-from rookery.training.self_play import sides_of
+from rookery.run.evaluate.recording import FunctionPolicy
+from rookery.run.opponents.matches import Entrant, entrant_of_run, side_returns
+from rookery.run.opponents.ratings import score_of
+from rookery.run.opponents.self_play import sides_of
+from rookery.run.prepare import make_copies
+from rookery.run.run import Run
 
 QUITS = ("q", "quit", "exit")
 """Words that end the game."""

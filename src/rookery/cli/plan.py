@@ -18,9 +18,9 @@ from rookery.core.settings.layers import Layer
 
 if TYPE_CHECKING:
     from rookery.cluster.ranks import Ranks
-    from rookery.training.cost_model import Costs, Machines, Prediction, Workload
-    from rookery.training.measured_costs import MeasuredCosts
-    from rookery.training.trainer import Trainer
+    from rookery.run.plan.cost_model import Costs, Machines, Prediction, Workload
+    from rookery.run.plan.measured_costs import MeasuredCosts
+    from rookery.run.trainer import Trainer
 
 GIGABITS, LATENCY_MS = 10.0, 0.2
 """What is taken for the link between two machines: gigabits a second each way, and milliseconds of a message."""
@@ -121,10 +121,10 @@ def show_plan(layers: list[Layer], preset: str, asked: PlanOptions, seconds: flo
     workers, learners = asked.numbers()
     from rookery.cluster.ranks import Ranks
     from rookery.core.process.processor import usable_cores
-    from rookery.training.cost_model import Machines
-    from rookery.training.measured_costs import HERE, measure_costs
-    from rookery.training.speed import describe
-    from rookery.training.trainer import Trainer
+    from rookery.run.plan.cost_model import Machines
+    from rookery.run.plan.measured_costs import HERE, measure_costs
+    from rookery.run.plan.speed import describe
+    from rookery.run.trainer import Trainer
 
     def make(chosen: Mapping[str, Any], ranks: Ranks) -> Trainer:
         return Trainer(config=[*layers, Layer("plan", dict(chosen))], preset=preset, seed=0, ranks=ranks)
@@ -179,13 +179,13 @@ def show_predictions(
     """Prints predictions as a table, with what they were made of and what was assumed.
 
     Args:
-        about: What was measured, and on what, as `rookery.training.speed.describe` says it.
+        about: What was measured, and on what, as `rookery.run.plan.speed.describe` says it.
         found: The costs.
         machines: What there is to run on.
         rows: Workers, learners and copies of each prediction.
         as_json: Whether to print one JSON object instead.
     """
-    from rookery.training.cost_model import predict
+    from rookery.run.plan.cost_model import predict
 
     predictions = [predict(found.costs, found.workload, machines, *row) for row in rows]
     if as_json:
@@ -231,7 +231,7 @@ def cost_lines(costs: Costs, workload: Workload) -> list[str]:
 
 def table_of(predictions: list[Prediction]) -> Table:
     """Returns the table: a row for each prediction, with the share of the time that each part takes by itself."""
-    from rookery.training.cost_model import CORES, EXCHANGE, LEARNING, PLAYING, TRANSFER
+    from rookery.run.plan.cost_model import CORES, EXCHANGE, LEARNING, PLAYING, TRANSFER
 
     shown = (PLAYING, CORES, TRANSFER, LEARNING, EXCHANGE)
     parts = [part for part in shown if any(part in one.parts for one in predictions)]

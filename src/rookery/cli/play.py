@@ -41,7 +41,7 @@ def play(
             "rookery play: standard input is no terminal, and a person plays at one; rookery match plays without"
         )
     from rookery.cli.person import ByHand, asked_at_terminal, copy_to_show
-    from rookery.training.trainer import Trainer
+    from rookery.run.trainer import Trainer
 
     stopped = False
     with ExitStack() as stack:

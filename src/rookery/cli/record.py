@@ -41,7 +41,7 @@ def record(
     """
     from rookery.report.console import StandingReporter
     from rookery.report.films import check_suffix
-    from rookery.training.trainer import Trainer
+    from rookery.run.trainer import Trainer
 
     saved = find_saved(run, checkpoint)
     target = absolute(output or saved.parent.parent / "videos" / f"{saved.name}.webp")

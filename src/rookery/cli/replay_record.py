@@ -16,7 +16,7 @@ from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import import_object, override_layer
 
 if TYPE_CHECKING:
-    from rookery.training.recording import RecordedReplay
+    from rookery.run.evaluate.recording import RecordedReplay
 
 KEYBOARD = "keyboard"
 
@@ -67,8 +67,8 @@ def record(
     rookery replay record CartPole-v1 --from runs/CartPole-v1-ppo-s3 --episodes 20 -o demos/pole
     """
     from rookery.core.config import resolve
-    from rookery.training.recording import EpisodeRecorder, RecordedReplay, prepared, record_episodes
-    from rookery.training.settings import EnvConfig
+    from rookery.run.evaluate.recording import EpisodeRecorder, RecordedReplay, prepared, record_episodes
+    from rookery.run.settings import EnvConfig
 
     check_free(out, force)
     env, settings = split_words(what or [])
@@ -192,7 +192,7 @@ def play_by_hand(
     """
     from rookery.cli.keyboard import Keyboard, action_of, keys_of, source_of
     from rookery.core.errors import SpaceError
-    from rookery.training.recording import record_episodes
+    from rookery.run.evaluate.recording import record_episodes
 
     specs = [kind.action for kind in recorder.env.kinds]
     if any(spec != specs[0] for spec in specs):

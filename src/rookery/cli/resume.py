@@ -29,8 +29,8 @@ from rookery.core.settings.layers import Layer, read_value
 
 if TYPE_CHECKING:
     from rookery.core.config import Resolved
-    from rookery.training.settings import RunConfig
-    from rookery.training.trainer import Trainer
+    from rookery.run.settings import RunConfig
+    from rookery.run.trainer import Trainer
 
 KeepSchedules = Annotated[
     bool, typer.Option("--keep-schedules", help="Leave the end of schedules, which a later stop moves, where it is.")
@@ -105,7 +105,7 @@ def made(run: Path, folder: Path, provenance: Provenance, trust_code: bool) -> i
     Raises:
         ConfigError: If the run does not learn from data, or has played since; says what goes on with it then.
     """
-    from rookery.training.checkpoint import read_checkpoint
+    from rookery.run.checkpoint.checkpoint import read_checkpoint
 
     if not resolved(folder, provenance, [], trust_code).config.algorithm.from_data:
         raise ConfigError(
@@ -137,9 +137,9 @@ def go_on(
         keep_schedules: Leave the end of schedules where it is.
     """
     from rookery.compat.mlagents.learn import begin_anew, callbacks_of_run
-    from rookery.training.earlier_settings import kept_defaults, note_of
-    from rookery.training.trainer import Trainer
-    from rookery.training.trust import begun_anew
+    from rookery.run.checkpoint.earlier_settings import kept_defaults, note_of
+    from rookery.run.checks.trusted_code import begun_anew
+    from rookery.run.trainer import Trainer
 
     beside = callbacks_of_run(folder)
     if list_checkpoints(folder / FOLDER):
@@ -164,7 +164,7 @@ def go_on(
 
 def follower(run: Path, layers: Sequence[Layer], trust_code: bool, keep_schedules: bool) -> Trainer:
     """A trainer of another rank than the first, which takes up its share of the run's last checkpoint."""
-    from rookery.training.trainer import Trainer
+    from rookery.run.trainer import Trainer
 
     last, layers = find_saved(run, "last"), [*layers, SILENT]
     return Trainer.load(last, trust_code=trust_code, config=layers, keep_schedules=keep_schedules)
@@ -178,7 +178,7 @@ def criteria_in(provenance: Provenance) -> list[str]:
 def stored(provenance: Provenance) -> Layer:
     """The settings of a run that somebody set, and its seed, as a layer; each keeps its source."""
     from rookery.core.config import DEFAULT
-    from rookery.training.earlier_settings import kept_defaults
+    from rookery.run.checkpoint.earlier_settings import kept_defaults
 
     # those that a policy has from the section algorithm follow this one; a seed that nobody gave was drawn
     kept = kept_defaults(provenance)
@@ -194,8 +194,8 @@ def stored(provenance: Provenance) -> Layer:
 
 def trusted(folder: Path, provenance: Provenance, trust_code: bool) -> Layer:
     """The stored settings of a run, once it is clear that all code that they name may be run."""
-    from rookery.training.path_folders import folders_in
-    from rookery.training.trust import check_stored
+    from rookery.run.checkpoint.path_folders import folders_in
+    from rookery.run.checks.trusted_code import check_stored
 
     layer = replace(stored(provenance), stored_folders=folders_in(folder / "config.yaml"))
     check_stored(folder, layer.values, trust_code)
@@ -204,7 +204,7 @@ def trusted(folder: Path, provenance: Provenance, trust_code: bool) -> Layer:
 
 def check(folder: Path, provenance: Provenance, layers: Sequence[Layer], trust_code: bool) -> None:
     """Refuses settings that are wrong, or that keep their value in the middle of a run; names all of these."""
-    from rookery.training.changes import check_changes
+    from rookery.run.checkpoint.changes import check_changes
 
     found = resolved(folder, provenance, layers, trust_code)
     check_changes(found, {path: given[-1][1] for path, given in provenance.items()})
@@ -214,6 +214,6 @@ def resolved(folder: Path, provenance: Provenance, layers: Sequence[Layer], trus
     """The settings that a run has with some more layers."""
     from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
-    from rookery.training.settings import RunConfig
+    from rookery.run.settings import RunConfig
 
     return resolve(RunConfig, [trusted(folder, provenance, trust_code), *layers], ALGORITHMS)

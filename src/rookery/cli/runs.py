@@ -111,7 +111,7 @@ def find_saved(run: Path, checkpoint: str) -> Path:
     Raises:
         ConfigError: If there is none of that name; lists those there are.
     """
-    from rookery.training.checkpoint import best_name
+    from rookery.run.checkpoint.checkpoint import best_name
 
     is_checkpoint = run.parent.name == FOLDER and checkpoint_number(run.name) and run.is_dir()
     if (run / MANIFEST).is_file() or is_checkpoint:  # without a manifest, reading it says so

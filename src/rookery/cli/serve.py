@@ -110,7 +110,7 @@ def written(address: tuple[str, int]) -> str:
 
 def best_of(folder: Path) -> Path | None:
     """Gives the checkpoint of a run that is called the best by now."""
-    from rookery.training.checkpoint import best_name
+    from rookery.run.checkpoint.checkpoint import best_name
 
     name = best_name(folder / FOLDER)
     return None if name is None else folder / FOLDER / name

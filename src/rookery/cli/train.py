@@ -27,7 +27,7 @@ from rookery.core.settings.starting_folder import absolute, shown
 
 if TYPE_CHECKING:
     from rookery.report.results import EvaluationResult, IterationResult
-    from rookery.training.trainer import Trainer
+    from rookery.run.trainer import Trainer
 
 LINE = "command line"
 """The source of every value given there."""
@@ -95,7 +95,7 @@ def train(
 
     rookery train CartPole-v1 --seed 3 algorithm.lr=3e-4 --stop return_mean=475
     """
-    from rookery.training.trainer import Trainer
+    from rookery.run.trainer import Trainer
 
     options = {
         "algorithm.name": algo,
@@ -233,7 +233,7 @@ LEARNS_ONLY = "; it learns from data alone, and does not play on: iql, awac, td3
 
 def data_values(gradient_steps: int | None, sources: Sequence[str]) -> dict[str, Any]:
     """The options about what is learned from before anything is played, by path."""
-    from rookery.training.replay_sources import replay_values
+    from rookery.run.checkpoint.replay_sources import replay_values
 
     return {"algorithm.gradient_steps": gradient_steps, **replay_values([in_runs(source) for source in sources])}
 
@@ -252,7 +252,7 @@ def check_takes_data(layers: Sequence[Layer], options: Mapping[str, Any]) -> Non
     from rookery.algorithms.names import ALGORITHMS, FROM_DATA, WITH_REPLAY
     from rookery.core.config import resolve
     from rookery.core.settings.fields import fields_of
-    from rookery.training.settings import RunConfig, algorithm_name
+    from rookery.run.settings import RunConfig, algorithm_name
 
     paths = ("algorithm.replay.start_from", "algorithm.replay.mix", "algorithm.gradient_steps")
     given = [path for path in paths if options.get(path) is not None]
@@ -304,7 +304,7 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
     from rookery.core.config import resolve
     from rookery.envs.absent import DATA
     from rookery.envs.make import env_name
-    from rookery.training.settings import RunConfig, algorithm_name
+    from rookery.run.settings import RunConfig, algorithm_name
 
     config: RunConfig = resolve(RunConfig, layers, ALGORITHMS).config
     if config.env.name is None and not config.algorithm.from_data:
@@ -365,7 +365,7 @@ def claim(root: Path, run_id: str | None, usual: str, force: bool) -> tuple[Path
                 number += 1
                 name = f"{usual}-{number}"
         run_id = usual
-    from rookery.training.own_files import holds_run, was_killed_at_start
+    from rookery.run.checkpoint.own_files import holds_run, was_killed_at_start
 
     folder = root / checked_name("--run-id", run_id)
     other = "give another --run-id"
@@ -391,8 +391,8 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
 
     After a signal it exits as `exit_of_interrupts` does.
     """
-    from rookery.training.pace import steps_left
-    from rookery.training.stopping import time_limits
+    from rookery.run.pace import steps_left
+    from rookery.run.stopping import time_limits
 
     assert trainer.run_dir is not None
     place, steps = trainer.run_dir.path, steps_left(trainer)

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 PLACES = {
-    "train_iteration": "rookery.training.trainer:Trainer.train_iteration",
+    "train_iteration": "rookery.run.trainer:Trainer.train_iteration",
     "sample": "rookery.rollout.worker:RolloutWorker.sample",
     "play_ahead": "rookery.rollout.pool:LocalPool.play_ahead",
     "workers": "rookery.rollout.remote.remote_pool:RemotePool._answer",
@@ -24,7 +24,7 @@ PLACES = {
     "training_step": "rookery.algorithms.algorithm:Algorithm.training_step",
     "learn": "rookery.algorithms.algorithm:Algorithm.learn",
     "set_weights": "rookery.rollout.worker:RolloutWorker.set_weights",
-    "evaluate": "rookery.training.trainer:Trainer.evaluate",
+    "evaluate": "rookery.run.trainer:Trainer.evaluate",
 }
 """Each label, and the function it stands for: ``module:function``, or a call in it, ``module:function self.env.step``.
 A `training_step` is that of the run's own algorithm, where that is known.

@@ -50,8 +50,8 @@ from rookery.judging.judged_policy import JudgedPolicy
 from rookery.policies.policy import Policy
 from rookery.replay.segments import Spaces, StoredReplay, check_spaces, find_replay
 from rookery.report.judgement import Coverage, Judgement, ReturnEstimate
-from rookery.training.settings import settings_of
-from rookery.training.trainer import Trainer
+from rookery.run.settings import settings_of
+from rookery.run.trainer import Trainer
 
 Method = Literal["fqe", "is", "wis", "pdis", "dr"]
 METHODS: tuple[str, ...] = get_args(Method)

@@ -27,7 +27,7 @@ from rookery.report.experiment import ExperimentSummary, Stage, Suggestion, Tria
 from rookery.report.experiment_page import write_page
 from rookery.report.metrics_file import read_rows
 from rookery.report.panel import number
-from rookery.training.trainer import Trainer
+from rookery.run.trainer import Trainer
 from rookery.tune.journal import FILE, ExperimentState, Record, read
 from rookery.tune.trial import SCOPES, Row, Status, Trial, per_metric, score_of
 

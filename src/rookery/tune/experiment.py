@@ -29,16 +29,16 @@ from rookery.report.experiment import ExperimentSummary
 from rookery.report.experiment_table import progress_reporter
 from rookery.report.results import IterationResult
 from rookery.report.tensorboard import write_experiment
-from rookery.training.callbacks import Callback
-from rookery.training.own_files import (
+from rookery.run.callbacks import Callback
+from rookery.run.checkpoint.own_files import (
     experiment_was_killed_at_start,
     move_killed_experiment,
     refuse_links_of_trials,
     remove_trials,
 )
-from rookery.training.prepare import code_values, layers_of
-from rookery.training.settings import SHORTHANDS, RunConfig
-from rookery.training.stopping import StopFunction
+from rookery.run.prepare import code_values, layers_of
+from rookery.run.settings import SHORTHANDS, RunConfig
+from rookery.run.stopping import StopFunction
 from rookery.tune.analysis import Analysis, records_of
 from rookery.tune.checks import (
     check_arguments,

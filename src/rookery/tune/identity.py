@@ -16,7 +16,7 @@ from rookery.core.errors import ConfigError, refuse
 from rookery.core.moved import new_names
 from rookery.core.settings.fields import Settings, fields_of, is_undecided, object_name
 from rookery.core.settings.layers import CLASS, Layer, flow, import_object, mapping_of
-from rookery.training.settings import algorithm_name
+from rookery.run.settings import algorithm_name
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.settings import SECTION, TuneConfig
 from rookery.tune.space import Domain, written

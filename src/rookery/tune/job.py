@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rookery.training import own_files
+from rookery.run.checkpoint import own_files
 from rookery.tune.trial import Row
 
 

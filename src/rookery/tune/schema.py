@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.training.schema import Schema, SchemaWriter, closed_mapping, config_schema
+from rookery.run.describe.schema import Schema, SchemaWriter, closed_mapping, config_schema
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.settings import ExperimentFile
 from rookery.tune.space import FUNCTIONS

@@ -12,8 +12,8 @@ from rookery.core.settings.fields import fields_of
 from rookery.core.settings.layers import nested
 from rookery.core.settings.reach import Objection, of_settings
 from rookery.core.settings.trust import CodeKind, Named, Trust, TrustCode, leaves_in, name_in, refuse_reach, texts_in
-from rookery.training.foreign_settings import objections_in
-from rookery.training.trust import named_code
+from rookery.run.checks.foreign_settings import objections_in
+from rookery.run.checks.trusted_code import named_code
 from rookery.tune.journal import FILE, Record
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.scheduler import SchedulerConfig

@@ -36,7 +36,7 @@ from rookery.core.schedules import DECISIONS, Linear
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.base import Kind
 from rookery.extend import Algorithm, AlgorithmConfig, ModelConfig
-from rookery.training.settings import RunConfig
+from rookery.run.settings import RunConfig
 
 NUMBERS = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Box(0, 255, (40, 40, 3), np.uint8)

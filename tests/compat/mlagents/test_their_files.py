@@ -24,7 +24,7 @@ from rookery.compat.mlagents.translate import layers_of
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.training.settings import RunConfig, settings_of
+from rookery.run.settings import RunConfig, settings_of
 
 DATA = Path(__file__).parent / "data"
 NAME = "Behavior"

@@ -10,7 +10,7 @@ from rookery.compat.rllib.config_table import NAMES, ROWS, Fate, keys_of, rows_o
 from rookery.compat.rllib.defaults import DEFAULT_CONFIGS
 from rookery.compat.rllib.key_functions import EXPLORATION_DEFAULTS
 from rookery.core.errors import ConfigError
-from rookery.training.presets import MEMORY_PRESETS, SPACE_PRESETS
+from rookery.run.presets import MEMORY_PRESETS, SPACE_PRESETS
 
 ALGORITHMS = list(DEFAULT_CONFIGS)
 

@@ -21,7 +21,7 @@ from rookery.compat.rllib.schedules import ConstantSchedule, LinearSchedule, Pie
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
 from rookery.core.schedules import Linear, Piecewise
-from rookery.training.settings import RunConfig
+from rookery.run.settings import RunConfig
 
 TUTORIAL = {"num_envs_per_worker": 10, "train_batch_size": 2000, "lr": 0.0005}
 

@@ -26,8 +26,8 @@ from rookery.core.process.interrupt import Interrupted
 from rookery.core.settings.layers import Layer
 from rookery.report.live import write_line
 from rookery.rollout.hooks import EpisodeResult
-from rookery.training.evaluation import bounded
-from rookery.training.trainer import Trainer
+from rookery.run.evaluate.evaluation import bounded
+from rookery.run.trainer import Trainer
 
 LOOK_EVERY = 100
 """Vector steps between two looks at what has ended."""

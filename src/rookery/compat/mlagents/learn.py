@@ -39,14 +39,14 @@ from rookery.envs.unity.program import EDITOR, PREFIX
 from rookery.policies.export import FILE
 from rookery.policies.policy import Policy
 from rookery.report.live import write_line
-from rookery.training import own_files
-from rookery.training.facts import finished_lines
-from rookery.training.misread_settings import MINIBATCH
-from rookery.training.pace import ITERATION
-from rookery.training.run_dir import RunDir
-from rookery.training.settings import SamplingConfig
-from rookery.training.trainer import Trainer
-from rookery.training.trust import check_stored
+from rookery.run.checkpoint import own_files
+from rookery.run.checkpoint.run_dir import RunDir
+from rookery.run.checks.misread_settings import MINIBATCH
+from rookery.run.checks.trusted_code import check_stored
+from rookery.run.describe.facts import finished_lines
+from rookery.run.pace import ITERATION
+from rookery.run.settings import SamplingConfig
+from rookery.run.trainer import Trainer
 
 MLAGENTS = "mlagents"
 """The console style that shows ML-Agents' lines."""

@@ -42,10 +42,10 @@ from rookery.policies.policy import Policy
 from rookery.report.results import IterationResult, together
 from rookery.report.tensorboard import TensorBoard
 from rookery.rollout.hooks import Episode
-from rookery.training.callbacks import Callback
-from rookery.training.run_dir import versions
-from rookery.training.settings import algorithm_family, settings_of
-from rookery.training.trainer import Trainer
+from rookery.run.callbacks import Callback
+from rookery.run.checkpoint.run_dir import versions
+from rookery.run.settings import algorithm_family, settings_of
+from rookery.run.trainer import Trainer
 
 CONFIGURATION = "configuration.yaml"
 LOGS = "run_logs"

@@ -15,8 +15,8 @@ from typing import Any
 from rookery.core.schedules import DECISIONS, Linear, read_schedule
 from rookery.core.settings.fields import Settings
 from rookery.core.settings.layers import flow, yaml_layer
-from rookery.training.horizon import change
-from rookery.training.trainer import Trainer
+from rookery.run.horizon import change
+from rookery.run.trainer import Trainer
 
 
 class StoredEnds:

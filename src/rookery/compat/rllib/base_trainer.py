@@ -72,10 +72,10 @@ from rookery.envs.base import is_only_one
 from rookery.envs.elsewhere import EnvElsewhere
 from rookery.report.results import IterationResult
 from rookery.rollout.hooks import EpisodeResult
-from rookery.training.checkpoint import read_checkpoint
-from rookery.training.endless import BoundedEpisodes
-from rookery.training.evaluation import bounded
-from rookery.training.prepare import make_copies
+from rookery.run.checkpoint.checkpoint import read_checkpoint
+from rookery.run.evaluate.episode_limit import BoundedEpisodes
+from rookery.run.evaluate.evaluation import bounded
+from rookery.run.prepare import make_copies
 
 STATE = "rookery.json"
 """Text of the file ``checkpoint-31``, whose directory is a checkpoint of ours."""
@@ -86,7 +86,7 @@ PLANS = {
         "targets: advantages and value targets (algorithms/on_policy/ppo.py:PPO.targets)",
         "learn: num_sgd_iter passes in minibatches (algorithms/on_policy/ppo.py:PPO.training_step)",
         "hand out weights (rollout/pool.py:LocalPool.set_weights)",
-        "report (training/results.py:result_of)",
+        "report (run/results.py:result_of)",
     ),
     "replay": (
         "play: rollout_fragment_length steps of all copies (rollout/worker.py:RolloutWorker.sample)",
@@ -94,7 +94,7 @@ PLANS = {
         "learn from replay as much as is due (algorithms/off_policy/dqn.py:DQN.learn)",
         "target network follows (core/optim.py:track)",
         "hand out weights (rollout/pool.py:LocalPool.set_weights)",
-        "report (training/results.py:result_of)",
+        "report (run/results.py:result_of)",
     ),
 }
 """Steps of the loop, with the functions that make them."""

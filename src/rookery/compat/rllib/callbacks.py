@@ -18,7 +18,7 @@ from rookery.core.io.encoding import EncodingError, encode
 from rookery.envs.base import VectorEnv
 from rookery.rollout.hooks import Episode
 from rookery.rollout.remote.shares import LaneShare
-from rookery.training.callbacks import Callback
+from rookery.run.callbacks import Callback
 
 HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory", "on_sample_end",
          "on_learn_on_batch", "on_train_result")  # fmt: skip

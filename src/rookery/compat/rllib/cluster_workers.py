@@ -23,8 +23,8 @@ from rookery.core.errors import ConfigError
 from rookery.envs.base import VectorEnv
 from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.remote.shares import LaneShare
-from rookery.training.evaluation_workers import EvaluationTask, EvaluationWorkers
-from rookery.training.workers import unsendable
+from rookery.run.evaluate.evaluation_workers import EvaluationTask, EvaluationWorkers
+from rookery.run.ranks.run_workers import unsendable
 
 EPISODE_MOMENTS = ("on_episode_start", "on_episode_step", "on_episode_end")
 """What callbacks are told of where an episode is played."""

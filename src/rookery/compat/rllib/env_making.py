@@ -21,7 +21,7 @@ from rookery.compat.rllib.registrations import registered_env
 from rookery.core.errors import ConfigError
 from rookery.envs.only_here import why_only_here
 from rookery.rollout.remote.shares import LaneShare
-from rookery.training.settings import RunConfig
+from rookery.run.settings import RunConfig
 
 Spaces = Mapping[str, tuple[Any, Any]]
 """Observation and action space by policy, None where the environment says it."""

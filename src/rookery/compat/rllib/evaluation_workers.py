@@ -19,9 +19,9 @@ from rookery.compat.rllib.episodes import MultiAgentEpisode
 from rookery.compat.rllib.sample_batch import MultiAgentBatch, SampleBatch
 from rookery.core.seeding import Role, Streams
 from rookery.rollout.hooks import Episode
-from rookery.training.callbacks import Callback
-from rookery.training.endless import BoundedEpisodes
-from rookery.training.prepare import make_copies
+from rookery.run.callbacks import Callback
+from rookery.run.evaluate.episode_limit import BoundedEpisodes
+from rookery.run.prepare import make_copies
 
 
 class Recorder(Callback):

@@ -103,7 +103,9 @@ class Harmless:
 NAME = Harmless("a name that is compared and printed")
 COUNT = Harmless("a moment, a period or an amount of work, which sizes no memory")
 CODE = Harmless("code, which is judged by its name (core/settings/trust.py)")
-ARGUMENTS = Harmless("arguments, which are judged by the signature of what they are given to (training/trust.py)")
+ARGUMENTS = Harmless(
+    "arguments, which are judged by the signature of what they are given to (run/checks/trusted_code.py)"
+)
 
 Label = Annotated[str, NAME]
 """A text that is compared, printed or looked up among known names."""

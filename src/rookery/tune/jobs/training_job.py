@@ -22,12 +22,12 @@ from rookery.core.settings.trust import texts_in
 from rookery.envs.make import env_name, has_single_copies
 from rookery.report.metrics_file import row_at
 from rookery.rollout.hooks import EpisodeListener
-from rookery.training.foreign_settings import objections_in
-from rookery.training.prepare import callbacks_of
-from rookery.training.results import result_of
-from rookery.training.settings import RunConfig, algorithm_name
-from rookery.training.stopping import StopFunction, stop_rule
-from rookery.training.trainer import Trainer
+from rookery.run.checks.foreign_settings import objections_in
+from rookery.run.prepare import callbacks_of
+from rookery.run.results import result_of
+from rookery.run.settings import RunConfig, algorithm_name
+from rookery.run.stopping import StopFunction, stop_rule
+from rookery.run.trainer import Trainer
 from rookery.tune.identity import training_spec
 from rookery.tune.job import Job, Start, Work, begin_anew
 from rookery.tune.jobs.rows import BEGINNINGS, is_grouped, not_reported, reached

@@ -1,0 +1,54 @@
+"""Your code in the loop: override what you need of `Callback` and pass ``Trainer(..., callbacks=[Mine()])``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.report.results import EvaluationResult, IterationResult
+from rookery.rollout.hooks import EpisodeListener
+from rookery.run.trainer import Trainer
+
+
+class Callback(EpisodeListener):
+    """Does nothing at every moment of a training; a subclass overrides some of the methods.
+
+    There are ``on_episode_start(episode)``, ``on_episode_step(episode)`` and ``on_episode_end(episode)`` too, see
+    `rollout/hooks.py`. They are called for training episodes only. An overridden `on_episode_step` costs time at each
+    step, the others only when an episode starts or ends. A callback that has state of its own may give it as
+    `state_dict()` and take it back by `load_state_dict(state)`: it is then part of every checkpoint.
+
+    Raises:
+        ConfigError: Where a subclass is made that has a public method ``on_...`` which nobody would ever call.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Refuses names of methods that look like moments of a training and are none."""
+        super().__init_subclass__()
+        known = moments_named_in(Callback)
+        for name in moments_named_in(cls):
+            if name not in known:
+                raise ConfigError(
+                    f"callback {cls.__name__}.{name}: there is no such moment of a training{nearest(name, known)}; "
+                    f"there are {', '.join(known)}; a method of your own needs a name that does not begin with on_"
+                )
+
+    def on_train_start(self, trainer: Trainer) -> None:
+        """Training begins, or goes on."""
+
+    def on_iteration(self, trainer: Trainer, result: IterationResult) -> None:
+        """An iteration is over."""
+
+    def on_evaluate(self, trainer: Trainer, evaluation: EvaluationResult) -> None:
+        """Policies were measured."""
+
+    def on_checkpoint(self, trainer: Trainer, path: Path) -> None:
+        """A checkpoint was written."""
+
+    def on_train_end(self, trainer: Trainer, result: IterationResult) -> None:
+        """Training has ended by a criterion."""
+
+
+def moments_named_in(cls: type) -> list[str]:
+    """Gives the names of the methods of a class that look like moments of a training."""
+    return [name for name in dir(cls) if name.startswith("on_") and callable(getattr(cls, name))]

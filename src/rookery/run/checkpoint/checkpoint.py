@@ -1,0 +1,352 @@
+"""Checkpoints: everything a run needs to go on as if it had not stopped, in one directory that is whole or not there.
+
+checkpoints/000012/
+  state.json, arrays.safetensors         the state of every object of the trainer (`core/state.py`)
+  policies.json, policies.safetensors    each policy by itself, for `load_policy`
+  config.json                            every setting and where it came from
+  memory-main-000000000000.safetensors   what a policy has played (`replay/segments.py`), shared by many checkpoints
+  manifest.json                          sizes and hashes of the files; facts about the moment
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rookery.core.config import DEFAULT, Resolved
+from rookery.core.errors import ConfigError
+from rookery.core.io.encoding import EncodingError, decode, encode
+from rookery.core.io.files import (
+    FOLDER,
+    Content,
+    FileError,
+    Linked,
+    checkpoint_number,
+    is_own,
+    list_checkpoints,
+    mapped_files,
+    read_checkpoint_files,
+    read_content,
+    read_manifest,
+    remove_directory,
+    with_last_good,
+    write_directory,
+    write_file,
+)
+from rookery.core.io.json_text import parse_json
+from rookery.core.schedules import Schedule, write_schedule
+from rookery.core.settings.fields import Fixed, object_name
+from rookery.core.settings.layers import Layer, import_object, nested, writable
+from rookery.core.settings.secrets import NOT_STORED, Secret
+from rookery.core.settings.starting_folder import shown
+from rookery.core.settings.trust import OBJECT
+from rookery.envs.absent import AbsentEnv
+from rookery.envs.base import VectorEnv
+from rookery.envs.choice import MEASURED
+from rookery.report.metrics_file import sync_rows
+from rookery.run.checkpoint.earlier_settings import kept_defaults, note_of
+from rookery.run.checkpoint.path_folders import folders_of
+from rookery.run.settings import RunConfig
+
+FORMAT = 2
+"""Grows when the files of a checkpoint change; format 1, which has no versions in states, is read as well.
+
+States of objects in these files have versions of their own (`core/state.py`)."""
+
+BEST = "best.json"
+
+ENV = ("env.name", "env.wrappers")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint holds.
+
+    Attributes:
+        path: The directory of the checkpoint.
+        state: The trainer's state.
+        values: Settings by path that a run goes on with; classes and functions as the names they are found by.
+        missing: Paths of settings that could not be written, with what stood there: they must be given again.
+        history: Every value each setting was given, with its source; objects as their names.
+        facts: The manifest.
+        memories: Files of replay by name, which nobody has read yet.
+        notes: Lines to show when it is loaded.
+        folders: Where the relative paths of settings begin, by path of the setting; read if the checkpoint is own.
+    """
+
+    path: Path
+    state: dict[str, Any]
+    values: dict[str, Any]
+    missing: dict[str, str]
+    history: dict[str, list[tuple[str, Any]]]
+    facts: dict[str, Any]
+    memories: dict[str, Linked]
+    notes: tuple[str, ...] = ()
+    folders: Mapping[str, str] = field(default_factory=dict)
+
+
+def config_file(resolved: Resolved[RunConfig], seed: int) -> bytes:
+    """Gives the settings as JSON: values for a run that goes on, what could not be written, and the history.
+
+    Left out of the values are those a policy has from the section all policies start from, so that it follows changes
+    there, and those that are read once, from files that may be gone by then.
+
+    Args:
+        resolved: The settings of the run.
+        seed: The seed that was used.
+    """
+    values: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    for path, given in resolved.history.items():
+        if path in resolved.inherited or resolved.why_fixed(path) is Fixed.AT_START:
+            continue
+        try:
+            values[path] = _plain(given[-1][1])
+        except EncodingError:
+            missing[path] = repr(given[-1][1])
+    values["seed"] = seed
+    history = {path: [[source, writable(value)] for source, value in given] for path, given in resolved.history.items()}
+    facts = {"values": values, "missing": missing, "history": history, "folders": folders_of(resolved)}
+    return json.dumps(facts, indent=1).encode()
+
+
+def _plain(value: Any) -> Any:
+    """Gives a value of a setting for JSON; classes and functions as the names they are found by."""
+    if isinstance(value, Schedule):
+        return write_schedule(value)
+    if isinstance(value, Secret):
+        return NOT_STORED
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) and key != OBJECT for key in value):
+            raise EncodingError(f"{value!r} has keys that are no texts")
+        return {key: _plain(item) for key, item in value.items()}
+    name = object_name(value)
+    if not name or "<" in name or name.startswith("__main__:"):
+        raise EncodingError(f"{value!r} cannot be found again by name")
+    return {OBJECT: name}
+
+
+def _read(value: Any, find: Callable[[str], Any]) -> Any:
+    """Gives what `_plain` was given, with `find` for the names of classes and functions."""
+    if isinstance(value, list):
+        return [_read(item, find) for item in value]
+    if isinstance(value, dict):
+        return find(value[OBJECT]) if OBJECT in value else {key: _read(item, find) for key, item in value.items()}
+    return value
+
+
+def write_checkpoint(path: Path, state: dict[str, Any], extra: Mapping[str, Content], facts: Mapping[str, Any]) -> None:
+    """Writes a checkpoint.
+
+    Args:
+        path: The directory to write; must not exist.
+        state: The trainer's state.
+        extra: More files by name.
+        facts: What the manifest says about the moment.
+
+    Raises:
+        FileError: If it cannot be written.
+        EncodingError: If something in the state is not made of plain values and arrays.
+    """
+    if path.parent.name == FOLDER:  # a power cut must not take rows that the checkpoint counts
+        sync_rows(path.parent.parent)
+    structure, arrays = encode(state)
+    files = {"state.json": json.dumps(structure).encode(), "arrays.safetensors": arrays, **extra}
+    write_directory(path, files, {"format": FORMAT, **facts})
+
+
+def read_checkpoint(path: Path) -> Saved:
+    """Reads a checkpoint, or the last one of a run, and compares every byte with its hash.
+
+    Raises:
+        FileError: If there is none, or it is broken, foreign or of a newer format; names the last good one.
+    """
+    place, files, facts = read_checkpoint_files(path)
+    try:
+        lost = {"state.json", "arrays.safetensors", "config.json"} - files.keys()
+        if lost:
+            raise FileError(f"{place}: is not a checkpoint of Rookery: it has no {', '.join(sorted(lost))}")
+        if facts.get("format") not in range(1, FORMAT + 1):
+            raise FileError(
+                f"{place}: has format {facts.get('format')}, which this version of Rookery cannot read "
+                f"(up to {FORMAT}); a newer one wrote it"
+            )
+        state = decode(parse_json(files["state.json"]), files["arrays.safetensors"])
+        config = parse_json(files["config.json"])
+        history = {path: [(source, value) for source, value in given] for path, given in config["history"].items()}
+        kept = {path: value for path, value in kept_defaults(history).items() if path not in config["values"]}
+        values, notes = config["values"] | kept, tuple(note_of(kept, history))
+        folders = dict(config.get("folders", {})) if is_own(facts) else {}
+        memories = mapped_files(place, facts)
+        return Saved(place, state, values, config["missing"], history, facts, memories, notes, folders)
+    except (FileError, EncodingError) as error:
+        raise with_last_good(error, place) from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise with_last_good(FileError(f"{place}: is not whole: {type(error).__name__}: {error}"), place) from None
+
+
+def next_name(folder: Path, iteration: int) -> str:
+    """Gives the name of a checkpoint after `iteration`; a later one after the same has a number behind it."""
+    taken = {path.name for path in list_checkpoints(folder)}
+    name, number = f"{iteration:06d}", 0
+    while name in taken:
+        number += 1
+        name = f"{iteration:06d}-{number}"
+    return name
+
+
+def best_name(folder: Path) -> str | None:
+    """Gives the name of the best checkpoint, if one was ever called so."""
+    try:
+        name: str = parse_json(read_content(folder / BEST))["name"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    named = isinstance(name, str) and checkpoint_number(name) is not None
+    return name if named and (folder / name).is_dir() else None
+
+
+def note_best(folder: Path, name: str, score: float | None) -> bool:
+    """Calls a checkpoint the best if its score beats that of the best so far; says whether it did."""
+    if score is None:
+        return False
+    best = best_name(folder)
+    if best is not None:
+        held = parse_json((folder / BEST).read_text(encoding="utf-8")).get("score")
+        if held is not None and held >= score:
+            return False
+    write_file(folder / BEST, json.dumps({"name": name, "score": score}).encode())
+    return True
+
+
+def tidy(folder: Path, keep_last: int) -> None:
+    """Removes checkpoints that are neither among the last, nor the best, nor pinned; called when one was written."""
+    found = list_checkpoints(folder)
+    kept = {path.name for path in found[-keep_last:]} | {best_name(folder)}
+    for path in found[:-keep_last]:
+        try:
+            pinned = bool(read_manifest(path).get("pinned"))
+        except FileError:
+            pinned = False
+        if path.name not in kept and not pinned:
+            remove_directory(path)
+    remove_lone_shares(folder)
+
+
+def share_of(path: Path, rank: int) -> Path:
+    """Gives the place where another rank than the first keeps its share of a checkpoint."""
+    return path.with_name(f"{path.name}.rank{rank}")
+
+
+def remove_lone_shares(folder: Path) -> None:
+    """Removes the shares of checkpoints that are gone, or that never came to be."""
+    for path in folder.glob("*.rank*"):
+        name, _, rank = path.name.rpartition(".rank")
+        if rank.isdigit() and checkpoint_number(name) and not (folder / name).is_dir():
+            remove_directory(path)
+
+
+def joined_history(saved: Saved, resolved: Resolved[RunConfig]) -> dict[str, list[tuple[str, Any]]]:
+    """Joins the history of each setting in both lives of a run: what was said at first, then what was said since."""
+    joined = dict(resolved.history)
+    for path, before in saved.history.items():
+        now = joined.get(path, [])
+        saved_at = max((at for at, (source, _) in enumerate(now) if source.startswith(str(saved.path))), default=-1)
+        joined[path] = [*before, *(entry for entry in now[saved_at + 1 :] if entry[0] != DEFAULT)]
+        if now and resolved.why_fixed(path) is not Fixed.AT_START:
+            # the value that counts is the object itself, not its name
+            joined[path][-1] = (joined[path][-1][0], now[-1][1])
+    return joined
+
+
+def run_of(path: Path) -> Path:
+    """Gives the directory of the run that a path means: itself, or the one whose checkpoint it is.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    if (path / FOLDER).is_dir():
+        return path
+    if path.parent.name == FOLDER and checkpoint_number(path.name):
+        return path.parent.parent
+    raise ConfigError(
+        f"resume: {shown(path)} is neither the directory of a run nor one of its checkpoints; leave resume out to go "
+        "on without a run directory"
+    )
+
+
+def forget_later(place: Path) -> None:
+    """Removes the checkpoints after one that a run goes on from: they belong to a future that will not be."""
+    folder = place.parent
+    found = list_checkpoints(folder)
+    kept, later = found[: found.index(place) + 1], found[found.index(place) + 1 :]
+    if best_name(folder) in {path.name for path in later}:  # its name may come again, for something worse
+        (folder / BEST).unlink()
+        for path in kept:
+            with suppress(FileError):
+                note_best(folder, path.name, read_manifest(path).get("score"))
+    for path in later:
+        remove_directory(path)
+    remove_lone_shares(folder)
+
+
+def layer_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) -> Layer:
+    """Returns the saved settings, with classes and functions in place of their names; what was measured says so.
+
+    Args:
+        saved: The checkpoint.
+        given: Paths that the caller sets.
+        play: Find the environment; else its name and wrappers stay names, which need not mean anything here.
+
+    Raises:
+        ConfigError: If objects made in code cannot be found by their names and are not given; names each of them.
+    """
+    values: dict[str, Any] = {}
+    lost = {path: f"{path} was {text}" for path, text in saved.missing.items()}
+    for path, value in saved.values.items():
+        try:
+            values[path] = _read(value, import_object if play or path not in ENV else lambda name: name)
+        except ConfigError as error:
+            lost[path] = f"{path} was {error}"
+    wanted = [
+        text for path, text in lost.items() if not any(path == known or path.startswith(f"{known}.") for known in given)
+    ]
+    if wanted:
+        raise ConfigError(
+            f"{shown(saved.path)}: these were made in code and cannot be found by name; give them again, as in "
+            f"Trainer.load(..., env=MyEnv, policy_mapping=...): {'; '.join(wanted)}"
+        )
+    measured = [path for path, history in saved.history.items() if history[-1][0] == MEASURED]
+    return Layer(
+        str(saved.path), values, dict.fromkeys(measured, f"{saved.path}: {MEASURED}"), stored_folders=saved.folders
+    )
+
+
+def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -> VectorEnv | None:
+    """Gives what stands for the environment of a checkpoint where nothing is played, or copies that are there already;
+    None where they are to be made.
+
+    Args:
+        saved: The checkpoint.
+        play: Whether whoever loads it wants to play, or the copies to play in.
+        layers: What they say.
+
+    Raises:
+        ConfigError: If the checkpoint does not say what the environment is like.
+    """
+    if not isinstance(play, bool):
+        return play
+    said = [nested(layer.values).get("env", {}) for layer in layers]
+    named = [values.get("name") if isinstance(values, Mapping) else values.name for values in said]
+    if play and any(name is not None for name in [saved.values.get("env.name"), *named]):
+        return None
+    if "env" not in saved.facts:
+        raise ConfigError(f"{shown(saved.path)}: it does not say what its environment is like; load it with play=True")
+    return AbsentEnv(saved.facts["env"])

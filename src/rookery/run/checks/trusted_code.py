@@ -1,0 +1,247 @@
+"""Where the settings of a run name code, and which of it may be run: see `core/settings/trust.py` and docs/trust.md."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rookery.algorithms.algorithm import AlgorithmConfig
+from rookery.algorithms.names import ALGORITHMS
+from rookery.core.io.files import is_own
+from rookery.core.io.signing import is_signed_text, why_unsigned
+from rookery.core.moved import new_name
+from rookery.core.settings.fields import show
+from rookery.core.settings.layers import Layer, nested, yaml_layer
+from rookery.core.settings.trust import CodeKind, Named, Trust, TrustCode, is_ours, leaves_in, name_in, refuse_reach
+from rookery.envs.adapters.import_paths import ENVIRONMENT, WRAPPER
+from rookery.envs.schemes import code_of
+from rookery.models.build import NETWORK
+from rookery.run.checkpoint.checkpoint import Saved
+from rookery.run.checkpoint.client_tokens import with_new_token, with_own_token
+from rookery.run.checkpoint.run_dir import RunDir
+from rookery.run.checks.foreign_settings import objections_in, says
+from rookery.run.lessons.parameters import SAMPLER
+from rookery.signals.signal import SignalConfig
+
+V = TypeVar("V")
+
+SETTINGS = CodeKind("settings of an algorithm", lambda found: issubclass(found, AlgorithmConfig))
+
+SIGNAL = CodeKind("settings of a reward signal", lambda found: issubclass(found, SignalConfig))
+
+REWARDS = CodeKind("a function that gives rewards", lambda _: False, functions=True)
+
+WORDS = ("policy_mapping", "init_from", "start_from", "mix", "replay")
+"""Settings whose texts are names of policies and paths of runs, which may look like names of code."""
+
+
+def named_code(values: Mapping[str, Any], between: Collection[str] = ()) -> Iterator[Named]:
+    """Yields all code that settings name.
+
+    Args:
+        values: Settings by path, or as a tree.
+        between: Keys that stand between a setting and its values, and are no part of its path.
+    """
+    # Objects are imported as they stand; settings are read as a tree, where a text `env` beside `env.config` is a name.
+    yield from dict.fromkeys(named for tree in (values, nested(values)) for named in _named_in(tree, between))
+
+
+def _named_in(values: Mapping[str, Any], between: Collection[str]) -> Iterator[Named]:
+    for where, leaf in leaves_in(values):
+        keys = where.split(".")
+        path = ".".join(key for key in keys if key not in between)
+        if path == "env.name":
+            name = code_of(leaf) if isinstance(leaf, str) else name_in(leaf, is_code=True)
+            kind: CodeKind | None = ENVIRONMENT
+        else:
+            kind = kind_at(path)
+            name = name_in(leaf, is_code=kind is not None)
+            if isinstance(leaf, str) and kind is None and (is_ours(name) or keys[-1] in WORDS or keys[0] in WORDS):
+                continue  # a text that nobody takes for code
+        if name and not (kind is SETTINGS and name in ALGORITHMS):
+            yield Named(where, name, kind, again_at(path))
+
+
+def kind_at(path: str) -> CodeKind | None:
+    """Gives the kind of code that a setting names; None where none is expected."""
+    if path == "env.wrappers":
+        return WRAPPER
+    if path.endswith(".model.module"):
+        return NETWORK
+    if path.endswith(".replay.relabel.function"):
+        return REWARDS
+    if path.startswith(("env.parameters.", "curriculum.")) and path.endswith(".sampler"):
+        return SAMPLER
+    first, *rest = path.split(".")
+    *_, above, _, last = ["", "", "", *rest]
+    if last == "name" and above == "own" and "signals" in rest:
+        return SIGNAL
+    if (first == "algorithm" and rest == ["name"]) or (first == "policies" and rest[1:] == ["name"]):
+        return SETTINGS
+    return None
+
+
+def again_at(path: str) -> str:
+    """Says how a setting is given again to `Trainer.load`."""
+    known = {"env.name": "env=MyEnv", "env.wrappers": "wrappers=[...]", "policy_mapping": "policy_mapping=..."}
+    return f"as in Trainer.load(..., {known.get(path) or f'config={{{path!r}: ...}}'})"
+
+
+def without_foreign_code(
+    saved: Saved, layers: Iterable[Layer], trust_code: TrustCode, run_dir: RunDir | None = None
+) -> Saved:
+    """Refuses code and values of a foreign checkpoint, unless the caller gives them again, or trusts the checkpoint.
+
+    Args:
+        saved: The checkpoint.
+        layers: What the caller says.
+        trust_code: What of the code that it names may be run.
+        run_dir: Directory of the run, if the run goes on there.
+
+    Returns:
+        The checkpoint without the names that the caller's own settings replace, which are not even imported, and
+        without the values that defaults replace, which its notes list.
+
+    Raises:
+        ConfigError: With a line for each name and each value.
+    """
+    trust = Trust.of(is_own(saved.facts), trust_code)
+    if trust.everything:
+        return with_own_token(saved)
+    file = saved.path / "config.json"
+    trees = [nested(layer.values) for layer in layers]
+    values = {}
+    for path, value in saved.values.items():
+        is_foreign = any(map(trust.objection, named_code({path: value})))
+        if not (is_foreign and any(says(tree, path) for tree in trees)):
+            values[path] = value
+    trust.check(file, named_code(values))
+    kept, notes = _without_reach(file, values, trees)
+    # The next checkpoint takes its values from the history, so it must hold the checked values alone.
+    history = {
+        path: [*given[:-1], (given[-1][0], kept[path])]
+        for path, given in saved.history.items()
+        if path in kept and given
+    }
+    saved = replace(saved, values=kept, history=history, notes=(*saved.notes, *notes))
+    return saved if run_dir is None else with_new_token(saved, run_dir.path)
+
+
+def without(values: Mapping[str, V], paths: Collection[str]) -> dict[str, V]:
+    """Returns settings by path, or as a tree, without those at some paths."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if any(key == path or key.startswith(f"{path}.") for path in paths):
+            continue
+        inside = [path.removeprefix(f"{key}.") for path in paths if path.startswith(f"{key}.")]
+        found[key] = without(value, inside) if inside and isinstance(value, Mapping) else value
+    return found
+
+
+def notes_of_directory(run_dir: RunDir | None) -> list[str]:
+    """Returns what a user should read about the directory of a run; nothing if there is none."""
+    return [] if run_dir is None else [*run_dir.take_notes(), *unsigned_notes()]
+
+
+def unsigned_notes() -> list[str]:
+    """Gives a line to be told where nothing that is written has the user's signature; none where it has."""
+    why = why_unsigned()
+    told = "its files are not signed, so that resuming it needs --trust-code if it names code of your own or paths"
+    return [f"{why}: {told} (docs/trust.md)"] if why else []
+
+
+def check_settings(
+    file: Path, values: Mapping[str, Any], trust_code: TrustCode, over: Sequence[Layer] = ()
+) -> dict[str, Any]:
+    """Refuses code and values of the settings file of a foreign run, unless it is trusted.
+
+    Args:
+        file: The file, ``config.yaml``.
+        values: What was read from it.
+        trust_code: What of the code that it names may be run.
+        over: Layers over it.
+
+    Returns:
+        The values without those that defaults replace.
+
+    Raises:
+        ConfigError: With a line for each name and each value.
+    """
+    trust = Trust.of(is_signed_text("config.yaml", file.read_text(encoding="utf-8")), trust_code)
+    trust.check(file, (replace(named, again="") for named in named_code(values)))
+    if trust.everything:
+        return dict(values)
+    return _without_reach(file, values, [nested(layer.values) for layer in over])[0]
+
+
+def begun_anew(folder: Path, stored: Layer, layers: Sequence[Layer], trust_code: TrustCode) -> tuple[Layer, list[str]]:
+    """Refuses values in ``provenance.json`` of a run without a checkpoint, from which the run begins anew.
+
+    Args:
+        folder: Directory of the run.
+        stored: Its settings; `check_stored` has checked the code that they name.
+        layers: Layers over them.
+        trust_code: What of the code that they name may be run.
+
+    Returns:
+        The settings without those that defaults replace, and lines that list these.
+
+    Raises:
+        ConfigError: With a line for each value.
+    """
+    if trust_code is True:
+        return stored, []
+    file = folder / "config.yaml"
+    own: set[tuple[str, str]] = set()
+    if is_signed_text("config.yaml", file.read_text(encoding="utf-8")):  # which says what the user wanted at the start
+        own = {(one.path, repr(one.value)) for one in objections_in(yaml_layer(file).values)}
+    trees = [nested(layer.values) for layer in layers]
+    values, notes = _without_reach(folder / "provenance.json", stored.values, trees, own)
+    return replace(stored, values=values), notes
+
+
+def _without_reach(
+    file: Path, values: Mapping[str, Any], trees: Sequence[Any], mine: Collection[tuple[str, str]] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """Returns foreign settings without those that defaults replace, and lines that list these.
+
+    Args:
+        file: The file with the settings.
+        values: The settings.
+        trees: Settings over them, as trees.
+        mine: Paths and values that are the user's own.
+
+    Raises:
+        ConfigError: With a line for each value that reaches something, where no default will do.
+    """
+    found = [
+        one
+        for one in objections_in(values, trees)
+        if (one.path, repr(one.value)) not in mine and not any(says(tree, one.path) for tree in trees)
+    ]
+    refuse_reach(file, (one for one in found if not one.default_will_do), again=again_at)
+    told = dict.fromkeys(f"{one.path} = {show(one.value)} ({one.why})" for one in found)
+    line = f"{file} was not written by you on this machine; left out, so that defaults hold: {', '.join(told)}"
+    return without(values, [one.path for one in found]), [f"{line} (docs/trust.md)"] if told else []
+
+
+def check_stored(folder: Path, values: Mapping[str, Any], trust_code: TrustCode) -> None:
+    """Refuses settings that ``provenance.json`` of a run tells, which nobody signs, if they name code of others.
+
+    What a ``config.yaml`` with the user's signature names too is the user's own.
+
+    Args:
+        folder: Directory of the run.
+        values: The settings.
+        trust_code: What of the code that they name may be run.
+
+    Raises:
+        ConfigError: With a line for each name.
+    """
+    file, own = folder / "config.yaml", set()
+    if is_signed_text("config.yaml", file.read_text(encoding="utf-8")):
+        own = {new_name(named.name) for named in named_code(yaml_layer(file).values)}
+    others = (replace(named, again="") for named in named_code(values) if new_name(named.name) not in own)
+    Trust.of(False, trust_code).check(folder / "provenance.json", others)

@@ -1,0 +1,79 @@
+"""Settings of networks that change nothing in a run, because there is nothing that they could act on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+from pathlib import Path
+
+from rookery.core.config import DEFAULT, Resolved
+from rookery.core.io.files import checkpoint_number
+from rookery.core.settings.layers import flow
+from rookery.envs.base import Kind
+from rookery.models.build import ModelConfig
+from rookery.models.pictures import image_layout
+from rookery.models.recall import byte_pictures
+from rookery.run.settings import RunConfig
+
+OF_PICTURES = ("cnn", "cnn_width", "cnn_features")
+OF_SETS = ("entities_as", "entity_size", "entity_heads")
+OF_MEMORY = ("memory.size", "memory.layers", "memory.sequence_length", "memory.context", "memory.heads")
+
+PRESETS = ("preset ", "space preset ")
+"""How sources begin that suit many environments; what they set may change nothing in one of them."""
+
+
+def unused_settings(resolved: Resolved[RunConfig], kinds: Mapping[str, Kind]) -> list[str]:
+    """Returns a line for each setting of a network that a user gave a value other than its default and that changes
+    nothing; one of the section `algorithm` only if it changes nothing for any policy that starts from there.
+
+    Args:
+        resolved: The settings of the run.
+        kinds: The agents that each policy plays, by its name.
+    """
+    idle = {}
+    for name, entry in resolved.config.policies.items():
+        model = entry.algorithm.model
+        if name in kinds and isinstance(model, ModelConfig):
+            idle[name] = reasons(model, kinds[name])
+    lines: dict[str, None] = {}
+    for name, why in idle.items():
+        for setting, reason in why.items():
+            path = f"policies.{name}.model.{setting}"
+            source, value = resolved.history[path][-1]
+            inherited, source = path in resolved.inherited, source.partition(" as ")[0]
+            others = [f"policies.{other}.model.{setting}" for other in idle if setting not in idle[other]]
+            matters = inherited and any(other in resolved.inherited for other in others)
+            if not matters and is_said(source) and value != attrgetter(setting)(ModelConfig()):
+                told = f"algorithm.model.{setting}" if inherited else path
+                lines[f"{told} = {flow(value)} ({source}) changes nothing: {reason}"] = None
+    return list(lines)
+
+
+def is_said(source: str) -> bool:
+    """Says whether a value comes from the user, and now: not from a preset, nor from a checkpoint that goes on."""
+    return source != DEFAULT and not source.startswith(PRESETS) and checkpoint_number(Path(source).name) is None
+
+
+def reasons(model: ModelConfig, kind: Kind) -> dict[str, str]:
+    """Returns why settings change nothing, by their paths below ``model``, for a network of such agents."""
+    pictures = {leaf.path for leaf in byte_pictures(kind.obs, model.memory.frames)}
+    boxes = {leaf.path for leaf in kind.obs.leaves if leaf.kind == "box"}
+    idle = {}
+    if not boxes - pictures - set(model.entities):
+        idle["normalize_obs"] = "nothing that is observed is normalized (boxes are, pictures of bytes and sets are not)"
+    if "normalize_obs" in idle or not model.normalize_obs:
+        idle["obs_clip"] = "nothing is normalized (model.normalize_obs)"
+    if model.module is not None:
+        idle |= dict.fromkeys((*OF_PICTURES, *OF_SETS, "goal_conditioning"), "model.module is the network")
+    if not pictures and not any(image_layout(leaf) for leaf in kind.obs.leaves):
+        idle |= dict.fromkeys(OF_PICTURES, "no picture is observed")
+    if not model.entities and all(leaf.kind != "entities" for leaf in kind.obs.leaves):
+        idle |= dict.fromkeys(OF_SETS, "no set of entities is observed (model.entities)")
+    if not model.goals:
+        idle["goal_conditioning"] = "no part of the observation is a goal (model.goals)"
+    if not model.remembers:
+        idle |= dict.fromkeys(OF_MEMORY, "nothing is remembered (model.memory.kind)")
+    if not kind.action.num_numbers:
+        idle["log_std_init"] = "no part of an action is a number"
+    return idle

@@ -1,0 +1,55 @@
+"""Plain facts about a run, taken from its environment, policies and learners for those who report them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rookery.report.console import PolicyFacts, RunFacts
+from rookery.run.compute import describe_memory, describe_path, paths_of
+from rookery.run.pace import describe_pace
+from rookery.run.run import Run
+
+
+def run_facts(run: Run, notes: Sequence[str], criteria: Mapping[str, float]) -> RunFacts:
+    """Returns the facts that a reporter shows before the first iteration, with notes to read once and what ends it."""
+    env, learners, paths = run.env, run.learners, paths_of(run.policies, run.learners)
+    facts = {
+        name: PolicyFacts(
+            algorithm=type(learners[name]).__name__ if name in learners else "frozen",
+            path=describe_path(paths[name], policy, learners.get(name)),
+            weights=sum(parameter.numel() for parameter in policy.parameters()),
+            action_space=str(policy.action_spec.space),
+            memory_size=policy.memory_size,
+            memory=describe_memory(policy) if policy.memory_size else "",
+            pace=describe_pace(learners[name]) if run.replays and name in learners else "",
+        )
+        for name, policy in run.policies.items()
+    }
+    num_agents = sum(len(kind.agents) for kind in env.kinds)
+    notes, lanes = [*filter(None, [run.ranks.told]), *notes], env.num_lanes * run.ranks.size
+    made = max((one.gradient_steps for one in run.replays.values()), default=0)
+    return RunFacts(env.name, lanes, num_agents, run.seed, facts, notes, criteria, made)
+
+
+def finished_lines(run: Run) -> list[str]:
+    """Says of each policy that has learned all it is to how far it has come, and who set how far."""
+    lines = []
+    for name in sorted(run.retired):
+        path = f"policies.{name}.max_decisions"
+        source, most = run.resolved.history[path][-1]
+        learned = f"{name} has learned from {run.decisions.get(name, 0):,} decisions"
+        lines.append(f"{learned}, and is to learn from {most:,} ({path}, given by {source})")
+    return lines
+
+
+def nothing_to_do(run: Run, reason: str) -> str:
+    """Says that a run that is to go on has come to its end already, why, and what lets it go on.
+
+    Args:
+        run: The run.
+        reason: The criterion that is reached, in words.
+    """
+    lines = finished_lines(run) if reason.startswith(("finished_policies", "finished_share")) else []
+    if lines:
+        return f"nothing to do: {'; '.join(lines)}; give a larger number there to go on"
+    return f"nothing to do: {reason} already; a higher criterion goes on"

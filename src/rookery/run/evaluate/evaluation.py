@@ -1,0 +1,344 @@
+"""Episodes from which nothing is learned, on environments and random streams of their own: measured, or filmed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rookery.core.config import DEFAULT
+from rookery.core.errors import EnvError
+from rookery.core.process.interrupt import Interrupt, Interrupted
+from rookery.core.process.torch_modes import in_users_modes
+from rookery.core.settings.starting_folder import shown, started_in
+from rookery.envs.base import VectorBase, VectorEnv, is_only_one
+from rookery.envs.vector.closing import close_env
+from rookery.envs.vector.rendering import drawn
+from rookery.report.films import Film, Progress, check_suffix
+from rookery.report.results import EvaluationResult, interval
+from rookery.rollout.hooks import EpisodeListener
+from rookery.rollout.worker import RolloutWorker
+from rookery.run.checkpoint.path_folders import as_typed
+from rookery.run.evaluate.episode_limit import UNKNOWN_LIMIT, BoundedEpisodes, PlayedEpisodes
+from rookery.run.evaluate.evaluation_workers import EvaluationTask, EvaluationWorkers
+from rookery.run.run import Measured, Run
+
+MOST_LABELS = 6
+"""Agents that are named under a picture."""
+
+USUAL_FPS = 12.0
+"""Pictures a second of a film where neither the user nor the environment says how many."""
+
+MOST_FPS = 50.0
+"""Pictures a second that every viewer of animations shows; many show shorter pictures much longer than they are."""
+
+
+class Measure:
+    """Measures a run's policies in copies of the environment that are made when first needed, and then kept.
+
+    Where the run has the only ones there are, these are played in, and the run's own episodes are given up. Workers
+    elsewhere (`evaluation.workers`) measure beside training: what an iteration begins with, while it is made.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._env: VectorEnv | None = None
+        self._workers: EvaluationWorkers | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the iteration that is made ends with a measure of training."""
+        return not self._run.ranks.rank and self._ends_with_measure
+
+    def of_iteration(self, evaluate: Callable[[], EvaluationResult]) -> EvaluationResult | None:
+        """Evaluates at the end of an iteration, at rank 0, if an evaluation is due; the other ranks wait.
+
+        Args:
+            evaluate: Makes the evaluation.
+
+        Raises:
+            Interrupted: If the run is to stop, on all ranks; a resumed run evaluates again.
+        """
+        run, evaluation = self._run, None
+        if self.is_due:
+            try:
+                evaluation = evaluate()
+            except Interrupted:
+                if run.ranks.size == 1:
+                    raise
+        if run.ranks.size > 1 and self._ends_with_measure:
+            run.ranks.check(run.interrupt)
+        return evaluation
+
+    @property
+    def _ends_with_measure(self) -> bool:
+        """Whether rank 0 evaluates at the end of the iteration under way."""
+        run, every = self._run, self._run.config.evaluation.every
+        return bool(every) and not run.paused and (run.iteration + 1) % every == 0
+
+    def begin(self) -> None:
+        """Lets workers elsewhere, if there are any, play what the iteration that begins is to report."""
+        run, settings = self._run, self._run.config.evaluation
+        if not settings.workers or not settings.every or run.ranks.rank:
+            return
+        if self._workers is None:
+            with started_in(run.folder):
+                self._workers = EvaluationWorkers(
+                    as_typed(run.resolved), run.streams, run.draws, run.interrupt, run.note
+                )
+        if self.is_due and not self._workers.under_way:
+            policies, mapping = run.self_play.to_measure(run.policies)
+            task = EvaluationTask(
+                policies, mapping, lessons_of(run), settings.episodes, settings.deterministic, limit_of(run)
+            )
+            self._workers.ask(task, run.env_steps)
+
+    def __call__(self, episodes: int, deterministic: bool) -> EvaluationResult:
+        """Plays so many episodes, or waits for those that are played elsewhere; what was played before changes
+        nothing.
+        """
+        run, workers = self._run, self._workers
+        if workers is not None and workers.asks_for(episodes, deterministic):
+            with measuring(run, workers):
+                return summarize(run, *workers.answer())
+        if is_only_one(run.env):
+            with run.copies(run.env.num_lanes) as env:
+                played = bounded(run, env, episodes, deterministic, run.interrupt)
+                with measuring(run, played):
+                    played.play()
+            return summarize(run, played.outcome, run.env_steps)
+        lanes = min(episodes, run.config.evaluation.num_envs)
+        if self._env is None or self._env.num_lanes != lanes:
+            if self._env is not None:
+                close_env(self._env, self._env.name)
+            self._env = run.make_copies(lanes)
+        played = bounded(run, self._env, episodes, deterministic, run.interrupt)
+        with measuring(run, played):
+            played.play()
+        return summarize(run, played.outcome, run.env_steps)
+
+    def close(self) -> None:
+        """Frees the copies, and ends the workers."""
+        if self._env is not None:
+            close_env(self._env, self._env.name)
+        if self._workers is not None:
+            self._workers.close()
+        self._env = self._workers = None
+
+
+@contextmanager
+def measuring(run: Run, played: Measured) -> Iterator[None]:
+    """Makes the progress of episodes known to a run, as a context."""
+    run.measured = played
+    try:
+        yield
+    finally:
+        run.measured = None
+
+
+def limit_of(run: Run) -> int:
+    """Returns the environment steps after which an evaluation cuts an episode: `evaluation.max_episode_steps`, and
+    `UNKNOWN_LIMIT` at most where nothing set that, and the run has played and none of its episodes has ever ended.
+    """
+    limit, history = run.config.evaluation.max_episode_steps, run.resolved.history["evaluation.max_episode_steps"]
+    ended = run.windows.episodes or run.finished or not run.env_steps
+    return limit if ended or history[-1][0] != DEFAULT else min(limit, UNKNOWN_LIMIT)
+
+
+def bounded(
+    run: Run,
+    env: VectorEnv,
+    episodes: int,
+    deterministic: bool,
+    interrupt: Interrupt | None = None,
+    listeners: Sequence[EpisodeListener] = (),
+) -> BoundedEpisodes:
+    """Episodes of a run's policies in copies of its environment, each of `limit_of` steps at most."""
+    policies, mapping = run.self_play.to_measure(run.policies)
+    return BoundedEpisodes(
+        env,
+        policies,
+        mapping,
+        run.streams,
+        deterministic=deterministic,
+        episodes=episodes,
+        limit=limit_of(run),
+        interrupt=interrupt,
+        listeners=listeners,
+        draws=run.draws,
+        lessons=lessons_of(run),
+    )
+
+
+def lessons_of(run: Run) -> Mapping[str, int]:
+    """Gives the lesson of each parameter that has lessons, from 0, in which policies are measured."""
+    return run.draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons
+
+
+def summarize(run: Run, played: PlayedEpisodes, env_steps: int) -> EvaluationResult:
+    """Means over episodes that were played, and their interval; a note tells of episodes that were cut.
+
+    Args:
+        run: The run whose policies played.
+        played: What came of it.
+        env_steps: Environment steps that these policies had learned from.
+
+    Raises:
+        EnvError: If the environment raised in every one of them.
+    """
+    results = sorted(played.finished, key=lambda result: result.index * played.lanes + result.lane)
+    if not results:
+        raise EnvError(f"{run.env.name}: raised in every one of {played.episodes} episodes of the evaluation")
+    if played.cut:
+        why = "evaluation.max_episode_steps"
+        if played.limit < run.config.evaluation.max_episode_steps:
+            why = f"no episode of training has ended so far; {why}=N sets another limit"
+        run.note(
+            f"evaluation: {played.cut} of {len(results)} episodes had not ended after {played.limit:,} steps ({why}) "
+            "and count as truncated there"
+        )
+    returns = tuple(result.total for result in results)
+    by_agent: dict[str, list[float]] = {}
+    by_policy: dict[str, list[float]] = {}
+    by_group = {group: [result.groups[group] for result in results] for group in results[0].groups}
+    for result in results:
+        for agent, value in result.agents.items():
+            by_agent.setdefault(agent, []).append(value)
+            by_policy.setdefault(result.policies[agent], []).append(value)
+    return EvaluationResult(
+        return_mean=math.fsum(returns) / len(returns),
+        return_interval=interval(returns),
+        return_min=min(returns),
+        return_max=max(returns),
+        length_mean=math.fsum(result.length for result in results) / len(results),
+        episodes=len(results),
+        agents={agent: math.fsum(values) / len(values) for agent, values in by_agent.items()},
+        policies={policy: math.fsum(values) / len(values) for policy, values in by_policy.items()},
+        env_steps=env_steps,
+        deterministic=played.deterministic,
+        returns=returns,
+        episodes_cut=played.cut,
+        groups={group: math.fsum(values) / len(values) for group, values in by_group.items()},
+    )
+
+
+def record(
+    run: Run,
+    path: Path,
+    *,
+    episodes: int,
+    deterministic: bool,
+    labels: bool,
+    max_frames: int,
+    frames_per_second: float | None,
+    progress: Progress | None = None,
+) -> EvaluationResult:
+    """Plays episodes in an environment of their own and writes them as a film; returns what they came to.
+
+    Args:
+        run: The run whose policies play.
+        path: File to write: ``.webp`` (smallest), ``.gif``, ``.png`` or, with the package av, ``.mp4``.
+        episodes: Number of episodes; a title stands before each of several.
+        deterministic: Whether the most likely actions are played.
+        labels: Whether the agents, their policies and returns are written below the pictures.
+        max_frames: Largest number of pictures; what comes after them is played, and left out of the film.
+        frames_per_second: Speed of the film; None = the environment's own (`film_speed`).
+        progress: Function that is told of every picture that has been encoded, and how many there are.
+
+    Raises:
+        ConfigError: If such a file cannot be made.
+        EnvError: If the environment draws no pictures.
+        FileError: If the file cannot be written.
+    """
+    check_suffix(path)
+    film = Film(episodes, max_frames)
+    with run.copies(1, render=True) as env:
+        if isinstance(env, VectorBase):
+            env.keep_last_pictures = True
+        played = bounded(run, env, episodes, deterministic)
+        with measuring(run, played):
+            while not played.over:
+                played.begin_round()
+                show(played, film, labels)
+                before = len(played.finished)
+                played.play(vector_steps=1)
+                if len(played.finished) > before:
+                    show_end(played, film, labels)
+    film.save(path, film_speed(env) if frames_per_second is None else frames_per_second, progress)
+    if film.is_cut:
+        run.note(f"{shown(path)} shows the first {max_frames:,} pictures only")
+    return summarize(run, played.outcome, run.env_steps)
+
+
+def film_speed(env: VectorEnv) -> float:
+    """Pictures a second at which an environment is meant to be seen, its `render_fps`: at most `MOST_FPS`, and
+    `USUAL_FPS` where it says none.
+    """
+    said = env.render_fps if isinstance(env, VectorBase) else None
+    return USUAL_FPS if said is None else min(said, MOST_FPS)
+
+
+def show(played: BoundedEpisodes, film: Film, labels: bool) -> None:
+    """Adds the picture of lane 0 before its next step to a film.
+
+    Raises:
+        EnvError: If the environment draws no pictures.
+    """
+    worker, episode = played.worker, int(played.index[0])
+    assert worker.now is not None
+    if episode and not worker.lengths[0] and not any(rows.waiting.any() for rows in worker.now.rows):
+        return  # an environment that begins its next episode a step later still draws the end of the one before
+    if film.is_full:
+        film.is_cut = True
+        return
+    seen = in_users_modes(drawn, worker.env, 0)
+    if seen is None:
+        raise EnvError(
+            f"{worker.env.name} draws no pictures: it has no render(), or render() with render_mode='rgb_array' gives "
+            "None or is not implemented"
+        )
+    lines = captions(episode, film.episodes, int(worker.lengths[0]), players_of(worker)) if labels else ()
+    film.add(seen, episode, lines, played.finished[-1].total if played.finished else None)
+
+
+def show_end(played: BoundedEpisodes, film: Film, labels: bool) -> None:
+    """Adds the picture of the state that an episode of lane 0 has ended in to a film.
+
+    There is none where the next episode has begun by then and the environment keeps no last pictures, as a vector
+    environment of others that resets in the same step.
+    """
+    result, env = played.finished[-1], played.worker.env
+    if played.worker.lengths[0]:  # the episode was cut, so nothing has begun
+        seen = in_users_modes(drawn, env, 0)
+    else:
+        seen = env.last_pictures.pop(0, None) if isinstance(env, VectorBase) else None
+    if seen is None:
+        return
+    if film.is_full:
+        film.is_cut = True
+        return
+    everyone = [agent for kind in env.kinds for agent in kind.agents]
+    earned = [(agent, result.policies.get(agent, ""), result.agents.get(agent, 0.0)) for agent in everyone]
+    lines = captions(result.index, film.episodes, result.length, earned) if labels else ()
+    film.add(seen, result.index, lines, None)
+
+
+def players_of(worker: RolloutWorker) -> list[tuple[str, str, float]]:
+    """Returns for each agent of lane 0 its name, its policy and its return so far."""
+    names, found = list(worker.policies), []
+    for number, kind in enumerate(worker.env.kinds):
+        table = worker.tables[number] if number < len(worker.tables) else None
+        for column, agent in enumerate(kind.agents):
+            earned = 0.0 if table is None else float(table.returns[column])
+            player = names[table.policy_of[column]] if table is not None and table.policy_of[column] >= 0 else ""
+            found.append((agent, player, earned))
+    return found
+
+
+def captions(episode: int, episodes: int, step: int, people: Sequence[tuple[str, str, float]]) -> list[str]:
+    """Returns a line about an episode, then a line for each agent: its policy, and its return so far."""
+    lines = [f"{agent}{f' ({player})' if player else ''} {earned:+.2f}" for agent, player, earned in people]
+    if len(lines) > MOST_LABELS:
+        lines[MOST_LABELS - 1 :] = [f"and {len(lines) - MOST_LABELS + 1} more"]
+    return [f"episode {episode + 1} of {episodes}, step {step}", *lines]

@@ -1,0 +1,191 @@
+"""Workers that measure a run's policies beside training, each in a share of the copies that evaluations have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import cloudpickle
+
+from rookery.core.errors import WorkerLostError
+from rookery.core.process.interrupt import Interrupt
+from rookery.core.process.runtime import own_torch
+from rookery.core.seeding import Streams
+from rookery.envs.parameters import Draws
+from rookery.envs.vector.closing import close_env
+from rookery.envs.vector.specs import WithSpecs
+from rookery.policies.policy import Policy
+from rookery.rollout.mapping import PolicyMapping
+from rookery.rollout.remote.shares import LaneShare, shares_of
+from rookery.run.evaluate.episode_limit import BoundedEpisodes, PlayedEpisodes
+from rookery.run.prepare import make_copies
+from rookery.run.ranks.run_workers import MakesForShare, hosts_of
+from rookery.run.settings import RunConfig
+
+WAIT_SECONDS = 0.5
+"""Between two looks whether somebody wants to stop, while workers play."""
+
+
+@dataclass(frozen=True)
+class EvaluationTask:
+    """What workers are to play.
+
+    Attributes:
+        policies: Who plays, by name.
+        mapping: Which of them plays which agent.
+        lessons: Lesson of each parameter that has lessons, from 0.
+        episodes: How many episodes all of them play.
+        deterministic: Whether the most likely actions are played.
+        limit: Environment steps after which an episode is cut.
+    """
+
+    policies: Mapping[str, Policy]
+    mapping: PolicyMapping
+    lessons: Mapping[str, int]
+    episodes: int
+    deterministic: bool
+    limit: int
+
+
+class EvaluationShare:
+    """Plays the episodes of some lanes of an evaluation, wherever it is.
+
+    Args:
+        config: Settings of the run.
+        streams: Its random streams.
+        draws: What is drawn for environment parameters.
+        share: Which lanes.
+        lanes: How many there are in all.
+    """
+
+    def __init__(self, config: RunConfig, streams: Streams, draws: Draws, share: LaneShare, lanes: int) -> None:
+        if isinstance(config.env.name, MakesForShare):
+            config.env.name.make_for_share(share)
+        self._env = make_copies(config, share.lanes)
+        self._streams, self._draws, self._share, self._lanes = streams, draws, share, lanes
+
+    def play(self, task: EvaluationTask) -> PlayedEpisodes:
+        """Plays this share of an evaluation."""
+        with own_torch(1):
+            played = BoundedEpisodes(
+                self._env,
+                task.policies,
+                task.mapping,
+                self._streams,
+                deterministic=task.deterministic,
+                episodes=task.episodes,
+                limit=task.limit,
+                draws=self._draws,
+                lessons=task.lessons,
+                share=self._share,
+                lanes=self._lanes,
+            )
+            played.play()
+        return played.outcome
+
+    def close(self) -> None:
+        """Frees the copies."""
+        close_env(self._env, self._env.name)
+
+
+class EvaluationWorkers:
+    """All workers of a run that evaluate.
+
+    Args:
+        config: Settings of the run.
+        streams: Its random streams.
+        draws: What is drawn for environment parameters.
+        interrupt: Ends waiting when somebody asks to stop.
+        note: Function that is given a line which a user should read once.
+
+    Raises:
+        ConfigError: If there is no cluster, or it has no room for them.
+    """
+
+    def __init__(
+        self, config: RunConfig, streams: Streams, draws: Draws, interrupt: Interrupt, note: Callable[[str], None]
+    ) -> None:
+        settings = config.evaluation
+        lanes = min(settings.episodes, settings.num_envs)
+        self._interrupt, self._note = interrupt, note
+        self._losses = config.sampling.max_restarts
+        self._make = {
+            share.number: WithSpecs(partial(EvaluationShare, config, streams, draws, share, lanes), config.env)
+            for share in shares_of(lanes, min(settings.workers, lanes))
+        }
+        self._hosts = hosts_of(config, len(self._make), "evaluation.workers", note)
+        for number, make in self._make.items():
+            self._hosts.begin(number, cloudpickle.dumps(make))
+        self._asked: tuple[EvaluationTask, int] | None = None
+        self._sent: Any = None
+        self._tickets: dict[int, Any] = {}
+
+    @property
+    def under_way(self) -> bool:
+        """Whether they have been asked for what nobody has taken yet."""
+        return self._asked is not None
+
+    def asks_for(self, episodes: int, deterministic: bool) -> bool:
+        """Tells whether it is these episodes that they have been asked for."""
+        wanted = (episodes, deterministic)
+        return self._asked is not None and (self._asked[0].episodes, self._asked[0].deterministic) == wanted
+
+    def standing(self) -> str:
+        """Returns the evaluation under way as text; may be called from another thread."""
+        episodes = self._asked[0].episodes if self._asked is not None else 0
+        return f"evaluation: {len(self._tickets)} workers play {episodes} episodes"
+
+    def ask(self, task: EvaluationTask, env_steps: int) -> None:
+        """Lets all of them play.
+
+        Args:
+            task: What; its policies may learn on meanwhile.
+            env_steps: Environment steps that these have learned from.
+        """
+        task = replace(task, policies=deepcopy(dict(task.policies)))
+        self._asked, self._sent = (task, env_steps), self._hosts.publish(task)
+        self._tickets = {number: self._hosts.call(number, "play", self._sent) for number in self._make}
+
+    def answer(self) -> tuple[PlayedEpisodes, int]:
+        """Waits for what has come of it; returns that, and the environment steps that were told.
+
+        Raises:
+            Interrupted: If somebody asked to stop; asked again, it goes on to wait.
+            WorkerLostError: If too many of them were lost.
+        """
+        assert self._asked is not None
+        env_steps = self._asked[1]
+        parts = []
+        for number in self._make:
+            part = None
+            while part is None:
+                self._interrupt.check()
+                part = self._part(number)
+            parts.append(part)
+        self._asked, self._sent, self._tickets = None, None, {}
+        finished = tuple(result for part in parts for result in part.finished)
+        return replace(parts[0], finished=finished, cut=sum(part.cut for part in parts)), env_steps
+
+    def _part(self, number: int) -> PlayedEpisodes | None:
+        """Waits a little for what a share has played; one that is lost plays again elsewhere."""
+        ticket = self._tickets[number]
+        if not self._hosts.ready([ticket], WAIT_SECONDS):
+            return None
+        try:
+            played: PlayedEpisodes = self._hosts.result(ticket)
+        except WorkerLostError as error:
+            self._losses -= 1
+            if self._losses < 0:
+                raise WorkerLostError(f"evaluation: {error}; sampling.max_restarts is used up") from error
+            self._note(f"evaluation: {error}; its episodes are played again")
+            self._hosts.begin(number, cloudpickle.dumps(self._make[number]))
+            self._tickets[number] = self._hosts.call(number, "play", self._sent)
+            return None
+        return played
+
+    def close(self) -> None:
+        """Ends all of them."""
+        self._hosts.close(at_once=bool(self._interrupt.number) and self.under_way)

@@ -1,0 +1,498 @@
+"""Replay recorded on purpose: episodes of a trained policy, of a function or of a person, kept whole or not at all."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.core.batch import Demand, Rollout, TensorTree
+from rookery.core.errors import ConfigError, EnvError, SpaceError
+from rookery.core.io.files import make_folder, write_directory
+from rookery.core.io.leftovers import restore
+from rookery.core.process.torch_modes import in_users_modes, own_modes, users_modes
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings.starting_folder import absolute
+from rookery.core.settings.trust import TrustCode
+from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec
+from rookery.core.timers import Timers
+from rookery.envs.base import VectorEnv
+from rookery.envs.make import env_name, make_env
+from rookery.envs.vector.rendering import drawn
+from rookery.models.build import ModelConfig
+from rookery.policies.policy import Policy
+from rookery.replay import segments
+from rookery.replay.pieces import Piece, piece_of, rows_in
+from rookery.replay.recording import LIKELIEST, files_of, joined_pieces
+from rookery.replay.segments import RAW, Spaces
+from rookery.rollout.hooks import EpisodeResult
+from rookery.rollout.mapping import EpisodeInfo, PolicyMapping
+from rookery.rollout.worker import RolloutWorker
+from rookery.run.evaluate.raw_actions import RawActions, raw_actions_of, squashes
+from rookery.run.prepare import make_copies
+from rookery.run.settings import EvaluationConfig
+from rookery.run.trainer import Trainer
+
+FRAGMENT = 256
+"""Decisions of a fragment, after which what was decided is taken from the worker."""
+
+Decide = Callable[..., Any]
+"""Decides on an action as the environment takes it: ``decide(obs)``, or ``decide(obs, info)``."""
+
+
+class EpisodeDiscarded(Exception):
+    """Whoever decides does not want the running episode to be kept."""
+
+
+class RecordingEnded(Exception):
+    """Whoever decides wants no more episodes; the running one is not kept."""
+
+
+class FunctionPolicy(Policy):
+    """Acts by a function, which is asked for one observation after the other.
+
+    Args:
+        obs: Layout of the observations.
+        action: Layout of the actions.
+        decide: The function.
+        name: The policy's name.
+    """
+
+    def __init__(self, obs: ObsSpec, action: ActionSpec, decide: Decide, name: str) -> None:
+        super().__init__(obs, action, ModelConfig(hidden=()), name, generator=torch.Generator())
+        self.decide = decide
+        self.info: Callable[[], Any] = dict
+        """Gives what the environment said beside what is seen now."""
+        self._takes_info = takes_info(decide)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FunctionPolicy:
+        """Returns itself: the function is one, and may keep what it likes."""
+        return self
+
+    def act(
+        self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Asks the function; log-probabilities are not known, and 0.
+
+        Raises:
+            SpaceError: If it gives what is no action; says what.
+        """
+        tree = {path: tensor.cpu().numpy() for path, tensor in obs.items()}
+        number = len(next(iter(tree.values())))
+        answers = []
+        for row in range(number):
+            one = {path: array[row : row + 1] for path, array in tree.items()}
+            seen, info = row_of(self.obs_spec.to_env(one)), self.info()
+            if self.obs_spec.has_mask and MASK not in info:
+                info = {**info, MASK: one[MASK][0]}
+            with users_modes():
+                answer = self.decide(seen, info) if self._takes_info else self.decide(seen)
+            try:
+                answers.append(self.action_spec.from_env([answer]))
+            except (SpaceError, TypeError, ValueError, KeyError) as error:
+                raise SpaceError(
+                    f"{told(self.decide)} decided on {answer!r}, which is no action of {self.action_spec.space}: "
+                    f"{error}"
+                ) from None
+        return torch.from_numpy(np.concatenate(answers)), torch.zeros(number, dtype=torch.float32, device="cpu")
+
+
+def takes_info(decide: Decide) -> bool:
+    """Says whether a function takes what the environment says beside an observation as a second argument."""
+    try:
+        signature = inspect.signature(decide)
+    except (TypeError, ValueError):  # some built-in callables have none
+        return False
+    by_place = [
+        one for one in signature.parameters.values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    return len([one for one in by_place if one.default is one.empty or one.name == "info"]) > 1
+
+
+def told(decide: Decide) -> str:
+    """What a message calls a function."""
+    return f"{getattr(decide, '__module__', '')}:{getattr(decide, '__qualname__', type(decide).__name__)}"
+
+
+def row_of(values: Any) -> Any:
+    """The only row of an observation that was stacked leaf by leaf."""
+    if isinstance(values, Mapping):
+        return {key: row_of(part) for key, part in values.items()}
+    if isinstance(values, tuple):
+        return tuple(row_of(part) for part in values)
+    return values[0]
+
+
+class EpisodeRecorder:
+    """Plays episodes in one copy of an environment, one after the other, and gives the decisions of each.
+
+    Args:
+        env: One copy; it is reset.
+        policies: Policies that play, by name.
+        mapping: Which of them plays which agent.
+        seed: Names the episodes, and the numbers that actions are drawn with.
+        deterministic: Whether the most likely actions are played.
+        limit: Environment steps after which an episode counts as truncated; None = none.
+
+    Attributes:
+        worker: Who plays.
+        result: The last episode that came to its end.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        policies: Mapping[str, Policy],
+        mapping: PolicyMapping,
+        *,
+        seed: int,
+        deterministic: bool,
+        limit: int | None = None,
+    ) -> None:
+        self.env, self.policies, self.mapping, self.limit = env, policies, mapping, limit
+        self.deterministic = deterministic
+        self.result: EpisodeResult | None = None
+        self._streams = Streams(seed)
+        self._started = 0
+        if any(isinstance(policy, FunctionPolicy) and policy._takes_info for policy in policies.values()):
+            env.keep_infos = "all"
+        for policy in policies.values():
+            if isinstance(policy, FunctionPolicy):
+                policy.info = self.infos
+        self._begin()
+
+    def _begin(self) -> None:
+        """Resets the environment to an episode that has not been played."""
+        first, plan = self._started, self._streams.episodes(Role.ENV)
+        streams = Streams(self._streams.integer(Role.ACTION, first)) if first else self._streams
+
+        def seeds(lane: int, episode: int) -> int:
+            return plan(lane, first + episode)
+
+        self.worker = RolloutWorker(self.env, self.mapping, streams, seeds, Timers(), self.deterministic)
+        for name, policy in self.policies.items():
+            self.worker.add_policy(name, policy, Demand(FRAGMENT))
+        self._raw = {name: raw_actions_of(mine, self.deterministic) for name, mine in self.worker.policies.items()}
+        self._fresh = False
+        self._parts = self._new_parts()
+        self.worker.reset()
+
+    def infos(self) -> Mapping[str, Any]:
+        """What the environment said beside its latest step: of its only agent, or by agent where there are several;
+        nothing at the start of an episode.
+        """
+        if not self.worker.lengths[0]:
+            return {}
+        said = self.env.infos.get(0, {})
+        agents = [agent for kind in self.env.kinds for agent in kind.agents]
+        found: Mapping[str, Any] = said.get(agents[0], {}) if len(agents) == 1 else said
+        return found
+
+    def standing(self) -> EpisodeResult:
+        """The running episode as it stands."""
+        return self.worker.standing(0, self._started)
+
+    def picture(self) -> np.ndarray | None:
+        """A picture of the environment as it stands; None if it draws none."""
+        return in_users_modes(drawn, self.env, 0)
+
+    def play(self) -> dict[str, Piece]:
+        """Plays an episode to its end; gives the decisions of each policy in it.
+
+        Raises:
+            EnvError: If an agent has no policy here, or the environment breaks its contract.
+            EpisodeDiscarded: If whoever decides gives the episode up; the next call plays the next one.
+            RecordingEnded: If whoever decides wants no more.
+        """
+        if self._fresh:
+            self._begin()
+        try:
+            while True:
+                sample = self.worker.sample(1)
+                for name, kind in sample.newcomers.items():
+                    raise EnvError(f"no policy {name!r} for agents {', '.join(kind.agents)}; map them to another")
+                for name, rollout in sample.rollouts.items():
+                    self._parts[name].append(rollout)
+                if sample.finished:
+                    self.result = sample.finished[-1]
+                    self._started += 1
+                    return self._taken(cut=False)
+                if self.limit is not None and int(self.worker.lengths[0]) >= self.limit:
+                    self.result = self.standing()
+                    self._started, self._fresh = self._started + 1, True
+                    return self._taken(cut=True)
+        except (EpisodeDiscarded, RecordingEnded):
+            self._started, self._fresh = self._started + 1, True
+            raise
+
+    def _taken(self, cut: bool) -> dict[str, Piece]:
+        """The decisions of the episode, with those that the worker's stores still hold.
+
+        Args:
+            cut: Whether the episode is given up here, so that all of its agents are truncated.
+        """
+        assert self.worker.now is not None
+        for name, policy in self.worker.policies.items():
+            if policy.store is not None and policy.kind >= 0 and policy.store.complete:
+                rollout = policy.store.take(self.worker.now.rows[policy.kind].obs, policy.row_of_slot)
+                self._parts[name].append(rollout)
+        found = {name: part.piece(cut) for name, part in self._parts.items() if part.total}
+        self._parts = self._new_parts()
+        return found
+
+    def _new_parts(self) -> dict[str, PlayedPart]:
+        for raw in self._raw.values():
+            if raw is not None:
+                raw.clear()
+        return {name: PlayedPart(self._raw[name]) for name in self.policies}
+
+
+class PlayedPart:
+    """What one policy has decided so far in an episode.
+
+    Args:
+        raw: Keeps the numbers before tanh; None for policies that are not squashed.
+
+    Attributes:
+        total: How many decisions these are.
+    """
+
+    def __init__(self, raw: RawActions | None = None) -> None:
+        self.total = 0
+        self._raw = raw
+        self._pieces: list[Piece] = []
+        self._newest: dict[int, int] = {}  # by slot: number of its newest decision
+        self._due: dict[int, int] = {}  # by slot: clock of the decision that would follow
+
+    def append(self, rollout: Rollout) -> None:
+        """Adds the decisions of a rollout, which may be written over afterwards."""
+        slots = rollout.slot.tolist()
+        newest = np.array([self._newest.get(slot, -1) for slot in slots])
+        due = np.array([self._due.get(slot, -1) for slot in slots])
+        piece = piece_of(rollout, self.total, newest, due)
+        if self._raw is not None:
+            piece[RAW] = self._raw.column(piece)
+        self._pieces.append({name: np.array(array) for name, array in piece.items()})
+        for row, (slot, clock) in enumerate(zip(piece["slot"].tolist(), piece["clock"].tolist(), strict=True)):
+            self._newest[slot], self._due[slot] = self.total + row, clock + 1
+        self.total += rows_in(piece)
+
+    def piece(self, cut: bool) -> Piece:
+        """All of it as one piece; if the episode is `cut`, all agents that it has not ended for are truncated."""
+        piece = joined_pieces(self._pieces, 0)
+        later = np.flatnonzero((piece["before"] > 0) & ~piece["begins"])
+        kept = ~np.isin(piece["next_row"], later - piece["before"][later])  # others are followed by now
+        piece |= {name: array[kept] for name, array in piece.items() if name.startswith("next_")}
+        if cut:
+            piece["truncated"][piece["next_row"]] = True
+        return piece
+
+
+class RecordedReplay:
+    """Episodes that are kept, until they are written as a replay directory.
+
+    Args:
+        policies: Whose decisions they are.
+        missing: What of them nobody knows, names of `replay/recording.py:MISSING`.
+        likeliest: Whether policies play their most likely actions.
+    """
+
+    def __init__(self, policies: Mapping[str, Policy], missing: Sequence[str], likeliest: bool = False) -> None:
+        self._notes = {name: (LIKELIEST,) for name, one in policies.items() if likeliest and squashes(one)}
+        self.spaces = {
+            name: Spaces(policy.obs_spec, policy.action_spec, policy.memory_size) for name, policy in policies.items()
+        }
+        self.missing = missing
+        self._pieces: dict[str, list[Piece]] = {}
+        self.results: list[EpisodeResult] = []
+
+    def keep(self, pieces: Mapping[str, Piece], result: EpisodeResult) -> None:
+        """Adds an episode."""
+        for name, piece in pieces.items():
+            self._pieces.setdefault(name, []).append(piece)
+        self.results.append(result)
+
+    def lengths(self) -> dict[str, list[int]]:
+        """Decisions of each episode that is kept, by policy."""
+        return {name: [rows_in(piece) for piece in pieces] for name, pieces in self._pieces.items()}
+
+    def write(self, path: Path, *, replace: bool) -> None:
+        """Writes the episodes as a replay directory.
+
+        Raises:
+            ConfigError: If there are none.
+            FileError: If it cannot be written.
+        """
+        if not self._pieces:
+            raise ConfigError(f"{path}: no episode was kept, so that there is nothing to be written")
+        segments_ = {name: self._segments(pieces) for name, pieces in self._pieces.items()}
+        files, facts = files_of(segments_, self.spaces, dict.fromkeys(segments_, self.missing), notes=self._notes)
+        make_folder(path.parent)
+        write_directory(path, files, facts, replace=replace)
+
+    def _segments(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Episodes put together to pieces of about the size of a segment."""
+        found: list[Piece] = []
+        part: list[Piece] = []
+        size = serial = 0
+        for number, piece in enumerate(pieces, 1):
+            part.append(piece)
+            size += sum(array.nbytes for array in piece.values())
+            if size >= segments.SEGMENT_BYTES or number == len(pieces):
+                found.append(joined_pieces(part, serial))
+                serial += rows_in(found[-1])
+                part, size = [], 0
+        return found
+
+
+def function_policies(env: VectorEnv, decide: Decide) -> tuple[dict[str, FunctionPolicy], PolicyMapping]:
+    """Policies that act by one function: ``main``, or one for each kind of agents, called like the first of them."""
+    names = ["main"] if len(env.kinds) == 1 else [kind.agents[0] for kind in env.kinds]
+    made = {
+        name: FunctionPolicy(kind.obs, kind.action, decide, name) for name, kind in zip(names, env.kinds, strict=True)
+    }
+
+    def who(agent: str, episode: EpisodeInfo) -> str:
+        return next(name for name, kind in zip(names, env.kinds, strict=True) if agent in kind.agents)
+
+    return made, PolicyMapping(who, names)
+
+
+def record_episodes(
+    recorder: EpisodeRecorder,
+    kept: RecordedReplay,
+    episodes: int,
+    *,
+    wanted: Callable[[EpisodeResult], bool] = lambda result: True,
+    note: Callable[[str], None] = lambda line: None,
+    most: int | None = None,
+) -> None:
+    """Plays until so many episodes are kept, or whoever decides wants no more.
+
+    Args:
+        recorder: Plays.
+        kept: Takes the episodes.
+        episodes: How many.
+        wanted: Is asked of each episode that is over whether it is to be kept.
+        note: Is told what became of each.
+        most: How many may be played at most; None = any number.
+
+    Raises:
+        ConfigError: If so many were played and not enough of them kept.
+        EnvError: If an agent has no policy here, or the environment breaks its contract.
+    """
+    played = 0
+    while len(kept.results) < episodes:
+        number = len(kept.results) + 1
+        if most is not None and played == most:
+            raise ConfigError(
+                f"of {played:,} episodes {number - 1} were good enough to be kept, and {episodes} are wanted"
+            )
+        played += 1
+        try:
+            pieces = recorder.play()
+            assert recorder.result is not None
+            result = replace(recorder.result, index=number - 1)
+            keep = wanted(result)
+        except EpisodeDiscarded:
+            note(f"episode {number}: discarded")
+            continue
+        except RecordingEnded:
+            return
+        if keep:
+            kept.keep(pieces, result)
+        outcome = "kept" if keep else "discarded"
+        note(f"episode {number}: return {result.total:.6g}, {result.length:,} steps, {outcome}")
+
+
+@own_modes()
+def record_replay(
+    env: Any,
+    source: str | Path | Decide,
+    episodes: int,
+    out: str | Path,
+    *,
+    env_config: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    deterministic: bool = True,
+    max_episode_steps: int | None = None,
+    trust_code: TrustCode = False,
+    force: bool = False,
+) -> list[float]:
+    """Plays episodes and writes them as a replay directory, which others imitate or start from.
+
+    Args:
+        env: The environment, as `Trainer` takes it; None = that of the run.
+        source: Who plays: a run or a checkpoint, or a function ``decide(obs)`` or ``decide(obs, info)`` that gives
+            actions as the environment takes them.
+        episodes: How many.
+        out: The directory.
+        env_config: Keyword arguments of the environment's constructor.
+        seed: Names the episodes, and the numbers that actions are drawn with.
+        deterministic: Whether policies play their most likely actions.
+        max_episode_steps: Steps after which an episode counts as truncated; None = as evaluation.max_episode_steps of
+            the run says, or that setting's default.
+        trust_code: As of `Trainer.load`.
+        force: Whether a directory that is there is replaced.
+
+    Returns:
+        The return of each episode.
+
+    Raises:
+        ConfigError: If `out` is there, or the run and the environment do not fit each other.
+        EnvError: If the environment cannot be made or used.
+    """
+    place = absolute(out)
+    if restore(place) and not force:
+        raise ConfigError(f"{place}: exists; give force=True to replace it, or another name")
+    with prepared(env, source, env_config or {}, trust_code) as (copy, policies, mapping, limit):
+        limit = limit if max_episode_steps is None else max_episode_steps
+        recorder = EpisodeRecorder(copy, policies, mapping, seed=seed, deterministic=deterministic, limit=limit)
+        kept = RecordedReplay(policies, ("logp",) if callable(source) else (), deterministic)
+        record_episodes(recorder, kept, episodes)
+    kept.write(place, replace=force)
+    return [result.total for result in kept.results]
+
+
+@contextmanager
+def prepared(
+    env: Any, source: str | Path | Decide, env_config: Mapping[str, Any], trust_code: TrustCode, *, render: bool = False
+) -> Iterator[tuple[VectorEnv, Mapping[str, Policy], PolicyMapping, int]]:
+    """Makes one copy of an environment and who plays in it, and says after how many steps its episodes are cut.
+
+    Args:
+        env: As of `record_replay`, like the others.
+        source: Who plays.
+        env_config: Keyword arguments of the environment's constructor.
+        trust_code: Whether code that a run names may be run.
+        render: Whether the copy is to give pictures, where it can.
+    """
+    if callable(source):
+        if env is None:
+            raise ConfigError("the environment is missing: a function has none of its own")
+        with users_modes():
+            copy = make_env(env, env_config, (), 1, "serial", render=render)
+        policies, mapping = function_policies(copy, source)
+        with closing(copy):
+            yield copy, policies, mapping, EvaluationConfig().max_episode_steps
+        return
+    with Trainer.load(source, trust_code=trust_code, console="quiet") as trainer:
+        cfg = trainer.config.env
+        same = env is None or env_name(env) == env_name(cfg.name)
+        if same and not env_config:
+            copy = make_copies(trainer.config, 1)
+        elif same:
+            with users_modes():
+                copy = make_env(cfg.name, {**cfg.config, **env_config}, cfg.wrappers, 1, "serial")
+        else:
+            with users_modes():
+                copy = make_env(env, env_config, (), 1, "serial")
+        with closing(copy):
+            yield copy, trainer.policies, trainer.mapping, trainer.config.evaluation.max_episode_steps

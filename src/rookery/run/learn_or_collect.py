@@ -1,0 +1,163 @@
+"""Learning without playing and playing without learning: what an iteration of either does.
+
+Both are said as tasks, which several learners are told alike: rank 0 gives its own to the others in each iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rookery.core.batch import Rollout
+from rookery.core.errors import ConfigError, refuse
+from rookery.run.compute import threads_for
+from rookery.run.gradient_steps import make_in_parts
+from rookery.run.pace import ITERATION, with_replay
+from rookery.run.run import Progress, Run
+from rookery.run.stopping import Stop, time_limits
+
+
+@dataclass
+class LearnAlone:
+    """Gradient steps on replay alone.
+
+    Attributes:
+        names: The policies that make them.
+        wanted: How many each of them is to make.
+        left: How many are still to be made.
+        rule: Ends it earlier.
+    """
+
+    names: Sequence[str]
+    wanted: int
+    left: int
+    rule: Stop
+
+    def __call__(self, run: Run, progress: Progress) -> None:
+        """Makes those of an iteration, or what is left of one that was stopped.
+
+        Raises:
+            Interrupted: If the run is to stop.
+        """
+        for name in self.names:
+            run.learners[name].horizon = run.horizon
+        first = self.names[0]
+        made = run.replays[first].gradient_steps - progress.gradient_steps.get(first, 0)
+        number = min(max(ITERATION - made, 0), self.left)
+
+        def make(part: int) -> None:
+            for name in self.names:
+                learner = run.learners[name]
+                with run.timers["learn"], threads_for(learner, run.threads[name]):
+                    learner.learn(part)
+                progress.learned.setdefault(name, [])
+            self.left -= part
+
+        if number:
+            make_in_parts(run, number, make)
+        for name in self.names:
+            run.learners[name].explore()
+        run.pool.set_weights({name: run.learners[name].behaviour for name in self.names})
+
+    def criteria(self, run: Run) -> dict[str, float]:
+        """What ends it, to be shown."""
+        goal = max(run.replays[name].gradient_steps for name in self.names) + self.left
+        return {"gradient_steps": goal, **self.rule.criteria}
+
+    def reason(self, run: Run) -> str:
+        """Says why it ends, with the steps that were made before; nothing if it goes on."""
+        if self.left:
+            return ""
+        made = max(run.replays[name].gradient_steps for name in self.names)
+        new = f", {self.wanted:,} of them new" if made > self.wanted else ""
+        return f"{made:,} gradient steps are made{new}"
+
+
+@dataclass
+class PlayAlone:
+    """Playing that only fills replay.
+
+    Attributes:
+        wanted: Env steps, at least.
+        until: Env steps of the run at which it ends.
+        rule: Nothing that ends it earlier.
+    """
+
+    wanted: int
+    until: int
+    rule: Stop
+
+    def __call__(self, run: Run, progress: Progress) -> None:
+        """Plays those of an iteration, or what is left of one that was stopped.
+
+        Raises:
+            Interrupted: If the run is to stop.
+        """
+        end = min(progress.env_steps + ITERATION, self.until)
+        env_steps, lane_steps = run.env_steps, run.lane_steps
+        try:
+            while run.env_steps < end:
+                with run.timers["sample"]:
+                    sample = run.pool.sample(end - run.env_steps)
+                run.count_played(sample)
+                for name in run.replays:
+                    if name in sample.rollouts:
+                        _store(run, name, sample.rollouts[name], progress)
+                run.pool.set_weights({name: run.learners[name].behaviour for name in sample.rollouts})
+                if run.env_steps < end:
+                    run.ranks.check(run.interrupt)
+        finally:
+            if run.progress is not None:  # an iteration that was stopped has not come further by this
+                run.progress.pass_over(run.env_steps - env_steps, run.lane_steps - lane_steps)
+
+    def criteria(self, run: Run) -> dict[str, float]:
+        """What ends it, to be shown."""
+        return {"env_steps": self.until}
+
+    def reason(self, run: Run) -> str:
+        """Says why it ends; nothing if it goes on."""
+        return "" if run.env_steps < self.until else f"{self.wanted:,} env steps are played"
+
+
+def _store(run: Run, name: str, rollout: Rollout, progress: Progress) -> None:
+    """Keeps what a policy has played, without learning from it."""
+    learner, rollout = run.learners[name], run.staging.send_rollout(rollout)
+    run.tell_time(name, rollout)
+    run.replays[name].store(rollout)
+    learner.explore()
+    run.count_learned(name, rollout)
+    progress.note(name, {}, rollout)
+
+
+def to_learn(run: Run, gradient_steps: int, policies: Sequence[str] | None, stop: Mapping[str, float]) -> LearnAlone:
+    """Returns the task of learning alone.
+
+    Raises:
+        ConfigError: If a policy does not learn from replay, nothing is in it, or `stop` has other criteria than times.
+    """
+    names = with_replay(run, "learn", policies)
+    refuse(
+        f"learn: stop.{name}: learning alone ends after its gradient steps, or by seconds or minutes; leave {name} out"
+        for name in stop
+        if name not in time_limits(stop)
+    )
+    if gradient_steps < 1:
+        raise ConfigError(f"learn: gradient_steps = {gradient_steps}: must be at least 1")
+    for name in names:
+        run.replays[name].check_not_empty()
+    return LearnAlone(names, gradient_steps, gradient_steps, Stop(stop))
+
+
+def to_play(run: Run, env_steps: int) -> PlayAlone:
+    """Returns the task of playing alone.
+
+    Raises:
+        ConfigError: If no policy learns from replay.
+    """
+    names = with_replay(run, "collect", None)
+    if env_steps < 1:
+        raise ConfigError(f"collect: env_steps = {env_steps}: must be at least 1")
+    for name in run.learners:
+        if name not in names:
+            run.note(f"policy {name} has no replay: what it plays while collecting is not kept")
+    return PlayAlone(env_steps, run.env_steps + env_steps, Stop({}))

@@ -1,0 +1,197 @@
+"""Environment parameters of a run: from what its settings say to what is drawn for each episode.
+
+`env.parameters` has a value or a sampler for a parameter, `curriculum` has lessons for one. `draws_of` reads both,
+`check_parameters` holds them against what the environment declares, `training_plan` and `evaluation_plan` say which
+seed and which parameters an episode has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rookery.core.config import Resolved
+from rookery.core.errors import ConfigError, nearest, refuse
+from rookery.core.seeding import Role, Streams
+from rookery.core.settings.fields import Settings, show
+from rookery.core.settings.layers import import_object
+from rookery.core.settings.trust import CodeKind
+from rookery.envs.absent import AbsentEnv
+from rookery.envs.base import SeedPlan, VectorBase, VectorEnv
+from rookery.envs.make import env_name
+from rookery.envs.parameters import Draws, EpisodePlan, Parameter, read_declared, unknown_parameter
+from rookery.envs.samplers import SAMPLERS, ConstantSampler, FunctionSampler, Sampler
+from rookery.run.settings import RunConfig
+
+KEY = "sampler"
+"""Key that names a sampler."""
+
+SAMPLER = CodeKind("a sampler (a function rng -> value)", lambda found: callable(found), functions=True, ours=False)
+
+
+def parameter_names(config: RunConfig) -> tuple[str, ...]:
+    """Gives the names of the parameters that settings speak of."""
+    return tuple(dict.fromkeys([*config.env.parameters, *config.curriculum]))
+
+
+def draws_of(resolved: Resolved[RunConfig]) -> Draws:
+    """Reads the samplers and lessons of a run.
+
+    Raises:
+        ConfigError: With a line for each that is wrong.
+    """
+    config, problems = resolved.config, []
+    samplers: dict[str, Sampler] = {}
+    lessons: dict[str, Sequence[Sampler]] = {}
+    for name, value in config.env.parameters.items():
+        path = f"env.parameters.{name}"
+        if name in config.curriculum:
+            source = source_of(resolved, path)
+            problems.append(f"{source}: {path} = {show(value)}: curriculum.{name} has lessons for it: leave one out")
+            continue
+        try:
+            samplers[name] = sampler_of(value)
+        except ConfigError as error:
+            problems += [f"{source_of(resolved, path)}: {path} = {show(value)}: {line}" for line in error.problems]
+    for name, course in config.curriculum.items():
+        found = []
+        for number, value in enumerate(course.values()):
+            try:
+                found.append(sampler_of(value))
+            except ConfigError as error:
+                path = f"curriculum.{name}, lesson {number + 1}"
+                source = source_of(resolved, f"curriculum.{name}")
+                problems += [f"{source}: {path}: {show(value)}: {line}" for line in error.problems]
+        lessons[name] = tuple(found)
+        if found:
+            samplers[name] = found[0]
+    refuse(problems)
+    return Draws(samplers, lessons)
+
+
+def sampler_of(value: Any) -> Sampler:
+    """Reads a value, or a mapping whose key ``sampler`` names what it is drawn from.
+
+    Raises:
+        ConfigError: If there is no such sampler, or its settings are wrong; says what is allowed.
+    """
+    if not isinstance(value, Mapping):
+        return ConstantSampler(value)
+    if KEY not in value:
+        (first, *others) = list(value) or [""]
+        hint = "; values that tune is to try stand at a setting, as env.parameters.mass.low: {uniform: [0.1, 1]}"
+        known = ", ".join(SAMPLERS)
+        raise ConfigError(
+            f"the key sampler is missing, as in {{sampler: uniform, low: 0.5, high: 2}}; there are {known}"
+            f"{hint if first in SAMPLERS and not others else ''}"
+        )
+    name = value[KEY]
+    settings = {key: part for key, part in value.items() if key != KEY}
+    if callable(name) or (isinstance(name, str) and ":" in name):
+        function = name if callable(name) else import_object(name)
+        if not SAMPLER.accepts(function):
+            raise ConfigError(f"sampler {show(name)} is not {SAMPLER.told}")
+        return FunctionSampler(function, settings)
+    if name not in SAMPLERS:
+        hint = nearest(str(name), list(SAMPLERS))
+        known = ", ".join(SAMPLERS)
+        raise ConfigError(f"sampler {name!r} is unknown{hint}; there are {known}, or a function 'my.module:function'")
+    cls: type[Settings] = SAMPLERS[name]
+    try:
+        made: Any = cls(**settings)
+    except ConfigError as error:
+        lines = [line.removeprefix("code: ").replace(f"{cls.__name__}.", "", 1) for line in error.problems]
+        raise ConfigError(*(line.replace(f"{cls.__name__}: ", "", 1) for line in lines)) from None
+    sampler: Sampler = made
+    return sampler
+
+
+def check_parameters(resolved: Resolved[RunConfig], env: VectorEnv) -> Draws:
+    """Holds what is to be drawn against what an environment has.
+
+    Args:
+        resolved: Settings of the run.
+        env: Its copies, made with `parameter_names`.
+
+    Returns:
+        What is drawn, with the bounds of the environment.
+
+    Raises:
+        ConfigError: If the environment has no such parameter, or a value is outside of its bounds.
+    """
+    draws = draws_of(resolved)
+    if isinstance(env, AbsentEnv) or not draws.samplers:
+        return draws
+    name = env_name(resolved.config.env.name)
+    declared: Mapping[str, Parameter] = {}
+    if isinstance(env, VectorBase):
+        declared = read_declared(env.parameters, name)
+    problems = []
+    for parameter, sampler in draws.samplers.items():
+        section = "curriculum" if parameter in draws.lessons else "env.parameters"
+        path = f"{section}.{parameter}"
+        source = source_of(resolved, path)
+        if parameter not in declared:
+            problems.append(f"{source}: {path}: {unknown_parameter(parameter, list(declared), name)}")
+            continue
+        for number, one in enumerate(draws.lessons.get(parameter, (sampler,))):
+            wrong = next((text for at in one.known() if (text := declared[parameter].objection(at))), "")
+            if wrong:
+                lesson = f", lesson {number + 1}" if section == "curriculum" else ""
+                problems.append(f"{source}: {path}{lesson}: {wrong}")
+    refuse(problems)
+    return Draws(draws.samplers, draws.lessons, declared, getattr(declared, "drawn_there", ()))
+
+
+def source_of(resolved: Resolved[RunConfig], path: str) -> str:
+    """Gives who said something in a section last."""
+    inside = (given for known, given in resolved.history.items() if known == path or known.startswith(f"{path}."))
+    return next((given[-1][0] for given in inside), "code")
+
+
+def training_plan(
+    draws: Draws, streams: Streams, place: Callable[[int, int], tuple[int, int]] | None = None
+) -> SeedPlan:
+    """Gives the plan of the episodes that are trained in.
+
+    Args:
+        draws: What is drawn.
+        streams: Streams of the run.
+        place: Gives the lane and the number there that an episode has in the whole run; None = those that it has here.
+    """
+    whole = streams.episodes(Role.ENV)
+    seeds: SeedPlan = whole if place is None else lambda lane, episode: whole(*place(lane, episode))
+    if not draws.samplers:
+        return seeds
+
+    def rng(lane: int, episode: int, name: str, seed: int | None) -> np.random.Generator:
+        lane, episode = (lane, episode) if place is None else place(lane, episode)
+        return (streams if seed is None else Streams(seed)).generator(Role.PARAMETERS, lane, episode, name)
+
+    return EpisodePlan(seeds, draws, rng, dict.fromkeys(draws.lessons, 0))
+
+
+def evaluation_plan(
+    draws: Draws | None, streams: Streams, dealt: Callable[[int, int], tuple[int, int]], lanes: int, lessons: Any
+) -> SeedPlan:
+    """Gives the plan of episodes of an evaluation, which are numbered over all lanes.
+
+    Args:
+        draws: What is drawn; None = nothing.
+        streams: Streams of the evaluation.
+        dealt: Gives the lane and the number there by which an episode is counted.
+        lanes: Number of lanes that episodes are dealt to in turn.
+        lessons: Lesson of each parameter that has lessons, from 0.
+    """
+    by_number = streams.episodes(Role.ENV, stride=lanes)
+    if draws is None or not draws.samplers:
+        return lambda lane, episode: by_number(*dealt(lane, episode))
+
+    def rng(lane: int, episode: int, name: str, seed: int | None) -> np.random.Generator:
+        lane, episode = dealt(lane, episode)
+        drawn = streams if seed is None else Streams(seed)
+        return drawn.generator(Role.PARAMETERS, episode * lanes + lane, name)
+
+    return EpisodePlan(lambda lane, episode: by_number(*dealt(lane, episode)), draws, rng, lessons)

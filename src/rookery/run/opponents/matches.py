@@ -1,0 +1,424 @@
+"""Games between policies: who plays which side, how often, and what came of it.
+
+The groups of an environment are its sides; an agent without a group is a side of its own. All pairs play at once, dealt
+to the copies of the environment in turn, on random streams that no training uses. So the same command gives the same
+games, and nothing of the run changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import combinations
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.process.interrupt import Interrupt
+from rookery.core.seeding import Role, Streams
+from rookery.envs.base import Kind, VectorEnv, has_own_episodes
+from rookery.policies.policy import Policy
+from rookery.policies.scripted import ScriptedPolicy, find_player
+from rookery.report.standings import Record, Standing
+from rookery.rollout.hooks import EpisodeResult
+from rookery.rollout.mapping import SNAPSHOT, EpisodeInfo, PolicyMapping
+from rookery.run.evaluate.episode_limit import BoundedEpisodes
+from rookery.run.opponents.ratings import Ratings, score_of
+from rookery.run.opponents.self_play import sides_of
+from rookery.run.run import Run
+
+POOL_MEAN = 1200.0
+"""Mean rating of a pool in which no player is fixed."""
+
+LOOK_EVERY = 256
+"""Vector steps after which whoever waits is told how many games are over."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """Somebody who plays.
+
+    Attributes:
+        name: What it is called, in tables and messages.
+        policies: Who acts for it, by agent; agents that are missing it cannot play.
+    """
+
+    name: str
+    policies: Mapping[str, Policy]
+
+    def fits(self, agents: Sequence[str]) -> bool:
+        """Whether it can play all of these agents."""
+        return all(agent in self.policies for agent in agents)
+
+
+@dataclass(frozen=True)
+class Game:
+    """A game that is over.
+
+    Attributes:
+        a: One entrant.
+        b: The other.
+        sides: Sides that `a` played.
+        others: Sides that `b` played.
+        score: What `a` made: 1 won, 0.5 drawn, 0 lost.
+        returns: What the sides of `a`, and those of `b`, earned; means where one played several.
+        length: Environment steps.
+    """
+
+    a: str
+    b: str
+    sides: tuple[str, ...]
+    others: tuple[str, ...]
+    score: float
+    returns: tuple[float, float]
+    length: int
+
+
+def check_sides(env: VectorEnv) -> dict[str, tuple[str, ...]]:
+    """Gives the sides of an environment in which somebody can win against somebody else.
+
+    Raises:
+        ConfigError: If all its agents are one side, or their episodes are their own, so that no game has a result.
+    """
+    if has_own_episodes(env):
+        raise ConfigError(
+            f"{env.name}: episodes of its agents begin and end by themselves, and nobody says which of them were one "
+            "game, so matches cannot be counted; rookery evaluate measures returns, and self_play rates policies as "
+            "they train"
+        )
+    sides = sides_of(env)
+    if len(sides) < 2:
+        (agents,) = sides.values()
+        who = f"all its agents ({', '.join(agents)}) are one side" if len(agents) > 1 else "it has one agent"
+        raise ConfigError(f"{env.name}: {who}, so nobody can win against anybody; rookery evaluate measures its return")
+    return sides
+
+
+# --- who plays --------------------------------------------------------------------------------------------------------
+
+
+def players_of_run(run: Run) -> dict[str, Policy]:
+    """Gives all policies of a run by name, each after its snapshots: ``main@1``, ``main@2``, ``main``."""
+    kept = run.self_play.snapshots
+    found: dict[str, Policy] = {}
+    for name, policy in run.policies.items():
+        found |= {f"{name}{SNAPSHOT}{number}": snapshot for number, snapshot in sorted(kept.get(name, {}).items())}
+        found[name] = policy
+    return found
+
+
+def entrant_of_run(run: Run, env: VectorEnv, name: str | None, called: str) -> Entrant:
+    """Makes an entrant of a policy of a run, or of all of them as the run maps them.
+
+    A policy plays the agents that the run maps to it, a snapshot those of its policy; where the mapping is a function,
+    all agents that it fits.
+
+    Args:
+        run: Whose policies.
+        env: Copies that are played in.
+        name: The policy, ``main`` or ``main@3``; None for all.
+        called: What the entrant is called.
+
+    Raises:
+        ConfigError: If there is no such policy, or it is made for other spaces.
+    """
+    players = players_of_run(run)
+    if name is None and len(run.policies) == 1:
+        (name,) = run.policies
+    if name is not None and name not in players:
+        known = list(players)
+        raise ConfigError(f"{called}: there is no policy {name!r}; there are {', '.join(known)}{nearest(name, known)}")
+    base = None if name is None else name.partition(SNAPSHOT)[0]
+    if base is not None:
+        base = run.self_play.exploiters.get(base, base)
+    found: dict[str, Policy] = {}
+    seats: dict[tuple[str, Kind], Policy] = {}
+    for kind in env.kinds:
+        for agent in kind.agents:
+            mapped = policy_of_agent(run, agent)
+            if name is None and mapped is None:
+                why = "is decided in every episode" if not run.mapping.is_static else "is not said in policy_mapping"
+                raise ConfigError(
+                    f"{called}: which of its policies plays {agent!r} {why}; name one of {', '.join(run.policies)}"
+                )
+            if base is not None and mapped not in (None, base):
+                continue
+            policy = seats.get((name or str(mapped), kind)) or seated_as(players[name or str(mapped)], kind)
+            if policy is not None:
+                found[agent] = seats[name or str(mapped), kind] = policy
+    if not found:
+        raise ConfigError(misfit(called, run, env, name))
+    return Entrant(called, found)
+
+
+def seated_as(policy: Policy, kind: Kind) -> Policy | None:
+    """Gives a policy that can play agents of a kind, with the same weights; None if it is made for other spaces.
+
+    What is for critics alone may differ: it acts without.
+    """
+    if policy.action_spec != kind.action or policy.obs_spec.own != kind.obs.own:
+        return None
+    if policy.obs_spec == kind.obs:
+        return policy
+    seated = copy(policy)
+    seated.obs_spec = kind.obs
+    seated.own_spec = kind.obs.own
+    seated.has_central = seated.own_spec is not kind.obs
+    return seated
+
+
+def policy_of_agent(run: Run, agent: str) -> str | None:
+    """Gives the policy that a run maps an agent to; None if that is decided in every episode, or nothing is said."""
+    if not run.mapping.is_static:
+        return None
+    try:
+        return run.mapping(agent, EpisodeInfo(0, 0, Streams(0)))
+    except ConfigError:
+        return None
+
+
+def misfit(called: str, run: Run, env: VectorEnv, name: str | None) -> str:
+    """Says why a run can play none of the agents."""
+    players = players_of_run(run)
+    policies = run.policies if name is None else {name: players[name]}
+    made = "; ".join(
+        f"{which} observes {policy.obs_spec.space} and acts in {policy.action_spec.space}"
+        for which, policy in policies.items()
+    )
+    there = "; ".join(
+        f"{', '.join(kind.agents)} observe {kind.obs.space} and act in {kind.action.space}" for kind in env.kinds
+    )
+    return f"{called}: it can play nobody in {env.name}: {made}, but {there}"
+
+
+def scripted_entrant(env: VectorEnv, player: str, called: str, streams: Streams) -> Entrant:
+    """Makes an entrant of a player function, ``my.module:function``, or of ``random``.
+
+    Raises:
+        ConfigError: If there is no such function.
+    """
+    function, seed = find_player(player), streams.integer(Role.MATCH, called)
+    found: dict[str, Policy] = {}
+    for kind in env.kinds:
+        policy = ScriptedPolicy(kind.obs, kind.action, function, called, seed)
+        found |= dict.fromkeys(kind.agents, policy)
+    return Entrant(called, found)
+
+
+# --- games ------------------------------------------------------------------------------------------------------------
+
+
+class Matches:
+    """Games of pairs of entrants in copies of a run's environment; sides are exchanged after every game.
+
+    Where there are more than two sides, the two entrants take turns around them, and the mean returns of their sides
+    are compared.
+
+    Args:
+        run: Whose environment.
+        env: Copies of it.
+        entrants: Who plays; no two may have one name.
+        pairs: Who plays against whom, by name; None = everybody against everybody else.
+        games: Games of each pair, one more if the sides could not be exchanged evenly.
+        deterministic: Whether the most likely actions are played.
+        seed: Names the games.
+        interrupt: Ends the playing when somebody asks to stop.
+
+    Attributes:
+        pairs: The pairs that can play: others have no sides that fit both.
+        played: Games that are over, in the order of their numbers.
+        cut: How many were given up at `evaluation.max_episode_steps`, and count as they stood.
+
+    Raises:
+        ConfigError: If nobody can play anybody, or two entrants have one name.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        env: VectorEnv,
+        entrants: Sequence[Entrant],
+        pairs: Sequence[tuple[str, str]] | None,
+        games: int,
+        *,
+        deterministic: bool,
+        seed: int,
+        interrupt: Interrupt | None = None,
+    ) -> None:
+        self.sides, self.entrants = check_sides(env), {entrant.name: entrant for entrant in entrants}
+        if len(self.entrants) < len(entrants):
+            names = ", ".join(entrant.name for entrant in entrants)
+            raise ConfigError(f"match: every player needs a name of its own: {names}")
+        wanted = list(combinations(self.entrants, 2)) if pairs is None else list(pairs)
+        self._seatings = {pair: found for pair in wanted if (found := self._seated(*pair))}
+        self.pairs = list(self._seatings)
+        if not self.pairs:
+            raise ConfigError(self._nobody_plays(wanted))
+        self.games = games + games % 2
+        self.played: list[Game] = []
+        self._policies: dict[str, Policy] = {}
+        self._name_of: dict[tuple[str, int], str] = {}
+        for entrant in entrants:
+            for policy in dict.fromkeys(entrant.policies.values()):
+                name = f"{entrant.name}/{len(self._policies)}"
+                self._policies[name], self._name_of[entrant.name, id(policy)] = policy, name
+        self._env, self._lanes = env, env.num_lanes
+        self._episodes = BoundedEpisodes(
+            env,
+            self._policies,
+            PolicyMapping(self._who, list(self._policies)),
+            Streams(run.streams.integer(Role.MATCH, seed)),
+            deterministic=deterministic,
+            episodes=self.games * len(self.pairs),
+            limit=run.config.evaluation.max_episode_steps,
+            interrupt=interrupt,
+            draws=run.draws,
+            lessons=run.draws.last() if run.config.evaluation.lesson == "last" else run.curriculum.lessons,
+        )
+
+    def _seated(self, a: str, b: str) -> list[dict[str, str]]:
+        """Gives who plays each side in games of a pair, one way after the other: in turn, where both can play all."""
+        ways: list[dict[str, str]] = []
+        for pair in ((a, b), (b, a)):
+            way = {}
+            for number, (side, agents) in enumerate(self.sides.items()):
+                turns = pair[number % 2], pair[1 - number % 2]
+                able = [who for who in turns if self.entrants[who].fits(agents)]
+                if able:
+                    way[side] = able[0]
+            if len(way) == len(self.sides) and {*way.values()} == {a, b} and way not in ways:
+                ways.append(way)
+        return ways
+
+    def _nobody_plays(self, wanted: Sequence[tuple[str, str]]) -> str:
+        """Says why there is no game."""
+        if not wanted:
+            return f"match: {', '.join(self.entrants)} has nobody to play against"
+        able = []
+        for name, entrant in self.entrants.items():
+            fitting = [side for side, agents in self.sides.items() if entrant.fits(agents)]
+            able.append(f"{name} can play {', '.join(fitting) or 'none'}")
+        return f"match: no two players fill the sides {', '.join(self.sides)}: {'; '.join(able)}"
+
+    def _who(self, agent: str, episode: EpisodeInfo) -> str:
+        """The policy of an agent in a game."""
+        seating = self._seating(episode.index * self._lanes + episode.lane)
+        side = next(side for side, agents in self.sides.items() if agent in agents)
+        entrant = self.entrants[seating[side]]
+        return self._name_of[entrant.name, id(entrant.policies[agent])]
+
+    def _seating(self, number: int) -> dict[str, str]:
+        """Who plays each side in a game; copies that play on for nothing begin again with the first."""
+        pair, game = divmod(number % (self.games * len(self.pairs)), self.games)
+        ways = self._seatings[self.pairs[pair]]
+        return ways[game % len(ways)]
+
+    @property
+    def total(self) -> int:
+        """How many games there are to play."""
+        return self.games * len(self.pairs)
+
+    @property
+    def cut(self) -> int:
+        """How many games were given up at the limit of steps."""
+        return self._episodes.cut
+
+    def play(self, watch: Callable[[int, int], None] = lambda played, total: None) -> list[Game]:
+        """Plays all games; returns them.
+
+        Args:
+            watch: Is told now and then how many are over, and of how many.
+
+        Raises:
+            EnvError: If the environment breaks its contract.
+            Interrupted: If somebody asked to stop.
+        """
+        while not self._episodes.over:
+            self._episodes.play(LOOK_EVERY)
+            watch(len(self._episodes.finished), self.total)
+        numbered = sorted((result.index * self._lanes + result.lane, result) for result in self._episodes.finished)
+        self.played = [self._game(number, result) for number, result in numbered]
+        return self.played
+
+    def _game(self, number: int, result: EpisodeResult) -> Game:
+        (a, b), seating = self.pairs[number // self.games], self._seating(number)
+        earned = side_returns(result, self.sides)
+
+        def mean(who: str) -> float:
+            own = [value for side, value in earned.items() if seating[side] == who]
+            return sum(own) / len(own)
+
+        sides, others = (tuple(side for side, who in seating.items() if who == name) for name in (a, b))
+        return Game(a, b, sides, others, score_of(mean(a), mean(b)), (mean(a), mean(b)), result.length)
+
+
+def side_returns(result: EpisodeResult, sides: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    """Gives what each side has earned in an episode, what its group earned included."""
+    return {
+        side: sum(result.agents.get(agent, 0.0) for agent in agents) + result.groups.get(side, 0.0)
+        for side, agents in sides.items()
+    }
+
+
+# --- what came of it --------------------------------------------------------------------------------------------------
+
+
+def standings_of(games: Sequence[Game], names: Sequence[str], anchors: Mapping[str, float]) -> list[Standing]:
+    """Gives where players stand: ratings that make the games most likely, and what they are made of.
+
+    Args:
+        games: All games.
+        names: The players.
+        anchors: Rating of each player whose rating is fixed. Without any, the mean of all is `POOL_MEAN`.
+    """
+    ratings = Ratings(POOL_MEAN, 1.0)
+    for name in names:
+        ratings.add(name, anchors.get(name, POOL_MEAN), name in anchors)
+    counts: dict[str, Record] = dict.fromkeys(names, Record())
+    against: dict[str, dict[str, Record]] = {name: {} for name in names}
+    by_side: dict[str, dict[str, Record]] = {name: {} for name in names}
+    for game in games:
+        ratings.played(game.a, game.b, game.score)
+        for me, other, score, sides in (
+            (game.a, game.b, game.score, game.sides),
+            (game.b, game.a, 1.0 - game.score, game.others),
+        ):
+            counts[me] = counts[me].plus(score)
+            against[me][other] = against[me].get(other, Record()).plus(score)
+            if len(sides) == 1:
+                by_side[me][sides[0]] = by_side[me].get(sides[0], Record()).plus(score)
+    return [
+        Standing(name, rating, error, name in anchors, counts[name], against[name], by_side[name])
+        for name, (rating, error) in ratings.fit().items()
+    ]
+
+
+def remarks(games: Sequence[Game], cut: int, certain: Sequence[str]) -> list[str]:
+    """Gives what makes ratings of these games mean less than they seem to, a line each.
+
+    Args:
+        games: All games.
+        cut: How many of them were given up at the limit of steps.
+        certain: Players that leave nothing to chance.
+    """
+    found = []
+    if games and all(game.score == 0.5 for game in games):
+        earned = {value for game in games for value in game.returns}
+        why = "all returns were the same" if len(earned) == 1 else "both sides always earned the same"
+        found.append(
+            f"all {len(games):,} games were drawn ({why}), so these ratings mean nothing: does a win pay more?"
+        )
+    if cut:
+        found.append(f"{cut:,} games had not ended at evaluation.max_episode_steps and count as they stood")
+    alike: dict[tuple[str, str, tuple[str, ...]], list[Game]] = {}
+    for game in games:
+        if game.a in certain and game.b in certain:
+            alike.setdefault((game.a, game.b, game.sides), []).append(game)
+    repeated = [some[0] for some in alike.values() if len(some) > 2 and all(game == some[0] for game in some)]
+    if repeated:
+        one = repeated[0]
+        found.append(
+            f"{len(repeated)} of {len(alike)} pairings of likeliest actions went alike in every game, as {one.a} and "
+            f"{one.b}: where nothing is left to chance, many games are one, and error bars are too short; let policies "
+            "draw their actions"
+        )
+    return found

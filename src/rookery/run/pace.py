@@ -1,0 +1,135 @@
+"""How long an iteration is, and at what pace each policy learns in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rookery.algorithms.algorithm import Algorithm, Row
+from rookery.algorithms.names import FROM_DATA, WITH_REPLAY
+from rookery.core.errors import ConfigError, nearest
+from rookery.replay.budget import gigabytes
+from rookery.run.run import Progress, Run
+
+ITERATION = 1000
+"""Env steps of an iteration whose length nobody says; gradient steps of one in which nothing is played."""
+
+CHUNK = 10
+"""Gradient steps, or env steps they belong to, between two looks at whether somebody asked to stop."""
+
+CAP = 10
+"""An iteration without a fixed length ends at the latest after this many times the largest demand, in env steps."""
+
+
+def remaining(run: Run, progress: Progress) -> int:
+    """Steps of copies that an iteration may still take; those in which they rest, or that are not played while sampling
+    is paused, count too, so that every iteration ends.
+    """
+    passed = run.lane_steps - progress.lane_steps + progress.unplayed
+    if run.config.sampling.iteration_steps is not None:
+        return run.config.sampling.iteration_steps - passed
+    if not run.learners:
+        return (ITERATION if run.policies or not passed else 0) - passed
+    if run.paused:
+        return ITERATION - passed
+    on_policy = {
+        name: one
+        for name, one in run.learners.items()
+        if one.replay is None and (run.is_learning(name) or name in progress.learned)
+    }
+    if not on_policy:
+        left = int(run.criteria.get("env_steps", 0)) - progress.env_steps  # a run ends where it was told to end
+        return (min(ITERATION, left) if left > 0 else ITERATION) - passed
+    if all(name in progress.learned for name in on_policy):
+        return 0
+    demands = [learner.demand for learner in on_policy.values()]
+    largest = max(d.decisions or d.fragment_length * run.env.num_lanes * run.ranks.size for d in demands)
+    return CAP * largest - passed
+
+
+def ahead(run: Run, progress: Progress) -> int:
+    """Steps that may be played ahead: what remains of this iteration, or else those of the next."""
+    rest = remaining(run, progress)
+    return rest if rest > 0 else remaining(run, run.begin_iteration())
+
+
+def measured_pace(run: Run, learner: Algorithm[Any], progress: Progress) -> Row:
+    """The gradient steps that a learner with replay has made in an iteration for each env step of it."""
+    if learner.replay is None:
+        return {}
+    made = learner.replay.gradient_steps - progress.gradient_steps.get(learner.name, 0)
+    played = run.env_steps - progress.env_steps
+    return {"updates_per_env_step": made / played if played else None}
+
+
+def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str]:
+    """Returns the names of those of the policies (None = all) whose algorithms learn from replay, for a task.
+
+    Raises:
+        ConfigError: If there is none, or a policy that is named has none.
+    """
+    known = list(run.replays)
+    if not known:
+        there = ", ".join(f"{name} by {type(one).__name__}" for name, one in run.learners.items()) or "none"
+        raise ConfigError(
+            f"{task}: no policy of this run learns from replay (learning: {there}); choose an algorithm that does: "
+            f"{', '.join(WITH_REPLAY)}; or one that learns from data: {', '.join(FROM_DATA)}"
+        )
+    if policies is None:
+        return known
+    names = [policies] if isinstance(policies, str) else list(policies)
+    for name in names:
+        if name not in known:
+            why = "does not learn from replay" if name in run.policies else "does not exist"
+            raise ConfigError(f"{task}: policy {name!r} {why}; there are {', '.join(known)}{nearest(name, known)}")
+    return names
+
+
+def steps_left(run: Run) -> int | None:
+    """Returns the gradient steps that are left of a training on data alone; None where somebody learns by playing: from
+    the start on, or because all that can go on by playing have made theirs, and there is an environment.
+    """
+    learners: list[Any] = list(run.learners.values())
+    if not learners or not all(learner.cfg.from_data for learner in learners):
+        return None
+    plays_later = run.config.env.name is not None and all(learner.cfg.plays_later for learner in learners)
+    if plays_later and (run.env_steps or all(learner.replay.is_empty for learner in learners)):
+        return None
+    left: int = max(learner.planned_steps - learner.replay.gradient_steps for learner in learners)
+    return None if plays_later and left < 1 else left
+
+
+def check_can_pause(run: Run) -> None:
+    """Refuses to stop playing where nothing could be learned then.
+
+    Raises:
+        ConfigError: If no policy learns from replay, or none has enough in it for learning to begin.
+    """
+    replays = [run.replays[name] for name in with_replay(run, "pause_sampling", None)]
+    if all(replay.is_warming_up for replay in replays):
+        held = ", ".join(f"{one.name} {one.buffer.total:,} of {one.cfg.learning_starts:,}" for one in replays)
+        raise ConfigError(
+            f"pause_sampling: no replay holds enough for learning to begin (decisions: {held}, learning_starts); play "
+            "first (trainer.collect)"
+        )
+
+
+def describe_pace(learner: Algorithm[Any]) -> str:
+    """How much a learner learns from how much play, and the size of its replay, in a few words."""
+    if learner.replay is None:
+        decisions = learner.demand.decisions
+        if decisions is None:
+            return f"an update for every {learner.demand.fragment_length:,} decisions of an agent"
+        return f"an update for {decisions:,} decisions"
+    if learner.cfg.from_data and not learner.cfg.plays_later:
+        return f"data of {len(learner.replay.buffer):,} decisions, not by playing"
+    ratio = learner.replay.cfg.updates_per_step
+    if 0 < ratio < 1 and (1 / ratio).is_integer():
+        pace = f"one gradient step for {1 / ratio:,.0f} decisions"
+    else:
+        pace = f"{ratio:g} gradient step{'' if ratio == 1 else 's'} a decision"
+    own, data = learner.replay.own, "data, and by playing after that: " * learner.cfg.from_data
+    return (
+        f"{data}{pace} from decision {learner.replay.cfg.learning_starts:,} on, replay {own.capacity:,} decisions "
+        f"({gigabytes(own.full_bytes)})"
+    )

@@ -1,0 +1,262 @@
+"""How fast a training is, and what holds it back: its pace, the limits of its parts alone, and settings compared.
+
+With R the env steps a second that a part allows by itself, a training that plays and learns in turn reaches at most
+``1 / (1 / R_env + 1 / R_inference + 1 / R_learner)``. `survey` measures this for a user's environment; nothing that is
+trained here is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from rookery.algorithms.algorithm import AlgorithmConfig
+from rookery.core.errors import RookeryError
+from rookery.core.process.processor import usable_cores
+from rookery.core.seeding import Role
+from rookery.core.timers import Timers
+from rookery.envs.choice import random_rate
+from rookery.envs.make import env_name
+from rookery.run.settings import algorithm_name
+from rookery.run.trainer import Trainer
+
+PARTS = {"env.step": "environment", "act": "acting", "record": "recording", "training_step": "learning"}
+"""Timer labels whose shares of the time are told apart, and what they are called; the rest is `other`."""
+
+COPIES = (8, 32, 128)
+"""Numbers of copies that a survey compares."""
+
+LONGEST_SECONDS = 4.0
+"""Seconds that measuring one choice of settings may take, if its share of the time is less."""
+
+WORTH_CHANGING = 1.15
+"""Gains below this are within what measurements differ by."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What a training does in a second.
+
+    Attributes:
+        steps_per_second: Env steps a second while playing and learning, without the first iteration.
+        iteration_seconds: Mean time of an iteration.
+        iterations: How many were timed.
+        shares: Part of the time each of `PARTS` took, by its name, and ``other``; in [0, 1].
+    """
+
+    steps_per_second: float
+    iteration_seconds: float
+    iterations: int
+    shares: dict[str, float]
+
+    def limit(self, part: str) -> float:
+        """Env steps a second that a part would allow if nothing else took time; infinite for one that took none."""
+        return self.steps_per_second / self.shares[part] if self.shares[part] else float("inf")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Env steps a second that each part of a training allows by itself.
+
+    Attributes:
+        environment: Stepping with random actions.
+        inference: Acting.
+        learner: Updates from experience.
+    """
+
+    environment: float
+    inference: float
+    learner: float
+
+    @property
+    def together(self) -> float:
+        """What they allow in turn, if nothing else took time."""
+        return 1 / (1 / self.environment + 1 / self.inference + 1 / self.learner)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One choice of settings.
+
+    Attributes:
+        implementation: `env.implementation`.
+        num_envs: `sampling.num_envs`.
+        pace: What it reached, or None.
+        reason: Why it was not measured; empty if it was.
+    """
+
+    implementation: str
+    num_envs: int
+    pace: Pace | None = None
+    reason: str = ""
+
+    @property
+    def steps_per_second(self) -> float:
+        """Of its pace; 0 if it was not measured."""
+        return 0.0 if self.pace is None else self.pace.steps_per_second
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was found out about a training.
+
+    Attributes:
+        tried: Every choice of settings, the user's own first.
+        fastest: The one with the most steps a second.
+        limits: Of the fastest.
+        advice: What holds it back and what to set, in sentences.
+    """
+
+    tried: tuple[Tried, ...]
+    fastest: Tried
+    limits: Limits
+    advice: tuple[str, ...]
+
+
+Make = Callable[[str, int], Trainer]
+"""Makes a trainer for throwaway use from an implementation and a number of copies."""
+
+
+def describe(trainer: Trainer) -> dict[str, Any]:
+    """What is measured, and on what."""
+    algorithms = {algorithm_name(entry.algorithm) for entry in trainer.config.policies.values()}
+    return {
+        "env": env_name(trainer.config.env.name),
+        "algorithm": " and ".join(sorted(algorithms)),
+        "cores": usable_cores(),
+        "path": " and ".join(sorted(set(trainer.paths.values()))),
+        "torch_threads": trainer.config.threads or max(trainer.threads.values(), default=1),
+    }
+
+
+# --- measuring one training -----------------------------------------------------------------------------------------
+
+
+def measure_pace(trainer: Trainer, seconds: float) -> Pace:
+    """Trains on, for one iteration that does not count and then for about `seconds`, at least one iteration."""
+    trainer.train_iteration()
+    spent, steps, iterations = _seconds_of_parts(trainer.timers), trainer.env_steps, 0
+    began = perf_counter()
+    while not iterations or perf_counter() - began < seconds:
+        trainer.train_iteration()
+        iterations += 1
+    total = perf_counter() - began
+    after = _seconds_of_parts(trainer.timers)
+    parts = {name: after[name] - spent[name] for name in after}
+    shares = {name: part / total for name, part in parts.items()}
+    shares["other"] = max(0.0, 1.0 - sum(shares.values()))
+    return Pace((trainer.env_steps - steps) / total, total / iterations, iterations, shares)
+
+
+def measure_limits(trainer: Trainer, pace: Pace, seconds: float) -> Limits:
+    """Measures what the environment allows, and takes what the other parts allow from the pace.
+
+    Args:
+        trainer: A fresh trainer; its environments are played in, so that nothing should be trained with it afterwards.
+        pace: What such a trainer reached as a whole.
+        seconds: Time to spend on the environment.
+    """
+    seeds, rng = trainer.streams.episodes(Role.ENV), np.random.default_rng(trainer.seed)
+    environment = random_rate(trainer.env, seeds, seconds, rng)
+    return Limits(environment, pace.limit("acting"), pace.limit("learning"))
+
+
+def _seconds_of_parts(timers: Timers) -> dict[str, float]:
+    """Seconds spent in each of `PARTS` so far."""
+    seconds = dict.fromkeys(PARTS.values(), 0.0)
+    for row in timers.rows():
+        if row.label in PARTS:
+            seconds[PARTS[row.label]] += row.seconds
+    return seconds
+
+
+# --- comparing settings ---------------------------------------------------------------------------------------------
+
+
+def survey(
+    make: Make, own: tuple[str, int], implementations: Sequence[str], seconds: float, watch: Callable[[Tried], None]
+) -> Survey:
+    """Compares back ends and numbers of copies, and says what holds the fastest back.
+
+    Args:
+        make: Makes trainers; may raise a `RookeryError` for an implementation that the environment cannot have.
+        own: The user's implementation and number of copies, which are tried first.
+        implementations: Others to try.
+        seconds: Time to spend, about; more where single iterations take long.
+        watch: Told of every choice when it has been tried.
+
+    Raises:
+        RookeryError: If the user's own choice does not work.
+    """
+    counts = sorted({own[1], *COPIES})
+    share = 0.8 * seconds / (1 + len(implementations) * len(counts))
+    tried: list[Tried] = []
+
+    def note(choice: Tried) -> Tried:
+        watch(choice)
+        tried.append(choice)
+        return choice
+
+    first = note(_try(make, *own, share)).pace
+    assert first is not None
+    for implementation in implementations:
+        copy_seconds = first.iteration_seconds / own[1]
+        for count in counts:
+            expected = 2 * copy_seconds * count
+            if (implementation, count) == own:
+                continue
+            if expected > max(LONGEST_SECONDS, 2 * share):
+                note(Tried(implementation, count, reason=f"two iterations would take {expected:.0f} s"))
+                continue
+            try:
+                pace = note(_try(make, implementation, count, share)).pace
+            except RookeryError as error:
+                note(Tried(implementation, count, reason=str(error)))
+                break
+            assert pace is not None
+            copy_seconds = pace.iteration_seconds / count
+    fastest = max(tried, key=lambda choice: choice.steps_per_second)
+    assert fastest.pace is not None
+    with make(fastest.implementation, fastest.num_envs) as trainer:
+        limits = measure_limits(trainer, fastest.pace, 0.2 * seconds)
+        settings = next(iter(trainer.config.policies.values())).algorithm
+    return Survey(tuple(tried), fastest, limits, advice(tried[0], fastest, limits, settings))
+
+
+def _try(make: Make, implementation: str, num_envs: int, seconds: float) -> Tried:
+    with make(implementation, num_envs) as trainer:
+        return Tried(implementation, num_envs, measure_pace(trainer, seconds))
+
+
+def advice(own: Tried, fastest: Tried, limits: Limits, settings: AlgorithmConfig) -> tuple[str, ...]:
+    """What holds a training back, and what to set, in sentences."""
+    assert fastest.pace is not None
+    shares = fastest.pace.shares
+    part = max(shares, key=lambda name: shares[name])
+    step = 1e6 / limits.environment
+    lighter = [f"{what} (algorithm.{name}, now {getattr(settings, name)})" for name, what in settings.cheaper.items()]
+    remedies = {
+        "environment": f"a step of one copy costs {step:,.1f} us, whatever the learner does: make it cheaper, or let "
+        "more cores step",
+        "acting": "more copies (sampling.num_envs) share a forward pass; a smaller network (algorithm.model.hidden) "
+        "makes it cheaper",
+        "learning": ", ".join([*lighter, "a smaller network (algorithm.model.hidden)"]) + ": each costs less a step",
+        "recording": "more copies (sampling.num_envs) share what a vector step costs",
+        "other": "more copies (sampling.num_envs) share what a vector step costs",
+    }
+    name = "everything else" if part == "other" else part
+    sentences = [f"{name.capitalize()} takes {100 * shares[part]:.0f} % of the time: {remedies[part]}."]
+    gain = fastest.steps_per_second / own.steps_per_second
+    if gain >= WORTH_CHANGING:
+        sentences.append(
+            f"sampling.num_envs={fastest.num_envs} env.implementation={fastest.implementation} is {gain:.1f} x as fast "
+            f"as {own.num_envs} copies, {own.implementation}. More copies make larger batches and fewer updates a "
+            "step: compare what is learned, too."
+        )
+    else:
+        sentences.append(f"{own.num_envs} copies, {own.implementation}, are as fast as the best of these, or nearly.")
+    return tuple(sentences)

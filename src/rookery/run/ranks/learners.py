@@ -1,0 +1,169 @@
+"""What a run on several learners needs, and what is refused because it cannot be one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cloudpickle
+
+from rookery.cluster.address import AUTO, STARTS, guard_own_cluster, will_begin
+from rookery.cluster.local_ranks import LocalRanks
+from rookery.cluster.ranks import Ranks
+from rookery.cluster.torchrun import meet_started, started
+from rookery.core.errors import ConfigError
+from rookery.core.settings.layers import Layer
+from rookery.envs.base import VectorEnv, is_only_one
+from rookery.envs.vector.specs import WithSpecs
+from rookery.report.console import reporter
+from rookery.rollout.hooks import EpisodeListener
+from rookery.run.settings import RunConfig, algorithm_name
+
+MODULE = "rookery.run.ranks.rank_process"
+"""What another learner runs, see its function `serve`."""
+
+
+@dataclass(frozen=True)
+class RankTask:
+    """What the trainer of another rank is made of.
+
+    Attributes:
+        layers: Settings as a user gave them.
+        preset: Its name.
+        callbacks: Objects that hear of episodes; other ranks have copies of them.
+    """
+
+    layers: list[Layer]
+    preset: str
+    callbacks: Sequence[EpisodeListener]
+
+
+def check_learners(config: RunConfig, ranks: Ranks) -> None:
+    """Refuses what cannot be learned by several learners.
+
+    Raises:
+        ConfigError: Says which setting, and what to write instead.
+    """
+    learners, lanes = config.cluster.learners, config.sampling.num_envs
+    where = f"cluster.learners = {learners}"
+    if ranks.size not in (1, learners):
+        raise ConfigError(f"{where}: {ranks.size} learner(s) are there; write cluster.learners={ranks.size}")
+    if learners == 1:
+        return
+    if lanes < learners:
+        raise ConfigError(f"{where}: sampling.num_envs = {lanes} copies are too few; give each learner one at least")
+    if lanes % learners:
+        fit = -(-lanes // learners) * learners
+        raise ConfigError(f"{where}: sampling.num_envs = {lanes} copies cannot be shared equally; write num_envs={fit}")
+    for path, value, why in (
+        ("self_play", config.self_play, "opponents are drawn for the lanes of one learner"),
+        ("curriculum", config.curriculum, "lessons are judged by the episodes of one learner"),
+        ("sampling.workers", config.sampling.workers, "each learner plays its share itself, in rounds with the others"),
+        (
+            "sampling.asynchronous",
+            config.sampling.asynchronous,
+            "they play in rounds; sampling.staleness=1 plays ahead",
+        ),
+    ):
+        if value:
+            raise ConfigError(f"{where}: {path} is not for several learners: {why}; leave it out, or learn on one")
+    own = {f"policies.{name}": entry.algorithm for name, entry in config.policies.items() if not entry.frozen}
+    for path, settings in (own or {"algorithm": config.algorithm}).items():
+        if not vars(type(settings)).get("learns_together"):  # what derives from one that does may agree on less
+            raise ConfigError(
+                f"{where}: {path}.name = {algorithm_name(settings)}: of it learners do not agree on everything; use "
+                "PPO, APPO, A2C, IMPALA, DQN, SAC, TD3, DDPG"
+            )
+        if getattr(getattr(settings, "critic", None), "norm", "") == "batch":
+            raise ConfigError(
+                f"{where}: {path}.critic.norm = batch: each learner would normalize by rows of its own; set "
+                f"{path}.critic.norm=none or layer"
+            )
+        replay = getattr(settings, "replay", None)
+        if getattr(replay, "kind", "") == "prioritized" and getattr(replay, "mix", {}):
+            raise ConfigError(
+                f"{where}: {path}.replay.mix with replay.kind = prioritized: rows of several buffers are weighed by "
+                f"each learner alone; set {path}.replay.kind=uniform, or leave mix out"
+            )
+
+
+def learners_of(config: RunConfig, task: RankTask, ranks: Ranks, stand_in: VectorEnv | None) -> Ranks:
+    """Returns the learners of a run, which begin on this machine if there is one alone and settings ask for more.
+
+    Args:
+        config: Settings of the run.
+        task: What the others are made of.
+        ranks: The learners that there are.
+        stand_in: Copies that are there already; such a trainer has no other learners.
+
+    Raises:
+        ConfigError: If learners cannot learn together as settings say, or what they are made of cannot be sent.
+        TrainingError: If one of them does not begin.
+    """
+    if stand_in is not None:
+        return ranks
+    size = started()[1]
+    if ranks.size == 1 < size:
+        if size != config.cluster.learners:
+            raise ConfigError(
+                f"cluster.learners = {config.cluster.learners}: torchrun has started {size} processes, each a "
+                f"learner; write cluster.learners={size}"
+            )
+        check_learners(config, ranks)
+        return meet_started()
+    check_learners(config, ranks)
+    if ranks.size == config.cluster.learners:
+        return ranks
+    try:
+        cloudpickle.dumps(task)
+    except Exception as error:  # whatever an object does when it is pickled
+        raise ConfigError(
+            f"cluster.learners = {config.cluster.learners}: the run cannot be sent to other processes "
+            f"({type(error).__name__}: {error}); make such things in the environment's constructor, or set it to 1"
+        ) from error
+    return _others(config, task)
+
+
+def _others(config: RunConfig, task: RankTask) -> Ranks:
+    """Begins the other learners: beside this process, or on the cluster of Ray that is named."""
+    cluster, sent = config.cluster, WithSpecs(task, task.layers)
+    if cluster.ray in (AUTO, "here"):
+        return LocalRanks(MODULE, sent, cluster.learners)
+    if config.device != "cpu" and not cluster.worker_gpus:
+        raise ConfigError(
+            f"cluster.learners = {cluster.learners} on cluster.ray = {cluster.ray}: device = {config.device}, and the "
+            "others have no GPU; set cluster.worker_gpus=1, or 0.25, so that four share one"
+        )
+    guard_own_cluster(cluster.ray)
+    try:
+        from rookery.cluster.ray_ranks import RayRanks
+    except ImportError as error:
+        raise ConfigError(
+            f"cluster.learners = {cluster.learners} on cluster.ray = {cluster.ray} needs Ray, which is not installed "
+            f"here ({error}): pip install 'rookery[ray]'; or set cluster.ray=auto, and they learn on this machine"
+        ) from error
+    if config.logging.console != "quiet" and will_begin(cluster.ray):
+        reporter(config.logging.console).note(STARTS)
+    return RayRanks(
+        MODULE,
+        sent,
+        cluster.learners,
+        address=cluster.ray,
+        cpus=cluster.worker_cpus,
+        gpus=cluster.worker_gpus,
+        spread=cluster.placement == "spread",
+        environment=cluster.environment,
+        working_directory=cluster.working_directory,
+    )
+
+
+def check_copies(env: VectorEnv, ranks: Ranks) -> None:
+    """Refuses environments of which not every learner can have copies.
+
+    Raises:
+        ConfigError: If there can be one process only that has them.
+    """
+    if ranks.size > 1 and is_only_one(env):
+        raise ConfigError(
+            f"cluster.learners = {ranks.size}: {env.name} has the only copies there can be; write cluster.learners=1"
+        )

@@ -1,0 +1,66 @@
+"""What a rank runs that rank 0 has started on its machine: ``python -m rookery.run.ranks.rank_process LINE DRIVER
+DEATH_SIGNAL``.
+
+The first is an inherited file descriptor. It makes the calls that rank 0 makes, and ends when that does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import torch
+
+from rookery.cluster.local_ranks import joined, say_why
+from rookery.cluster.ranks import Gathered
+from rookery.core.process.child_process import Gone, die_with
+from rookery.core.process.interrupt import Interrupted
+from rookery.core.settings.layers import Layer
+from rookery.core.settings.starting_folder import starting_folder
+from rookery.run.checkpoint.saved_shares import load_share
+from rookery.run.ranks.learners import RankTask
+from rookery.run.trainer import Trainer
+
+
+def serve(ranks: Gathered, task: RankTask) -> None:
+    """Makes a trainer as rank 0 has one, and makes the calls that rank 0 makes, until it is gone."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(ranks.rank % torch.cuda.device_count())
+    own = Layer(f"rank {ranks.rank}", {"logging.console": "quiet"})
+    layers = [layer.sent_to(starting_folder()) for layer in task.layers]
+    with Trainer(
+        config=[*layers, own], preset=task.preset, callbacks=task.callbacks, ranks=ranks
+    ) as trainer:  # fmt: skip
+        calls: dict[str, Callable[[], Any]] = {
+            "train_iteration": trainer.train_iteration,
+            "learn": partial(trainer.iteration_apart, "learn", None),
+            "collect": partial(trainer.iteration_apart, "collect", None),
+            "save": trainer.save,
+            "load": lambda: load_share(trainer, trainer.saved_replays),
+            "end": lambda: ranks.announce("end"),
+        }
+        while True:
+            call = calls[ranks.heard()]
+            with suppress(Interrupted):  # rank 0 says what comes then
+                call()
+
+
+if __name__ == "__main__":
+    for number in signal.SIGINT, signal.SIGHUP:
+        signal.signal(number, signal.SIG_IGN)  # rank 0 acts on them, for all
+    line = socket.socket(fileno=int(sys.argv[1]))
+    die_with(int(sys.argv[2]), line, bool(int(sys.argv[3])))
+    try:
+        serve(*joined(line))
+    except Gone:
+        pass
+    except BaseException as error:
+        say_why(line, error, traceback.format_exc())
+    os._exit(1)

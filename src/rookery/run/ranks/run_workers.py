@@ -1,0 +1,307 @@
+"""Workers elsewhere, as the settings of a run ask for them: what each is made of, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Protocol, runtime_checkable
+
+import cloudpickle
+
+from rookery.cluster.address import STARTS, guard_own_cluster, will_begin
+from rookery.core.config import Resolved
+from rookery.core.errors import ConfigError, EnvError, refuse
+from rookery.core.process.interrupt import Interrupt
+from rookery.core.seeding import Streams
+from rookery.core.timers import Timers
+from rookery.envs.base import SeedPlan, VectorEnv, is_only_one
+from rookery.envs.choice import HelperChoice
+from rookery.envs.elsewhere import EnvElsewhere
+from rookery.envs.parameters import Draws
+from rookery.envs.vector.specs import ONLY_HERE, WithSpecs
+from rookery.rollout.hooks import EpisodeListener, EpisodeListeners, moments_of
+from rookery.rollout.mapping import PolicyMapping
+from rookery.rollout.remote.hosts import Hosts, HostsHere
+from rookery.rollout.remote.remote_pool import RemotePool
+from rookery.rollout.remote.shares import LaneShare, ShareMapping, shares_of
+from rookery.rollout.worker import RolloutWorker
+from rookery.run.lessons.parameters import training_plan
+from rookery.run.settings import RunConfig
+
+CALLS_BESIDE = 4
+"""Calls of a worker that may be under way beside the fragments that it was asked for."""
+
+MakeCopies = Callable[[RunConfig, int, HelperChoice | None], VectorEnv]
+"""Makes so many copies of a run's environment."""
+
+
+@runtime_checkable
+class MakesForShare(Protocol):
+    """Makes environments that want to know which worker's copies they are."""
+
+    def make_for_share(self, share: LaneShare) -> None:
+        """Hears of the share whose copies it makes from now on."""
+        ...
+
+
+@runtime_checkable
+class HearsOfShare(Protocol):
+    """A listener or a mapping that wants to know of which copies it hears."""
+
+    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
+        """Hears of the share, and of the copies that play it in this process."""
+        ...
+
+
+@dataclass(frozen=True)
+class WorkerRecipe:
+    """What a worker elsewhere is made of; it can be sent.
+
+    Attributes:
+        config: Settings of the run.
+        mapping: Which policy plays which agent.
+        streams: Random streams of the run.
+        draws: What is drawn for environment parameters.
+        listeners: Objects that hear of the worker's episodes.
+        make_copies: Makes the copies of the environment.
+    """
+
+    config: RunConfig
+    mapping: PolicyMapping
+    streams: Streams
+    draws: Draws
+    listeners: tuple[EpisodeListener, ...]
+    make_copies: MakeCopies
+
+    def __call__(self, share: LaneShare) -> RolloutWorker:
+        """Makes the worker of a share, without policies."""
+        cfg = self.config
+        if isinstance(cfg.env.name, MakesForShare):
+            cfg.env.name.make_for_share(share)
+        try:
+            env = self.make_copies(cfg, share.lanes, worker_choice(cfg))
+        except EnvError as error:  # a copy was built where the run learns
+            raise EnvError(f"in a worker (sampling.workers): {error}; {ONLY_HERE}") from error.__cause__
+        for part in (self.mapping.rule, *self.listeners):
+            if isinstance(part, HearsOfShare):
+                part.hear_of_share(share, env)
+        seeds: SeedPlan = training_plan(self.draws, self.streams, share.place)
+        worker = RolloutWorker(env, ShareMapping(self.mapping, share), self.streams, seeds, Timers())
+        worker.lanes_in_run = cfg.sampling.num_envs
+        if any(map(moments_of, self.listeners)):
+            worker.listeners = EpisodeListeners(env, self.listeners, seeds)
+        return worker
+
+
+def worker_choice(config: RunConfig) -> HelperChoice:
+    """How a worker elsewhere steps its copies: by itself, unless helpers are asked for."""
+    return HelperChoice(config.env.implementation, config.sampling.helpers or 0)
+
+
+def stand_in_elsewhere(resolved: Resolved[RunConfig], make_copies: MakeCopies) -> EnvElsewhere:
+    """Makes what stands for the copies that workers will have, of a copy that is made here and closed again.
+
+    Raises:
+        ConfigError: If workers cannot have copies of this environment, or their settings contradict each other.
+    """
+    cfg, sampling = resolved.config, resolved.config.sampling
+    problems = []
+    lanes, workers, group = sampling.num_envs, sampling.workers, sampling.lane_group or 1
+    source = resolved.history["sampling.workers"][-1][0]
+    said = f"{source}: sampling.workers = {workers}"
+    if workers > -(-lanes // group):
+        of = f"groups of {group} lanes (sampling.lane_group)" if group > 1 else "lanes"
+        problems.append(
+            f"{said}: there are {-(-lanes // group)} {of} to share; at most as many workers, or more sampling.num_envs"
+        )
+    if sampling.staleness:
+        problems.append(f"{said}: sampling.staleness = 1 is for one process; use sampling.asynchronous=true")
+    if cfg.device != "cpu" and not cfg.cluster.worker_gpus and cfg.cluster.ray != "here":
+        problems.append(
+            f"{said}: device = {cfg.device}: workers act where the policy is, and have no GPU; set "
+            "cluster.worker_gpus=0.25, say, so that four share one"
+        )
+    if cfg.self_play:
+        problems.append(f"{said}: self_play is played in this process only; set sampling.workers=0")
+    refuse(problems)
+    with closing(make_copies(cfg, 1, worker_choice(cfg))) as copy:
+        if is_only_one(copy):
+            raise ConfigError(f"{said}: {copy.name} has the only copies there can be; set sampling.workers=0")
+        return EnvElsewhere(copy, lanes)
+
+
+def notes_of_workers(resolved: Resolved[RunConfig], env: VectorEnv) -> list[str]:
+    """Says which settings are not as usual that only workers elsewhere have a use for, where there are none.
+
+    Raises:
+        ConfigError: If workers that evaluate cannot have copies of this environment, or what plays there.
+    """
+    config, notes = resolved.config, []
+    evaluation, workers = config.evaluation, config.evaluation.workers
+    paths = ("sampling.asynchronous", "sampling.max_lag", "sampling.in_flight", "cluster.ray", "cluster.worker_gpus")
+    usual = RunConfig()  # a file that a run has written gives them too
+    given = [path for path in paths if attrgetter(path)(config) != attrgetter(path)(usual)]
+    if workers or config.cluster.learners > 1:
+        given = [path for path in given if path.startswith("sampling")]
+    if workers:
+        said = f"{resolved.history['evaluation.workers'][-1][0]}: evaluation.workers = {workers}"
+        if is_only_one(env):
+            raise ConfigError(f"{said}: {env.name} has the only copies there can be; set evaluation.workers=0")
+        if config.self_play:
+            raise ConfigError(f"{said}: self_play is measured in this process only; set evaluation.workers=0")
+        if config.device != "cpu" and not config.cluster.worker_gpus and config.cluster.ray != "here":
+            raise ConfigError(
+                f"{said}: device = {config.device}: policies act where they learn, and workers have no GPU; set "
+                "cluster.worker_gpus=0.25, say, so that four share one"
+            )
+        copies = min(evaluation.episodes, evaluation.num_envs)
+        if not evaluation.every:
+            notes.append("evaluation.workers: without effect, because evaluation.every = 0: nothing is evaluated")
+        elif workers > copies:
+            notes.append(f"{said}: there are {copies} copies to share (evaluation.num_envs): so many workers evaluate")
+    if given and not config.sampling.workers:
+        notes.append(f"{', '.join(given)}: without effect, because sampling.workers = 0: this process plays all copies")
+    return notes
+
+
+def workers_elsewhere(
+    recipe: WorkerRecipe, env: EnvElsewhere, timers: Timers, interrupt: Interrupt, note: Callable[[str], None]
+) -> RemotePool:
+    """Starts the workers of a run, without policies.
+
+    Args:
+        recipe: What each of them is made of.
+        env: What stands for the environment here.
+        timers: Where to count time.
+        interrupt: Ends playing early.
+        note: Function that is given a line which a user should read once.
+
+    Raises:
+        ConfigError: If what a worker is made of cannot be sent, or there is no cluster.
+    """
+    config, mapping = recipe.config, recipe.mapping
+    sampling = config.sampling
+    check_can_be_sent(recipe)
+    shares = shares_of(sampling.num_envs, sampling.workers, sampling.lane_group or 1)
+    if sampling.asynchronous or not mapping.is_static:
+        env.exact = False
+    hosts = hosts_of(config, sampling.workers, "sampling.workers", note)
+    try:
+        return RemotePool(
+            hosts,
+            shares,
+            WithSpecs(recipe, config.env),
+            env,
+            timers,
+            interrupt,
+            lane_group=sampling.lane_group,
+            asynchronous=sampling.asynchronous,
+            in_flight=sampling.in_flight,
+            max_lag=sampling.max_lag,
+            max_losses=sampling.max_restarts,
+            note=note,
+        )
+    except BaseException:
+        hosts.close()
+        raise
+
+
+def hosts_of(config: RunConfig, count: int, setting: str, note: Callable[[str], None]) -> Hosts:
+    """Finds where workers are to be.
+
+    Args:
+        config: Settings of the run.
+        count: How many workers.
+        setting: The setting that says so, for messages.
+        note: Function that is given a line which a user should read once.
+
+    Raises:
+        ConfigError: If there is no cluster, or it has no room for one of them.
+    """
+    cluster = config.cluster
+    each, asked = cluster.workers_per_process, (config.sampling.workers, config.evaluation.workers)
+    if cluster.ray == "here":
+        return HostsHere()
+    guard_own_cluster(cluster.ray)
+    instead = "set sampling.workers=0, and sampling.helpers to step copies in processes of this machine"
+    if setting != "sampling.workers":
+        instead = f"set {setting}=0"
+    try:
+        from rookery.cluster.ray_hosts import Patience, RayHosts
+    except ImportError as error:
+        raise ConfigError(
+            f"{setting} = {count} plays on Ray, which is not installed here ({error}): pip install 'rookery[ray]'; or "
+            f"{instead}"
+        ) from error
+    if config.logging.console != "quiet" and will_begin(cluster.ray):
+        note(STARTS)
+    return RayHosts(
+        cluster.ray,
+        count,
+        each=each,
+        calls=config.sampling.in_flight + CALLS_BESIDE,
+        cpus=cluster.worker_cpus,
+        gpus=cluster.worker_gpus,
+        spread=cluster.placement == "spread",
+        environment=cluster.environment,
+        working_directory=cluster.working_directory,
+        note=note,
+        cores=cluster.worker_cpus * sum(-(-number // each) * each for number in asked),
+        instead=f"{setting}=0 needs no Ray",
+        patience=Patience(config.sampling.step_timeout_seconds, config.sampling.reset_timeout_seconds),
+    )
+
+
+def check_can_be_sent(recipe: WorkerRecipe) -> None:
+    """Refuses what cannot be pickled.
+
+    Raises:
+        ConfigError: Names the part, the attribute inside, and why.
+    """
+    env = recipe.config.env
+    parts = {
+        "env.name": env.name,
+        "env.config": env.config,
+        "env.wrappers": env.wrappers,
+        "policy_mapping": recipe.mapping.rule,
+        "callbacks": recipe.listeners,
+    }
+    try:
+        cloudpickle.dumps(recipe)
+        return
+    except Exception as error:  # whatever an object does when it is pickled
+        whole = error
+    for path, part in parts.items():
+        found = unsendable(part, path)
+        if found is not None:
+            raise ConfigError(
+                f"{found[0]}: it cannot be sent to workers (sampling.workers): {type(found[1]).__name__}: {found[1]}; "
+                "make it where it is used, in the environment's constructor, or set sampling.workers=0"
+            ) from whole
+    raise ConfigError(f"sampling.workers: the run cannot be sent to workers: {whole}") from whole
+
+
+def unsendable(value: Any, path: str, depth: int = 6) -> tuple[str, Exception] | None:
+    """Finds the innermost part of a value that cannot be pickled: where it stands, and what pickling raised."""
+    try:
+        cloudpickle.dumps(value)
+        return None
+    except Exception as error:
+        raised = error
+    inside: dict[str, Any] = {}
+    if isinstance(value, Mapping):
+        inside = {f"{path}.{key}": part for key, part in value.items()}
+    elif isinstance(value, list | tuple):
+        inside = {f"{path}[{number}]": part for number, part in enumerate(value)}
+    else:
+        inside = {f"{path}.{name}": part for name, part in getattr(value, "__dict__", {}).items()}
+        cells = getattr(value, "__closure__", None) or ()
+        names = getattr(getattr(value, "__code__", None), "co_freevars", ())
+        inside |= {f"{path}, its variable {name}": cell.cell_contents for name, cell in zip(names, cells, strict=True)}
+    for where, part in inside.items() if depth else ():
+        found = unsendable(part, where, depth - 1)
+        if found is not None:
+            return found
+    return path, raised

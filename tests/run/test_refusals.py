@@ -1,0 +1,611 @@
+"""Bad input by the table: what cannot work is refused in words, and what has one meaning works."""
+
+from __future__ import annotations
+
+import re
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rookery import Callback, ConfigError, EnvError, MultiAgentArena, PPOConfig, Trainer
+from rookery.algorithms.names import ALGORITHMS
+from rookery.algorithms.off_policy.dqn import DQNConfig, TargetConfig
+from rookery.algorithms.off_policy.sac import SACConfig
+from rookery.core.config import resolve
+from rookery.core.errors import RookeryError, TrainingError
+from rookery.core.settings.fields import paths_of
+from rookery.core.settings.layers import Layer, import_object, override_layer
+from rookery.core.settings.other_names import OTHER_NAMES
+from rookery.core.spaces.arrays import action_spec, obs_spec
+from rookery.envs.base import Kind
+from rookery.run import run
+from rookery.run.checks import memory_check as room
+from rookery.run.settings import PolicyEntry, RunConfig, SamplingConfig
+
+NUMBERS = spaces.Box(-1, 1, (2,), np.float32)
+NOTHING = spaces.Box(-1, 1, (0,), np.float32)
+SHOWN = np.zeros(2, np.float32)
+PPO = PPOConfig(fragment_length=8, epochs=1, model={"hidden": (8,)})
+
+
+def told(make):
+    """What the error says that `make` raises on purpose."""
+    with pytest.raises(RookeryError) as caught:
+        make()
+    return str(caught.value)
+
+
+class Sound(gymnasium.Env):
+    """Has nothing wrong; its children have."""
+
+    observation_space = NUMBERS
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), 1.0, False, False, {}
+
+
+class Ends(Sound):
+    """Ends after every second step."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        return SHOWN, 1.0, self.steps % 2 == 0, False, {}
+
+
+def trained(env=Sound, algorithm=PPO, **settings):
+    settings = {"config": {"env.implementation": "serial"}, "num_envs": 2, "seed": 0} | settings
+    with Trainer(env, algorithm, **settings) as trainer:
+        return trainer.train({"env_steps": 32})
+
+
+# --- settings by the names of other libraries -------------------------------------------------------------------------
+
+HINTS = [
+    ("ppo", "learning_rate", "lr"),
+    ("ppo", "learing_rate", "lr"),
+    ("dqn", "learing_rate", "lr"),
+    ("sac", "learning_rate", "lr"),
+    # Stable-Baselines3
+    ("ppo", "n_steps", "fragment_length"),
+    ("ppo", "n_epochs", "epochs"),
+    ("ppo", "ent_coef", "entropy_coef"),
+    ("sac", "ent_coef", "alpha"),
+    ("ppo", "vf_coef", "value_coef"),
+    ("ppo", "clip_range", "clip"),
+    ("dqn", "buffer_size", "replay.capacity"),
+    ("dqn", "train_freq", "train_every"),
+    ("dqn", "target_update_interval", "target.every_env_steps"),
+    # RLlib
+    ("ppo", "lambda", "gae_lambda"),
+    ("ppo", "lambda_", "gae_lambda"),
+    ("ppo", "train_batch_size", "batch_size"),
+    ("ppo", "train_batch_size_per_learner", "batch_size"),
+    ("ppo", "num_sgd_iter", "epochs"),
+    ("ppo", "num_epochs", "epochs"),
+    ("ppo", "sgd_minibatch_size", "minibatch_size"),
+    ("ppo", "clip_param", "clip"),
+    ("ppo", "vf_loss_coeff", "value_coef"),
+    ("ppo", "entropy_coeff", "entropy_coef"),
+    ("ppo", "grad_clip", "max_grad_norm"),
+    ("ppo", "rollout_fragment_length", "fragment_length"),
+    ("ppo", "fcnet_hiddens", "model.hidden"),
+    # ML-Agents
+    ("ppo", "buffer_size", "batch_size"),
+    ("ppo", "beta", "entropy_coef"),
+    ("ppo", "epsilon", "clip"),
+    ("ppo", "lambd", "gae_lambda"),
+    ("ppo", "num_epoch", "epochs"),
+    ("ppo", "time_horizon", "fragment_length"),
+    ("ppo", "hidden_units", "model.hidden"),
+    ("ppo", "num_layers", "model.hidden"),
+    ("ppo", "normalize", "model.normalize_obs"),
+]
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn", "sac"])
+def test_names_of_other_libraries_lead_to_ours(algorithm):
+    hints = {name: ours for named, name, ours in HINTS if named == algorithm}
+    values = {"algorithm.name": algorithm, **{f"algorithm.{name}": 1 for name in hints}}
+    lines = told(lambda: resolve(RunConfig, [Layer("run.yaml", values)], ALGORITHMS)).splitlines()
+    own = told(lambda: import_object(ALGORITHMS[algorithm])(**dict.fromkeys(hints, 1))).splitlines()
+    for (name, ours), line, mine in zip(hints.items(), lines, own, strict=True):
+        unknown = "there is no such setting; did you mean"
+        assert line.startswith(f"run.yaml: algorithm.{name} = 1: {unknown} 'algorithm.{ours}'?")
+        assert f"Config.{name} = 1: {unknown} {ours!r}?" in mine
+
+
+@pytest.mark.parametrize(
+    ("path", "ours"),
+    [
+        ("num_env_runners", "sampling.workers"),
+        ("num_envs_per_env_runner", "sampling.num_envs"),
+        ("max_steps", "stop"),
+        ("policy_mapping_fn", "policy_mapping"),
+        ("evaluation.evaluation_interval", "evaluation.every"),
+    ],
+)
+def test_a_setting_of_another_section_in_another_library_leads_to_ours(path, ours):
+    message = told(lambda: resolve(RunConfig, [override_layer([f"{path}=1"])], ALGORITHMS))
+    assert f"did you mean {ours!r}?" in message
+
+
+def test_settings_that_hold_others_of_any_class_say_what_they_know():
+    assert told(lambda: PolicyEntry(frozn=True)).startswith(
+        "code: PolicyEntry.frozn = True: there is no such setting; did"
+    )
+    assert "RunConfig.sede = 1: there is no such setting; did you mean 'seed'?" in told(lambda: RunConfig(sede=1))
+
+
+def test_a_name_that_means_nothing_here_leads_nowhere():
+    message = told(lambda: DQNConfig(n_epochs=3))
+    assert message.startswith("code: DQNConfig.n_epochs = 3: there is no such setting; rookery config schema lists")
+
+
+def test_every_name_in_the_table_leads_to_a_setting():
+    algorithms = [f"algorithm.{path}" for place in ALGORITHMS.values() for path in paths_of(import_object(place))]
+    known = [*paths_of(RunConfig), *algorithms, *paths_of(PolicyEntry), "algorithm.name"]
+    for name, ours in OTHER_NAMES.items():
+        assert any(f".{path}".endswith(f".{ending}") for path in known for ending in ours), name
+
+
+# --- shorter ways to say it -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", ["dqn", "DQN", DQNConfig, "rookery.algorithms.off_policy.dqn:DQNConfig"])
+def test_an_algorithm_is_chosen_by_its_name_or_class(said):
+    with Trainer("CartPole-v1", said, model={"hidden": [8]}, seed=0) as trainer:
+        assert type(trainer.config.algorithm) is DQNConfig
+        assert trainer.config.algorithm.model.hidden == (8,)
+    for layer in (override_layer(["algorithm.name=DQN"]), Layer("x", {"algorithm": said})):
+        resolved = resolve(RunConfig, [layer, override_layer(["algorithm.lr=1e-3"])], ALGORITHMS)
+        assert type(resolved.config.algorithm) is DQNConfig
+        assert resolved.config.algorithm.lr == 1e-3
+    assert type(resolve(RunConfig, [Layer("x", {"policies.a": said})], ALGORITHMS).config.policies["a"].algorithm) is (
+        DQNConfig
+    )
+
+
+def test_a_name_and_settings_in_one_layer_are_put_together():
+    layer = override_layer(["algorithm=dqn", "algorithm.lr=1e-3"])
+    config = resolve(RunConfig, [layer], ALGORITHMS).config
+    assert type(config.algorithm) is DQNConfig and config.algorithm.lr == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "reason"),
+    [
+        ("pppo", "no such name; there are ppo, mappo, "),
+        ("shop.Mine", "write shop:Mine"),
+        (dict, "must be a name or a class of settings"),
+    ],
+)
+def test_an_algorithm_that_is_none_is_refused(algorithm, reason):
+    message = told(lambda: Trainer("CartPole-v1", algorithm))
+    assert message.startswith("code: algorithm.name = ") and reason in message
+
+
+def arena(**settings):
+    return Trainer(MultiAgentArena, PPO, num_envs=2, seed=0, **settings)
+
+
+def test_an_entry_of_policies_may_list_the_agents_that_it_plays():
+    with arena(policies={"one": ["agent1"], "two": ("agent2",)}) as trainer:
+        assert list(trainer.train({"iterations": 1}).policies) == ["one", "two"]
+        assert trainer.config.policy_mapping == {"agent1": "one", "agent2": "two"}
+    message = told(lambda: arena(policies={"a": ["agent1", "agent2"]}, policy_mapping={"agent1": "a"}))
+    assert message.startswith("code: policies.a lists agents, and policy_mapping says who plays whom too")
+    message = told(lambda: arena(policies={"a": ["agent1"], "b": ["agent1"]}))
+    assert message == "code: policies: agent 'agent1' is in the lists of a and b"
+    message = told(lambda: arena(config={"policies": {"a": ["agent1"]}}))
+    assert message.startswith(
+        "code: policies.a = ['agent1']: must be a section of settings; which agents a policy plays"
+    )
+
+
+def test_a_mapping_function_may_take_the_agent_alone():
+    with arena(policies=["agent", "other"], policy_mapping=lambda agent: "other") as trainer:
+        assert trainer.train_iteration().policies["other"].decisions
+    message = told(lambda: arena(policies=["a"], policy_mapping=lambda agent, episode, worker: "a"))
+    assert message.startswith("policy_mapping = <lambda>(agent, episode, worker): it is called with the agent's name")
+    assert message.endswith("write (agent, episode) -> policy, or (agent) -> policy")
+
+
+def test_an_environment_may_be_named_with_dots():
+    with Trainer("rookery.tasks.arena.MultiAgentArena", PPO, num_envs=2, seed=0) as trainer:
+        assert trainer.env.kinds[0].agents == ("agent1", "agent2")
+    message = told(lambda: Trainer("rookery.tasks.arena.MultiAgentArea"))
+    assert message.endswith("module rookery.tasks.arena has no 'MultiAgentArea'; did you mean 'MultiAgentArena'?")
+
+
+@pytest.mark.parametrize("name", SamplingConfig.__dataclass_fields__)
+def test_every_setting_of_sampling_is_a_keyword_of_the_trainer(name):
+    message = told(lambda: Trainer("CartPole-v1", **{name: "x"}))
+    assert message.startswith(f"code: sampling.{name} = 'x': must be ")
+
+
+# --- policies, callbacks, criteria ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "there"),
+    [
+        ({"config": {"policies.nobody.lr": 1e-3}}, "main"),
+        ({"config": {"policies.nobody.lr": 1e-3}, "policies": ["a"]}, "a"),
+        ({"config": {"policies.nobody.lr": 1e-3}, "policies": ["a"], "policy_mapping": lambda agent: "a"}, "a"),
+    ],
+)
+def test_settings_of_a_policy_that_nobody_made_are_refused(settings, there):
+    message = told(lambda: arena(**settings))
+    assert message == (
+        f"code: policies.nobody.lr = 0.001: there is no policy 'nobody'; there are {there}; "
+        "policies.nobody={} makes one"
+    )
+
+
+def test_the_nearest_policy_is_named():
+    message = told(lambda: Trainer("CartPole-v1", config=override_layer(["policies.mian.lr=1e-3"])))
+    assert message.startswith(
+        "command line: policies.mian.lr = 0.001: there is no policy 'mian'; there are main; did you"
+    )
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["policies.main.lr=1e-3"],
+        ["policies.agent1.lr=1e-3"],  # called like an agent
+        ["policies.a={}", "policies.a.lr=1e-3"],
+        ["policies.a.name=ppo", "policies.a.lr=1e-3"],
+        ["policies.a.lr=1e-3", "policies.b.lr=1e-3", "policy_mapping={agent1: a, agent2: b}"],
+    ],
+)
+def test_settings_of_policies_that_there_are_are_taken(overrides):
+    with arena(config=override_layer(overrides)) as trainer:
+        assert {cfg.algorithm.lr for cfg in trainer.config.policies.values()} == {1e-3}
+
+
+def test_a_misspelt_hook_of_a_callback_is_refused_with_the_nearest():
+    def misspelt():
+        class Counting(Callback):
+            def on_episode_endd(self, episode):
+                pass
+
+    message = told(misspelt)
+    assert message.startswith("callback Counting.on_episode_endd: there is no such moment of a training; did you mean")
+    assert "did you mean 'on_episode_end'?; there are on_checkpoint, " in message
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "high", None])
+def test_a_metric_of_a_callback_that_is_no_finite_number_is_refused(value):
+    class Measures(Callback):
+        def on_episode_end(self, episode):
+            episode.metrics["x"] = value
+
+    message = told(lambda: trained(Ends, callbacks=[Measures()]))
+    assert message.startswith(f"callback: episode.metrics['x'] = {value!r}: must be a finite number; leave it out")
+
+
+@pytest.mark.parametrize("values", [[1.0, float("nan")], ["a"], 3, None])
+def test_a_histogram_of_a_callback_that_is_no_list_of_finite_numbers_is_refused(values):
+    class Measures(Callback):
+        def on_episode_end(self, episode):
+            episode.histograms["x"] = values
+
+    message = told(lambda: trained(Ends, callbacks=[Measures()]))
+    assert message.startswith("callback: episode.histograms['x']: must be a list, each a finite number")
+
+
+CRITERIA = [
+    ({"env_steps": -5}, "stop.env_steps = -5: must be above 0"),
+    ({"iterations": 0}, "stop.iterations = 0: must be above 0"),
+    ({"seconds": -1.0}, "stop.seconds = -1.0: must be above 0"),
+    ({"return_mean": float("nan")}, "stop.return_mean = nan: must be a finite number"),
+    ({"retrun_mean": 5}, "stop.retrun_mean: this run has no such metric; known are "),
+    ({"hours": 2}, "stop.hours: this run has no such metric; known are "),
+]
+
+
+@pytest.mark.parametrize(("criteria", "expected"), CRITERIA)
+def test_a_criterion_that_cannot_be_met_is_refused_before_anything_is_played(criteria, expected):
+    with made_once() as trainer:
+        assert told(lambda: trainer.train(criteria)).startswith(expected)
+        assert trainer.env_steps == 0
+
+
+def made_once():
+    return Trainer("CartPole-v1", PPO, num_envs=2, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("env_steps=-5", "code: stop.env_steps = -5.0: must be above 0"),
+        ("retrun_mean=5", "code: stop.retrun_mean: this run has no such metric"),
+    ],
+)
+def test_a_criterion_in_the_settings_is_refused_before_anything_is_written(said, expected, tmp_path):
+    name, _, value = said.partition("=")
+    settings = {"stop": {name: int(value)}, "run_dir": tmp_path / "run"}
+    assert told(lambda: Trainer("CartPole-v1", PPO, num_envs=2, **settings)).startswith(expected)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_criterion_on_a_metric_of_a_callback_is_waited_for():
+    class Measures(Callback):
+        def on_episode_end(self, episode):
+            episode.metrics["x"] = 3.0
+
+    with Trainer(Ends, PPO, num_envs=2, seed=0, callbacks=[Measures()]) as trainer:
+        assert trainer.train({"metrics.x.mean": 3}).stop_reason == "metrics.x.mean 3 reached 3"
+
+
+# --- environments -----------------------------------------------------------------------------------------------------
+
+MASKED = {flags: spaces.Dict(observation=NUMBERS, action_mask=spaces.Box(0, 1, (flags,), np.int8)) for flags in (2, 3)}
+SPACES = [
+    (
+        NOTHING,
+        spaces.Discrete(2),
+        PPO,
+        "no part of the observation space Box([], [], (0,), float32) can be used; it is",
+    ),
+    (NUMBERS, NOTHING, PPO, "action space Box([], [], (0,), float32) is empty: use Discrete"),
+    (NUMBERS, NOTHING, SACConfig(), "action space Box([], [], (0,), float32) is empty: use Discrete"),
+    (NUMBERS, spaces.Discrete(1), SACConfig(), "actions of Discrete(1) are always the same"),
+    (
+        MASKED[2],
+        NUMBERS,
+        PPO,
+        "action_mask: actions of Box(-1.0, 1.0, (2,), float32) have no choices that a mask could",
+    ),
+    (MASKED[3], spaces.Discrete(2), PPO, "action_mask: Box(0, 1, (3,), int8) is no mask of actions of Discrete(2)"),
+]
+
+
+@pytest.mark.parametrize(("observed", "action", "algorithm", "expected"), SPACES)
+def test_spaces_that_nothing_can_be_learned_in_are_refused_in_words(observed, action, algorithm, expected):
+    env = type("Odd", (Sound,), {"observation_space": observed, "action_space": action})
+    assert expected in told(lambda: trained(env, algorithm))
+
+
+ENDS = [
+    (("1", False, False), "reward is '1', expected a finite number"),
+    ((None, False, False), "reward is None, expected a finite number"),
+    ((1.0, "False", False), "terminated is 'False', expected true or false"),
+    ((1.0, False, "no"), "truncated is 'no', expected true or false"),
+    ((1.0, 2.5, False), "terminated is 2.5, expected true or false"),
+    ((1.0, False, [1, 2]), "truncated is [1, 2], expected true or false"),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), ENDS)
+def test_rewards_and_ends_that_are_something_else_are_refused(given, expected):
+    env = type("Odd", (Sound,), {"step": lambda self, action: (SHOWN, *given, {})})
+    message = told(lambda: trained(env))
+    assert message.startswith("Odd: lane 0, seed ") and message.endswith(expected)
+
+
+@pytest.mark.parametrize("flag", [np.True_, 1, 1.0, np.array(True), np.array([1])])
+def test_flags_that_are_numbers_are_taken(flag):
+    env = type("Odd", (Sound,), {"step": lambda self, action: (SHOWN, 1, flag, np.bool_(False), {})})
+    assert trained(env).episodes == 32
+
+
+class ByAgent:
+    """A dict-style environment whose step returns what a child says."""
+
+    possible_agents = agents = ["bird", "fish"]
+    observation_spaces = dict.fromkeys(agents, NUMBERS)
+    action_spaces = dict.fromkeys(agents, spaces.Discrete(2))
+    given = (1.0, False)
+
+    def reset(self, *, seed=None, options=None):
+        return dict.fromkeys(self.agents, SHOWN), {}
+
+    def step(self, actions):
+        reward, end = self.given
+        shown, no = dict.fromkeys(self.agents, SHOWN), {"__all__": False}
+        return shown, dict.fromkeys(self.agents, reward), {"bird": end, "__all__": False}, no, {}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (("1", False), "agent 'bird', action "),
+        (("1", False), "reward is '1', expected a finite number"),
+        ((1.0, "False"), "terminateds of this agent is 'False', expected true or false"),
+    ],
+)
+def test_rewards_and_ends_of_agents_are_checked_too(given, expected):
+    assert expected in told(lambda: trained(type("Odd", (ByAgent,), {"given": given})))
+
+
+class Many(gymnasium.vector.VectorEnv):
+    """Plays many copies; its children give something else than numbers."""
+
+    metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP}
+    given = {}
+
+    def __init__(self, num_envs):
+        self.num_envs = num_envs
+        self.single_observation_space, self.single_action_space = NUMBERS, spaces.Discrete(2)
+        self.observation_space = gymnasium.vector.utils.batch_space(NUMBERS, num_envs)
+        self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros((self.num_envs, 2), np.float32), {}
+
+    def step(self, actions):
+        flags = np.zeros(self.num_envs, bool)
+        shown = {"reward": np.ones(self.num_envs), "end": flags} | self.given
+        return np.zeros((self.num_envs, 2), np.float32), shown["reward"], shown["end"], flags, {}
+
+
+@pytest.mark.parametrize("given", [{"reward": ["1", "2"]}, {"end": ["False", "False"]}])
+def test_rewards_and_ends_of_many_copies_are_checked_too(given):
+    env = type("Odd", (Many,), {"given": given})
+    message = told(lambda: trained(env, config={}))
+    assert "step() returned " in message and "expected 2 numbers or flags" in message
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _gigabyte(monkeypatch):
+    monkeypatch.setattr(room, "bytes_free", lambda: 10**9)
+
+
+class Counted(Sound):
+    """Counts how many of it are made."""
+
+    made = 0
+
+    def __init__(self):
+        type(self).made += 1
+
+
+TOO_LARGE = [
+    ({"num_envs": 10**9}, PPO, "code: sampling.num_envs = 1,000,000,000: so many copies take 500 GB at least"),
+    ({"num_envs": 10**6}, PPO, "code: sampling.num_envs = 1,000,000: so many copies take "),
+    (
+        {},
+        PPOConfig(fragment_length=10**9),
+        "policies.main.fragment_length = 1,000,000,000: the 2,000,000,000 decisions",
+    ),
+    ({}, PPOConfig(batch_size=10**9), "policies.main.batch_size = 1,000,000,000: the 1,000,000,000 decisions of an"),
+    ({}, PPOConfig(model={"hidden": (10**6, 10**6)}), "policies.main.model.hidden = [1000000, 1000000]: "),
+    ({}, SACConfig(model={"hidden": (10**5, 10**5)}), "policies.main.model.hidden = [100000, 100000]: "),
+]
+
+
+@pytest.mark.usefixtures("_gigabyte")
+@pytest.mark.parametrize(("settings", "algorithm", "expected"), TOO_LARGE)
+def test_what_cannot_fit_is_refused_before_it_is_made(settings, algorithm, expected):
+    Counted.made = 0
+    message = told(lambda: trained(Counted, algorithm, **settings))
+    assert expected in message and "this process has 1 GB left; use " in message
+    assert Counted.made <= room.SAMPLE
+
+
+MANY_NUMBERS = spaces.Box(-1, 1, (10**6,), np.float32)
+
+
+@pytest.mark.regression("exhausted memory or time", "The memory that a large space takes is told before it is taken")
+@pytest.mark.parametrize(
+    ("obs", "action", "algorithm", "told"),
+    [
+        (
+            spaces.Discrete(10**6),
+            spaces.Discrete(2),
+            DQNConfig(),
+            r"2.88 GB .* 64,004,224 weights, .* smaller c",
+        ),
+        (spaces.Discrete(2), spaces.Discrete(10**6), DQNConfig(), r"3.9 GB .* 1,000,000 outputs .* smaller choices"),
+        (
+            spaces.MultiDiscrete([10**6, 9]),
+            spaces.Discrete(2),
+            PPOConfig(),
+            r"1,000,009 inputs of Multi.* smaller",
+        ),
+        (MANY_NUMBERS, spaces.Discrete(2), PPOConfig(), r"1,000,000 inputs of Box.* or smaller observations"),
+        (spaces.Discrete(10**4), spaces.Discrete(10**4), PPOConfig(), None),
+    ],
+)
+def test_what_large_spaces_take_is_told(obs, action, algorithm, told):
+    kind = Kind(("agent",), obs_spec(obs, action), action_spec(action))
+    line = room.memory_line("main", PolicyEntry(algorithm=algorithm), kind)
+    assert re.search(told, line) if told else line == ""
+    frozen = room.memory_line("main", PolicyEntry(algorithm=algorithm, frozen=True), kind)
+    assert len(frozen) <= len(line)
+
+
+@pytest.mark.regression("exhausted memory or time", "The memory that a large space takes is told before it is taken")
+def test_memory_is_told_before_a_policy_is_made(monkeypatch, capsys):
+    monkeypatch.setattr(room, "LARGE", 0)
+    monkeypatch.setattr(run, "make_policy", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Trainer(Sound, PPO, num_envs=1, config={"logging.console": "plain"})
+    assert "policy main will take about" in "".join(capsys.readouterr())
+
+
+@pytest.mark.usefixtures("_gigabyte")
+def test_what_is_proposed_instead_fits():
+    message = told(lambda: trained(Counted, PPOConfig(fragment_length=10**8)))
+    fitting = int(message.partition("use at most fragment_length = ")[2].partition(", or")[0].replace(",", ""))
+    with Trainer(Counted, PPOConfig(fragment_length=fitting), num_envs=2, seed=0) as trainer:
+        assert trainer.config.algorithm.fragment_length == fitting
+
+
+@pytest.mark.parametrize("error", [MemoryError("Unable to allocate"), RuntimeError("x: can't allocate memory: 9")])
+def test_a_shortage_that_comes_all_the_same_is_explained(error):
+    class Full(Callback):
+        def on_episode_end(self, episode):
+            raise error
+
+    with pytest.raises(TrainingError, match="there is not enough memory left .* algorithm.model.hidden") as caught:
+        trained(Ends, callbacks=[Full()])
+    assert caught.value.__cause__ is error
+
+
+def test_other_errors_are_left_alone():
+    with pytest.raises(RuntimeError, match="^of something else$"), room.explained_shortage():
+        raise RuntimeError("of something else")
+
+
+# --- the target network of DQN ----------------------------------------------------------------------------------------
+
+
+def test_the_target_interval_may_be_given_in_env_steps():
+    assert DQNConfig(target={"every_env_steps": 10_000}).target_every == 2500
+    assert DQNConfig(target={"every_env_steps": 10_000}, updates_per_step=0.5).target_every == 5000
+    assert DQNConfig(target={"every_env_steps": 1}).target_every == 1
+    assert DQNConfig().target_every == DQNConfig().target.every == 250
+
+
+def target_of(*layers):
+    named = Layer("name", {"algorithm.name": "dqn"})
+    return resolve(RunConfig, [named, *layers], ALGORITHMS)
+
+
+def test_the_stronger_layer_decides_how_the_target_interval_is_given():
+    steps, gradients = {"algorithm.target.every_env_steps": 400}, {"algorithm.target.every": 7}
+    resolved = target_of(Layer("preset", gradients), Layer("code", steps))
+    assert resolved.config.algorithm.target_every == 100
+    assert resolved.explain("algorithm.target.every") == (
+        "algorithm.target.every = null  (code)\n    instead of 7  (preset)\n    instead of 250  (default)"
+    )
+    assert target_of(Layer("file", steps), Layer("code", gradients)).config.algorithm.target_every == 7
+    again = target_of(Layer("what was kept", {path: values[-1][1] for path, values in resolved.history.items()}))
+    assert again.config.algorithm.target == resolved.config.algorithm.target
+    assert TargetConfig(every_env_steps=5).replace(every=4) == TargetConfig(every=4)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: TargetConfig(every=1, every_env_steps=4), "every = 1 and every_env_steps = 4: give one of them"),
+        (lambda: TargetConfig(every=None), "every and every_env_steps are both null: give one of them"),
+        (
+            lambda: target_of(Layer("run.yaml", {"algorithm": {"target": {"every": 1, "every_env_steps": 4}}})),
+            "run.yaml: algorithm.target: every = 1 and every_env_steps = 4: give one of them",
+        ),
+    ],
+)
+def test_one_way_to_give_the_target_interval_is_enough(make, expected):
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert expected in str(caught.value)
+
+
+def test_the_kinds_of_errors_are_those_of_whoever_made_the_mistake():
+    with pytest.raises(EnvError):
+        trained(type("Odd", (Sound,), {"observation_space": NOTHING}))
