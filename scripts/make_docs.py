@@ -86,9 +86,9 @@ from rookery.compat.rllib.config_table import (
 from rookery.core.settings.fields import default_of, describe, fields_of, hints_of, object_name
 from rookery.core.settings.layers import flow
 from rookery.core.source import field_texts
-from rookery.judging.judge import JudgingConfig
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
+from rookery.ope.judge import JudgingConfig
 from rookery.replay.buffer import ReplayConfig
 from rookery.replay.relabel import RelabelConfig
 from rookery.replay.selecting import SelectionConfig

@@ -32,7 +32,7 @@ LAYERS = [
     {"signals", "replay", "native", "cluster", "onnx"},
     {"algorithms", "rollout"},
     {"run"},
-    {"tune", "serving", "judging"},
+    {"tune", "serving", "ope"},
     {"extend", "script"},
     {"compat"},
     {"cli"},

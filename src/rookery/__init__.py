@@ -74,7 +74,7 @@ _HOME = {
     "load_policy": "rookery.native.actor",
     "write_unity": "rookery.onnx.unity",
     "write_generic": "rookery.onnx.generic",
-    "judge": "rookery.judging.judge",
+    "judge": "rookery.ope.judge",
     "record_replay": "rookery.run.evaluate.recording",
     "import_replay": "rookery.replay.formats.names",
     "export_replay": "rookery.replay.formats.names",
@@ -156,11 +156,11 @@ if TYPE_CHECKING:
     from rookery.envs.external.client import TrainingOver as TrainingOver
     from rookery.envs.native.c_env import CEnv as CEnv
     from rookery.envs.native.c_env import c_env_of as c_env_of
-    from rookery.judging.judge import judge as judge
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.native.actor import load_policy as load_policy
     from rookery.onnx.generic import write_generic as write_generic
     from rookery.onnx.unity import write_unity as write_unity
+    from rookery.ope.judge import judge as judge
     from rookery.replay.buffer import ReplayConfig as ReplayConfig
     from rookery.replay.formats.names import export_replay as export_replay
     from rookery.replay.formats.names import import_replay as import_replay

@@ -104,7 +104,7 @@ def judge_saved(
     trust_code: bool,
 ) -> None:
     """Judges a policy of a run by data, tells it, and writes a row and a picture into the directory of the run."""
-    from rookery.judging.judge import judge, quiet
+    from rookery.ope.judge import judge, quiet
 
     saved = find_saved(run, checkpoint)
     settings = settings_of(given or [])
@@ -160,7 +160,7 @@ def named_by_options(settings: Mapping[str, Any]) -> Iterator[None]:
     Raises:
         ConfigError: If there is one; names the option, and what is like it.
     """
-    from rookery.judging.judge import METHODS
+    from rookery.ope.judge import METHODS
 
     for method in settings.get("methods", ()):
         if method not in METHODS:

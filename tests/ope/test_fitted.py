@@ -10,10 +10,10 @@ from gymnasium import spaces
 from recorded import keep
 from rookery.algorithms.offline.bc import BCConfig
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.judging.episodes import WholeEpisodes
-from rookery.judging.fitted import FIT_GRADIENT, FitBatch, FittedInputs, FittedQ, PlannedActions, fit_loss
-from rookery.judging.judged_policy import JudgedPolicy
 from rookery.models.build import ModelConfig
+from rookery.ope.episodes import WholeEpisodes
+from rookery.ope.fitted import FIT_GRADIENT, FitBatch, FittedInputs, FittedQ, PlannedActions, fit_loss
+from rookery.ope.judged_policy import JudgedPolicy
 from rookery.replay.segments import find_replay
 
 NEXT = np.array([[1, 2], [0, -1], [1, -1]])

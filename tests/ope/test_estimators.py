@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from rookery.judging.estimators import (
+from rookery.ope.estimators import (
     EpisodeSteps,
     Quotient,
     bca_interval,

@@ -22,13 +22,13 @@ from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step, track
 from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
-from rookery.judging.episodes import PART, WholeEpisodes
-from rookery.judging.judged_policy import JudgedPolicy
 from rookery.models.build import CRITIC_ACTION, ModelConfig, build_critic_trunk, build_trunk
 from rookery.models.heads import VALUE_GAIN
 from rookery.models.layers import linear
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import attach
+from rookery.ope.episodes import PART, WholeEpisodes
+from rookery.ope.judged_policy import JudgedPolicy
 from rookery.policies.normalize import ObsNormalizer
 
 TIME = "\0time"

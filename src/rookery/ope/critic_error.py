@@ -13,9 +13,9 @@ from rookery.algorithms.off_policy.critics import CriticLearner, StateAction
 from rookery.algorithms.offline.data_learner import of_those_made
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
-from rookery.judging.episodes import WholeEpisodes
-from rookery.judging.judged_policy import JudgedPolicy
 from rookery.models.q_head import Boltzmann, EpsilonGreedy
+from rookery.ope.episodes import WholeEpisodes
+from rookery.ope.judged_policy import JudgedPolicy
 
 Valued = Callable[[TensorTree, Tensor], Tensor]
 """Values ``[n]`` of actions on raw observations; or ``[n, A]`` of all choices, whatever the actions are."""

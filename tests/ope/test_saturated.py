@@ -11,7 +11,7 @@ from quick import SMALL
 
 from rookery import ConfigError, PPOConfig, SACConfig, Trainer, judge, record_replay
 from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.judging.episodes import WholeEpisodes
+from rookery.ope.episodes import WholeEpisodes
 from rookery.replay.recording import RecordedEpisode, Recording, write_recordings
 from rookery.replay.segments import RAW, Spaces, find_replay
 

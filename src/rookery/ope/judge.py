@@ -21,7 +21,7 @@ from rookery.core.process.runtime import own_torch
 from rookery.core.settings.fields import Fraction, PositiveFloat, Settings
 from rookery.core.settings.reach import Count, CountFromZero, Rows
 from rookery.core.settings.trust import TrustCode
-from rookery.judging.behavior import (
+from rookery.ope.behavior import (
     USE_FITTED,
     ClonedBehavior,
     bound_obstacle,
@@ -29,10 +29,10 @@ from rookery.judging.behavior import (
     cloned_obstacle,
     recorded_obstacle,
 )
-from rookery.judging.coverage import of_choices, of_numbers
-from rookery.judging.critic_error import critics_of, td_errors
-from rookery.judging.episodes import WholeEpisodes
-from rookery.judging.estimators import (
+from rookery.ope.coverage import of_choices, of_numbers
+from rookery.ope.critic_error import critics_of, td_errors
+from rookery.ope.episodes import WholeEpisodes
+from rookery.ope.estimators import (
     EpisodeSteps,
     Quotient,
     bca_interval,
@@ -45,8 +45,8 @@ from rookery.judging.estimators import (
     returns_of,
     weighted_sampling,
 )
-from rookery.judging.fitted import FittedInputs, FittedQ, PlannedActions
-from rookery.judging.judged_policy import JudgedPolicy
+from rookery.ope.fitted import FittedInputs, FittedQ, PlannedActions
+from rookery.ope.judged_policy import JudgedPolicy
 from rookery.policies.policy import Policy
 from rookery.replay.segments import Spaces, StoredReplay, check_spaces, find_replay
 from rookery.report.judgement import Coverage, Judgement, ReturnEstimate

@@ -18,10 +18,10 @@ from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces.arrays import MASK
-from rookery.judging.episodes import WholeEpisodes
-from rookery.judging.judged_policy import JudgedPolicy
 from rookery.models.build import ModelConfig
 from rookery.models.squashed import SquashedGaussian
+from rookery.ope.episodes import WholeEpisodes
+from rookery.ope.judged_policy import JudgedPolicy
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
 from rookery.replay.recording import LIKELIEST, piece_of_episodes

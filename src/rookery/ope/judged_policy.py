@@ -8,9 +8,9 @@ from torch import Tensor
 
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
-from rookery.judging.episodes import WholeEpisodes
 from rookery.models.distributions import Behavior
 from rookery.models.squashed import Disturbed, Hybrid, HybridHead, SquashedGaussian, SquashedHead
+from rookery.ope.episodes import WholeEpisodes
 from rookery.policies.policy import Policy
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.judging.behavior import ClonedBehavior
-from rookery.judging.episodes import WholeEpisodes
-from rookery.judging.judged_policy import JudgedPolicy
+from rookery.ope.behavior import ClonedBehavior
+from rookery.ope.episodes import WholeEpisodes
+from rookery.ope.judged_policy import JudgedPolicy
 from rookery.report.judgement import Coverage
 
 NEAR = 10
