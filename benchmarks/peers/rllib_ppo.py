@@ -26,7 +26,7 @@ from ray.tune import register_env
 from workloads import BEST, MATCHED, TARGETS
 from workloads import PPO as Settings
 
-from rookery.tasks.arena import MultiAgentArena
+from rookery.tasks.games.arena import MultiAgentArena
 from rookery.tasks.memory_tasks import StatelessCartPole
 
 IMPORTED = seconds_since_start()

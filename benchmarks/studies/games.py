@@ -19,7 +19,7 @@ from rookery import tasks
 from rookery.core.spaces.arrays import MASK, Tree
 from rookery.envs.base import VectorEnv
 from rookery.envs.random_play import random_actions, random_play
-from rookery.tasks import players
+from rookery.tasks.games import players
 
 FILE = Path(__file__).parents[1] / "results" / "games.md"
 LANES = 64

@@ -34,7 +34,7 @@ NOTE = (
 )
 
 ANCHOR = "random"
-PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
+PERFECT = "rookery.tasks.games.players:tic_tac_toe_perfect"
 
 
 def train(steps: int) -> Trainer:

@@ -50,9 +50,9 @@ SOCCER: dict[str, Any] = {
     "entropy_coef": 0.003,
 }
 SOCCER_RULES = {"snapshot_every": 50_000, "window": 10, "latest_ratio": 0.8, "swap_every": 0, "rating_games": 0}
-PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
-ONE_PLY = "rookery.tasks.players:connect_four_one_ply"
-SCRIPT = "rookery.tasks.players:line_soccer_script"
+PERFECT = "rookery.tasks.games.players:tic_tac_toe_perfect"
+ONE_PLY = "rookery.tasks.games.players:connect_four_one_ply"
+SCRIPT = "rookery.tasks.games.players:line_soccer_script"
 
 
 def games(trainer: Trainer, side: str, player: str, number: int, deterministic: bool = True) -> np.ndarray:

@@ -21,7 +21,8 @@ from rookery import tasks
 from rookery.core.spaces.arrays import MASK, Tree
 from rookery.envs.base import VectorEnv
 from rookery.envs.random_play import random_actions, random_play
-from rookery.tasks import basic, goal_grid, players, push_block
+from rookery.tasks import basic, goal_grid, push_block
+from rookery.tasks.games import players
 
 FILE = Path(__file__).parents[1] / "results" / "worlds.md"
 IMAGES = Path(__file__).parents[2] / "docs" / "images"

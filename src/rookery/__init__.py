@@ -67,7 +67,7 @@ _HOME = {
     "Linear": "rookery.core.schedules",
     "Exponential": "rookery.core.schedules",
     "Piecewise": "rookery.core.schedules",
-    "MultiAgentArena": "rookery.tasks.arena",
+    "MultiAgentArena": "rookery.tasks.games.arena",
     "StatelessCartPole": "rookery.tasks.memory_tasks",
     "EntitySet": "rookery.core.spaces.entity_set",
     "RookeryError": "rookery.core.errors",
@@ -171,7 +171,7 @@ if TYPE_CHECKING:
     from rookery.run.settings import EvaluationConfig as EvaluationConfig
     from rookery.run.settings import SamplingConfig as SamplingConfig
     from rookery.run.trainer import Trainer as Trainer
-    from rookery.tasks.arena import MultiAgentArena as MultiAgentArena
+    from rookery.tasks.games.arena import MultiAgentArena as MultiAgentArena
     from rookery.tasks.memory_tasks import StatelessCartPole as StatelessCartPole
     from rookery.tensor_envs.env import TensorEnv as TensorEnv
     from rookery.tensor_envs.env import TensorStep as TensorStep

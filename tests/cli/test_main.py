@@ -263,7 +263,7 @@ def test_without_any_stop_a_budget_holds_and_is_said(rookery, monkeypatch):
 
 def test_two_policies_are_trained_in_the_arena(rookery, tmp_path):
     code, out, err = rookery(
-        "train", "--env", "rookery.tasks.arena:MultiAgentArena", "--algo", "ppo", "--seed", 0, "--num-envs", 2,
+        "train", "--env", "rookery.tasks.games.arena:MultiAgentArena", "--algo", "ppo", "--seed", 0, "--num-envs", 2,
         "policies.pol1.lr=3e-4", "policies.pol2.lr=4e-4", "policy_mapping.agent1=pol1", "policy_mapping.agent2=pol2",
         "algorithm.fragment_length=8", "algorithm.epochs=1", "--stop", "policies.pol2.updates=2", "--plain",
         "--evaluate", 0,

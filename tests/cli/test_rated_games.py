@@ -10,7 +10,7 @@ from commands import TINY, train_into
 
 from rookery.cli.elo import others_of
 
-PERFECT = "perfect=rookery.tasks.players:tic_tac_toe_perfect"
+PERFECT = "perfect=rookery.tasks.games.players:tic_tac_toe_perfect"
 
 SELF_PLAY = "rookery.tasks:TicTacToe --run-id self --seed 2 --stop env_steps=320 sampling.num_envs=8 --evaluate 0"
 SELF_PLAY += " self_play.main.snapshot_every=100 self_play.main.rating_games=2 self_play.main.anchors.chance=random"
@@ -104,8 +104,11 @@ def test_an_anchor_that_is_called_random_and_is_not_keeps_its_name():
         (["elo", "cart"], "runs/cart: has no snapshots"),
         (["elo", "self", "--players", "perfect"], "--players perfect: must be NAME=..."),
         (["elo", "self", "--players", "main=random"], "--players main=...: is a policy of the run"),
-        (["elo", "self", "--players", "chance=rookery.tasks.players:tic_tac_toe_perfect"], "chance is random already"),
-        (["elo", "self", "--players", "p=rookery.tasks.players:tic_tac_to"], "has no 'tic_tac_to'"),
+        (
+            ["elo", "self", "--players", "chance=rookery.tasks.games.players:tic_tac_toe_perfect"],
+            "chance is random already",
+        ),
+        (["elo", "self", "--players", "p=rookery.tasks.games.players:tic_tac_to"], "has no 'tic_tac_to'"),
         (["elo", "self", "--anchor", "perfect=3"], "nobody of that name plays; there are main@"),
         (["elo", "self", "--anchor", "chance=high"], "a rating is a number of points"),
         (["elo", "self", "--anchor", "main@1=nan"], "--anchor main@1=nan: a rating is a number of points"),

@@ -115,7 +115,7 @@ def test_imports_and_pickles_find_what_they_named():
     assert package.Basic is Basic and package.losses is ppo
     from rookery.attic import board_games
 
-    assert board_games is sys.modules["rookery.tasks.board_games"]
+    assert board_games is sys.modules["rookery.tasks.games.board_games"]
     written = pickle.dumps(PPOConfig(lr=0.5), protocol=0)
     old = written.replace(b"crookery.algorithms.ppo\nPPOConfig", b"crookery.attic.losses\nPPOConfig")
     assert old != written and pickle.loads(old) == PPOConfig(lr=0.5)

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from rookery.core.spaces.arrays import MASK
 from rookery.envs.make import make_env
 from rookery.envs.random_play import random_actions
-from rookery.tasks.arena import MultiAgentArena
+from rookery.tasks.games.arena import MultiAgentArena
 
 
 def seeds(lane, episode):

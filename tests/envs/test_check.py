@@ -9,8 +9,8 @@ from counting import NUMBER, PAIR, TWO, ComingAndGoing, Counting, CountingAEC, C
 from gymnasium import spaces
 
 from rookery.envs.check import check_env
-from rookery.tasks.arena import BatchedArena, MultiAgentArena
-from rookery.tasks.sacrifice import Sacrifice
+from rookery.tasks.games.arena import BatchedArena, MultiAgentArena
+from rookery.tasks.games.sacrifice import Sacrifice
 
 
 def check(env, episodes=3, max_steps=50, **config):

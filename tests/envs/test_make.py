@@ -16,7 +16,7 @@ from rookery.envs.adapters.classic import BatchedCartPole
 from rookery.envs.make import env_name, make_env
 from rookery.envs.random_play import random_actions, random_rows
 from rookery.envs.vector.serial import SerialEnv
-from rookery.tasks.arena import BatchedArena, MultiAgentArena
+from rookery.tasks.games.arena import BatchedArena, MultiAgentArena
 
 
 def made(env, implementation="serial", wrappers=(), lanes=1, render=False, **config):
@@ -81,7 +81,7 @@ def test_the_config_reaches_the_constructor_and_wrappers_wrap_in_order():
 @pytest.mark.usefixtures("no_twins_in_c")
 def test_the_batched_twin_is_taken_unless_wrappers_or_settings_forbid_it():
     assert isinstance(made(MultiAgentArena, "auto", lanes=3), BatchedArena)
-    assert isinstance(made("rookery.tasks.arena:MultiAgentArena", "batched", width=4), BatchedArena)
+    assert isinstance(made("rookery.tasks.games.arena:MultiAgentArena", "batched", width=4), BatchedArena)
     assert isinstance(made("CartPole-v1", "auto"), BatchedCartPole)
     assert isinstance(made("CartPole-v1", "serial"), SerialEnv)
     assert isinstance(made("CartPole-v1", "auto", wrappers=[Doubled]), SerialEnv)

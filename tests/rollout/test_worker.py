@@ -18,7 +18,7 @@ from rookery.envs.vector.faults import Tolerance
 from rookery.models.build import ModelConfig
 from rookery.policies.policy import Policy
 from rookery.rollout.slots import SlotStore
-from rookery.tasks.arena import MultiAgentArena
+from rookery.tasks.games.arena import MultiAgentArena
 
 
 class EndsBothWays(Counting):

@@ -127,8 +127,8 @@ def test_an_unknown_environment_is_answered_with_the_nearest():
     )
     message = told(UnknownEnvError, lambda: Trainer("CartPole-v7"))
     assert "did you mean 'CartPole-v1'?" in message
-    message = told(EnvError, lambda: Trainer("rookery.tasks.arena:MultiAgentArea"))
-    assert message.endswith("module rookery.tasks.arena has no 'MultiAgentArea'; did you mean 'MultiAgentArena'?")
+    message = told(EnvError, lambda: Trainer("rookery.tasks.games.arena:MultiAgentArea"))
+    assert message.endswith("module rookery.tasks.games.arena has no 'MultiAgentArea'; did you mean 'MultiAgentArena'?")
 
 
 # --- when to stop -----------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from rookery.run.opponents.matches import (
 from rookery.run.opponents.ratings import score_of
 from rookery.run.opponents.self_play import sides_of
 
-PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
+PERFECT = "rookery.tasks.games.players:tic_tac_toe_perfect"
 
 
 def first_free(obs, rng):
@@ -175,7 +175,7 @@ def test_groups_are_sides_and_earn_together():
 def test_teams_play_with_all_their_members(board_run):
     env = make_env("rookery.tasks:LineSoccer", {"max_steps": 60}, (), 4, "auto")
     players = [scripted_entrant(env, path, name, Streams(0)) for name, path in
-               (("script", "rookery.tasks.players:line_soccer_script"), ("random", "random"))]  # fmt: skip
+               (("script", "rookery.tasks.games.players:line_soccer_script"), ("random", "random"))]  # fmt: skip
     games = Matches(board_run, env, players, None, 12, deterministic=False, seed=0).play()
     assert {game.sides for game in games} == {("blue",), ("red",)}
     assert np.mean([game.score for game in games]) > 0.7

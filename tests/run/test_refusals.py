@@ -219,10 +219,10 @@ def test_a_mapping_function_may_take_the_agent_alone():
 
 
 def test_an_environment_may_be_named_with_dots():
-    with Trainer("rookery.tasks.arena.MultiAgentArena", PPO, num_envs=2, seed=0) as trainer:
+    with Trainer("rookery.tasks.games.arena.MultiAgentArena", PPO, num_envs=2, seed=0) as trainer:
         assert trainer.env.kinds[0].agents == ("agent1", "agent2")
-    message = told(lambda: Trainer("rookery.tasks.arena.MultiAgentArea"))
-    assert message.endswith("module rookery.tasks.arena has no 'MultiAgentArea'; did you mean 'MultiAgentArena'?")
+    message = told(lambda: Trainer("rookery.tasks.games.arena.MultiAgentArea"))
+    assert message.endswith("module rookery.tasks.games.arena has no 'MultiAgentArea'; did you mean 'MultiAgentArena'?")
 
 
 @pytest.mark.parametrize("name", SamplingConfig.__dataclass_fields__)

@@ -828,7 +828,7 @@ RICH = {
     "who plays against itself, and is curious": lambda: loaded(stopped_after(
         6, 5, env="rookery.tasks:TicTacToe", cfg=FAST.replace(signals={"curiosity": {"scale": True}, "rnd": {}}),
         self_play={"main": {"snapshot_every": 60, "swap_every": 30, "latest_ratio": 0.3, "rating_games": 4,
-                            "anchors": {"perfect": "rookery.tasks.players:tic_tac_toe_perfect"}}},
+                            "anchors": {"perfect": "rookery.tasks.games.players:tic_tac_toe_perfect"}}},
     )),
     "teams that learn in turn": lambda: loaded(stopped_after(
         3, 5, env="rookery.tasks:LineSoccer", cfg=BRIEF,

@@ -20,7 +20,7 @@ from rookery.run.opponents.self_play import Contender, SelfPlayConfig, snapshots
 from selection import slow
 
 GAME = "rookery.tasks:TicTacToe"
-PERFECT = "rookery.tasks.players:tic_tac_toe_perfect"
+PERFECT = "rookery.tasks.games.players:tic_tac_toe_perfect"
 SOCCER = {
     "env": "rookery.tasks:LineSoccer",
     "cfg": BRIEF,

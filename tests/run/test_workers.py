@@ -82,7 +82,7 @@ CASES = {
     "dqn": ("CartPole-v1", REPLAYING, {"sampling": {"iteration_steps": 120}}),
     "composite": (Blocks, PPO, {}),
     "torch": (Blocks, TORCH, {"sampling": {"lane_group": 2}}),
-    "arena": ("rookery.tasks.arena:MultiAgentArena", PPO, {}),
+    "arena": ("rookery.tasks.games.arena:MultiAgentArena", PPO, {}),
     "lessons": ("CartPole-v1", PPO, {"curriculum": COURSE}),
     "parameters": ("Pendulum-v1", PPO, {"parameters": {"mass": {"sampler": "uniform", "low": 0.5, "high": 2.0}}}),
 }

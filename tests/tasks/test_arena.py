@@ -5,7 +5,7 @@ from rookery.core.errors import EnvError
 from rookery.envs.base import VectorEnv
 from rookery.envs.make import make_env
 from rookery.envs.vector.serial import SerialEnv
-from rookery.tasks.arena import BatchedArena, MultiAgentArena
+from rookery.tasks.games.arena import BatchedArena, MultiAgentArena
 
 UP, RIGHT, DOWN, LEFT = range(4)
 

@@ -6,7 +6,7 @@ import pytest
 from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.samplers import ConstantSampler
 from rookery.tasks.ball_plate import AIR, HALF, HEIGHT, MOST_TILT, RADIUS, BallPlate, axes, turned
-from rookery.tasks.players import ball_plate_script
+from rookery.tasks.games.players import ball_plate_script
 
 
 def plan(lane, episode):

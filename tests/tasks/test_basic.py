@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rookery.tasks.basic import LARGE, LEFT, PLACES, RIGHT, SMALL, START, STAY, STEP_COST, WAY, Basic
-from rookery.tasks.players import basic_best
+from rookery.tasks.games.players import basic_best
 
 
 def played(*actions, max_steps=100):

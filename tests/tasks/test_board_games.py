@@ -7,8 +7,8 @@ import pytest
 
 from rookery.core.errors import EnvError
 from rookery.core.spaces.arrays import MASK
-from rookery.tasks.board_games import ROWS, ConnectFour, TicTacToe
-from rookery.tasks.players import connect_four_one_ply, tic_tac_toe_perfect
+from rookery.tasks.games.board_games import ROWS, ConnectFour, TicTacToe
+from rookery.tasks.games.players import connect_four_one_ply, tic_tac_toe_perfect
 
 
 def plan(lane, episode):

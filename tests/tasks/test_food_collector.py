@@ -7,7 +7,7 @@ from rookery.core.errors import EnvError
 from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.random_play import random_answers
 from rookery.envs.samplers import ConstantSampler
-from rookery.tasks.food_collector import (
+from rookery.tasks.games.food_collector import (
     AGENTS,
     BEAM,
     FOOD,
@@ -21,7 +21,7 @@ from rookery.tasks.food_collector import (
     WALL,
     FoodCollector,
 )
-from rookery.tasks.players import food_collector_script
+from rookery.tasks.games.players import food_collector_script
 
 FAR = [(-30.0, 30.0), (-30.0, -30.0), (30.0, -30.0), (30.0, 30.0)]
 """Places of the other agents."""

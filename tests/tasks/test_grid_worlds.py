@@ -5,8 +5,8 @@ import pytest
 
 from rookery.core.spaces.arrays import MASK
 from rookery.tasks import goal_grid, push_block
+from rookery.tasks.games.players import goal_grid_best, push_block_best
 from rookery.tasks.goal_grid import DOWN, GoalGrid
-from rookery.tasks.players import goal_grid_best, push_block_best
 from rookery.tasks.push_block import BACK, FORWARD, LEFT, RAYS, RIGHT, STAY, TURN_LEFT, TURN_RIGHT, PushBlock
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from rookery.core.spaces.arrays import CENTRAL
-from rookery.tasks.carry_together import COLUMNS, DOWN, HERE, LEFT, LIFT, LOADS, RIGHT, UP, WEIGHTS, CarryTogether
-from rookery.tasks.matrix_game import PAYOFFS, MatrixGame
-from rookery.tasks.players import carry_together_script, matrix_game_best, sacrifice_script
-from rookery.tasks.sacrifice import CELLS, DOOR, STAY, Sacrifice
+from rookery.tasks.games.carry_together import COLUMNS, DOWN, HERE, LEFT, LIFT, LOADS, RIGHT, UP, WEIGHTS, CarryTogether
+from rookery.tasks.games.matrix_game import PAYOFFS, MatrixGame
+from rookery.tasks.games.players import carry_together_script, matrix_game_best, sacrifice_script
+from rookery.tasks.games.sacrifice import CELLS, DOOR, STAY, Sacrifice
 
 
 def plan(lane, episode):

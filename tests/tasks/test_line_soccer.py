@@ -3,8 +3,19 @@
 import numpy as np
 import pytest
 
-from rookery.tasks.line_soccer import BALL, BALL_SPEED, FRICTION, HALF, KICK, OTHERS, PLACE, SPEED, TIME, LineSoccer
-from rookery.tasks.players import line_soccer_script
+from rookery.tasks.games.line_soccer import (
+    BALL,
+    BALL_SPEED,
+    FRICTION,
+    HALF,
+    KICK,
+    OTHERS,
+    PLACE,
+    SPEED,
+    TIME,
+    LineSoccer,
+)
+from rookery.tasks.games.players import line_soccer_script
 
 
 def plan(lane, episode):

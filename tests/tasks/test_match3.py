@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rookery.core.spaces.arrays import MASK
+from rookery.tasks.games.players import match3_greedy
 from rookery.tasks.match3 import (
     EMPTY,
     OUTSIDE,
@@ -16,7 +17,6 @@ from rookery.tasks.match3 import (
     num_moves,
     swaps,
 )
-from rookery.tasks.players import match3_greedy
 
 
 def plan(lane, episode):

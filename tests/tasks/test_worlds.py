@@ -12,7 +12,7 @@ from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.random_play import random_answers
 from rookery.envs.samplers import UniformSampler
 from rookery.run.trainer import Trainer
-from rookery.tasks import players
+from rookery.tasks.games import players
 
 WORLDS = {
     "Basic": {"max_steps": 12},

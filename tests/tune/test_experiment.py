@@ -80,7 +80,7 @@ def test_a_trial_is_the_training_that_its_parameters_make(tmp_path):
 
 def test_policies_have_domains_of_their_own(tmp_path):
     policies = {"pol1": SMALL.replace(lr=tune.grid_search([1e-3, 2e-3])), "pol2": SMALL.replace(lr=3e-3)}
-    train(tmp_path / "x", None, "rookery.tasks.arena:MultiAgentArena", policies=policies,
+    train(tmp_path / "x", None, "rookery.tasks.games.arena:MultiAgentArena", policies=policies,
           policy_mapping={"agent1": "pol1", "agent2": "pol2"}, stop={"iterations": 1})  # fmt: skip
     configs = [yaml_layer(t.folder / "config.yaml").values for t in history_of(tmp_path / "x").trials.values()]
     assert [config["policies"]["pol1"]["lr"] for config in configs] == [1e-3, 2e-3]

@@ -71,7 +71,7 @@ def elo(
 ) -> None:  # fmt: skip
     """Let the snapshots of a run play each other, rate them with error bars, and draw ratings and win rates.
 
-    rookery elo runs/TicTacToe-ppo-s0 --players perfect=rookery.tasks.players:tic_tac_toe_perfect
+    rookery elo runs/TicTacToe-ppo-s0 --players perfect=rookery.tasks.games.players:tic_tac_toe_perfect
     """
     from rookery.run.opponents.matches import Matches, remarks, standings_of
     from rookery.run.trainer import Trainer

@@ -183,7 +183,7 @@ class BallPlate(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks import world_drawing  # only those who look pay for loading Pillow
+        from rookery.tasks.drawing import world_drawing
 
         frame = np.array(axes(self._turned[:, lane : lane + 1]))[:, :, 0]
         radius = RADIUS * float(self._scale[lane])

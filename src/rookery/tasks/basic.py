@@ -75,7 +75,7 @@ class Basic(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks import world_drawing  # only those who look pay for loading Pillow
+        from rookery.tasks.drawing import world_drawing
 
         place, steps = int(self._place[lane]), self._timestep(lane)
         return world_drawing.draw_line(PLACES, (SMALL, LARGE), place, steps, self.max_steps)

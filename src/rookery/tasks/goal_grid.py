@@ -120,7 +120,7 @@ class GoalGrid(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks import world_drawing  # only those who look pay for loading Pillow
+        from rookery.tasks.drawing import world_drawing
 
         goal, steps = int(self._goal[lane]), self._timestep(lane)
         return world_drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
@@ -168,7 +168,7 @@ class GoalGridInC(BatchedTwin):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks import world_drawing  # only those who look pay for loading Pillow
+        from rookery.tasks.drawing import world_drawing
 
         goal, steps = int(self.fields["goal"][lane]), self._timestep(lane)
         return world_drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)

@@ -177,7 +177,7 @@ class PushBlock(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks import world_drawing  # only those who look pay for loading Pillow
+        from rookery.tasks.drawing import world_drawing
 
         goal = self._inner(self._maps[self._side[lane]]) == GOAL
         agent, block = self._place[lane].tolist(), self._block[lane].tolist()

@@ -21,7 +21,7 @@ from rookery.envs.native import twins
 from rookery.envs.native.twins import CartPoleInC, StatelessCartPoleInC, why_not_in_c
 from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.samplers import UniformSampler
-from rookery.tasks.arena import ArenaInC, BatchedArena
+from rookery.tasks.games.arena import ArenaInC, BatchedArena
 from rookery.tasks.memory_tasks import BatchedStatelessCartPole, StatelessCartPole
 from selection import slow_repeats
 

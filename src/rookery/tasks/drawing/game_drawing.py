@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from rookery.envs.drawing import INK, MARGIN, PAPER, RED, WOOD, Color, font
-from rookery.tasks.drawing import (
+from rookery.tasks.drawing.task_drawing import (
     FOOTER,
     GOLD,
     GREEN,

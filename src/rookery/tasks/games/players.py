@@ -1,7 +1,8 @@
 """Scripted players of the bundled games: functions ``player(obs, rng) -> actions`` that answer for N agents at once.
 
 ``obs`` is a tree of observations ``[N, ...]`` by leaf path, ``rng`` a NumPy generator, and the actions ``[N, ...]`` are
-as the environment takes them. Players have no memory. Their import paths name them: ``rookery.tasks.players:one``.
+as the environment takes them. Players have no memory. Their import paths name them:
+``rookery.tasks.games.players:one``.
 """
 
 from __future__ import annotations
@@ -12,18 +13,8 @@ import numpy as np
 
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import MASK, Tree
-from rookery.tasks import (
-    ball_plate,
-    basic,
-    board_games,
-    carry_together,
-    food_collector,
-    goal_grid,
-    line_soccer,
-    match3,
-    push_block,
-    sacrifice,
-)
+from rookery.tasks import ball_plate, basic, goal_grid, match3, push_block
+from rookery.tasks.games import board_games, carry_together, food_collector, line_soccer, sacrifice
 
 
 def tic_tac_toe_perfect(obs: Tree, rng: np.random.Generator) -> np.ndarray:

@@ -189,7 +189,7 @@ class LineSoccer(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks import game_drawing  # only those who look pay for loading Pillow
+        from rookery.tasks.drawing import game_drawing
 
         players = [
             (float(x), float(y), view > 0) for (x, y), view in zip(self._place[lane], self._view[:, 0], strict=True)

@@ -9,7 +9,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from rookery.envs.drawing import FAINT, INK, MARGIN, PAPER, RED, WOOD, Color, font
-from rookery.tasks.drawing import (
+from rookery.tasks.drawing.game_drawing import BLUE
+from rookery.tasks.drawing.task_drawing import (
     FOOTER,
     GOLD,
     GREEN,
@@ -22,7 +23,6 @@ from rookery.tasks.drawing import (
     _put,
     _tile,
 )
-from rookery.tasks.game_drawing import BLUE
 
 VIOLET: Color = (132, 88, 176)
 KINDS: tuple[Color, ...] = (GREEN, RED, BLUE, GOLD, VIOLET, WOOD)

@@ -99,7 +99,7 @@ class Sacrifice(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks import game_drawing  # only those who look pay for loading Pillow
+        from rookery.tasks.drawing import game_drawing
 
         where = [(int(cell), bool(alive)) for cell, alive in zip(self._cell[lane], self._alive[lane], strict=True)]
         is_open, steps = bool(self._open[lane]), self._timestep(lane)

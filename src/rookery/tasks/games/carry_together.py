@@ -121,7 +121,7 @@ class CarryTogether(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks import game_drawing  # only those who look pay for loading Pillow
+        from rookery.tasks.drawing import game_drawing
 
         loads = [
             (int(row), int(column), int(weight))

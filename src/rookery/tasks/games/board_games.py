@@ -166,7 +166,7 @@ class BoardGame(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks import game_drawing  # only those who look pay for loading Pillow
+        from rookery.tasks.drawing import game_drawing
 
         agents, plies = self.kinds[0].agents, int(self._plies[lane])
         turn = None if self._is_over(lane) else plies & 1

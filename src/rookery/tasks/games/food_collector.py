@@ -253,7 +253,7 @@ class FoodCollector(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks import world_drawing  # only those who look pay for loading Pillow
+        from rookery.tasks.drawing import world_drawing
 
         agents = [
             (float(x), float(y), float(heading), int(frozen) > 0, bool(shoots))
