@@ -14,7 +14,7 @@ from rookery.core.io.files import list_checkpoints
 WAITING = """
 import sys, threading, time
 from multiprocessing import get_context
-from rookery.cli.ending import end_in_time
+from rookery.cli.terminal.ending import end_in_time
 
 def view():
     while True:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rookery.cli.keyboard import Keyboard, TerminalKeys, WindowKeys, blocks, keys_of, usual_keys
+from rookery.cli.games.keyboard import Keyboard, TerminalKeys, WindowKeys, blocks, keys_of, usual_keys
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import action_spec
 from rookery.envs.make import make_env

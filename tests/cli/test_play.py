@@ -16,7 +16,7 @@ from commands import TINY, train_into
 from gymnasium import spaces
 
 from rookery import Trainer
-from rookery.cli.person import ByHand, TypedMoves, arrow_keys, copy_to_show, innermost, state_of
+from rookery.cli.games.person import ByHand, TypedMoves, arrow_keys, copy_to_show, innermost, state_of
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import action_spec
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from commands import TINY, train_into
 
-from rookery.cli.elo import others_of
+from rookery.cli.games.elo import others_of
 
 PERFECT = "perfect=rookery.tasks.games.players:tic_tac_toe_perfect"
 

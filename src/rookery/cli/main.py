@@ -18,25 +18,25 @@ import typer
 from typer.main import get_command
 
 from rookery import __version__
-from rookery.cli.bench import bench
+from rookery.cli.bench.bench import bench
 from rookery.cli.check_onnx import check_onnx
 from rookery.cli.config import app as config_app
-from rookery.cli.elo import elo
-from rookery.cli.ending import ENDED_AFTER, SAID_AFTER, end_in_time
 from rookery.cli.envs import app as envs_app
 from rookery.cli.evaluate import evaluate
 from rookery.cli.explain import explain
 from rookery.cli.export import export
+from rookery.cli.games.elo import elo
+from rookery.cli.games.match import match
+from rookery.cli.games.play import play
 from rookery.cli.learn import learn
-from rookery.cli.match import match
 from rookery.cli.mlagents import app as mlagents_app
-from rookery.cli.play import play
 from rookery.cli.plot import plot
 from rookery.cli.record import record
-from rookery.cli.replay import app as replay_app
+from rookery.cli.replay.replay import app as replay_app
 from rookery.cli.resume import resume
 from rookery.cli.rllib import app as rllib_app
 from rookery.cli.serve import serve
+from rookery.cli.terminal.ending import ENDED_AFTER, SAID_AFTER, end_in_time
 from rookery.cli.timers import timers
 from rookery.cli.train import train
 from rookery.cli.tune import app as tune_app

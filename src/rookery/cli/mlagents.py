@@ -169,7 +169,7 @@ def request_of(context: typer.Context) -> Request:
 
 def train_or_resume(request: Request) -> None:
     """Trains to the end, or until it is interrupted, and says what is written where."""
-    from rookery.cli.apart import report_rows, rows_apart
+    from rookery.cli.terminal.json_output import report_rows, rows_apart
     from rookery.compat.mlagents.learn import learning
 
     style = Layer("--console", {"logging.console": "quiet" if request.console == "mlagents" else request.console})

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli.apart import report_rows, rows_apart
 from rookery.cli.runs import Provenance, SavedRun, TrustedCode, find_run, find_saved, read_provenance
+from rookery.cli.terminal.json_output import report_rows, rows_apart
 from rookery.cli.train import (
     LINE,
     SHOWN,

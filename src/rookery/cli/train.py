@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rookery.cli.apart import report_rows, rows_apart
 from rookery.cli.external import space_values, token_layers
 from rookery.cli.runs import in_runs
+from rookery.cli.terminal.json_output import report_rows, rows_apart
 from rookery.core.errors import ConfigError, LearnerLostError, WorkerLostError
 from rookery.core.io.files import LONGEST_NAME
 from rookery.core.process.interrupt import Interrupted

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rookery.cli.replay_import import import_files
-from rookery.cli.replay_places import check_free, sources, write
-from rookery.cli.replay_record import record
-from rookery.cli.replay_report import report
+from rookery.cli.replay.replay_import import import_files
+from rookery.cli.replay.replay_places import check_free, sources, write
+from rookery.cli.replay.replay_record import record
+from rookery.cli.replay.replay_report import report
 from rookery.core.errors import ConfigError
 
 if TYPE_CHECKING:

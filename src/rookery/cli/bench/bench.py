@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from rookery.cli.plan import PlanOptions, show_plan
+from rookery.cli.bench.plan import PlanOptions, show_plan
 from rookery.cli.train import layers_of_arguments
 from rookery.core.settings.layers import Layer
 

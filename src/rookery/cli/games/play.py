@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rookery.cli.elo import Likeliest
+from rookery.cli.games.elo import Likeliest
 from rookery.cli.runs import SavedRun, TrustedCode, find_saved
 from rookery.core.errors import ConfigError
 
@@ -40,7 +40,7 @@ def play(
         raise ConfigError(
             "rookery play: standard input is no terminal, and a person plays at one; rookery match plays without"
         )
-    from rookery.cli.person import ByHand, asked_at_terminal, copy_to_show
+    from rookery.cli.games.person import ByHand, asked_at_terminal, copy_to_show
     from rookery.run.trainer import Trainer
 
     stopped = False

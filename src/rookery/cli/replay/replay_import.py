@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rookery.cli.replay_places import check_free, sources
-from rookery.cli.replay_report import report
+from rookery.cli.replay.replay_places import check_free, sources
+from rookery.cli.replay.replay_report import report
 from rookery.core.errors import ConfigError
 
 if TYPE_CHECKING:

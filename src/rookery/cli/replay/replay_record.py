@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rookery.cli.evaluate import MaxEpisodeSteps
-from rookery.cli.replay_places import check_free
+from rookery.cli.replay.replay_places import check_free
 from rookery.cli.runs import TrustedCode, find_saved
 from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import import_object, override_layer
@@ -190,7 +190,7 @@ def play_by_hand(
         idle: What is done when no key is pressed, as JSON; None = a key is waited for.
         seconds: How long a key may take, where there is such an action.
     """
-    from rookery.cli.keyboard import Keyboard, action_of, keys_of, source_of
+    from rookery.cli.games.keyboard import Keyboard, action_of, keys_of, source_of
     from rookery.core.errors import SpaceError
     from rookery.run.evaluate.recording import record_episodes
 

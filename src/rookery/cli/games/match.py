@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rookery.cli.elo import CHANCE, Games, Likeliest, Seed, ignore, show_games
+from rookery.cli.games.elo import CHANCE, Games, Likeliest, Seed, ignore, show_games
 from rookery.cli.runs import TrustedCode, find_saved
 from rookery.core.errors import ConfigError
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TextIO
 
 import numpy as np
 
-from rookery.cli.keyboard import KEEP, QUIT, Keyboard, TerminalKeys, action_of, blocks, usual_keys
+from rookery.cli.games.keyboard import KEEP, QUIT, Keyboard, TerminalKeys, action_of, blocks, usual_keys
 from rookery.core.errors import ConfigError, EnvError, SpaceError, nearest
 from rookery.core.seeding import Role, Streams
 from rookery.core.spaces.arrays import MASK, ActionSpec
