@@ -17,6 +17,7 @@ import argparse
 import ast
 import gc
 import json
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -33,6 +34,23 @@ PAGE = ROOT / "benchmarks" / "results" / "walks.md"
 PEER = ROOT / "benchmarks" / "peers" / ".venv-sb3" / "bin" / "python"
 LANES = 8
 """Copies of the environment."""
+
+
+FEATURES = {
+    "curriculum": r"Curriculum\.|lessons_of$",
+    "self-play": r"SelfPlay\.",
+    "ranks": r"Ranks\.|finished_everywhere$",
+    "evaluation": r"Measure\.",
+    "drawn parameters": r"parameters_of$|Env\._parameters$",
+    "messages on a shortage of memory": r"explained_shortage$",
+    "notes on schedules that have ended": r"HorizonNotes\.",
+    "weights one update behind": r"Pool\.lag$|\.correction$",
+    "KL penalty": r"adapt_penalty$",
+    "policies that stop learning": r"_retire$|is_learning$",
+    "other reward signals": r"RewardSignals\.",
+    "another device": r"Staging\.",
+}
+"""Features that the traced runs do not use, with a pattern of the functions that serve them alone."""
 
 
 @dataclass(frozen=True, order=True)
@@ -112,6 +130,16 @@ def total(entered: Iterable[Entered]) -> Walk:
     return Walk(len({each.file for each in all_of_them}), len(all_of_them), sum(each.lines for each in all_of_them))
 
 
+def unused(entered: Iterable[Entered]) -> dict[str, list[Entered]]:
+    """Returns the functions that were entered for nothing, by the feature that they serve."""
+    found: dict[str, list[Entered]] = {}
+    for each in entered:
+        for feature, pattern in FEATURES.items():
+            if re.search(pattern, each.function):
+                found.setdefault(feature, []).append(each)
+    return found
+
+
 def iteration(algorithm: str, native: bool) -> list[Entered]:
     """Trains on CartPole with an algorithm, short iterations; returns what one enters after three others.
 
@@ -163,6 +191,11 @@ def listed(name: str, entered: list[Entered]) -> list[str]:
     for file, those in by_file.items():
         functions = ", ".join(f"`{each.function}` {each.lines}" for each in those)
         lines.append(f"| `{file}` | {sum(each.lines for each in those)} | {functions} |")
+    lines += ["", "Of these, functions of features that the run does not use:", ""]
+    lines += ["| feature | lines | functions |", "|---|---|---|"]
+    for feature, those in sorted(unused(entered).items()):
+        functions = ", ".join(f"`{each.function}`" for each in those)
+        lines.append(f"| {feature} | {sum(each.lines for each in those)} | {functions} |")
     return lines
 
 

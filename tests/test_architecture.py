@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "scripts"))
 
 from source_reading import Source, circles, functions, is_text, package_of  # noqa: E402
+from trace_walks import FEATURES  # noqa: E402
 
 SOURCE = ROOT / "src" / "rookery"
 
@@ -444,6 +445,14 @@ def test_functions_stay_readable():
         if (length := node.end_lineno - node.lineno + 1) > MAX_FUNCTION
     }
     assert long == {}
+
+
+def test_features_that_a_plain_run_does_not_use_are_functions_that_exist():
+    names = [name for path in files() for name, _ in functions(tree_of(path))]
+    lost = [
+        one for pattern in FEATURES.values() for one in pattern.split("|") if not any(re.search(one, n) for n in names)
+    ]
+    assert not lost
 
 
 def test_no_two_classes_have_one_name():
