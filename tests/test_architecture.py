@@ -59,6 +59,7 @@ LATE = {
     "tensorboard": "needed by runs that write a directory",
     "matplotlib": "optional (the extra plot), and takes half a second",
     "av": "optional (the extra video)",
+    "jinja2": "needed by those who write a page",
     "optuna": "optional (the extra tune), and takes half a second",
     "pandas": "optional (the extra tune), and takes half a second",
     "jax": "optional; needed by environments that are written in it",

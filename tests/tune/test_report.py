@@ -90,6 +90,28 @@ def test_the_page_needs_nothing_else_and_shows_every_trial(searched, tmp_path):
     assert "Traceback (most recent call last)" in text and "<b>too steep</b>" in text  # shown, not obeyed
 
 
+HOSTILE = """<script>alert("1")</script> {{ 7 * 7 }} {% raw %} 'quoted' & &lt;"""
+
+
+def test_the_page_shows_hostile_names_as_text(tmp_path):
+    pytest.importorskip("matplotlib")
+    space = {HOSTILE: {"choice": [HOSTILE, "mlp"]}}
+    made = Experiment(tmp_path / HOSTILE.replace("/", "-"), space, metric=[f"score {HOSTILE}"], mode=["max"])
+    for number, value in enumerate([HOSTILE, "mlp"]):
+        name = f"{number:05d}"
+        made.trial(name, {HOSTILE: value})
+        made.begin(name)
+        made.record("result", trial=name, iteration=1, row={"iteration": 1, f"score {HOSTILE}": 1.0}, reason=HOSTILE)
+        made.end(name, reason=HOSTILE)
+    write_report(Analysis(made.folder), tmp_path / "hostile.html")
+    page, source = Page(tmp_path / "hostile.html"), (tmp_path / "hostile.html").read_text()
+    assert source.count("<script>") == 1 and "&lt;script&gt;" in source
+    text = "".join(page.text)
+    for words in (f"best score {HOSTILE}, trial 00000", f"{HOSTILE} {HOSTILE}", HOSTILE.replace("/", "-")):
+        assert words in text
+    assert page.rows == 1 + 2
+
+
 def test_a_population_has_its_family_tree_and_a_halved_field_its_rungs(population, tmp_path):
     pytest.importorskip("matplotlib")
     write_report(Analysis(population), tmp_path / "population.html")

@@ -6,7 +6,6 @@ them an experiment has; each draws itself into any figure of matplotlib.
 
 from __future__ import annotations
 
-import html
 import io
 import math
 import zlib
@@ -479,51 +478,8 @@ KINDS = (".html", ".png")
 LONGEST_ERROR = 6000
 """Characters of tracebacks that a trial shows, the last ones."""
 
-STYLE = """
-:root { color-scheme: light; --ink: #24292f; --soft: #667079; --line: #e4e7ea; --best: #d55e00; }
-* { box-sizing: border-box; }
-body { margin: 0; background: #f6f7f8; color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI",
-  Roboto, "Helvetica Neue", sans-serif; }
-main { max-width: 1080px; margin: 0 auto; padding: 32px 20px 64px; }
-h1 { font-size: 26px; margin: 0; } h2 { font-size: 17px; margin: 0; }
-header p, .caption { color: var(--soft); margin: 2px 0 0; }
-section { background: #fff; border: 1px solid var(--line); border-radius: 10px; padding: 18px 20px; margin-top: 18px; }
-section svg { width: 100%; height: auto; display: block; margin-top: 8px; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 18px; margin: 10px 0 0; }
-dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
-.scores { display: flex; flex-wrap: wrap; gap: 28px; margin-top: 4px; }
-.scores b { display: block; font-size: 24px; font-weight: 650; line-height: 1.25; }
-.scores span { color: var(--soft); font-size: 13px; }
-.wide { overflow-x: auto; margin-top: 10px; }
-table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums; }
-th { text-align: left; color: var(--soft); font-weight: 600; cursor: pointer; user-select: none; white-space: nowrap; }
-th.up::after { content: " \\2191"; color: var(--ink); }
-th.down::after { content: " \\2193"; color: var(--ink); }
-th, td { padding: 5px 8px; border-bottom: 1px solid var(--line); vertical-align: top; }
-td.n, th.n { text-align: right; } td svg { width: 90px; height: 20px; margin: 0; display: inline-block; }
-tr.best td { background: #fff6ef; } tr.best td:first-child { font-weight: 700; color: var(--best); }
-.status { padding: 1px 8px; border-radius: 9px; font-size: 11px; font-weight: 600; letter-spacing: .02em; }
-.TERMINATED { background: #dff3ea; color: #00684a; } .ERROR { background: #fbe3e0; color: #a02a1b; }
-.RUNNING { background: #dcebf8; color: #00508a; } .PAUSED { background: #fdf0cf; color: #7a5600; }
-.PENDING { background: #eceff1; color: #56606a; }
-details { margin-top: 3px; max-width: 640px; } summary { cursor: pointer; color: #a02a1b; overflow-wrap: anywhere; }
-pre { background: #f6f7f8; border-radius: 6px; padding: 10px; overflow-x: auto; font-size: 12px; line-height: 1.4; }
-code { background: #f0f2f4; border-radius: 4px; padding: 1px 5px; font-size: 13px; }
-"""
-
-SCRIPT = """
-for (const [column, head] of document.querySelectorAll("th").entries()) head.onclick = () => {
-  const body = head.closest("table").tBodies[0], up = head.className.includes("down");
-  document.querySelectorAll("th").forEach(other => other.classList.remove("up", "down"));
-  head.classList.add(up ? "up" : "down");
-  const key = row => row.cells[column].dataset.key, sign = up ? 1 : -1;
-  [...body.rows].sort((a, b) => {
-    const [x, y] = [key(a), key(b)];
-    if (x === "" || y === "") return (x === "") - (y === "");
-    return sign * (isNaN(x) || isNaN(y) ? x.localeCompare(y) : x - y);
-  }).forEach(row => body.append(row));
-};
-"""
+TEMPLATE = "experiment_page.html"
+"""Template of the page, a file beside this one."""
 
 
 def write_page(summary: ExperimentSummary[TrialSummary], target: str | Path) -> None:
@@ -582,34 +538,54 @@ def page(summary: ExperimentSummary[TrialSummary], shown: Iterable[ExperimentFig
     Raises:
         ConfigError: If no trial has a number yet.
     """
-    title = _text(summary.title)
-    sections = [_facts(summary), *(_section(each.title, each.caption, svg(each)) for each in shown), _trials(summary)]
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head><body><main><header><h1>{title}</h1>"
-        f"<p>{_text(summary.folder)}</p></header>{''.join(sections)}"
-        f'<p class="caption">Rookery {__version__}</p></main><script>{SCRIPT}</script></body></html>\n'
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    pages = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+
+    def numbers(trial: TrialSummary) -> list[tuple[Any, str]]:
+        """The columns of numbers: what each is sorted by, and how it is written."""
+        seconds, steps = trial.last.get("seconds"), trial.last.get("env_steps")
+        params = [(trial.params.get(path), format_value(trial.params.get(path, ""))) for path in summary.varying]
+        counts = [(trial.iteration, str(trial.iteration)), (seconds, span(seconds)), (steps, number(steps))]
+        return [*params, *counts, *((score, number(score)) for score in trial.scores)]
+
+    def points(trial: TrialSummary) -> str:
+        return _curve([row.get(summary.metrics[0]) for row in trial.history])
+
+    pages.filters.update(numbers=numbers, points=points, sort_key=_sort_key, traceback=_traceback)
+    return pages.get_template(TEMPLATE).render(
+        title=summary.title,
+        folder=summary.folder,
+        scores=_scores(summary),
+        facts=_facts(summary),
+        figures=[(each, svg(each)) for each in shown],
+        heads=[*summary.varying.values(), "iteration", "time", "env steps", *summary.metrics],
+        trials=sorted(summary.trials, key=summary.worth, reverse=True),
+        best=summary.best,
+        version=__version__,
     )
 
 
-def _section(title: str, caption: str, content: str) -> str:
-    return f'<section><h2>{_text(title)}</h2><p class="caption">{_text(caption)}</p>{content}</section>'
-
-
-def _facts(summary: ExperimentSummary[TrialSummary]) -> str:
-    """What was tried, how it was judged, and the best."""
-    best, leading, settings = summary.best, summary.suggestions[0], summary.settings
-    counts = Counter(str(trial.status) for trial in summary.trials)
+def _scores(summary: ExperimentSummary[TrialSummary]) -> list[tuple[str, str, str]]:
+    """The figures at the top: what each is, how it is written, and its interval."""
+    best, leading = summary.best, summary.suggestions[0]
     spent = sum(float(trial.last.get("seconds") or 0.0) for trial in summary.trials)
-    scores = {f"best {_text(summary.metrics[0])}, trial {best.name}": _text(number(best.score))}
+    scores = [(f"best {summary.metrics[0]}, trial {best.name}", number(best.score), "")]
     if len(leading.trials) > 1:
         low, high = map(number, leading.intervals[0])
-        shown = f"{number(leading.score)} <small>{low} to {high}</small>"
-        scores[f"mean of {len(leading.trials)} seeds, 95 % interval"] = shown
-    scores |= {"trials": str(len(summary.trials)), "time of all trials together": span(spent)}
+        what = f"mean of {len(leading.trials)} seeds, 95 % interval"
+        scores.append((what, number(leading.score), f"{low} to {high}"))
+    return [*scores, ("trials", str(len(summary.trials)), ""), ("time of all trials together", span(spent), "")]
+
+
+def _facts(summary: ExperimentSummary[TrialSummary]) -> dict[str, str]:
+    """What was tried, how it was judged, and the best."""
+    best, settings = summary.best, summary.settings
+    counts = Counter(str(trial.status) for trial in summary.trials)
     judged = zip(summary.metrics, summary.modes, strict=True)
-    facts = {
+    return {
         "Best parameters": format_params(best.params, summary.varying or short_names(best.params)) or "-",
         "Judged by": ", ".join(f"{metric} ({mode}, {summary.scope} of a trial)" for metric, mode in judged),
         "Trials": ", ".join(f"{count} {status}" for status, count in counts.items()),
@@ -618,9 +594,6 @@ def _facts(summary: ExperimentSummary[TrialSummary]) -> str:
         "Search space": "; ".join(f"{path}: {_domain(domain)}" for path, domain in summary.space.items()),
         "Seed": str(settings.get("seed", "-")),
     }
-    told = "".join(f"<div><b>{shown}</b><span>{what}</span></div>" for what, shown in scores.items())
-    listed = "".join(f"<dt>{name}</dt><dd>{_text(value)}</dd>" for name, value in facts.items() if value)
-    return f'<section><div class="scores">{told}</div><dl>{listed}</dl></section>'
 
 
 def _part(settings: Any) -> str:
@@ -639,56 +612,23 @@ def _domain(description: Mapping[str, Any]) -> str:
     return f"{kind}({inside[1:-1] if isinstance(arguments, list) else inside})"
 
 
-def _trials(summary: ExperimentSummary[TrialSummary]) -> str:
-    """The table, the best first."""
-    heads = [*summary.varying.values(), "iteration", "time", "env steps", *summary.metrics]
-    numeric = "".join(f'<th class="n">{_text(head)}</th>' for head in heads)
-    trials = sorted(summary.trials, key=summary.worth, reverse=True)
-    body = "".join(f'<tr class="{"best" if trial is summary.best else ""}">{_row(summary, trial)}</tr>'
-                   for trial in trials)  # fmt: skip
-    table = (
-        f'<div class="wide"><table><thead><tr><th>trial</th><th>status</th>{numeric}<th>so far</th><th>ended by</th>'
-        f"</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-    return _section("Trials", "A click on a head sorts.", table)
+def _traceback(trial: TrialSummary) -> str:
+    """The last tracebacks of a trial that failed."""
+    log = trial.folder / "error.txt"
+    return log.read_text(encoding="utf-8", errors="replace")[-LONGEST_ERROR:] if log.exists() else trial.error
 
 
-def _row(summary: ExperimentSummary[TrialSummary], trial: TrialSummary) -> str:
-    """The cells of a trial."""
-    end = f'<span class="caption">{_text(trial.reason)}</span>'
-    if trial.error:
-        log = trial.folder / "error.txt"
-        trace = log.read_text(encoding="utf-8", errors="replace")[-LONGEST_ERROR:] if log.exists() else trial.error
-        end = f"<details><summary>{_text(trial.error)}</summary><pre>{_text(trace)}</pre></details>"
-    seconds, steps = trial.last.get("seconds"), trial.last.get("env_steps")
-    params = [(trial.params.get(path), format_value(trial.params.get(path, ""))) for path in summary.varying]
-    counts = [(trial.iteration, str(trial.iteration)), (seconds, span(seconds)), (steps, number(steps))]
-    scores = [(score, number(score)) for score in trial.scores]
-    status = f'<span class="status {trial.status}">{trial.status}</span>'
-    cells = [_cell(trial.name, _text(trial.name)), _cell(str(trial.status), status)]
-    cells += [_cell(key, _text(shown), "n") for key, shown in (*params, *counts, *scores)]
-    curve = _curve([row.get(summary.metrics[0]) for row in trial.history])
-    return "".join([*cells, _cell("", curve), _cell(trial.error or trial.reason, end)])
-
-
-def _cell(key: Any, shown: str, style: str = "") -> str:
-    """A cell, and what it is sorted by."""
-    sortable = repr(float(key)) if is_number(key) else "" if key is None else format_value(key)
-    return f'<td class="{style}" data-key="{_text(sortable)}">{shown}</td>'
+def _sort_key(key: Any) -> str:
+    """What a cell is sorted by."""
+    return repr(float(key)) if is_number(key) else "" if key is None else format_value(key)
 
 
 def _curve(values: Sequence[Any]) -> str:
-    """A learning curve in the height of a line."""
+    """The points of a learning curve in the height of a line."""
     known = [(place, float(value)) for place, value in enumerate(values) if is_number(value)]
     if len(known) < 2:
         return ""
     known = [known[0], *thinned(known[1:], 60)]
     low, high = min(value for _, value in known), max(value for _, value in known)
     size, begin, length = (high - low) or 1.0, known[0][0], known[-1][0] - known[0][0]
-    points = " ".join(f"{1 + 88 * (x - begin) / length:.1f},{18 - 16 * (y - low) / size:.1f}" for x, y in known)
-    line = f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-width="1.3"/>'
-    return f'<svg viewBox="0 0 90 20" aria-hidden="true">{line}</svg>'
-
-
-def _text(value: str) -> str:
-    return html.escape(value)
+    return " ".join(f"{1 + 88 * (x - begin) / length:.1f},{18 - 16 * (y - low) / size:.1f}" for x, y in known)
