@@ -117,7 +117,7 @@ def test_imports_and_pickles_find_what_they_named():
 
     assert board_games is sys.modules["rookery.tasks.games.board_games"]
     written = pickle.dumps(PPOConfig(lr=0.5), protocol=0)
-    old = written.replace(b"crookery.algorithms.ppo\nPPOConfig", b"crookery.attic.losses\nPPOConfig")
+    old = written.replace(b"crookery.algorithms.on_policy.ppo\nPPOConfig", b"crookery.attic.losses\nPPOConfig")
     assert old != written and pickle.loads(old) == PPOConfig(lr=0.5)
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'rookery\.attic\.nothing'"):
         import_module("rookery.attic.nothing")
