@@ -9,7 +9,7 @@ import ast
 import json
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "rookery"
+SOURCE = Path(__file__).parents[2] / "src"
 
 TABLE = Path(__file__).with_name("saved_attributes.json")
 
@@ -17,7 +17,7 @@ TABLE = Path(__file__).with_name("saved_attributes.json")
 def saved_attributes() -> dict[str, tuple[int, list[str]]]:
     """Returns version and attributes of each class that declares `saved`, by its name."""
     found: dict[str, tuple[int, list[str]]] = {}
-    texts = [path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py"))]
+    texts = [path.read_text(encoding="utf-8") for path in sorted(SOURCE.glob("rookery*/**/*.py"))]
     for text in (text for text in texts if "    saved" in text):
         for node in ast.walk(ast.parse(text)):
             own = declared(node) if isinstance(node, ast.ClassDef) else {}
