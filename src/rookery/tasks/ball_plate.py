@@ -183,11 +183,11 @@ class BallPlate(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import world_drawing
+        from rookery.tasks import drawing
 
         frame = np.array(axes(self._turned[:, lane : lane + 1]))[:, :, 0]
         radius = RADIUS * float(self._scale[lane])
-        return world_drawing.draw_plate(frame, HALF, self._place[:, lane], radius, self._timestep(lane), self.max_steps)
+        return drawing.draw_plate(frame, HALF, self._place[:, lane], radius, self._timestep(lane), self.max_steps)
 
 
 def turned(quaternions: np.ndarray, axis: int, angle: np.ndarray) -> np.ndarray:

@@ -75,7 +75,7 @@ class Basic(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import world_drawing
+        from rookery.tasks import drawing
 
         place, steps = int(self._place[lane]), self._timestep(lane)
-        return world_drawing.draw_line(PLACES, (SMALL, LARGE), place, steps, self.max_steps)
+        return drawing.draw_line(PLACES, (SMALL, LARGE), place, steps, self.max_steps)

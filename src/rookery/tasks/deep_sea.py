@@ -87,7 +87,7 @@ class DeepSea(TabularTask):
 
     def picture(self, state: int, visited: np.ndarray, total: float, steps: int) -> np.ndarray:
         """Returns a picture of the sea: the way so far, the diver and the treasure."""
-        from rookery.tasks.drawing import task_drawing as drawing
+        from rookery.tasks import drawing
 
         cells = visited.reshape(self.size, self.size)
         return drawing.draw_deep_sea(cells, divmod(state, self.size), total, steps)

@@ -120,10 +120,10 @@ class GoalGrid(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import world_drawing
+        from rookery.tasks import drawing
 
         goal, steps = int(self._goal[lane]), self._timestep(lane)
-        return world_drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
+        return drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
 
 
 class GoalGridInC(BatchedTwin):
@@ -168,10 +168,10 @@ class GoalGridInC(BatchedTwin):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import world_drawing
+        from rookery.tasks import drawing
 
         goal, steps = int(self.fields["goal"][lane]), self._timestep(lane)
-        return world_drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
+        return drawing.draw_goal_grid(self.cells()[lane], goal, steps, self.max_steps)
 
 
 GoalGrid.instead = GoalGridInC  # here, because the class above had to exist first

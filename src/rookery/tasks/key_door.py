@@ -74,7 +74,7 @@ class KeyDoor(TabularTask):
 
     def picture(self, state: int, visited: np.ndarray, total: float, steps: int) -> np.ndarray:
         """Returns a picture of the house: the way so far, the explorer, key, door and goal."""
-        from rookery.tasks.drawing import task_drawing as drawing
+        from rookery.tasks import drawing
 
         cells = visited.reshape(2, self.size, self.size)
         has_key, cell = divmod(state, self.size**2)

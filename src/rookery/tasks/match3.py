@@ -227,10 +227,10 @@ class Match3(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import world_drawing
+        from rookery.tasks import drawing
 
         cells, special = self._cells[lane, ::-1], self._special[lane, ::-1]
-        return world_drawing.draw_match3(cells, special, self._timestep(lane), self.max_moves)
+        return drawing.draw_match3(cells, special, self._timestep(lane), self.max_moves)
 
 
 def num_moves(rows: int, columns: int) -> int:

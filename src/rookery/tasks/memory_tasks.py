@@ -326,7 +326,7 @@ class TwoCues:
 
     def render(self) -> Any:
         """Returns a picture ``[height, width, 3]`` uint8 of both corridors."""
-        from rookery.tasks.drawing import task_drawing as drawing
+        from rookery.tasks import drawing
 
         strips = [self._corridor.strip(agent, self._scripts[agent], self._taken[agent]) for agent in AGENTS]
         timestep = sum(len(taken) for taken in self._taken.values())

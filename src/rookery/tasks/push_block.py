@@ -177,12 +177,12 @@ class PushBlock(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import world_drawing
+        from rookery.tasks import drawing
 
         goal = self._inner(self._maps[self._side[lane]]) == GOAL
         agent, block = self._place[lane].tolist(), self._block[lane].tolist()
         looks, steps = int(self._looks[lane]), self._timestep(lane)
-        return world_drawing.draw_push_block(goal, block, agent, looks, steps, self.max_steps)
+        return drawing.draw_push_block(goal, block, agent, looks, steps, self.max_steps)
 
 
 def _map(size: int, wide: int, side: int) -> np.ndarray:

@@ -119,13 +119,13 @@ class ScriptedTask(gymnasium.Env[Any, int], ABC):
 
     def picture(self, script: Script, taken: Sequence[int]) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of an episode after the actions `taken`."""
-        from rookery.tasks.drawing import task_drawing as drawing
+        from rookery.tasks import drawing
 
         return drawing.draw_strips([self.strip("return", script, taken)], len(taken), len(script.answer))
 
     def strip(self, label: str, script: Script, taken: Sequence[int]) -> Any:
         """Returns what has been seen and answered so far as a `drawing.Strip`."""
-        from rookery.tasks.drawing import task_drawing as drawing
+        from rookery.tasks import drawing
 
         cards = [self.card(obs) for obs in script.obs[: len(taken) + 1]]
         asked = zip(taken, script.answer.tolist(), strict=False)

@@ -253,7 +253,7 @@ def _picture(
     settings: SorterSettings, explorer: tuple[int, int], places: np.ndarray, tiles: np.ndarray, steps: int
 ) -> np.ndarray:
     """Draws a sorter with tiles ``[n, 3 + numbers]`` as they are observed, at `places` ``[n, 2]``."""
-    from rookery.tasks.drawing import task_drawing as drawing
+    from rookery.tasks import drawing
 
     shown = [
         (int(row), int(column), int(tile[NUMBER:].argmax()) + 1, bool(tile[VISITED]))

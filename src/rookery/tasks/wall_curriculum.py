@@ -241,7 +241,7 @@ class BatchedWallCurriculum(BatchedEnv):
 
 def _picture(column: int, block: int, carries: bool, height: float, steps: int, max_steps: int) -> np.ndarray:
     """Draws a wall, the block and the explorer."""
-    from rookery.tasks.drawing import task_drawing as drawing
+    from rookery.tasks import drawing
 
     return drawing.draw_wall((COLUMNS, WALL, GOAL), column, block, carries, height, BLOCK, steps, max_steps)
 

@@ -85,7 +85,7 @@ class ArenaSettings:
 
     def draw(self, tiles: np.ndarray, visited: np.ndarray, timestep: int, returns: Sequence[float]) -> np.ndarray:
         """Draws a picture ``[height, width, 3]`` uint8 of an arena; see `drawing.draw_arena`."""
-        from rookery.tasks.drawing import task_drawing as drawing
+        from rookery.tasks import drawing
 
         board = visited.reshape(self.height, self.width)
         cells = [divmod(int(tile), self.width) for tile in tiles]

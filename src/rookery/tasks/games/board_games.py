@@ -166,11 +166,11 @@ class BoardGame(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import game_drawing
+        from rookery.tasks import drawing
 
         agents, plies = self.kinds[0].agents, int(self._plies[lane])
         turn = None if self._is_over(lane) else plies & 1
-        return game_drawing.draw_stones(self.board(lane), self._line(lane), agents, turn, self._by_column(), plies)
+        return drawing.draw_stones(self.board(lane), self._line(lane), agents, turn, self._by_column(), plies)
 
 
 class TicTacToe(BoardGame):

@@ -121,7 +121,7 @@ class CarryTogether(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import game_drawing
+        from rookery.tasks import drawing
 
         loads = [
             (int(row), int(column), int(weight))
@@ -131,4 +131,4 @@ class CarryTogether(BatchedAgents):
         agents = [(int(row), int(column)) for row, column in self._place[lane]]
         delivered = int((WEIGHTS * ~self._there[lane]).sum())
         steps = self._timestep(lane)
-        return game_drawing.draw_loads((ROWS, COLUMNS), agents, loads, delivered, steps, self.max_steps)
+        return drawing.draw_loads((ROWS, COLUMNS), agents, loads, delivered, steps, self.max_steps)

@@ -253,7 +253,7 @@ class FoodCollector(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import world_drawing
+        from rookery.tasks import drawing
 
         agents = [
             (float(x), float(y), float(heading), int(frozen) > 0, bool(shoots))
@@ -263,4 +263,4 @@ class FoodCollector(BatchedAgents):
         ]
         meals = [(float(x), float(y), worth > 0) for (x, y), worth in zip(self._meals[lane], self._worth, strict=True)]
         sizes = RANGE, AGENT * float(self._scale[lane]), MEAL, BEAM * float(self._beam[lane])
-        return world_drawing.draw_food(agents, meals, sizes, self._timestep(lane), self.max_steps)
+        return drawing.draw_food(agents, meals, sizes, self._timestep(lane), self.max_steps)

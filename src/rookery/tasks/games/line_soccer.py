@@ -189,10 +189,10 @@ class LineSoccer(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import game_drawing
+        from rookery.tasks import drawing
 
         players = [
             (float(x), float(y), view > 0) for (x, y), view in zip(self._place[lane], self._view[:, 0], strict=True)
         ]
         ball, steps = (float(self._ball[lane, 0]), float(self._ball[lane, 1])), self._timestep(lane)
-        return game_drawing.draw_pitch(players, ball, HALF, REACH, steps, self.max_steps)
+        return drawing.draw_pitch(players, ball, HALF, REACH, steps, self.max_steps)

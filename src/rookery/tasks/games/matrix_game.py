@@ -67,6 +67,6 @@ class MatrixGame(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import game_drawing
+        from rookery.tasks import drawing
 
-        return game_drawing.draw_payoffs(PAYOFFS, int(self._state[lane]) - 1, self._timestep(lane))
+        return drawing.draw_payoffs(PAYOFFS, int(self._state[lane]) - 1, self._timestep(lane))

@@ -99,8 +99,8 @@ class Sacrifice(BatchedAgents):
 
     def render(self, lane: int) -> np.ndarray:
         """Returns a picture ``[height, width, 3]`` uint8 of a lane."""
-        from rookery.tasks.drawing import game_drawing
+        from rookery.tasks import drawing
 
         where = [(int(cell), bool(alive)) for cell, alive in zip(self._cell[lane], self._alive[lane], strict=True)]
         is_open, steps = bool(self._open[lane]), self._timestep(lane)
-        return game_drawing.draw_corridor(CELLS, DOOR, where, is_open, steps, self.max_steps)
+        return drawing.draw_corridor(CELLS, DOOR, where, is_open, steps, self.max_steps)
