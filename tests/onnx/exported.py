@@ -7,7 +7,7 @@ import torch
 
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import ModelConfig
-from rookery.onnx.observations import random_observations
+from rookery.onnx.written import random_observations
 from rookery.policies.policy import Policy
 
 

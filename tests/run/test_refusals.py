@@ -16,8 +16,8 @@ from rookery.algorithms.off_policy.sac import SACConfig
 from rookery.core.config import resolve
 from rookery.core.errors import RookeryError, TrainingError
 from rookery.core.settings.fields import paths_of
+from rookery.core.settings.hints import OTHER_NAMES
 from rookery.core.settings.layers import Layer, import_object, override_layer
-from rookery.core.settings.other_names import OTHER_NAMES
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.envs.base import Kind
 from rookery.run import run
