@@ -29,12 +29,11 @@ from rookery.cli.games.elo import elo
 from rookery.cli.games.match import match
 from rookery.cli.games.play import play
 from rookery.cli.learn import learn
-from rookery.cli.mlagents import app as mlagents_app
 from rookery.cli.plot import plot
+from rookery.cli.plugged import AllVerbs
 from rookery.cli.record import record
 from rookery.cli.replay.replay import app as replay_app
 from rookery.cli.resume import resume
-from rookery.cli.rllib import app as rllib_app
 from rookery.cli.serve import serve
 from rookery.cli.terminal.ending import ENDED_AFTER, SAID_AFTER, end_in_time
 from rookery.cli.timers import timers
@@ -42,6 +41,7 @@ from rookery.cli.train import train
 from rookery.cli.tune import app as tune_app
 from rookery.core.errors import ConfigError, EnvError, RookeryError
 from rookery.core.io.console_output import open_standard_streams, survive_lost_output, watched_output
+from rookery.core.plugins import VERBS
 from rookery.core.process.interrupt import Interrupt, SignalWatch
 from rookery.core.process.tracebacks import own_traceback
 from rookery.core.settings.starting_folder import started_in, starting_folder
@@ -49,7 +49,9 @@ from rookery.core.settings.starting_folder import started_in, starting_folder
 MAX_PROBLEMS = 100
 """Lines of errors that are printed."""
 
-app = typer.Typer(name="rookery", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    name="rookery", cls=AllVerbs, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+)
 for verb in (
     train,
     resume,
@@ -73,8 +75,8 @@ app.add_typer(config_app, name="config")
 app.add_typer(replay_app, name="replay")
 app.add_typer(replay_app, name="memory", hidden=True)  # as it was called before
 app.add_typer(tune_app, name="tune")
-app.add_typer(rllib_app, name="rllib")
-app.add_typer(mlagents_app, name="mlagents")
+for name in VERBS.own:
+    app.add_typer(VERBS.load(name), name=name)
 
 
 def print_version(is_wanted: bool) -> None:

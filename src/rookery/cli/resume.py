@@ -29,6 +29,8 @@ from rookery.core.settings.layers import Layer, read_value
 
 if TYPE_CHECKING:
     from rookery.core.config import Resolved
+    from rookery.rollout.hooks import EpisodeListener
+    from rookery.run.loggers import Logger
     from rookery.run.settings import RunConfig
     from rookery.run.trainer import Trainer
 
@@ -136,12 +138,16 @@ def go_on(
         trust_code: Whether code that the run names may be run, whoever wrote it.
         keep_schedules: Leave the end of schedules where it is.
     """
-    from rookery.compat.mlagents.learn import begin_anew, callbacks_of_run
+    from rookery.core.plugins import LOGGERS
     from rookery.run.checkpoint.earlier_settings import kept_defaults, note_of
     from rookery.run.checks.trusted_code import begun_anew
     from rookery.run.trainer import Trainer
 
-    beside = callbacks_of_run(folder)
+    logger: Logger | None = None
+    beside: Sequence[EpisodeListener] = ()
+    for name in LOGGERS.own:
+        if found := LOGGERS.load(name).of_run(folder):
+            logger, beside = LOGGERS.load(name), found
     if list_checkpoints(folder / FOLDER):
         return Trainer.load(
             find_saved(run, "last"),
@@ -153,7 +159,11 @@ def go_on(
         )
     before, notes = begun_anew(folder, trusted(folder, provenance, trust_code), layers, trust_code)
     own = [before, *layers]
-    trainer = begin_anew(folder, own, beside) if beside else Trainer(config=own, run_dir=folder, force=True)
+    trainer: Trainer
+    if logger is not None and logger.begin_anew is not None:
+        trainer = logger.begin_anew(folder, own, beside)
+    else:
+        trainer = Trainer(config=own, run_dir=folder, callbacks=beside, force=True)
     trainer.notes += [*notes, *note_of(kept_defaults(provenance), provenance)]
     trainer.notes.append(f"{folder} holds no checkpoint yet: it begins anew, with the settings that are stored there")
     if keep_schedules:

@@ -209,3 +209,9 @@ REPLAY_FORMATS = PluginTable(
     ("read", "write", "suffixes"),
 )
 """Formats of files that replay is read from and written to (`replay/formats/replay_format.py`)."""
+
+VERBS = PluginTable("rookery.verbs", {"rllib": "rookery.cli.rllib:app", "mlagents": "rookery.cli.mlagents:app"})
+"""Verbs of the command line: functions, or apps of Typer."""
+
+LOGGERS = PluginTable("rookery.loggers", {"mlagents": "rookery.compat.mlagents.learn:RUN_FILES"}, ("make",))
+"""What writes further files of a run (`run/loggers.py`)."""

@@ -46,6 +46,7 @@ from rookery.run.checks.named_policies import check_named
 from rookery.run.checks.unused import unused_settings
 from rookery.run.from_data import capacity_layers, env_of_data
 from rookery.run.lessons.parameters import parameter_names
+from rookery.run.loggers import named_loggers
 from rookery.run.opponents.self_play import entry_layers, exploiters_of
 from rookery.run.presets import find_preset, space_layer
 from rookery.run.ranks.learners import RankTask, learners_of
@@ -179,9 +180,10 @@ def callbacks_of(callbacks: Any) -> list[EpisodeListener]:
 
 def prepare(
     task: RankTask, stand_in: VectorEnv | None, ranks: Ranks
-) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[str], Ranks]:
+) -> tuple[Resolved[RunConfig], VectorEnv, PolicyMapping, list[EpisodeListener], list[str], Ranks]:
     """Resolves the settings and makes the environments, which presets depend on, unless something stands for them."""
     first = resolve_run(task.layers)
+    callbacks = [*task.callbacks, *named_loggers(first.config.logging.loggers)]
     env_cfg = first.config.env
     stand_in = stand_in or env_of_data(first.config)
     if env_cfg.name is None and stand_in is None:
@@ -230,7 +232,7 @@ def prepare(
     check_policies(resolved, kinds, lambda name: _slots(env, mapping, name))
     notes += [*unused_settings(resolved, kinds), *_notes_of_copies(resolved, env, stand_in), *resolved.notes]
     notes += [*_precision_notes(resolved, env, mapping), *_sequence_notes(resolved), *notes_of_workers(resolved, env)]
-    return resolved, env, mapping, [*notes, *misread_settings(resolved)], ranks
+    return resolved, env, mapping, callbacks, [*notes, *misread_settings(resolved)], ranks
 
 
 def make_copies(

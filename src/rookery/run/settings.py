@@ -197,6 +197,8 @@ class LoggingConfig(Settings):
     """Whether a run directory gets event files for TensorBoard."""
     console: Literal["auto", "live", "plain", "quiet", "json"] = "quiet"
     """Progress: a live line, plain lines, nothing; ``auto`` = live at a terminal, else plain."""
+    loggers: tuple[Label, ...] = ()
+    """Further loggers, by the names that installed packages give them (docs/how-to/plug-in.md)."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +304,7 @@ def algorithm_name(cfg: Settings) -> str:
 
 def algorithm_family(cfg: Settings) -> str:
     """The short name of the algorithm whose settings these are, or extend; empty if it is none of ours."""
-    ours = {path: name for name, path in ALGORITHMS.items()}
+    ours = {path: name for name, path in ALGORITHMS.own.items()}
     return next((ours[path] for cls in type(cfg).__mro__ if (path := object_name(cls)) in ours), "")
 
 

@@ -110,9 +110,8 @@ class Trainer(Run):
         keep_large_blocks()
         with own_torch(1), logs_in(run_dir), started_in(starting_folder()):  # learning may take more, see `threads`
             values = code_values(env, algorithm, policies, policy_mapping, seed, overrides)
-            self.callbacks = callbacks_of(callbacks)
-            task = RankTask([*layers_of(config), Layer("code", values)], preset, self.callbacks)
-            resolved, vector_env, mapping, self.notes, ranks = prepare(task, stand_in, ranks)
+            task = RankTask([*layers_of(config), Layer("code", values)], preset, callbacks_of(callbacks))
+            resolved, vector_env, mapping, self.callbacks, self.notes, ranks = prepare(task, stand_in, ranks)
             self.reporter: Reporter = reporter(resolved.config.logging.console)
             super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note, ranks)
         check_criteria(resolved, result_of(self, self.begin_iteration()))

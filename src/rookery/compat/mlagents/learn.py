@@ -39,11 +39,13 @@ from rookery.envs.unity.program import EDITOR, PREFIX
 from rookery.policies.export import FILE
 from rookery.policies.policy import Policy
 from rookery.report.live import write_line
+from rookery.rollout.hooks import EpisodeListener
 from rookery.run.checkpoint import own_files
 from rookery.run.checkpoint.run_dir import RunDir
 from rookery.run.checks.misread_settings import MINIBATCH
 from rookery.run.checks.trusted_code import check_stored
 from rookery.run.describe.facts import finished_lines
+from rookery.run.loggers import Logger
 from rookery.run.pace import ITERATION
 from rookery.run.settings import SamplingConfig
 from rookery.run.trainer import Trainer
@@ -690,7 +692,7 @@ def callbacks_of_run(folder: Path) -> list[RunFiles]:
     return []
 
 
-def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[RunFiles]) -> Trainer:
+def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[EpisodeListener]) -> Trainer:
     """Begins a run with ML-Agents' files again in its folder, whose demonstrations stay, as settings name them.
 
     Args:
@@ -719,3 +721,6 @@ def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[RunFil
         trainer.close()
         raise
     return trainer
+
+
+RUN_FILES = Logger(None, callbacks_of_run, begin_anew)

@@ -12,6 +12,8 @@ from rookery.algorithms.names import ALGORITHMS
 from rookery.core.io.files import is_own
 from rookery.core.io.signing import is_signed_text, why_unsigned
 from rookery.core.moved import new_name
+from rookery.core.plugins import LOGGERS
+from rookery.core.settings.class_names import ClassNames
 from rookery.core.settings.fields import show
 from rookery.core.settings.layers import Layer, nested, yaml_layer
 from rookery.core.settings.trust import CodeKind, Named, Trust, TrustCode, is_ours, leaves_in, name_in, refuse_reach
@@ -30,6 +32,8 @@ V = TypeVar("V")
 SETTINGS = CodeKind("settings of an algorithm", lambda found: issubclass(found, AlgorithmConfig))
 
 SIGNAL = CodeKind("settings of a reward signal", lambda found: issubclass(found, SignalConfig))
+
+LOGGER = CodeKind("a logger of an installed package", lambda _: False)
 
 REWARDS = CodeKind("a function that gives rewards", lambda _: False, functions=True)
 
@@ -57,17 +61,28 @@ def _named_in(values: Mapping[str, Any], between: Collection[str]) -> Iterator[N
             kind: CodeKind | None = ENVIRONMENT
         else:
             kind = kind_at(path)
-            name = name_in(leaf, is_code=kind is not None)
+            name = name_in(leaf, is_code=kind is not None) or _plugged(leaf, kind)
             if isinstance(leaf, str) and kind is None and (is_ours(name) or keys[-1] in WORDS or keys[0] in WORDS):
                 continue  # a text that nobody takes for code
-        if name and not (kind is SETTINGS and name in ALGORITHMS):
+        if name and not (kind is SETTINGS and name in ALGORITHMS.own):
             yield Named(where, name, kind, again_at(path))
+
+
+def _plugged(leaf: Any, kind: CodeKind | None) -> str:
+    """Returns the import path of a plug-in that a text names, or an empty string."""
+    table = ALGORITHMS if kind is SETTINGS else LOGGERS if kind is LOGGER else None
+    if table is None or not isinstance(leaf, str):
+        return ""
+    name = ClassNames(table).spelled(leaf)
+    return table[name] if name in table and name not in table.own else ""
 
 
 def kind_at(path: str) -> CodeKind | None:
     """Gives the kind of code that a setting names; None where none is expected."""
     if path == "env.wrappers":
         return WRAPPER
+    if path == "logging.loggers":
+        return LOGGER
     if path.endswith(".model.module"):
         return NETWORK
     if path.endswith(".replay.relabel.function"):

@@ -182,7 +182,8 @@ def config_schema(everywhere: Schema | None = None) -> Schema:
     Args:
         everywhere: A schema that fits in place of any value; none if there is nothing of the kind.
     """
-    names: dict[str, Mapping[str, str]] = {"algorithm": ALGORITHMS, "policies": ALGORITHMS, "own": {}}
+    algorithms = {**ALGORITHMS.own, **{name: ALGORITHMS[name] for name in ALGORITHMS.load_added()}}
+    names: dict[str, Mapping[str, str]] = {"algorithm": algorithms, "policies": algorithms, "own": {}}
     root = SchemaWriter(names, everywhere).section(RunConfig)
     known = dict.fromkeys(name for presets in ENV_PRESETS.values() for name in presets if "*" not in name)
     root["properties"]["env"]["properties"]["name"]["examples"] = list(known)

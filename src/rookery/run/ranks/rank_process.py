@@ -33,7 +33,7 @@ def serve(ranks: Gathered, task: RankTask) -> None:
     """Makes a trainer as rank 0 has one, and makes the calls that rank 0 makes, until it is gone."""
     if torch.cuda.is_available():
         torch.cuda.set_device(ranks.rank % torch.cuda.device_count())
-    own = Layer(f"rank {ranks.rank}", {"logging.console": "quiet"})
+    own = Layer(f"rank {ranks.rank}", {"logging.console": "quiet", "logging.loggers": ()})
     layers = [layer.sent_to(starting_folder()) for layer in task.layers]
     with Trainer(
         config=[*layers, own], preset=task.preset, callbacks=task.callbacks, ranks=ranks

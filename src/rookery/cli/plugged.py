@@ -1,0 +1,50 @@
+"""Verbs that installed packages add to the command line: a package is imported when its verb is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from rookery.core.plugins import VERBS
+
+
+class AllVerbs(TyperGroup):
+    """The verbs of ``rookery``, built-in ones first. Commands and contexts are those of the Click that Typer has."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Returns the names of all verbs."""
+        return [*super().list_commands(ctx), *VERBS.added]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Returns a verb by its name; of a plug-in's only what a list of verbs shows."""
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name in VERBS:
+            return TyperCommand(cmd_name, help=f"Of the package {VERBS.package_of(cmd_name)}.")
+        return found
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Returns the name and the verb that a command line gives, and the arguments behind it.
+
+        Raises:
+            ConfigError: If the verb is a plug-in that cannot be imported.
+        """
+        name, found, rest = super().resolve_command(ctx, args)
+        if name is not None and super().get_command(ctx, name) is None:
+            return name, verb(name, VERBS.load(name)), rest
+        return name, found, rest
+
+
+def verb(name: str, made: typer.Typer | Callable[..., Any]) -> Any:
+    """Returns a function or an app of Typer as a verb."""
+    holder = typer.Typer(pretty_exceptions_enable=False)
+    holder.callback()(lambda: None)
+    if isinstance(made, typer.Typer):
+        holder.add_typer(made, name=name)
+    else:
+        holder.command(name)(made)
+    group: Any = get_command(holder)
+    return group.commands[name]
