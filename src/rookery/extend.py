@@ -62,10 +62,18 @@ if TYPE_CHECKING:
     from rookery.envs.unity.testing.session_file import read_session as read_session
     from rookery.onnx.exporter import Exporter as Exporter
     from rookery.replay.formats.replay_format import ReplayFormat as ReplayFormat
+    from rookery.replay.recording import RecordedEpisode as RecordedEpisode
+    from rookery.replay.recording import Recording as Recording
+    from rookery.replay.recording import recording_of as recording_of
+    from rookery.run.loggers import Logger as Logger
 
 _LATER = {
     "Exporter": "rookery.onnx.exporter",
+    "Logger": "rookery.run.loggers",
+    "RecordedEpisode": "rookery.replay.recording",
+    "Recording": "rookery.replay.recording",
     "ReplayFormat": "rookery.replay.formats.replay_format",
+    "recording_of": "rookery.replay.recording",
     "PlayerChannel": "rookery.envs.unity.channels",
     "UnityEnv": "rookery.envs.unity.env",
     "write_player": "rookery.envs.unity.testing.script",
@@ -97,6 +105,7 @@ __all__ = [
     "Kind",
     "LearnedConfig",
     "LearnedSignal",
+    "Logger",
     "Means",
     "Metrics",
     "Minibatch",
@@ -112,6 +121,8 @@ __all__ = [
     "PositiveInt",
     "RMSprop",
     "Ranks",
+    "RecordedEpisode",
+    "Recording",
     "Replay",
     "ReplayBuffer",
     "ReplayConfig",
@@ -152,6 +163,7 @@ __all__ = [
     "meet",
     "ppo_loss",
     "read_session",
+    "recording_of",
     "track",
     "vtrace",
     "write_player",

@@ -33,6 +33,7 @@ def list_envs() -> None:
 
     Any other Gymnasium id works too, and so does your own environment, as my.module:MyEnv.
     """
+    from rookery.core.plugins import ENV_SCHEMES
     from rookery.core.settings.layers import import_object
     from rookery.envs.adapters.bundled import OURS, TENSORS
     from rookery.envs.adapters.classic import TWINS
@@ -55,6 +56,10 @@ def list_envs() -> None:
     echo_table(("environment", "implementation", "preset"), rows)
     typer.echo()
     echo_table(("preset by name", "for any environment, as in --preset rainbow"), list(sizes_of(NAMED_PRESETS).items()))
+    if ENV_SCHEMES.added:
+        typer.echo()
+        plugged = [(f"{name}:...", plugin.package) for name, plugin in ENV_SCHEMES.added.items()]
+        echo_table(("of a plug-in", "its package"), plugged)
     if missing:
         typer.echo()
         more = [(", ".join(one.names), f"pip install '{one.install}'", one.about) for one in missing]

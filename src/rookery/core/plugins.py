@@ -64,6 +64,9 @@ class PluginTable(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self.own) + len(self.added)
 
+    def __bool__(self) -> bool:
+        return bool(self.own or self.added)
+
     @cached_property
     def added(self) -> Mapping[str, Plugin]:
         """Plug-ins by name; read once in a process."""

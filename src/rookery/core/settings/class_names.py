@@ -22,7 +22,9 @@ class ClassNames:
 
     def spelled(self, name: Any) -> Any:
         """Gives a short name as it is written here, whatever its capitals; anything else as it is."""
-        return next((known for known in self.paths if isinstance(name, str) and known.lower() == name.lower()), name)
+        if not isinstance(name, str) or ":" in name:
+            return name
+        return next((known for known in self.paths if known.lower() == name.lower()), name)
 
     def find(self, name: Any) -> tuple[type[Settings] | None, str]:
         """Gives the config class of a name, and what is wrong with the name."""
