@@ -67,22 +67,6 @@ from rookery.compat.mlagents.sections import (
     SelfPlayOptions,
 )
 from rookery.compat.mlagents.translate import all_signals
-from rookery.compat.rllib.config_table import (
-    CRITIC_KEYS,
-    DQN_KEYS,
-    ENVIRONMENT,
-    EVALUATION,
-    IMPALA_AND_APPO,
-    LEARNING,
-    MODEL,
-    MULTIAGENT,
-    PPO_AND_A2C,
-    REPLAY,
-    REPORTING,
-    ROWS,
-    SAMPLING,
-    Row,
-)
 from rookery.core.settings.fields import default_of, describe, fields_of, hints_of, object_name
 from rookery.core.settings.layers import flow
 from rookery.core.source import field_texts
@@ -111,6 +95,22 @@ from rookery.tune.schedulers.median import MedianConfig
 from rookery.tune.schedulers.pb2 import PB2Config
 from rookery.tune.schedulers.pbt import PBTConfig
 from rookery.tune.settings import TuneConfig
+from rookery_rllib.config.table import (
+    CRITIC_KEYS,
+    DQN_KEYS,
+    ENVIRONMENT,
+    EVALUATION,
+    IMPALA_AND_APPO,
+    LEARNING,
+    MODEL,
+    MULTIAGENT,
+    PPO_AND_A2C,
+    REPLAY,
+    REPORTING,
+    ROWS,
+    SAMPLING,
+    Row,
+)
 
 DOCS = Path(__file__).parent.parent / "docs" / "reference"
 
@@ -262,7 +262,7 @@ def rllib_keys_page() -> str:
     lines = [
         "# Keys of RLlib",
         "",
-        "Generated from the code by `make docs` (`compat/rllib/config_table.py`). What becomes of each key of a",
+        "Generated from the code by `make docs` (`rookery_rllib/config/table.py`). What becomes of each key of a",
         "configuration of RLlib 2021: *set*, its value goes to the path as it is; *translated*, a function of it and its",
         "neighbours gives the values of the paths; *kept*, the trainer itself goes by it; *cluster*, as *translated* or",
         "*kept* where workers play on a cluster of Ray that the script has joined, else as *ignored*; *ignored*, it would",

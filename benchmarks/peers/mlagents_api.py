@@ -1,4 +1,4 @@
-"""Lists the public names of ``mlagents_envs`` with their signatures: tests/compat/mlagents/mlagents_envs_api.json.
+"""Lists the public names of ``mlagents_envs`` with their signatures: tests/rookery_mlagents/mlagents_envs_api.json.
 
 It runs in an environment of its own that has ``mlagents_envs`` 1.1.0, by nothing but the standard library:
 

@@ -3,7 +3,7 @@
 It runs in the environment that ``benchmarks/peers/install.sh mlagents`` makes. Each case of `CASES` is trained for a
 few hundred steps on observations that mean nothing, in this process: ``FOLDER/CASE`` is then what ``mlagents-learn``
 leaves under ``results``, TensorBoard included. ``FOLDER/their_answers.npz`` holds what
-`tests/compat/mlagents/test_their_files.py` reads: the names and shapes of the weights of each policy, and what their
+`tests/rookery_mlagents/test_their_files.py` reads: the names and shapes of the weights of each policy, and what their
 network makes of `observations`, with the weights that it has learned and with those that `filled` gives by name, so
 that no weight need be kept. ``--only CASE ...`` makes some of them, and no such file.
 """

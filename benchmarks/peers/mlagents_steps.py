@@ -5,7 +5,7 @@ The same script runs by ``mlagents_envs`` 1.1.0 in an environment of its own, an
     PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python PYTHON benchmarks/peers/mlagents_steps.py FILE.npz GAME PORT ...
     rookery mlagents run benchmarks/peers/mlagents_steps.py -- FILE.npz GAME PORT ...
 
-GAME is a player, and what follows the port are arguments of it. `tests/compat/mlagents/test_beside_mlagents_envs.py`
+GAME is a player, and what follows the port are arguments of it. `tests/rookery_mlagents/test_beside_mlagents_envs.py`
 compares both files.
 """
 

@@ -40,7 +40,7 @@ WANTED = 8.0
 
 def keras_model() -> Any:
     """The kind of model that the tutorial writes: two layers, logits and values of one trunk."""
-    from rookery.compat.rllib import imports
+    from rookery_rllib.base import imports
 
     tf = imports.module("tensorflow")
 
@@ -66,8 +66,8 @@ def keras_model() -> Any:
 def trainer_of(workload: str, seed: int) -> Any:
     """The tutorial's trainer. The environment steps Rookery's arena in the style of 2021, one copy a worker."""
     from rookery import MultiAgentArena
-    from rookery.compat.rllib.envs import MultiAgentEnv
-    from rookery.compat.rllib.trainers import PPOTrainer
+    from rookery_rllib.env.envs import MultiAgentEnv
+    from rookery_rllib.trainer.trainers import PPOTrainer
 
     class Arena(MultiAgentEnv):
         """The arena, in the style of RLlib 2021."""

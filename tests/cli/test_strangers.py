@@ -27,7 +27,7 @@ from selection import slow_except
 
 TRAP = "runs/theirs/trap"
 UNITY = "rookery.compat.mlagents.environment.unity_environment:UnityEnvironment"
-UNITY_3D = "rookery.compat.rllib.unity3d_env:Unity3DEnv"
+UNITY_3D = "rookery_rllib.env.unity3d_env:Unity3DEnv"
 SPACES = {"obs": {"box": [4], "low": -5, "high": 5}, "action": {"discrete": 2}}
 
 
@@ -78,13 +78,13 @@ FIELDS = {
     "RLlib's Unity environment": {"env.name": UNITY_3D, "env.config.file_name": f"{TRAP}/player"},
     "a player": {"env.name": "rookery.envs.unity.env:UnityEnv", "env.config.file_name": f"{TRAP}/player"},
     "a player's words": {"env.name": "unity:editor", "env.config.args": [f"{TRAP}/player"]},
-    "a trainer in the place of an environment": {"env.name": "rookery.compat.rllib.trainers:PPOTrainer"},
-    "a trainer in the place of a wrapper": {"env.wrappers": ["rookery.compat.rllib.trainable:Trainable"]},
+    "a trainer in the place of an environment": {"env.name": "rookery_rllib.trainer.trainers:PPOTrainer"},
+    "a trainer in the place of a wrapper": {"env.wrappers": ["rookery_rllib.trainer.trial.trainable:Trainable"]},
     "a class of ours that says nothing": {
         "env.name": "rookery.envs.absent:AbsentEnv", "env.config.described": {"kinds": []}
     },
     "an actor of Ray": {
-        "env.name": "rookery.compat.rllib.example_actor_envs:CartPoleWithRemoteParamServer",
+        "env.name": "rookery_rllib.examples.actor_envs:CartPoleWithRemoteParamServer",
         "env.config.env_config": {"param_server": TRAP},
     },
     "a robot": {"env.name": "Ant-v5", "env.config.xml_file": f"{TRAP}/ant.xml"},

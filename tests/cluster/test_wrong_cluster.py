@@ -18,12 +18,12 @@ import pytest
 from rookery import PPOConfig, Trainer
 from rookery.algorithms.names import ALGORITHMS
 from rookery.cluster import address
-from rookery.compat.rllib import joined_ray
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
 from rookery.core.settings.layers import Layer
 from rookery.run.ranks.run_workers import hosts_of
 from rookery.run.settings import ClusterConfig, RunConfig
+from rookery_rllib.base import joined_ray
 
 SCRIPT = """
 import sys

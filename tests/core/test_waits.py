@@ -24,7 +24,7 @@ EXEMPT = {
     "envs/unity/guard.py": "a guard, which ends with its player",
     "envs/unity/testing/recorder.py": "an external client: it stands between a trainer and a player, for tests",
     "envs/native/c_env.py": "threads of this process",
-    "compat/rllib/ray_core.py": "a thread of this process",
+    "rookery_rllib/base/ray_core.py": "a thread of this process",
 }
 
 

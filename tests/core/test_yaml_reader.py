@@ -8,12 +8,12 @@ import pytest
 from rookery.algorithms.names import ALGORITHMS
 from rookery.compat.mlagents.old_files import read_trainer
 from rookery.compat.mlagents.yaml_file import read_tree
-from rookery.compat.rllib.command_line import experiments_in
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
 from rookery.core.io.yaml_reader import MAX_CHARACTERS, load_yaml
 from rookery.core.settings.layers import Layer, override_layer, yaml_layer
 from rookery.run.settings import RunConfig
+from rookery_rllib.script.command_line import experiments_in
 
 NAMES = "abcdefghij"
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(

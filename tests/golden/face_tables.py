@@ -23,10 +23,10 @@ from rookery.compat.mlagents.keys import CONSTANTS, DIFFERENCES, PARAMETER_KEYS
 from rookery.compat.mlagents.keys import ROWS as MLAGENTS_ROWS
 from rookery.compat.mlagents.options import read_options
 from rookery.compat.mlagents.translate import layers_of
-from rookery.compat.rllib.config import translated
-from rookery.compat.rllib.config_table import ROWS as RLLIB_ROWS
-from rookery.compat.rllib.defaults import COMMON_CONFIG, DEFAULT_CONFIGS
 from rookery.core.spaces.arrays import action_spec, obs_spec
+from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS
+from rookery_rllib.config.table import ROWS as RLLIB_ROWS
+from rookery_rllib.config.translation import translated
 
 FILES = {
     "ppo": "behaviors: {B: {trainer_type: ppo}}",

@@ -29,9 +29,9 @@ def run(
 
     rookery rllib run custom_env.py -- --as-test --stop-iters 20
     """
-    from rookery.compat.rllib.script import run
     from rookery.core.process.interrupt import Interrupt
     from rookery.script.runner import without_dashes
+    from rookery_rllib.script.run_script import run
 
     Interrupt.ends_program = False  # the script may act on a second signal in a way of its own
     sys.exit(run(script, without_dashes(arguments or [])))

@@ -13,7 +13,7 @@ def train(context: typer.Context) -> None:
 
     rookery rllib train --run PPO --env CartPole-v0 --stop '{"training_iteration": 5}'
     """
-    from rookery.compat.rllib.command_line import train
+    from rookery_rllib.script.command_line import train
 
     train(context.args)
 
@@ -23,14 +23,14 @@ def rollout(context: typer.Context) -> None:
 
     rookery rllib rollout .../checkpoint_000005/checkpoint-5 --run PPO --episodes 10
     """
-    from rookery.compat.rllib.rollouts import rollout
+    from rookery_rllib.script.rollouts import rollout
 
     rollout(context.args)
 
 
 def evaluate(context: typer.Context) -> None:
     """Let a checkpoint play episodes: rollout by its later name."""
-    from rookery.compat.rllib.rollouts import evaluate
+    from rookery_rllib.script.rollouts import evaluate
 
     evaluate(context.args)
 

@@ -1,8 +1,0 @@
-"""``python -m rookery.compat.rllib run script.py`` runs a script of 2021."""
-
-import sys
-
-from rookery.compat.rllib.script import main
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""Objects made from a description: a class, its import path, or a dict with `type` and arguments."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import ConfigError
+from rookery.core.io.yaml_reader import load_yaml
+from rookery_rllib.base import imports
+
+
+def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
+    """Makes an object.
+
+    Args:
+        cls: Class of the object, made when nothing else is said; or, alone, the description.
+        config: The object itself, which is returned; a class or function; a name among ``cls.__type_registry__``; an
+            import path; a file with JSON or YAML; or a dict of arguments whose entry ``type`` is one of these.
+        **kwargs: Further arguments, which win; ``_args`` has those without a name.
+
+    Raises:
+        ConfigError: If a name stands for nothing.
+    """
+    if config is None and isinstance(cls, Mapping | str):
+        cls, config = None, cls
+    elif isinstance(cls, type) and isinstance(config, cls):
+        return config
+    arguments: dict[str, Any] = {}
+    kind = config
+    if isinstance(config, Mapping):
+        arguments = dict(config)
+        kind = arguments.pop("type", None)
+        if kind is None and isinstance(cls, str):
+            kind = cls
+    arguments |= kwargs
+    if kind is None:
+        kind = arguments.pop("type", None)
+    positional = arguments.pop("_args", ())
+    positional = list(positional) if isinstance(positional, list | tuple) else [positional]
+    if isinstance(kind, str) and re.search(r"\.(yaml|yml|json)$", kind) and _registered(cls, kind) is None:
+        return from_file(cls, kind, *positional, **arguments)
+    constructor = _constructor(cls, kind)
+    return constructor if constructor is False else constructor(*positional, **arguments)
+
+
+def from_file(cls: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
+    """Makes an object from a file with JSON or YAML.
+
+    Args:
+        cls: Class of the object, as for `from_config`.
+        filename: Path of the file.
+        *args: Arguments without a name.
+        **kwargs: Further arguments.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+    """
+    text = Path(filename).read_text(encoding="utf-8")
+    if filename.endswith(".json"):
+        found = json.loads(text)
+    else:
+        found = load_yaml(text, filename)
+    return from_config(cls, {**found, "_args": list(args)}, **kwargs)
+
+
+def lookup_type(cls: Any, type_: Any) -> Any:
+    """Returns what ``cls.__type_registry__`` has under a name, also without its case and signs; None if nothing."""
+    return _registered(cls, type_)
+
+
+def _registered(cls: Any, kind: Any) -> Any:
+    registry = getattr(cls, "__type_registry__", None)
+    if not isinstance(registry, Mapping):
+        return None
+    plain = re.sub(r"[\W_]", "", kind.lower()) if isinstance(kind, str) else kind
+    return registry.get(kind, registry.get(plain))
+
+
+def _constructor(cls: Any, kind: Any) -> Any:
+    found = _registered(cls, kind)
+    if found is not None:
+        return found
+    if kind is None:
+        default = getattr(cls, "__default_constructor__", None)
+        if default is None and cls is None:
+            raise ConfigError("from_config: nothing says what to make; give a class, or a dict with 'type'")
+        return default or cls
+    if kind is False or callable(kind):
+        return kind
+    if isinstance(kind, str):
+        module, _, name = kind.rpartition(".")
+        module = module or getattr(cls, "__module__", "")
+        if module and (made := imported(module, name)) is not None:
+            return made
+    within = f", or a name in {cls.__module__}" if isinstance(cls, type) else ""
+    raise ConfigError(f"from_config: {kind!r} is neither a class nor an import path 'my.module.MyClass'{within}")
+
+
+def imported(module: str, name: str) -> Any:
+    """Returns what a module has under a name, of those of 2021 too; None if there is nothing."""
+    try:
+        found = imports.module(module) if imports.is_known(module) else importlib.import_module(module)
+        return getattr(found, name, None)
+    except ImportError:
+        return None

@@ -1,0 +1,166 @@
+"""The modules of 2021 (`ray`, `gym`, `tensorflow`): tables of their names, and modules made of these.
+
+Objects are looked up when a name is first used, so the tables may name what stands in higher rooms.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, reduce
+from types import ModuleType
+from typing import Any
+
+from rookery.core.errors import nearest
+from rookery_rllib.base import names as tables
+
+HERE = __name__.rpartition(".")[0]
+"""The package that targets of tables are relative to."""
+
+EVERYTHING = "*"
+"""Key of a table that stands for all names that it does not list, looked up in its target."""
+
+# -- the tables --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def known() -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str]]:
+    """Returns all tables as one: targets of names by module of 2021, and what became of names that are gone."""
+    targets: dict[str, dict[str, str]] = {}
+    gone: dict[str, str] = {}
+    for area in pkgutil.iter_modules(tables.__path__):
+        table = importlib.import_module(f"{tables.__name__}.{area.name}")
+        for path, entries in getattr(table, "NAMES", {}).items():
+            targets.setdefault(path, {}).update(entries)
+        gone.update(getattr(table, "GONE", {}))
+    for path in list(targets):
+        parts = path.split(".")
+        for length in range(1, len(parts)):
+            targets.setdefault(".".join(parts[:length]), {})
+    return targets, gone
+
+
+def is_known(path: str) -> bool:
+    """Says whether a dotted path is that of a module of 2021."""
+    return path in known()[0]
+
+
+def find(path: str) -> Any:
+    """Returns what stood under a dotted path of 2021: a module, or an object in one.
+
+    Raises:
+        ImportError: If nothing of that name is here; the message says what it was, or the nearest name.
+    """
+    if is_known(path):
+        return module(path)
+    above, _, name = path.rpartition(".")
+    if above and is_known(above):
+        return given(module(above), name)
+    raise ModuleNotFoundError(_missing(path), name=path)
+
+
+def _missing(path: str) -> str:
+    """What is said of a module or a name that is not here."""
+    targets, gone = known()
+    parts = path.split(".")
+    for length in range(len(parts), 0, -1):
+        if (told := gone.get(".".join(parts[:length]))) is not None:
+            return f"{'.'.join(parts[:length])} is not here: {told}"
+    above, _, name = path.rpartition(".")
+    while above and above not in targets:
+        above, _, name = above.rpartition(".")
+    if not above:
+        return f"there is no module {path!r}"
+    inside = [key for key in targets[above] if key != EVERYTHING]
+    inside += [key.removeprefix(f"{above}.") for key in targets if key.startswith(f"{above}.")]
+    homes = [home for home, entries in targets.items() if name in entries and home.partition(".")[0] == parts[0]]
+    homes.sort(key=lambda home: -sum(part == asked for part, asked in zip(home.split("."), parts, strict=False)))
+    hint = f"; {name!r} stands in {' and '.join(homes[:3])}" if homes else nearest(name, inside)
+    return f"{above} has no {name!r} in Rookery{hint}"
+
+
+def _target(told: str) -> Any:
+    """Returns what a table's entry stands for."""
+    place, colon, attribute = told.partition(":")
+    place = place[1:] if place.startswith("=") else f"{HERE}.{place}"
+    if not colon and is_known(told.removeprefix("=")):
+        return module(told.removeprefix("="))
+    return reduce(getattr, attribute.split(".") if attribute else (), importlib.import_module(place))
+
+
+# -- the modules -------------------------------------------------------------------------------------------------------
+
+
+class NamesModule(ModuleType):
+    """A module of 2021, whose objects are looked up in the tables when they are first asked for.
+
+    Args:
+        path: Dotted path of the module, ``ray.rllib.agents.ppo``.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, f"Names of {path} as of 2021, on Rookery.")
+        self.__path__: list[str] = []  # so that it counts as a package
+        self.__file__ = f"<{path} of Rookery>"
+
+    def __getattr__(self, name: str) -> Any:
+        path = self.__name__
+        targets = known()[0]
+        if name == "__all__":
+            return sorted(key for key in targets[path] if key != EVERYTHING and not key.startswith("_"))
+        if (told := targets[path].get(name)) is not None:
+            found = _target(told)
+        elif f"{path}.{name}" in targets:
+            found = module(f"{path}.{name}")
+        elif EVERYTHING in targets[path] and not name.startswith("__"):
+            found = getattr(_target(targets[path][EVERYTHING]), name, self)
+            if found is self:
+                raise AttributeError(_missing(f"{path}.{name}"))
+        elif name.startswith("__"):
+            raise AttributeError(f"module {path!r} has no attribute {name!r}")
+        else:
+            raise AttributeError(_missing(f"{path}.{name}"))
+        setattr(self, name, found)
+        return found
+
+    def __dir__(self) -> Iterable[str]:
+        below = f"{self.__name__}."
+        inside = {key.removeprefix(below).partition(".")[0] for key in known()[0] if key.startswith(below)}
+        return sorted({*super().__dir__(), *self.__all__, *inside})
+
+    def __repr__(self) -> str:
+        return f"<module {self.__name__!r} of Rookery>"
+
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        return module, (self.__name__,)
+
+
+@cache
+def module(path: str) -> ModuleType:
+    """Returns the module that stood under a dotted path of 2021.
+
+    Raises:
+        ImportError: If there is none.
+    """
+    if not is_known(path):
+        raise ModuleNotFoundError(_missing(path), name=path)
+    if above := path.rpartition(".")[0]:
+        module(above)
+    if (told := known()[0][path].get("__needs__")) is not None:
+        _target(told)()  # says what is missing
+    return NamesModule(path)
+
+
+def given(found: ModuleType, name: str) -> Any:
+    """Returns what a module has under a name; raises an ImportError in the words of the tables if it has nothing."""
+    try:
+        return getattr(found, name)
+    except AttributeError as error:
+        raise ImportError(str(error), name=found.__name__) from None
+
+
+@cache
+def tops() -> frozenset[str]:
+    """Returns the packages that the modules of 2021 are in: ``ray``, ``gym``, ``tensorflow``."""
+    return frozenset(path.partition(".")[0] for path in known()[0])

@@ -1,0 +1,160 @@
+"""The Ray that is installed, where a script has joined a cluster with ``ray.init(address=...)``.
+
+`ray_core` passes the script's calls on to it. Functions and classes of the script travel by value and see the names of
+2021 where they arrive (`carry_names_along`); nodes need this library, Ray and Python in the same versions.
+Nothing here loads Ray before a script asks for a cluster.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from rookery.cluster.address import AUTO, answers
+from rookery.core.errors import ConfigError
+from rookery.script.importer import carry_names_along
+from rookery_rllib.base import ray_exceptions
+from rookery_rllib.base.ray_exceptions import RayError, RayTaskError
+
+BEGIN = "pip install 'rookery[ray]'"
+
+ONCE = ("concurrency_groups", "max_calls")
+"""Options that Ray takes where something is made remote, and not in ``options``."""
+
+
+class _Joined:
+    """The module ``ray`` if this process has joined a cluster by `join`, and the address that was given."""
+
+    ray: Any = None
+    address = ""
+
+
+def joined() -> Any:
+    """Returns the installed module ``ray`` if this process belongs to a cluster: it has joined one, or a worker of one
+    it is; else None.
+    """
+    if _Joined.ray is None:
+        theirs = sys.modules.get("ray")
+        if not isinstance(theirs, ModuleType) or not getattr(theirs, "is_initialized", bool)():
+            return None
+        if theirs.get_runtime_context().worker.mode == theirs.WORKER_MODE:
+            _Joined.ray = theirs
+    return _Joined.ray
+
+
+def address() -> str:
+    """Returns the address of the cluster that this process belongs to; empty if it belongs to none."""
+    theirs = joined()
+    if theirs is None:
+        return ""
+    given = _Joined.address
+    return given if given and given != AUTO else str(theirs.get_runtime_context().gcs_address)
+
+
+def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Joins a cluster.
+
+    Args:
+        what: The script's call, for messages.
+        address: ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT``.
+        options: Arguments of ``ray.init``; those that today's does not have are left out.
+
+    Returns:
+        What Ray tells of the cluster.
+
+    Raises:
+        ConfigError: If Ray is not installed, or no cluster is there.
+    """
+    try:
+        theirs: Any = import_module("ray")
+    except ImportError as error:
+        raise ConfigError(
+            f"{what}(address={address!r}): a cluster needs Ray, which is not installed ({error}): {BEGIN}; without an "
+            "address everything stays in this process"
+        ) from None
+    carry_names_along(theirs.cloudpickle)
+    host = address.removeprefix("ray://")
+    handler = signal.getsignal(signal.SIGTERM)
+    known = set(inspect.signature(theirs.init).parameters)
+    given = {name: value for name, value in options.items() if name in known and value is not None}
+    try:
+        if not answers(host):
+            raise ConnectionError(f"nobody answers at {host}")
+        context = theirs.init(address, **{"logging_level": logging.ERROR, **given})
+    except (theirs.exceptions.RayError, OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"{what}(address={address!r}): no cluster was joined: {type(error).__name__}: {error}; begin one with "
+            "ray start --head, or leave the address out to stay in this process"
+        ) from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)  # Ray takes it, and would end trials without a checkpoint
+    _Joined.ray, _Joined.address = theirs, address
+    return dict(getattr(context, "address_info", None) or {})
+
+
+def leave() -> None:
+    """Leaves the cluster, if this process has joined one."""
+    if _Joined.ray is not None:
+        _Joined.ray.shutdown()
+        _Joined.ray, _Joined.address = None, ""
+
+
+@contextmanager
+def errors_of_2021() -> Iterator[None]:
+    """Raises what Ray raises inside as the errors of `ray_exceptions`, so that a script catches them by its names."""
+    theirs = _Joined.ray
+    try:
+        yield
+    except theirs.exceptions.RayError as error:
+        raise told(error) from error
+
+
+def told(error: BaseException) -> BaseException:
+    """Returns an error of `ray_exceptions` for one of Ray's."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, BaseException):
+        named = re.search(r"ray::([\w.]+)", str(error))
+        return RayTaskError(named[1] if named else "a task", cause).as_instanceof_cause()
+    for kind in type(error).__mro__:
+        ours = getattr(ray_exceptions, kind.__name__, None)
+        if isinstance(ours, type) and issubclass(ours, RayError):
+            return ours(str(error))
+    return RayError(str(error))
+
+
+def remote(thing: Any, options: Mapping[str, Any]) -> Any:
+    """Returns Ray's own remote function, or class of actors."""
+    theirs = joined()
+    once = {name: value for name, value in options.items() if name in ONCE}
+    return theirs.remote(**once)(thing) if once else theirs.remote(thing)
+
+
+def optioned(thing: Any, options: Mapping[str, Any]) -> Any:
+    """Returns a remote function or class of actors of Ray's with options."""
+    others = {name: value for name, value in options.items() if name not in ONCE}
+    return thing.options(**others) if others else thing
+
+
+def is_ref(thing: Any) -> bool:
+    """Says whether something is a reference of Ray's."""
+    theirs = joined()
+    return theirs is not None and isinstance(thing, theirs.ObjectRef)
+
+
+def is_actor(thing: Any) -> bool:
+    """Says whether something is an actor of Ray's."""
+    theirs = joined()
+    if theirs is None:
+        return False
+    by_client = getattr(sys.modules.get("ray.util.client.common"), "ClientActorHandle", theirs.actor.ActorHandle)
+    return isinstance(thing, theirs.actor.ActorHandle | by_client)

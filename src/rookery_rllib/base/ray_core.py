@@ -1,0 +1,835 @@
+"""The functions of ``ray`` itself, in this process: tasks and actors are called where they stand, in their order.
+
+What is put, given to a task or actor, or returned by one is copied, as between processes of Ray; what cannot be copied
+(an environment with a window, a compiled object) is shared, which is all there is within one process. An exception is
+kept, and raised by `get`. After ``init(address=...)`` the same functions pass everything on to the Ray that is
+installed (`joined_ray`), and so they do in the workers of a cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import copyreg
+import functools
+import inspect
+import itertools
+import os
+import platform
+import secrets
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import cloudpickle
+
+from rookery.cluster.allotments import visible_gpus
+from rookery.core.process.processor import usable_cores
+from rookery.envs.only_here import keep_here
+from rookery_rllib.base import joined_ray
+from rookery_rllib.base.joined_ray import joined
+from rookery_rllib.base.machine import node_ip, use_machine
+from rookery_rllib.base.notices import say
+from rookery_rllib.base.ray_exceptions import RayActorError, RayTaskError
+
+__version__ = "1.4.0+rookery"
+
+LOCAL_MODE = 2
+SCRIPT_MODE = 0
+WORKER_MODE = 1
+
+HERE = ("local", "auto:local")
+"""Addresses that mean this machine."""
+
+_numbers = itertools.count(1)
+
+
+class _Ray:
+    """What was begun.
+
+    Attributes:
+        initialized: Whether `init` was called.
+        told: Whether the line about this process was printed.
+        named: Actors by namespace and name.
+        machine: What `init` was told of the machine.
+        namespace: Of the names of actors.
+        info: What Ray tells of a cluster that was joined.
+    """
+
+    initialized = False
+    told = False
+    named: dict[tuple[str, str], ActorHandle] = {}
+    machine: dict[str, Any] = {}
+    namespace = ""
+    info: dict[str, Any] = {}
+
+
+class ClientContext(dict[str, Any]):
+    """What `init` returns: where a Ray of several processes would be; the keys are attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __enter__(self) -> ClientContext:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        shutdown()
+
+    def disconnect(self) -> None:
+        """Ends what `init` has begun."""
+        shutdown()
+
+
+def init(
+    address: str | None = None,
+    *,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    resources: Mapping[str, float] | None = None,
+    local_mode: bool = False,
+    ignore_reinit_error: bool = False,
+    namespace: str | None = None,
+    **others: Any,
+) -> ClientContext:
+    """Begins; prints one line.
+
+    Args:
+        address: Where a cluster is, which needs the extra ``ray``: ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT``;
+            None = what ``RAY_ADDRESS`` says, else here; ``local`` = here.
+        num_cpus: Cores that trials share; None = all there are.
+        num_gpus: GPUs as `cluster_resources` shows them; None = those there are.
+        resources: Further resources, likewise.
+        local_mode: Whether trials of ``tune.run`` stay in this process, one after the other.
+        ignore_reinit_error: Whether a second call is no error.
+        namespace: Of the names of actors.
+        others: All other arguments of 2021, which are about processes that are not begun here.
+
+    Raises:
+        RuntimeError: At a second call.
+        ConfigError: If an address is given, and Ray is not installed or no cluster is there.
+    """
+    if is_initialized():
+        if ignore_reinit_error:
+            return _context()
+        raise RuntimeError(
+            "ray.init was called before; call ray.shutdown() first, or ray.init(ignore_reinit_error=True)"
+        )
+    address = address or (os.environ.get("RAY_ADDRESS") if address is None else None)
+    if address and address not in HERE:
+        options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources, "namespace": namespace}
+        _Ray.info = joined_ray.join("ray.init", address, {**options, **others})
+        say(f"ray: tasks, actors and trials run on the Ray cluster at {address}")
+    elif not _Ray.told:
+        _Ray.told = True
+        say(f"ray: tasks and actors run in this process, in their order; trials share {usable_cores()} cores")
+    _Ray.initialized, _Ray.namespace = True, namespace or ""
+    _Ray.machine = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
+    use_machine(local_mode, num_cpus, actors_here)
+    return _context()
+
+
+def _context() -> ClientContext:
+    """The facts that Ray returned; those about processes that do not exist are None."""
+    ip = node_ip()
+    elsewhere = (
+        "redis_address", "object_store_address", "raylet_socket_name", "webui_url", "session_dir",
+        "metrics_export_port",
+    )  # fmt: skip
+    here = {"node_ip_address": ip, "raylet_ip_address": ip, "node_id": _NODE}
+    return ClientContext({**dict.fromkeys(elsewhere), **here, **_Ray.info})
+
+
+_NODE = secrets.token_hex(28)
+
+
+def shutdown(_exiting_interpreter: bool = False) -> None:
+    """Ends what `init` has begun, and forgets actors."""
+    for actor in list(_Ray.named.values()):
+        kill(actor)
+    _Ray.named.clear()
+    _Ray.initialized, _Ray.machine, _Ray.namespace, _Ray.info = False, {}, "", {}
+    joined_ray.leave()
+    use_machine(False, None, actors_here)
+
+
+def is_initialized() -> bool:
+    """Says whether `init` was called, or this is a worker of a cluster."""
+    return _Ray.initialized or joined() is not None
+
+
+# --- objects ----------------------------------------------------------------------------------------------------------
+
+
+class _OrTheirs(type):
+    """Kind of classes that Ray's own objects count as objects of, too."""
+
+    is_theirs: Callable[[Any], bool]
+
+    def __instancecheck__(cls, thing: Any) -> bool:
+        return super().__instancecheck__(thing) or cls.is_theirs(thing)
+
+
+class ObjectRef(metaclass=_OrTheirs):
+    """What stands for a value until `get` is called.
+
+    Args:
+        value: The value.
+        error: What is raised in its place.
+    """
+
+    is_theirs = staticmethod(joined_ray.is_ref)
+
+    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
+        self._value, self._error = value, error
+        self._hex = f"{next(_numbers):056x}"
+
+    def hex(self) -> str:
+        """Returns a name of its own."""
+        return self._hex
+
+    def binary(self) -> bytes:
+        """Returns the name as bytes."""
+        return bytes.fromhex(self._hex)
+
+    def is_nil(self) -> bool:
+        """Says no: it stands for something."""
+        return False
+
+    def future(self) -> Any:
+        """Returns a future that is done."""
+        made: Future[Any] = Future()
+        if self._error is not None:
+            made.set_exception(self._error)
+        else:
+            made.set_result(self._value)
+        return made
+
+    def __await__(self) -> Any:
+        return _value_of(self)
+        yield
+
+    def __deepcopy__(self, memo: Any) -> ObjectRef:
+        return self
+
+    def __repr__(self) -> str:
+        return f"ObjectRef({self._hex})"
+
+
+ObjectID = ObjectRef
+
+
+def copied(value: Any) -> Any:
+    """Returns a copy of a value; the value itself if it cannot be copied."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # whatever an object does when it is copied: within one process it can be shared
+        return value
+
+
+def put(value: Any) -> ObjectRef:
+    """Keeps a copy of a value."""
+    if isinstance(value, ObjectRef):
+        raise TypeError("ray.put: takes a value, not what ray.put or a task has returned")
+    if (theirs := joined()) is not None:
+        return theirs.put(value)  # type: ignore[no-any-return]
+    return ObjectRef(copied(value))
+
+
+def _value_of(ref: ObjectRef) -> Any:
+    if ref._error is not None:
+        raise ref._error
+    return ref._value
+
+
+def get(object_refs: Any, *, timeout: float | None = None) -> Any:
+    """Returns the value of a reference, or the values of a list of them; raises what their tasks have raised."""
+    if isinstance(object_refs, ObjectRef):
+        return _values_of([object_refs], timeout)[0]
+    if not isinstance(object_refs, list | tuple) or not all(isinstance(ref, ObjectRef) for ref in object_refs):
+        raise ValueError("ray.get: takes what ray.put or a .remote() call has returned, or a list of such")
+    return _values_of(object_refs, timeout)
+
+
+def _values_of(refs: Sequence[ObjectRef], timeout: float | None) -> list[Any]:
+    """The values of references, of which some may be Ray's."""
+    away = [ref for ref in refs if type(ref) is not ObjectRef]
+    if not away:
+        return [_value_of(ref) for ref in refs]
+    with joined_ray.errors_of_2021():
+        found = iter(joined().get(away, timeout=timeout))
+    return [_value_of(ref) if type(ref) is ObjectRef else next(found) for ref in refs]
+
+
+def wait(
+    object_refs: Sequence[ObjectRef], *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+) -> tuple[list[ObjectRef], list[ObjectRef]]:
+    """Returns as many references as are wanted, and the others; all of them are ready."""
+    refs = list(object_refs)
+    if not all(isinstance(ref, ObjectRef) for ref in refs):
+        raise TypeError("ray.wait: takes a list of what .remote() calls have returned")
+    if len(set(refs)) < len(refs):
+        raise ValueError("ray.wait: names a reference twice")
+    if not 0 < num_returns <= len(refs):
+        raise ValueError(f"ray.wait: num_returns = {num_returns}: must be from 1 to the {len(refs)} references")
+    here = [ref for ref in refs if type(ref) is ObjectRef]
+    if len(here) < num_returns:
+        away = [ref for ref in refs if type(ref) is not ObjectRef]
+        missing = num_returns - len(here)
+        ready, rest = joined().wait(away, num_returns=missing, timeout=timeout, fetch_local=fetch_local)
+        return here + ready, rest
+    refs = here + [ref for ref in refs if type(ref) is not ObjectRef]
+    return refs[:num_returns], refs[num_returns:]
+
+
+def cancel(object_ref: ObjectRef, *, force: bool = False, recursive: bool = True) -> None:
+    """Ends a task of a cluster; in this process a task has ended before its reference is there."""
+    if type(object_ref) is not ObjectRef:
+        joined().cancel(object_ref, force=force, recursive=recursive)
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def _finished(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Returns what a coroutine comes to; where an event loop runs in this thread, as in a notebook or in a coroutine of
+    another task, it runs in a loop of a thread of its own.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(contextvars.copy_context().run, asyncio.run, coroutine).result()
+
+
+def _called(name: str, function: Callable[..., Any], args: Any, kwargs: Any, num_returns: int | None) -> Any:
+    """Calls a function with copies; returns a reference, or as many as it has results."""
+    count = 1 if num_returns is None else num_returns
+    try:
+        given = [_value_of(part) if isinstance(part, ObjectRef) else copied(part) for part in args]
+        named = {key: _value_of(part) if isinstance(part, ObjectRef) else copied(part) for key, part in kwargs.items()}
+        result = function(*given, **named)
+        if inspect.iscoroutine(result):
+            result = _finished(result)
+    except (KeyboardInterrupt, SystemExit, _ActorExit):
+        raise
+    except RayTaskError as error:  # of a task whose result was an argument
+        refs = [ObjectRef(error=error) for _ in range(count)]
+    except BaseException as error:
+        raised = error if isinstance(error, RayActorError) else RayTaskError(name, error).as_instanceof_cause()
+        refs = [ObjectRef(error=raised) for _ in range(count)]
+    else:
+        if count == 1:
+            return ObjectRef(copied(result))
+        if count and (not isinstance(result, list | tuple) or len(result) != count):
+            wrong = ValueError(f"{name}: returned {type(result).__name__}: must return {count} values (num_returns)")
+            refs = [ObjectRef(error=RayTaskError(name, wrong).as_instanceof_cause()) for _ in range(count)]
+        else:
+            refs = [ObjectRef(copied(part)) for part in result][:count] if count else []
+    return None if not refs else refs[0] if count == 1 else refs
+
+
+class RemoteFunction:
+    """A function whose ``.remote(...)`` calls it.
+
+    Args:
+        function: The function.
+        options: Of `remote`: only ``num_returns`` changes anything here.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        self._function, self._options = function, dict(options)
+        self._theirs: list[Any] = []
+        functools.update_wrapper(self, function)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_theirs": []}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuses: a call without ``.remote`` is a slip."""
+        raise TypeError(f"{self.__name__} is a remote function: call {self.__name__}.remote(...)")  # type: ignore[attr-defined]
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the function, or lets the cluster do it; returns a reference."""
+        if joined() is not None:
+            return _sent(joined_ray.optioned(_remote_of(self._theirs, self._function, self._options), self._options),
+                         args, kwargs)  # fmt: skip
+        name = getattr(self._function, "__name__", "function")
+        return _called(name, self._function, args, kwargs, self._options.get("num_returns"))
+
+    def options(self, **options: Any) -> RemoteFunction:
+        """Returns the function with other options."""
+        made = RemoteFunction(self._function, {**self._options, **options})
+        made._theirs = self._theirs
+        return made
+
+
+def _remote_of(kept: list[Any], thing: Any, options: Mapping[str, Any]) -> Any:
+    """Ray's own remote function or class of actors, which is made once."""
+    if not kept:
+        kept.append(joined_ray.remote(thing, options))
+    return kept[0]
+
+
+def _sent(remote: Any, args: Any, kwargs: Any) -> Any:
+    """Calls Ray's own remote function, class or method; values that lie in this process go along."""
+    given = [_value_of(part) if type(part) is ObjectRef else part for part in args]
+    return remote.remote(*given, **{key: _value_of(part) if type(part) is ObjectRef else part
+                                    for key, part in kwargs.items()})  # fmt: skip
+
+
+class ActorClass:
+    """A class whose ``.remote(...)`` makes an object that methods are called on with ``.remote(...)``.
+
+    Args:
+        kind: The class.
+        options: Of `remote`: ``name`` and ``namespace`` count here.
+    """
+
+    def __init__(self, kind: type, options: Mapping[str, Any]) -> None:
+        self.__ray_actor_class__ = kind
+        self._options = dict(options)
+        self._theirs: list[Any] = []
+        self.__name__, self.__doc__, self.__module__ = kind.__name__, kind.__doc__, kind.__module__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuses: a call without ``.remote`` is a slip."""
+        raise TypeError(f"{self.__name__} is an actor class: call {self.__name__}.remote(...)")
+
+    def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
+        raise TypeError(f"{self.__name__}: derive from the class without @ray.remote, and decorate the derived one")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_theirs": []}
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Makes the object, here or on the cluster."""
+        if joined() is not None:
+            kind = _remote_of(self._theirs, self.__ray_actor_class__, self._options)
+            return _sent(joined_ray.optioned(kind, self._options), args, kwargs)
+        space = self._options.get("namespace") or _Ray.namespace
+        name = self._options.get("name")
+        if name is not None and (space, name) in _Ray.named:
+            raise ValueError(f"an actor named {name!r} is there already; ray.get_actor({name!r}) returns it")
+        handle = ActorHandle(self.__ray_actor_class__, args, kwargs)
+        if name is not None:
+            _Ray.named[space, name] = handle
+            keep_here(why_at_home)
+        return handle
+
+    def options(self, **options: Any) -> ActorClass:
+        """Returns the class with other options."""
+        made = ActorClass(self.__ray_actor_class__, {**self._options, **options})
+        made._theirs = self._theirs
+        return made
+
+
+class ActorHandle(metaclass=_OrTheirs):
+    """An object whose methods are called with ``.remote(...)``.
+
+    Args:
+        kind: Its class.
+        args: Arguments of its constructor.
+        kwargs: Likewise, by name.
+        shown: The class of the object, where `kind` is a function that gives it.
+    """
+
+    is_theirs = staticmethod(joined_ray.is_actor)
+
+    def __init__(self, kind: type, args: Any, kwargs: Any, shown: type | None = None) -> None:
+        self._kind = shown or kind
+        self._gone = ""
+        self._actor_id = secrets.token_hex(12)
+        made = _called(f"{kind.__name__}.__init__", _Holder(kind), args, kwargs, None)
+        self._object: Any = None
+        if made._error is not None:
+            self._gone = f"its constructor has failed: {made._error}"
+        else:
+            self._object = made._value.held
+
+    def __getattr__(self, name: str) -> ActorMethod:
+        if name == "__ray_terminate__":
+            return ActorMethod(self, name, None)
+        if name.startswith("__") or not hasattr(self._kind, name):
+            raise AttributeError(f"{self._kind.__name__} has no method {name!r}")
+        return ActorMethod(self, name, getattr(getattr(self._kind, name), "__ray_num_returns__", None))
+
+    def _call(self, name: str, args: Any, kwargs: Any, num_returns: int | None) -> Any:
+        """Calls a method."""
+        where = f"{self._kind.__name__}.{name}"
+        if name == "__ray_terminate__":
+            kill(self)
+            return ObjectRef(None)
+        if self._gone:
+            error = RayActorError(f"{self._kind.__name__}: the actor is gone: {self._gone}")
+            return _called(where, functools.partial(_raise, error), (), {}, num_returns)
+        try:
+            return _called(where, getattr(self._object, name), args, kwargs, num_returns)
+        except _ActorExit:
+            self._gone = "it has ended itself"
+            return ObjectRef(None)
+
+    def __deepcopy__(self, memo: Any) -> ActorHandle:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"the actor {self._kind.__name__} lives in the script's process, which other processes cannot ask"
+        )
+
+    def __repr__(self) -> str:
+        return f"Actor({self._kind.__name__}, {self._actor_id})"
+
+
+def handle_of(held: Any) -> ActorHandle:
+    """Returns an actor in this process that is an object which there is already."""
+    return ActorHandle(lambda: held, (), {}, type(held))  # type: ignore[arg-type]
+
+
+class _Holder:
+    """Makes an object that is not copied when it is returned."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.held: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _Holder:
+        self.held = self.kind(*args, **kwargs)
+        return self
+
+    def __deepcopy__(self, memo: Any) -> _Holder:
+        return self
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+class ActorMethod:
+    """A method of an actor.
+
+    Args:
+        handle: The actor.
+        name: Name of the method.
+        num_returns: How many values it returns.
+    """
+
+    def __init__(self, handle: ActorHandle, name: str, num_returns: int | None) -> None:
+        self._handle, self._name, self._num_returns = handle, name, num_returns
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Refuses: a call without ``.remote`` is a slip."""
+        raise TypeError(f"{self._name} is a method of an actor: call .{self._name}.remote(...)")
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the method; returns a reference."""
+        return self._handle._call(self._name, args, kwargs, self._num_returns)
+
+    def options(self, num_returns: int | None = None, **options: Any) -> ActorMethod:
+        """Returns the method with another number of results."""
+        return ActorMethod(self._handle, self._name, num_returns)
+
+
+def remote(*args: Any, **options: Any) -> Any:
+    """Makes a function or class remote: ``@ray.remote``, ``@ray.remote(num_cpus=1)``, ``ray.remote(Class)``."""
+    if len(args) == 1 and not options and (callable(args[0]) or isinstance(args[0], type)):
+        return _made_remote(args[0], {})
+    if args or not options:
+        raise TypeError("ray.remote: is used as @ray.remote or @ray.remote(num_cpus=1)")
+    return lambda thing: _made_remote(thing, options)
+
+
+def _made_remote(thing: Any, options: Mapping[str, Any]) -> Any:
+    if isinstance(thing, type):
+        return ActorClass(thing, options)
+    if isinstance(thing, RemoteFunction | ActorClass) or not callable(thing):
+        raise TypeError(f"ray.remote: takes a function or a class, not {type(thing).__name__}")
+    return RemoteFunction(thing, options)
+
+
+def method(*, num_returns: int = 1, **options: Any) -> Callable[[Any], Any]:
+    """Says how many values a method of an actor returns: ``@ray.method(num_returns=2)``."""
+
+    def decorated(function: Any) -> Any:
+        function.__ray_num_returns__ = num_returns
+        return function
+
+    return decorated
+
+
+class _ActorExit(BaseException):
+    """Ends an actor from inside."""
+
+
+def exit_actor() -> None:
+    """Ends the actor whose method calls this."""
+    if (theirs := joined()) is not None:
+        theirs.actor.exit_actor()
+    raise _ActorExit
+
+
+def kill(actor: Any, *, no_restart: bool = True) -> None:
+    """Ends an actor: its methods raise from now on."""
+    if not isinstance(actor, ActorHandle):
+        raise ValueError("ray.kill: takes an actor, not a reference or anything else")
+    if type(actor) is not ActorHandle:
+        joined().kill(actor, no_restart=no_restart)
+        return
+    actor._gone, actor._object = "it was killed", None
+    for key in [key for key, known in _Ray.named.items() if known is actor]:
+        del _Ray.named[key]
+
+
+def get_actor(name: str, namespace: str | None = None) -> Any:
+    """Returns the actor of a name.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    if (theirs := joined()) is not None:
+        return theirs.get_actor(name, namespace)
+    space = namespace or _Ray.namespace
+    if (space, name) not in _Ray.named:
+        raise ValueError(f"there is no actor named {name!r}; make one with .options(name={name!r}).remote()")
+    return _Ray.named[space, name]
+
+
+def actors_here() -> list[str]:
+    """Returns the names of the actors that live in this process and can be asked for by name."""
+    return [name for _, name in _Ray.named]
+
+
+def why_at_home() -> str:
+    """Returns why environments are stepped in this process: a named actor lives here, and they may ask it."""
+    names = actors_here()
+    return f"the actor {names[0]!r} lives in this process, and environments may ask it" if names else ""
+
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
+def cluster_resources() -> dict[str, float]:
+    """Returns what there is, or what `init` was told there is."""
+    if (theirs := joined()) is not None:
+        return theirs.cluster_resources()  # type: ignore[no-any-return]
+    found = {"CPU": float(usable_cores()), "GPU": float(len(visible_gpus())), f"node:{node_ip()}": 1.0}
+    told = {name: float(amount) for name, amount in _Ray.machine.items() if amount is not None}
+    return {name: amount for name, amount in {**found, **told}.items() if amount}
+
+
+def available_resources() -> dict[str, float]:
+    """Returns what is free: all of it, as nothing runs beside the script."""
+    if (theirs := joined()) is not None:
+        return theirs.available_resources()  # type: ignore[no-any-return]
+    return cluster_resources()
+
+
+def nodes() -> list[dict[str, Any]]:
+    """Returns the one machine."""
+    if (theirs := joined()) is not None:
+        return theirs.nodes()  # type: ignore[no-any-return]
+    return [
+        {"NodeID": _NODE, "Alive": True, "alive": True, "NodeManagerAddress": node_ip(),
+         "NodeManagerHostname": platform.node(), "Resources": cluster_resources()}
+    ]  # fmt: skip
+
+
+def get_gpu_ids() -> list[Any]:
+    """Returns the numbers of the GPUs that this process may use."""
+    if (theirs := joined()) is not None:
+        return theirs.get_gpu_ids()  # type: ignore[no-any-return]
+    return [int(name) if name.isdigit() else name for name in visible_gpus()]
+
+
+def get_resource_ids() -> dict[str, Any]:
+    """Returns what this process has of each resource."""
+    return {name: [(number, 1.0) for number in range(int(amount))] for name, amount in cluster_resources().items()}
+
+
+def timeline(filename: str | None = None) -> list[Any]:
+    """Returns no events: ``rookery timers`` says where the time of a run went."""
+    if (theirs := joined()) is not None:
+        return theirs.timeline(filename)  # type: ignore[no-any-return]
+    return []
+
+
+def show_in_dashboard(message: str, key: str = "", dtype: str = "text") -> None:
+    """Does nothing: there is no dashboard."""
+
+
+class RuntimeContext:
+    """Who runs here."""
+
+    namespace = property(lambda self: _Ray.namespace)
+    node_id = property(lambda self: _NODE)
+    job_id = "01000000"
+    task_id = None
+    actor_id = None
+
+    def get(self) -> dict[str, Any]:
+        """Returns all as a dict."""
+        return {"job_id": self.job_id, "node_id": _NODE, "namespace": _Ray.namespace}
+
+
+def get_runtime_context() -> Any:
+    """Returns who runs here."""
+    if (theirs := joined()) is not None:
+        return theirs.get_runtime_context()
+    return RuntimeContext()
+
+
+class ClientBuilder:
+    """Begins as ``ray.client(...).connect()`` did.
+
+    Args:
+        address: Where a cluster is; None = here.
+    """
+
+    def __init__(self, address: str | None = None) -> None:
+        self._address = None if address in (None, *HERE) else f"ray://{str(address).removeprefix('ray://')}"
+        self._env: dict[str, Any] = {}
+        self._namespace: str | None = None
+
+    def namespace(self, namespace: str) -> ClientBuilder:
+        """Sets the namespace of actors' names."""
+        self._namespace = namespace
+        return self
+
+    def env(self, env: Mapping[str, Any]) -> ClientBuilder:
+        """Takes a description of workers' packages, which counts on a cluster."""
+        self._env = dict(env)
+        return self
+
+    def connect(self) -> ClientContext:
+        """Begins."""
+        return init(self._address, namespace=self._namespace, runtime_env=self._env or None)
+
+
+def client(address: str | None = None) -> ClientBuilder:
+    """Returns what ``.connect()`` begins."""
+    return ClientBuilder(address)
+
+
+def connect(conn_str: str, *args: Any, **kwargs: Any) -> ClientContext:
+    """Joins the cluster whose client server is at ``HOST:PORT``."""
+    return client(conn_str).connect()
+
+
+def disconnect() -> None:
+    """Ends what `init` has begun."""
+    shutdown()
+
+
+# --- ray.util ---------------------------------------------------------------------------------------------------------
+
+
+class ActorPool:
+    """Gives values to several actors in turn.
+
+    Args:
+        actors: The actors.
+    """
+
+    def __init__(self, actors: Iterable[ActorHandle]) -> None:
+        self._idle = list(actors)
+        self._results: list[tuple[ActorHandle, ObjectRef]] = []
+        self._waiting: list[tuple[Callable[[ActorHandle, Any], ObjectRef], Any]] = []
+
+    def map(self, fn: Callable[[ActorHandle, Any], ObjectRef], values: Iterable[Any]) -> Iterable[Any]:
+        """Yields the results for all values, in their order."""
+        for value in values:
+            self.submit(fn, value)
+        while self.has_next():
+            yield self.get_next()
+
+    def map_unordered(self, fn: Callable[[Any, Any], ObjectRef], values: Iterable[Any]) -> Iterable[Any]:
+        """Yields the results for all values, as they come."""
+        for value in values:
+            self.submit(fn, value)
+        while self.has_next():
+            yield self.get_next_unordered()
+
+    def submit(self, fn: Callable[[ActorHandle, Any], ObjectRef], value: Any) -> None:
+        """Gives a value to an actor that is free, or keeps it until one is."""
+        if not self._idle:
+            self._waiting.append((fn, value))
+            return
+        actor = self._idle.pop()
+        self._results.append((actor, fn(actor, value)))
+
+    def has_next(self) -> bool:
+        """Says whether a result is to be taken."""
+        return bool(self._results)
+
+    def get_next(self, timeout: float | None = None) -> Any:
+        """Returns the next result.
+
+        Raises:
+            StopIteration: If there is none.
+        """
+        if not self._results:
+            raise StopIteration("there are no more results")
+        return self._taken(0, timeout)
+
+    def get_next_unordered(self, timeout: float | None = None) -> Any:
+        """Returns a result that is there.
+
+        Raises:
+            StopIteration: If there is none to come.
+        """
+        if not self._results:
+            raise StopIteration("there are no more results")
+        refs = [ref for _, ref in self._results]
+        ready, _ = wait(refs, timeout=timeout)
+        return self._taken(refs.index(ready[0]) if ready else 0, timeout)
+
+    def _taken(self, place: int, timeout: float | None) -> Any:
+        actor, ref = self._results.pop(place)
+        try:
+            return get(ref, timeout=timeout)
+        finally:
+            self.push(actor)
+
+    def has_free(self) -> bool:
+        """Says whether an actor is free."""
+        return bool(self._idle) and not self._waiting
+
+    def pop_idle(self) -> ActorHandle | None:
+        """Takes a free actor out; None if none is."""
+        return self._idle.pop() if self.has_free() else None
+
+    def push(self, actor: ActorHandle) -> None:
+        """Adds an actor."""
+        self._idle.append(actor)
+        if self._waiting:
+            self.submit(*self._waiting.pop(0))
+
+
+def get_node_ip_address(address: str = "") -> str:
+    """Returns the address of this machine in its network."""
+    return node_ip()
+
+
+def inspect_serializability(base_obj: Any, name: str | None = None, **options: Any) -> tuple[bool, set[Any]]:
+    """Says whether an object can be sent to another process."""
+    try:
+        cloudpickle.dumps(base_obj)
+    except Exception as error:  # whatever an object does when it is pickled
+        say(f"{name or base_obj!r} cannot be sent to another process: {type(error).__name__}: {error}")
+        return False, {base_obj} if getattr(type(base_obj), "__hash__", None) else set()
+    return True, set()
+
+
+def register_serializer(cls: type, *, serializer: Any, deserializer: Any) -> None:
+    """Registers how objects of a class are taken apart and put together, for copies and other processes."""
+    copyreg.pickle(cls, lambda value: (deserializer, (serializer(value),)))
+
+
+def deregister_serializer(cls: type) -> None:
+    """Forgets what `register_serializer` was told."""
+    copyreg.dispatch_table.pop(cls, None)

@@ -1,0 +1,540 @@
+"""From a configuration of 2021 to settings of ours: `translated`.
+
+The values come as two layers, so that ``explain`` says which key of which of them a value came from: what the defaults
+of 2021 say, which is the preset ``rllib2021`` of an algorithm, and what somebody set. The preset holds every path that
+a preset for a space would set, so that none of those has a say.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.settings.fields import is_undecided, show
+from rookery.core.settings.layers import Layer
+from rookery_rllib.config.defaults import (
+    DEFAULT_CONFIGS,
+    DEFAULT_POLICY_ID,
+    MODEL_DEFAULTS,
+    Config,
+    copied,
+    merge_trainer_configs,
+)
+from rookery_rllib.config.key_functions import Function, Reader, Values, exploration_type, is_td3
+from rookery_rllib.config.table import (
+    COPIES_HERE,
+    LINES,
+    LINES_ON_CLUSTER,
+    NAMES,
+    SECTIONS,
+    Fate,
+    Row,
+    keys_of,
+    pins,
+    rows_of,
+    why_unknown,
+)
+
+PRESET = "preset rllib2021"
+"""What the layer of the defaults of 2021 is called."""
+
+GIVEN = "rllib config"
+"""What the layer of the keys that somebody set is called."""
+
+ASKED = 32
+"""How often it is asked who plays whom, before anything is played."""
+
+MOST_KEYS = 60
+"""From so many keys of the defaults on, a dict is taken for a changed copy of them."""
+
+SHARED = ("num_workers", "num_envs_per_worker", "framework", "num_gpus", "observation_filter", "model", "gamma")
+"""Keys of a trainer that hold for a policy of another algorithm, too, as do all that somebody set."""
+
+PolicyMapping = Callable[[Any, Any], str]
+
+
+@dataclass(frozen=True)
+class PolicyEntry:
+    """A policy of a configuration.
+
+    Attributes:
+        settings: What it has of its own, by paths below ``policies.NAME``.
+        observation_space: As given; None = the environment's.
+        action_space: Likewise.
+        policy_class: As given; None = that of the trainer.
+        trained: Whether it learns.
+        config: Its own keys, as given.
+    """
+
+    settings: Values = field(default_factory=dict)
+    observation_space: Any = None
+    action_space: Any = None
+    policy_class: Any = None
+    trained: bool = True
+    config: Config = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A configuration of 2021 in our terms.
+
+    Attributes:
+        settings: Values by dotted path of ours; those of policies are in `policies`.
+        sources: By path, the key a value came from.
+        policies: The policies by name; one, ``default_policy``, where none is named.
+        policy_mapping: ``(agent, episode) -> policy``; None = the only policy, or policies named like agents.
+        env: The key ``env``, as given.
+        env_config: What the environment is built with.
+        callbacks: A class, or a function that makes callbacks; None where there are none.
+        evaluation: What the evaluation goes by: ``interval``, ``episodes``, ``config``, ``explore``,
+            ``custom_function``, ``workers`` on a cluster and whether they play ``beside`` training.
+        notes: Lines to print once.
+        model: The section ``model``, whole.
+        trainer: Keys that the trainer itself goes by, with their values (`config_table.Fate.KEPT`).
+        config: All keys, those that nobody set with their defaults.
+        layers: The settings as layers, weakest first, with the keys as sources.
+    """
+
+    settings: Values
+    sources: Mapping[str, str]
+    policies: Mapping[str, PolicyEntry]
+    policy_mapping: PolicyMapping | None
+    env: Any
+    env_config: Config
+    callbacks: Any
+    evaluation: Config
+    notes: tuple[str, ...]
+    model: Config
+    trainer: Config
+    config: Config
+    layers: tuple[Layer, ...]
+
+
+def translated(
+    algorithm: str,
+    config: Mapping[str, Any],
+    *,
+    agents: Sequence[Any] | None = None,
+    discrete: bool | None = None,
+    cluster: str = "",
+) -> Translation:
+    """Translates a configuration of 2021.
+
+    Args:
+        algorithm: Name of the algorithm, ``PPO``.
+        config: Keys that somebody set, or a changed copy of the algorithm's defaults.
+        agents: The agents of the environment, of which batches of several rounds are counted; None = one a policy.
+        discrete: Whether actions are one of several, where that is known; SAC has two forms.
+        cluster: Address of the cluster of Ray that workers are to play on; empty = workers are copies in this process.
+
+    Raises:
+        ConfigError: With a line for each key that is unknown or cannot be, in the spelling of 2021.
+    """
+    if algorithm not in DEFAULT_CONFIGS:
+        known = list(DEFAULT_CONFIGS)
+        raise ConfigError(f"rllib: there is no algorithm {algorithm!r}{nearest(algorithm, known)}; {', '.join(known)}")
+    whole, given = _merged(algorithm, config)
+    policies, mapping = policies_of(whole)
+    counts = _counts(policies, mapping, agents)
+    main = Reader(algorithm, whole, given, counts.get(next(iter(policies)), 1), cluster)
+    found = _settings(main, discrete)
+    standard = _settings(Reader(algorithm, copied(DEFAULT_CONFIGS[algorithm]), frozenset(), 1, cluster), discrete)
+    entries, own = _entries(main, policies, counts, found, discrete)
+    if main.problems:
+        raise ConfigError(*dict.fromkeys(main.problems))
+    evaluation = {
+        "interval": whole["evaluation_interval"] or (1 if whole["evaluation_num_workers"] else None),
+        "episodes": whole["evaluation_num_episodes"],
+        "config": dict(whole["evaluation_config"]),
+        "explore": not found.values["evaluation.deterministic"],
+        "custom_function": whole["custom_eval_function"],
+        "workers": found.values["evaluation.workers"],
+        "beside": bool(found.values["evaluation.workers"] and whole["evaluation_parallel_to_training"]),
+    }
+    lines = LINES_ON_CLUSTER if main.workers else LINES
+    return Translation(
+        settings=found.values,
+        sources=found.sources,
+        policies=entries,
+        policy_mapping=mapping,
+        env=whole["env"],
+        env_config=dict(whole["env_config"]),
+        callbacks=whole["callbacks"],
+        evaluation=evaluation,
+        notes=tuple(dict.fromkeys([*filter(None, [lines.get(algorithm)]), *main.notes])),
+        model=whole["model"],
+        trainer=_kept(main),
+        config=whole,
+        layers=(*_layers(standard, found), *([own] if own.values else [])),
+    )
+
+
+# --- the configuration, whole -----------------------------------------------------------------------------------------
+
+
+def _merged(algorithm: str, config: Mapping[str, Any]) -> tuple[Config, frozenset[str]]:
+    """Gives the configuration with its defaults, and the keys that somebody set.
+
+    Raises:
+        ConfigError: If there are unknown keys, or values that are still to be chosen.
+    """
+    defaults = DEFAULT_CONFIGS[algorithm]
+    config = {key: dict(value) if isinstance(value, Mapping) else value for key, value in config.items()}
+    problems = [
+        f"{GIVEN}: {key} = {show(value)}: {why_unknown(algorithm, str(key), keys_of('', algorithm))}"
+        for key, value in config.items()
+        if key not in defaults
+    ]
+    for key, value in config.items():
+        if is_undecided(value) or _is_grid(value):
+            problems.append(f"{GIVEN}: {key} = {show(value)}: only tune.run tries values; a trainer needs one of them")
+    if problems:
+        raise ConfigError(*problems)
+    if config.get("model") is None and "model" in config:
+        config["model"] = {}
+    whole = merge_trainer_configs(defaults, config, True)
+    whole["model"] = merge_trainer_configs(MODEL_DEFAULTS, whole["model"], True)
+    given = _given(config, defaults, "")
+    for section in SECTIONS:
+        value = config.get(section, {})
+        if not isinstance(value, Mapping):
+            problems.append(f"{GIVEN}: {section} = {show(value)}: must be a dict")
+            continue
+        kind = exploration_type(Reader(algorithm, whole, frozenset())) if section == "exploration_config" else ""
+        known = keys_of(section, algorithm, kind)
+        strange = [key for key in value if key not in known]
+        if (section == "model" and whole["model"]["custom_model"]) or (kind and known == ["type"]):
+            continue  # what reads them is the script's own
+        problems += [
+            f"{GIVEN}: {section}.{key} = {show(value[key])}: {why_unknown(algorithm, f'{section}.{key}', known)}"
+            for key in strange
+        ]
+        given |= {f"{section}.{key}" for key in _given(value, _section(defaults, section), f"{section}.")}
+    if isinstance(config.get("evaluation_config"), Mapping):
+        given |= {f"evaluation_config.{key}" for key in config["evaluation_config"]}
+    if problems:
+        raise ConfigError(*problems)
+    return whole, frozenset(given)
+
+
+def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = config.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _given(config: Mapping[str, Any], defaults: Mapping[str, Any], section: str) -> set[str]:
+    """Gives the keys that somebody set: those of a copy of the defaults count where they differ."""
+    copy = len(defaults) > 1 and set(defaults) <= set(config) and (not section or len(defaults) > len(SECTIONS))
+    copy = copy or (not section and len(set(defaults) & set(config)) >= MOST_KEYS)
+    return {key for key, value in config.items() if not copy or not _equal(value, defaults.get(key))}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Says whether two values are the same; of what cannot be compared, whether they are one thing."""
+    if one is other:
+        return True
+    try:
+        return type(one) is type(other) and bool(one == other)
+    except Exception:
+        return False
+
+
+def _is_grid(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == {"grid_search"}
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Found:
+    """Values by path, the keys they came from, and the paths that somebody set by a key of their own."""
+
+    values: Values
+    sources: dict[str, str]
+    given: set[str]
+
+
+def _settings(reader: Reader, discrete: bool | None) -> _Found:
+    """Gives what a configuration says, key by key of the table."""
+    name = "td3" if NAMES[reader.algorithm] == "ddpg" and is_td3(reader) else NAMES[reader.algorithm]
+    values: Values = {"algorithm.name": name, **pins(reader.algorithm)}
+    if reader.algorithm == "SAC" and discrete is not None:
+        values["algorithm.discrete"] = discrete
+    sources = dict.fromkeys(values, reader.algorithm)
+    given: set[str] = set()
+    keys: dict[Function, list[str]] = {}
+    for key, rows in _present(reader).items():
+        for row in rows:
+            if row.fate is Fate.SET:
+                path = row.paths[0]
+                values[path], sources[path] = reader.get(key), key
+                given |= {path} if key in reader.given else set()
+            elif row.fate is Fate.TRANSLATED or (row.fate is Fate.CLUSTER and reader.cluster):
+                if row.function is not None:
+                    keys.setdefault(row.function, []).append(key)
+            else:
+                _judge(reader, key, row)
+    for function, names in keys.items():
+        made = function(reader)
+        said = [_written(key) for key in names if _written(key) in reader.given]
+        values |= made
+        sources |= dict.fromkeys(made, ", ".join(said or map(_written, names)))
+    return _Found(values, sources, given)
+
+
+def _present(reader: Reader) -> dict[str, list[Row]]:
+    """Gives the rows of an algorithm but those of other types of exploration."""
+    kind = exploration_type(reader)
+    found = {}
+    for key, rows in rows_of(reader.algorithm).items():
+        parts = key.split(".")
+        if parts[0] != "exploration_config" or len(parts) < 3 or parts[1] == kind:
+            found[key] = rows
+    return found
+
+
+def _written(key: str) -> str:
+    """Gives a key as it is written in a configuration, where exploration has no type in between."""
+    parts = key.split(".")
+    return f"{parts[0]}.{parts[-1]}" if parts[0] == "exploration_config" else key
+
+
+def _judge(reader: Reader, key: str, row: Row) -> None:
+    """Notes that a key changes nothing, or refuses it, where somebody set it to something else than its default."""
+    key = _written(key)
+    value = reader.get(key)
+    if key not in reader.given or value in _fine(reader, key, row):
+        return
+    if row.fate in (Fate.IGNORED, Fate.CLUSTER):
+        why = row.text if row.fate is Fate.IGNORED else COPIES_HERE
+        reader.notes.append(f"{key} = {show(value)} changes nothing here: {why}")
+    elif row.fate is Fate.REFUSED:
+        if key == "clip_actions" and reader.get("normalize_actions"):
+            return
+        reader.refuse(key, row.text)
+
+
+def _fine(reader: Reader, key: str, row: Row) -> list[Any]:
+    """Gives values of which nothing is to be said: defaults, of the common configuration too."""
+    section, _, name = key.rpartition(".")
+    base = _section(DEFAULT_CONFIGS[reader.algorithm], section) if section else DEFAULT_CONFIGS[reader.algorithm]
+    more = [MODEL_DEFAULTS.get(name)] if section == "model" else []
+    return [base.get(name), *more, *row.fine]
+
+
+def _layers(standard: _Found, found: _Found) -> tuple[Layer, Layer]:
+    """Gives the defaults of 2021 and what somebody set as layers that name the keys."""
+    paths = [path for path in found.values if path in standard.values]
+    below = {path: standard.values[path] for path in paths}
+    above = {
+        path: value
+        for path, value in found.values.items()
+        if path in found.given or path not in below or not _equal(value, below[path])
+    }
+    return (
+        Layer(PRESET, below, {path: f"{PRESET}: {standard.sources[path]}" for path in below}),
+        Layer(GIVEN, above, {path: f"{GIVEN}: {found.sources[path]}" for path in above}),
+    )
+
+
+def _kept(reader: Reader) -> Config:
+    """Gives the keys that the trainer goes by."""
+    rows = rows_of(reader.algorithm)
+    names = [key for key, (first, *_) in rows.items() if first.fate is Fate.KEPT and "." not in key]
+    found = {key: reader.get(key) for key in names}
+    if "min_iter_time_s" not in reader.given:
+        found["min_iter_time_s"] = 0
+    return found
+
+
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+def policies_of(config: Mapping[str, Any]) -> tuple[dict[str, PolicyEntry], PolicyMapping | None]:
+    """Gives the policies that a configuration names, and who plays whom.
+
+    Raises:
+        ConfigError: If the section ``multiagent`` is not what it should be.
+    """
+    section = config["multiagent"]
+    named = section.get("policies") or {}
+    if isinstance(named, str) or not isinstance(named, Mapping | set | frozenset | list | tuple):
+        raise ConfigError(
+            f"{GIVEN}: multiagent.policies = {show(named)}: must be a dict of (class, observation space, action space, "
+            "keys), or a list of names"
+        )
+    names = sorted(named) if isinstance(named, set | frozenset) else named
+    listed: dict[Any, Any] = dict(named) if isinstance(named, Mapping) else dict.fromkeys(names)
+    listed = listed or {DEFAULT_POLICY_ID: None}
+    trained = _trained(section.get("policies_to_train"), list(listed))
+    entries = {str(name): _entry(str(name), given, str(name) in trained) for name, given in listed.items()}
+    return entries, _mapping_of(section.get("policy_mapping_fn"), list(entries))
+
+
+def _entry(name: str, given: Any, trained: bool) -> PolicyEntry:
+    """Reads a policy: a tuple of four, an object with such attributes, a dict of keys, or None."""
+    where = f"{GIVEN}: multiagent.policies.{name}"
+    if given is None:
+        return PolicyEntry(trained=trained)
+    if isinstance(given, Mapping):
+        return PolicyEntry(trained=trained, config=dict(given))
+    if isinstance(given, list | tuple):
+        if len(given) != 4:
+            raise ConfigError(
+                f"{where} = {show(given)}: must be (class or None, observation space or None, action space or None, "
+                f"keys), four things and not {len(given)}"
+            )
+        cls, observations, actions, keys = given
+    elif hasattr(given, "observation_space") and hasattr(given, "action_space"):
+        cls, keys = getattr(given, "policy_class", None), getattr(given, "config", None)
+        observations, actions = given.observation_space, given.action_space
+    else:
+        raise ConfigError(f"{where} = {show(given)}: must be a tuple of four, a PolicySpec or None")
+    if keys is not None and not isinstance(keys, Mapping):
+        raise ConfigError(f"{where}: its keys are {show(keys)}: must be a dict")
+    return PolicyEntry({}, observations, actions, cls, trained, dict(keys or {}))
+
+
+def _trained(given: Any, names: list[str]) -> set[str]:
+    """Gives the names of the policies that learn.
+
+    Raises:
+        ConfigError: If a name is none of a policy.
+    """
+    if given is None:
+        return set(names)
+    if callable(given):
+        several = len(inspect.signature(given).parameters) > 1
+        return {name for name in names if (given(name, None) if several else given(name))}
+    wanted = [given] if isinstance(given, str) else list(given)
+    for name in wanted:
+        if name not in names:
+            raise ConfigError(
+                f"{GIVEN}: multiagent.policies_to_train: there is no policy {name!r}{nearest(str(name), names)}; there "
+                f"are {', '.join(names)}"
+            )
+    return set(wanted)
+
+
+def _mapping_of(given: Any, names: list[str]) -> PolicyMapping | None:
+    """Gives ``(agent, episode) -> policy`` of a function in any of the forms there were.
+
+    Raises:
+        ConfigError: If it is no function and names none.
+    """
+    if isinstance(given, str):
+        given = _imported(given)
+    if given is None:
+        shared = DEFAULT_POLICY_ID in names and len(names) > 1
+        return (lambda agent, episode: DEFAULT_POLICY_ID) if shared else None
+    if isinstance(given, Mapping):
+        table = dict(given)
+        return lambda agent, episode: str(table[agent])
+    if not callable(given):
+        raise ConfigError(f"{GIVEN}: multiagent.policy_mapping_fn = {show(given)}: must be a function of the agent")
+    return _AskedMapping(given)
+
+
+def _imported(text: str) -> Any:
+    module, _, name = text.replace(":", ".").rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"{GIVEN}: multiagent.policy_mapping_fn = {text!r}: no such function ({error}); write my_module.my_function"
+        ) from error
+
+
+class _AskedMapping:
+    """A mapping function of 2018 to today: of the agent, and of the episode and the worker where it takes them."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):  # some built-in callables have none
+            parameters = []
+        positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+        any_keyword = any(one.kind is one.VAR_KEYWORD for one in parameters)
+        by_name = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+        names = {one.name for one in positional[1:]} | by_name
+        self._second = len(positional) > 1 and positional[1].default is inspect.Parameter.empty
+        self._second = self._second or (len(positional) > 1 and positional[1].name == "episode")
+        self._keywords = {
+            name for name in ("episode", "worker") if (name in names or any_keyword) and not (
+                self._second and positional[1].name == name
+            )
+        } - ({"episode"} if self._second else set())  # fmt: skip
+
+    def __call__(self, agent: Any, episode: Any) -> str:
+        """Gives the policy of an agent in an episode."""
+        values = {"episode": episode, "worker": None}
+        keywords = {name: values[name] for name in self._keywords}
+        return str(self.function(agent, episode, **keywords) if self._second else self.function(agent, **keywords))
+
+
+def _counts(
+    policies: Mapping[str, PolicyEntry], mapping: PolicyMapping | None, agents: Sequence[Any] | None
+) -> dict[str, int]:
+    """Gives how many agents each policy plays, on average where chance decides, as far as that is known; 1 else."""
+    counts = dict.fromkeys(policies, 0)
+    for agent in [*(agents or ())] * ASKED:
+        try:
+            name = mapping(agent, None) if mapping is not None else str(agent)
+        except Exception:  # a function that looks at its episode
+            return dict.fromkeys(policies, 1)
+        name = name if name in counts else next(iter(counts))
+        counts[name] += 1
+    return {name: max(round(count / ASKED), 1) for name, count in counts.items()}
+
+
+def _entries(
+    main: Reader, policies: Mapping[str, PolicyEntry], counts: Mapping[str, int], found: _Found, discrete: bool | None
+) -> tuple[dict[str, PolicyEntry], Layer]:
+    """Gives the policies with what each has of its own, and that as a layer."""
+    entries: dict[str, PolicyEntry] = {}
+    values: Values = {}
+    lines: dict[str, str] = {}
+    for name, entry in policies.items():
+        algorithm = str(getattr(entry.policy_class, "algorithm", None) or main.algorithm)
+        own: Values = {}
+        if entry.config or counts[name] != main.agents or algorithm != main.algorithm:
+            at = f"multiagent.policies.{name}"
+            reader, made = _own(main, algorithm, entry.config, counts[name], at, discrete)
+            main.problems += [f"{GIVEN}: {at}: {line.removeprefix(f'{GIVEN}: ')}" for line in reader.problems]
+            for path, value in made.values.items():
+                below = path.removeprefix("algorithm.")
+                differs = path not in found.values or not _equal(value, found.values[path])
+                if path.startswith("algorithm.") and (differs or algorithm != main.algorithm):
+                    own[below] = value
+                    lines[f"policies.{name}.{below}"] = f"{GIVEN}: {at}: {made.sources[path]}"
+                elif differs and algorithm == main.algorithm:
+                    main.notes.append(f"{at}: {made.sources[path]} is the trainer's, and changes nothing here")
+        own |= {} if entry.trained else {"frozen": True}
+        entries[name] = replace(entry, settings=own)
+        values |= {f"policies.{name}.{path}": value for path, value in own.items()} or {f"policies.{name}": {}}
+        if not entry.trained:
+            lines[f"policies.{name}.frozen"] = f"{GIVEN}: multiagent.policies_to_train"
+    return entries, Layer(f"{GIVEN}: multiagent.policies", values, lines)
+
+
+def _own(
+    main: Reader, algorithm: str, config: Mapping[str, Any], agents: int, at: str, discrete: bool | None
+) -> tuple[Reader, _Found]:
+    """Translates the configuration as it is for one policy."""
+    base = main.config if algorithm == main.algorithm else DEFAULT_CONFIGS[algorithm]
+    try:
+        _, given = _merged(algorithm, config)
+    except ConfigError as error:
+        raise ConfigError(*(f"{GIVEN}: {at}: {line.removeprefix(f'{GIVEN}: ')}" for line in error.problems)) from error
+    said = {key for key in main.given if key in DEFAULT_CONFIGS[algorithm] and key != "multiagent"}
+    shared = {key: main.config[key] for key in {*SHARED, *said}}
+    whole = merge_trainer_configs({**base, **shared}, dict(config), True)
+    whole["model"] = merge_trainer_configs(MODEL_DEFAULTS, whole["model"] or {}, True)
+    reader = Reader(algorithm, whole, given, agents, main.cluster)
+    return reader, _settings(reader, discrete)

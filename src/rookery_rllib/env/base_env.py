@@ -1,0 +1,190 @@
+"""`BaseEnv`: copies of environments that say who waits for an action, by copy and agent.
+
+RLlib samples from this form; Rookery does not, but callbacks are given one (``base_env.get_unwrapped()``), and scripts
+poll it themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rookery.core.errors import ConfigError
+from rookery_rllib.env.envs import MultiAgentEnv, VectorEnv
+from rookery_rllib.env.external_env import ExternalEnv
+from rookery_rllib.gym import old_api
+
+ASYNC_RESET_RETURN = "async_reset_return"
+
+DUMMY_AGENT_ID = "agent0"
+"""What the agent of an environment with one agent is called."""
+
+Polled = tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]]
+
+
+class BaseEnv:
+    """Copies of environments: `poll` says what agents see who must act, `send_actions` says what they do."""
+
+    observation_space: Any = None
+    action_space: Any = None
+
+    @staticmethod
+    def to_base_env(
+        env: Any,
+        make_env: Callable[[int], Any] | None = None,
+        num_envs: int = 1,
+        remote_envs: bool = False,
+        remote_env_batch_wait_ms: int = 0,
+        policy_config: Any = None,
+    ) -> BaseEnv:
+        """Returns an environment of any form as a `BaseEnv`.
+
+        Args:
+            env: Environment of one agent or of several, or a `VectorEnv`.
+            make_env: Maker of further copies, called with their number.
+            num_envs: Number of copies.
+            remote_envs: Must be false: copies are played here.
+            remote_env_batch_wait_ms: Is not needed.
+            policy_config: Is not needed.
+
+        Raises:
+            ConfigError: If the copies are to be played elsewhere, or the environment drives itself.
+        """
+        if remote_envs:
+            raise ConfigError("to_base_env: remote_envs is not here; trainers play copies in helpers (num_workers)")
+        if isinstance(env, BaseEnv):
+            return env
+        if isinstance(env, ExternalEnv):
+            raise ConfigError("to_base_env: an ExternalEnv drives itself; give it to a trainer as its env")
+        if isinstance(env, VectorEnv):
+            return _FromVector(env)
+        if isinstance(env, MultiAgentEnv):
+            return _FromMultiAgent(env, make_env, num_envs)
+        return _FromVector(VectorEnv.wrap(make_env, [env], num_envs))
+
+    def poll(self) -> Polled:
+        """Returns observations, rewards, ends and infos by copy and agent, and actions that were chosen already."""
+        raise NotImplementedError(f"{type(self).__name__} has no poll()")
+
+    def send_actions(self, action_dict: Mapping[Any, Mapping[Any, Any]]) -> None:
+        """Steps the copies with actions by copy and agent."""
+        raise NotImplementedError(f"{type(self).__name__} has no send_actions()")
+
+    def try_reset(self, env_id: Any = None) -> Any:
+        """Starts an episode of one copy and returns its observations by agent; None if it cannot."""
+        return None
+
+    def get_unwrapped(self) -> list[Any]:
+        """Returns the environments of the copies, if there are such."""
+        return []
+
+    def get_sub_environments(self) -> list[Any]:
+        """Returns the environments of the copies, if there are such."""
+        return self.get_unwrapped()
+
+    def try_render(self, env_id: Any = None) -> Any:
+        """Draws one copy, if it can."""
+        return None
+
+    def stop(self) -> None:
+        """Closes the environments."""
+        for env in self.get_unwrapped():
+            if hasattr(env, "close"):
+                env.close()
+
+
+class _FromVector(BaseEnv):
+    """A `VectorEnv` whose copies are reset when they are told to be."""
+
+    def __init__(self, vector_env: VectorEnv) -> None:
+        self.vector_env = vector_env
+        self.observation_space, self.action_space = vector_env.observation_space, vector_env.action_space
+        self.num_envs = vector_env.num_envs
+        self._shown: tuple[list[Any], ...] | None = None
+
+    def poll(self) -> Polled:
+        """Returns what all copies show."""
+        if self._shown is None:
+            num = self.num_envs
+            self._shown = (self.vector_env.vector_reset(), [None] * num, [False] * num, [{} for _ in range(num)])
+        obs, rewards, ends, infos = self._shown
+        return (
+            {place: {DUMMY_AGENT_ID: one} for place, one in enumerate(obs)},
+            {place: {DUMMY_AGENT_ID: one} for place, one in enumerate(rewards)},
+            {place: {old_api.ALL: one} for place, one in enumerate(ends)},
+            {place: {DUMMY_AGENT_ID: one} for place, one in enumerate(infos)},
+            {},
+        )
+
+    def send_actions(self, action_dict: Mapping[Any, Mapping[Any, Any]]) -> None:
+        """Steps all copies."""
+        actions = [action_dict[place][DUMMY_AGENT_ID] for place in range(self.num_envs)]
+        self._shown = self.vector_env.vector_step(actions)
+
+    def try_reset(self, env_id: Any = None) -> dict[Any, Any]:
+        """Starts an episode of one copy and returns its observation, which the next actions are for."""
+        return {DUMMY_AGENT_ID: self.vector_env.reset_at(env_id)}
+
+    def get_unwrapped(self) -> list[Any]:
+        """Returns the environments of the copies."""
+        return self.vector_env.get_unwrapped()
+
+    def try_render(self, env_id: Any = None) -> Any:
+        """Draws one copy."""
+        return self.vector_env.try_render_at(env_id)
+
+
+class _FromMultiAgent(BaseEnv):
+    """Copies of an environment of several agents."""
+
+    def __init__(self, env: MultiAgentEnv, make_env: Callable[[int], Any] | None, num_envs: int) -> None:
+        if make_env is None and num_envs > 1:
+            raise ConfigError(f"to_base_env: num_envs={num_envs} needs make_env, which makes the further copies")
+        self.envs = [env, *(make_env(place) for place in range(1, num_envs) if make_env is not None)]
+        self.num_envs = len(self.envs)
+        self._shown: list[Any] = [None] * self.num_envs
+        self._over: set[int] = set()
+
+    def poll(self) -> Polled:
+        """Returns what those see who act next; rewards are None where an episode just began."""
+        told: Polled = ({}, {}, {}, {}, {})
+        for place in range(self.num_envs):
+            if self._shown[place] is None:
+                self.try_reset(place)
+            for part, one in zip(told, self._shown[place], strict=False):
+                part[place] = one
+            self._shown[place] = ({}, {}, {old_api.ALL: False}, {})
+        return told
+
+    def send_actions(self, action_dict: Mapping[Any, Mapping[Any, Any]]) -> None:
+        """Steps the copies that actions are given for.
+
+        Raises:
+            ValueError: If the episode of a copy is over, or its dict of ends has no ``__all__``.
+        """
+        for place, actions in action_dict.items():
+            if place in self._over:
+                raise ValueError(f"copy {place}: the episode is over, call try_reset({place})")
+            shown = old_api.step(self.envs[place], dict(actions))
+            if old_api.ALL not in shown[2]:
+                raise ValueError(f"copy {place}: the ends {shown[2]} do not say whether all is over: '{old_api.ALL}'")
+            if shown[2][old_api.ALL]:
+                self._over.add(place)
+            self._shown[place] = shown
+
+    def try_reset(self, env_id: Any = None) -> dict[Any, Any]:
+        """Starts an episode of one copy and returns its observations."""
+        place = env_id or 0
+        obs: dict[Any, Any] = old_api.reset(self.envs[place])
+        ends = {**dict.fromkeys(obs, False), old_api.ALL: False}
+        self._shown[place] = (obs, dict.fromkeys(obs), ends, {agent: {} for agent in obs})
+        self._over.discard(place)
+        return obs
+
+    def get_unwrapped(self) -> list[Any]:
+        """Returns the environments."""
+        return list(self.envs)
+
+    def try_render(self, env_id: Any = None) -> Any:
+        """Draws one copy."""
+        return self.envs[env_id or 0].render()

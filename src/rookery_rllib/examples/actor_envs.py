@@ -1,0 +1,50 @@
+"""The environment of RLlib's examples that asks an actor for its parameters, written anew, in the API of 2021."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rookery_rllib.base import ray_core
+from rookery_rllib.gym.classic import CartPoleEnv
+
+SERVER = "param-server"
+"""What the actor is called unless a configuration says otherwise."""
+
+
+class _ParameterStorage:
+    """Gives parameters of carts."""
+
+    def get_params(self, rng: Any) -> dict[str, float]:
+        """Returns the mass of a cart [kg], drawn by the generator of whoever asks."""
+        return {"MASSCART": float(rng.uniform(low=0.5, high=2.0))}
+
+
+_ParameterStorage.__name__ = "ParameterStorage"
+ParameterStorage = ray_core.remote(_ParameterStorage)
+"""Class of actors that give parameters of carts; ``.options(name="param-server").remote()`` makes one."""
+
+
+class CartPoleWithRemoteParamServer(CartPoleEnv):
+    """A pole on a cart whose mass an actor says, another one in each episode.
+
+    Args:
+        env_config: ``param_server``: name of the actor.
+
+    Raises:
+        ValueError: If there is no such actor.
+    """
+
+    def __init__(self, env_config: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.env_config = env_config
+        self._storage = ray_core.get_actor(env_config.get("param_server", SERVER))
+
+    def reset(self) -> Any:  # type: ignore[override]
+        """Starts an episode with the mass that the actor says."""
+        obs = super().reset()
+        params = ray_core.get(self._storage.get_params.remote(self.np_random))
+        self.np_random.random()  # the actor has drawn from a copy
+        self.masscart = params["MASSCART"]
+        self.total_mass = self.masspole + self.masscart
+        return obs

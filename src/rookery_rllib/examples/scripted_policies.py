@@ -1,0 +1,203 @@
+"""Policies of RLlib's examples of 2021, which act by a rule and learn nothing."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+
+from rookery.core.errors import ConfigError
+from rookery_rllib.batch.view_requirement import ViewRequirement
+from rookery_rllib.examples.multi_agent_envs import RockPaperScissors
+from rookery_rllib.policy.policies import Policy
+
+
+class HeuristicPolicy(Policy):
+    """A policy that has nothing to learn.
+
+    Args:
+        observation_space: Space of preprocessed observations.
+        action_space: Space of the actions.
+        config: Configuration.
+    """
+
+    def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+        super().__init__(observation_space, action_space, config)
+        self.generator = np.random.default_rng(np.random.randint(2**31))  # as scripts and trainers seed it
+
+    def learn_on_batch(self, samples: Any) -> dict[str, Any]:
+        """Learns nothing, and has nothing to report."""
+        return {}
+
+
+class RandomPolicy(HeuristicPolicy):
+    """A policy that draws all actions from their space.
+
+    Args:
+        observation_space: Space of preprocessed observations.
+        action_space: Space of the actions.
+        config: Configuration; with ``ignore_action_bounds`` actions of a Box are normal numbers without bounds.
+    """
+
+    def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+        super().__init__(observation_space, action_space, config)
+        self.action_space_for_sampling = copy.deepcopy(action_space)  # others draw from that one, too
+        if config.get("ignore_action_bounds") and isinstance(action_space, Box):
+            self.action_space_for_sampling = Box(-np.inf, np.inf, action_space.shape, np.float32)
+        self.action_space_for_sampling.seed(int(self.generator.integers(2**31)))
+
+    def compute_actions(
+        self,
+        obs_batch: Any,
+        state_batches: Any = None,
+        prev_action_batch: Any = None,
+        prev_reward_batch: Any = None,
+        info_batch: Any = None,
+        episodes: Any = None,
+        explore: bool | None = None,
+        timestep: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Draws an action for each observation; returns them, no state, and nothing else."""
+        return [self.action_space_for_sampling.sample() for _ in range(len(obs_batch))], [], {}
+
+    def compute_log_likelihoods(
+        self,
+        actions: Any,
+        obs_batch: Any,
+        state_batches: Any = None,
+        prev_action_batch: Any = None,
+        prev_reward_batch: Any = None,
+        actions_normalized: bool = True,
+    ) -> np.ndarray:
+        """Returns the log-probability (density, of numbers) ``[N]`` that every action has.
+
+        Raises:
+            ConfigError: If actions are not drawn uniformly.
+        """
+        space = self.action_space_for_sampling
+        if isinstance(space, Discrete):
+            logp = -np.log(float(space.n))
+        elif isinstance(space, MultiDiscrete):
+            logp = -float(np.log(space.nvec).sum())
+        elif isinstance(space, Box) and space.is_bounded():
+            logp = -float(np.log(space.high.astype(np.float64) - space.low).sum())
+        else:
+            raise ConfigError(f"RandomPolicy: actions of {space} are not drawn uniformly, and have no log-likelihoods")
+        return np.full(len(obs_batch), logp)
+
+
+class AlwaysSameHeuristic(HeuristicPolicy):
+    """A player of rock, paper and scissors that draws a move for each episode and stays with it."""
+
+    def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+        super().__init__(observation_space, action_space, config)
+        self.view_requirements["state_in_0"] = ViewRequirement("state_out_0", Box(0, 100, (), np.int32), shift=-1)
+
+    def get_initial_state(self) -> list[Any]:
+        """Returns the move of an episode, which is drawn anew for each."""
+        return [int(self.generator.integers(3))]
+
+    def compute_actions(
+        self,
+        obs_batch: Any,
+        state_batches: Any = None,
+        prev_action_batch: Any = None,
+        prev_reward_batch: Any = None,
+        info_batch: Any = None,
+        episodes: Any = None,
+        explore: bool | None = None,
+        timestep: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Returns the moves of the episodes, which are also the state after."""
+        return np.asarray(state_batches[0]).astype(np.int64), state_batches, {}
+
+
+class BeatLastHeuristic(HeuristicPolicy):
+    """A player of rock, paper and scissors that plays what beats the last move of the other, given as one-hots."""
+
+    BEATEN_BY = np.array([RockPaperScissors.PAPER, RockPaperScissors.SCISSORS, RockPaperScissors.ROCK])
+
+    def compute_actions(
+        self,
+        obs_batch: Any,
+        state_batches: Any = None,
+        prev_action_batch: Any = None,
+        prev_reward_batch: Any = None,
+        info_batch: Any = None,
+        episodes: Any = None,
+        explore: bool | None = None,
+        timestep: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Returns what beats the last moves ``[N, 3]``."""
+        return self.BEATEN_BY[np.asarray(obs_batch).argmax(-1)], [], {}
+
+
+class EpisodeEnvAwareLSTMPolicy(RandomPolicy):
+    """A policy whose actions say whose decision it is: agent, episode and copy of the environment, ``[N, 3]``.
+
+    It remembers the time step, twice.
+    """
+
+    num_states = 2
+    factor, name = 2.0, "2xobs"
+
+    def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
+        super().__init__(observation_space, action_space, config)
+        self.state_space = Box(-1.0, 1.0, (1,))
+        for column in ("agent_index", "eps_id", "env_id", "t", "obs"):
+            self.view_requirements[column] = ViewRequirement()
+        for number in range(self.num_states):
+            self.view_requirements[f"state_in_{number}"] = self._looks_back(number)
+
+    def _looks_back(self, number: int) -> ViewRequirement:
+        return ViewRequirement(f"state_out_{number}", self.state_space, shift=-1)
+
+    def get_initial_state(self) -> list[Any]:
+        """Returns zeros ``[1]``, one for each state."""
+        return [np.zeros(1, np.float32) for _ in range(self.num_states)]
+
+    def compute_actions(self, obs_batch: Any, *args: Any, **kwargs: Any) -> Any:
+        """Raises a ConfigError: whose decisions they are stands in other columns than the observations."""
+        raise ConfigError(
+            f"{type(self).__name__}: acts by agent_index, eps_id and env_id; call compute_actions_from_input_dict with "
+            "these columns"
+        )
+
+    def compute_actions_from_input_dict(
+        self, input_dict: Any, explore: bool | None = None, timestep: int | None = None, episodes: Any = None, **kw: Any
+    ) -> Any:
+        """Returns agent, episode and copy of each row ``[N, 3]``, and the time steps ``[N, 1]`` as states.
+
+        Args:
+            input_dict: Columns ``agent_index``, ``eps_id``, ``env_id`` and ``t``, each ``[N]``.
+            explore: Is not needed.
+            timestep: Is not needed.
+            episodes: Is not needed.
+            **kw: Are not needed.
+        """
+        self.global_timestep += 1
+        actions = np.stack([np.asarray(input_dict[name]) for name in ("agent_index", "eps_id", "env_id")], 1)
+        steps = np.asarray(input_dict["t"])[:, None]
+        return actions, [steps.copy() for _ in range(self.num_states)], {}
+
+    def postprocess_trajectory(self, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
+        """Adds a column with a multiple of the observations."""
+        sample_batch[self.name] = sample_batch["obs"] * self.factor
+        return sample_batch
+
+
+class EpisodeEnvAwareAttentionPolicy(EpisodeEnvAwareLSTMPolicy):
+    """The same with one state, of which it sees the last 50."""
+
+    num_states = 1
+    factor, name = 3.0, "3xobs"
+    LOOKED_AT = 50
+
+    def _looks_back(self, number: int) -> ViewRequirement:
+        steps = f"-{self.LOOKED_AT}:-1"
+        return ViewRequirement(f"state_out_{number}", self.state_space, steps, batch_repeat_value=self.LOOKED_AT)

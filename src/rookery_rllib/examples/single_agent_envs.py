@@ -1,0 +1,677 @@
+"""The environments of RLlib's examples with one agent, written anew by their rules, in the API of 2021.
+
+They draw from NumPy's global generator, which stands still for each copy while it is not played (`chance`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
+
+from rookery_rllib.base import nested
+from rookery_rllib.env.envs import TaskSettableEnv
+from rookery_rllib.gym.classic import CartPoleEnv, PendulumEnv
+from rookery_rllib.gym.core import Env, Wrapper
+from rookery_rllib.gym.registry import make
+from rookery_rllib.gym.rllib_spaces import Repeated, flatten_space, holds
+
+Shown = tuple[Any, float, bool, dict[str, Any]]
+"""Observation, reward, done, info."""
+
+
+class SimpleCorridor(Env):
+    """A corridor to be walked to its end: 1 for the last step, 0 before.
+
+    Args:
+        config: ``corridor_length`` (10).
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        self.end_pos = (config or {}).get("corridor_length", 10)
+        self.cur_pos = 0.0
+        self.action_space = Discrete(2)
+        self.observation_space = Box(0.0, 999.0, (1,), np.float32)
+
+    def set_corridor_length(self, length: int) -> None:
+        """Sets how long the corridor is from now on, and says so."""
+        self.end_pos = length
+        print(f"Updated corridor length to {length}")  # noqa: T201
+
+    def reset(self) -> Any:
+        """Starts at place 0."""
+        self.cur_pos = 0.0
+        return np.array([0.0], np.float32)
+
+    def step(self, action: Any) -> Shown:
+        """Goes back (0) or on (1)."""
+        self.cur_pos = max(0.0, self.cur_pos + (1.0 if action else -1.0))
+        done = self.cur_pos >= self.end_pos
+        return np.array([self.cur_pos], np.float32), float(done), done, {}
+
+
+class GPURequiringEnv(SimpleCorridor):
+    """A corridor that is made only where there is a GPU.
+
+    Args:
+        config: As of `SimpleCorridor`.
+
+    Raises:
+        RuntimeError: If there is none.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        import torch
+
+        super().__init__(config)
+        if not torch.cuda.is_available():
+            raise RuntimeError("Not enough GPUs for this env! torch sees none")
+        print(f"Env can see these GPUs: {list(range(torch.cuda.device_count()))}")  # noqa: T201
+
+
+class StatelessCartPole(CartPoleEnv):
+    """The pole on a cart whose velocities are not shown, without a limit of steps.
+
+    Args:
+        config: Is not needed.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        whole: Any = self.observation_space
+        self.observation_space = Box(whole.low[::2], whole.high[::2])
+
+    def reset(self) -> Any:  # type: ignore[override]
+        """Starts near the middle."""
+        return super().reset()[::2].copy()
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:  # type: ignore[override]
+        """Pushes the cart: 0 to the left, 1 to the right."""
+        obs, reward, done, info = super().step(action)
+        return obs[::2].copy(), reward, done, info
+
+
+class CartPoleMassEnv(CartPoleEnv, TaskSettableEnv):  # type: ignore[misc]
+    """The pole on a cart; a task is the mass of the cart and that of the pole."""
+
+    def sample_tasks(self, n_tasks: int) -> Any:
+        """Draws masses: of the cart from 0.5 to 2, of the pole from 0.05 to 0.2."""
+        return np.random.uniform((0.5, 0.05), (2.0, 0.2), (n_tasks, 2))
+
+    def set_task(self, task: Any) -> None:
+        """Sets the masses."""
+        self.masscart, self.masspole = task
+        self.total_mass = self.masscart + self.masspole
+        self.polemass_length = self.masspole * self.length
+
+    def get_task(self) -> Any:
+        """Returns the masses."""
+        return np.array([self.masscart, self.masspole])
+
+
+class PendulumMassEnv(PendulumEnv, TaskSettableEnv):  # type: ignore[misc]
+    """The pendulum; a task is its mass."""
+
+    def sample_tasks(self, n_tasks: int) -> Any:
+        """Draws masses from 0.5 to 2."""
+        return np.random.uniform(0.5, 2.0, n_tasks)
+
+    def set_task(self, task: Any) -> None:
+        """Sets the mass."""
+        self.m = task
+
+    def get_task(self) -> Any:
+        """Returns the mass."""
+        return self.m
+
+
+class RepeatAfterMeEnv(Env):
+    """Say what was shown some steps ago: 1 for the right answer, -1 for the other.
+
+    Args:
+        config: ``repeat_delay`` (1), ``episode_len`` (100).
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        self.observation_space = self.action_space = Discrete(2)
+        self.delay = (config or {}).get("repeat_delay", 1)
+        self.episode_len = (config or {}).get("episode_len", 100)
+        self.history: list[int] = []
+
+    def reset(self) -> int:
+        """Starts an episode, before which only 0 was shown."""
+        self.history = [0] * self.delay
+        return self._shown()
+
+    def step(self, action: Any) -> Shown:
+        """Answers."""
+        reward = 1.0 if action == self.history[-1 - self.delay] else -1.0
+        done = len(self.history) > self.episode_len
+        return self._shown(), reward, done, {}
+
+    def _shown(self) -> int:
+        self.history.append(int(np.random.randint(2)))
+        return self.history[-1]
+
+
+class RepeatInitialObsEnv(Env):
+    """Say in every step what was shown first: 1 for the right answer, -1 for the other.
+
+    Args:
+        episode_len: Number of steps.
+    """
+
+    def __init__(self, episode_len: int = 100) -> None:
+        self.observation_space = self.action_space = Discrete(2)
+        self.episode_len = episode_len
+        self.token = 0
+        self.num_steps = 0
+
+    def reset(self) -> int:
+        """Shows what is to be repeated."""
+        self.token, self.num_steps = int(np.random.randint(2)), 0
+        return self.token
+
+    def step(self, action: Any) -> Shown:
+        """Answers; 0 is shown."""
+        self.num_steps += 1
+        return 0, 1.0 if action == self.token else -1.0, self.num_steps >= self.episode_len, {}
+
+
+class _HiddenCartPole(Env):
+    """The pole on a cart whose two actions stand at other places among many in every step."""
+
+    def __init__(self, max_avail_actions: int) -> None:
+        self.action_space = Discrete(max_avail_actions)
+        self.wrapped = make("CartPole-v0")
+        self.left_idx = self.right_idx = 0
+        self.action_mask = np.zeros(max_avail_actions, np.float32)
+
+    def seed(self, seed: int | None = None) -> Any:
+        """Sets the seed of the next episode."""
+        return self.wrapped.seed(seed)
+
+    def update_avail_actions(self) -> None:
+        """Draws where the two actions stand."""
+        self.left_idx, self.right_idx = map(int, np.random.choice(int(self.action_space.n), 2, replace=False))
+        self.action_mask = np.zeros(int(self.action_space.n), np.float32)
+        self.action_mask[[self.left_idx, self.right_idx]] = 1.0
+
+    def _shown(self, cart: Any) -> Any:
+        raise NotImplementedError
+
+    def reset(self) -> Any:
+        """Starts an episode."""
+        self.update_avail_actions()
+        return self._shown(self.wrapped.reset())
+
+    def step(self, action: Any) -> Shown:
+        """Pushes the cart to the side that the action stands for.
+
+        Raises:
+            ValueError: If it stands for none.
+        """
+        if action not in (self.left_idx, self.right_idx):
+            raise ValueError(f"action {action} is not available, {self.left_idx} and {self.right_idx} are")
+        cart, reward, done, info = self.wrapped.step(int(action == self.right_idx))
+        self.update_avail_actions()
+        return self._shown(cart), reward, done, info
+
+
+class ParametricActionsCartPole(_HiddenCartPole):
+    """The pole on a cart whose two actions hide among many, each with an embedding that tells which it is.
+
+    An observation has ``action_mask`` (which actions are available), ``avail_actions`` (an embedding ``[2]`` of each,
+    zeros where it is not available) and ``cart``.
+
+    Args:
+        max_avail_actions: Number of actions.
+    """
+
+    def __init__(self, max_avail_actions: int) -> None:
+        super().__init__(max_avail_actions)
+        self.left_action_embed, self.right_action_embed = np.random.randn(2, 2)
+        self.action_assignments = np.zeros((max_avail_actions, 2), np.float32)
+        self.observation_space = Dict(
+            {
+                "action_mask": Box(0, 1, (max_avail_actions,)),
+                "avail_actions": Box(-10, 10, (max_avail_actions, 2)),
+                "cart": self.wrapped.observation_space,
+            }
+        )
+
+    def update_avail_actions(self) -> None:
+        """Draws where the two actions stand."""
+        super().update_avail_actions()
+        self.action_assignments = np.zeros((int(self.action_space.n), 2), np.float32)
+        self.action_assignments[self.left_idx] = self.left_action_embed
+        self.action_assignments[self.right_idx] = self.right_action_embed
+
+    def _shown(self, cart: Any) -> dict[str, Any]:
+        return {"action_mask": self.action_mask, "avail_actions": self.action_assignments, "cart": cart}
+
+
+class ParametricActionsCartPoleNoEmbeddings(_HiddenCartPole):
+    """The pole on a cart with many actions, of which two are always the same and the others never available.
+
+    An observation has ``valid_avail_actions_mask`` and ``cart``.
+
+    Args:
+        max_avail_actions: Number of actions.
+    """
+
+    def __init__(self, max_avail_actions: int) -> None:
+        super().__init__(max_avail_actions)
+        super().update_avail_actions()
+        self.observation_space = Dict(
+            {"valid_avail_actions_mask": Box(0, 1, (max_avail_actions,)), "cart": self.wrapped.observation_space}
+        )
+
+    def update_avail_actions(self) -> None:
+        """Leaves the two actions where they are."""
+
+    def _shown(self, cart: Any) -> dict[str, Any]:
+        return {"valid_avail_actions_mask": self.action_mask, "cart": cart}
+
+
+class RandomEnv(Env):
+    """Random observations and rewards, and an end by chance or after some steps.
+
+    Args:
+        config: ``action_space`` and ``observation_space`` (two categories), ``reward_space`` (from -1 to 1), ``p_done``
+            (0.1), ``max_episode_len`` (none), ``check_action_bounds`` (false: actions are not looked at).
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        config = config or {}
+        self.action_space = config.get("action_space", Discrete(2))
+        self.observation_space = config.get("observation_space", Discrete(2))
+        self.reward_space = config.get("reward_space", Box(-1.0, 1.0, (), np.float32))
+        self.p_done = config.get("p_done", 0.1)
+        self.max_episode_len = config.get("max_episode_len")
+        self.check_action_bounds = config.get("check_action_bounds", False)
+        self.steps = 0
+
+    def seed(self, seed: int | None = None) -> list[int | None]:
+        """Seeds the spaces that are drawn from."""
+        self.observation_space.seed(seed)
+        self.reward_space.seed(seed)
+        return [seed]
+
+    def reset(self) -> Any:
+        """Starts an episode."""
+        self.steps = 0
+        return self.observation_space.sample()
+
+    def step(self, action: Any) -> Shown:
+        """Shows what is drawn next.
+
+        Raises:
+            ValueError: If the action is looked at, and outside of its space.
+        """
+        if self.check_action_bounds and not holds(self.action_space, action):
+            raise ValueError(f"Illegal action for {self.action_space}: {action}")
+        self.steps += 1
+        late = self.max_episode_len is not None and self.steps >= self.max_episode_len
+        done = bool(late or np.random.random() < self.p_done)
+        return self.observation_space.sample(), float(self.reward_space.sample()), done, {}
+
+
+class RandomLargeObsSpaceEnv(RandomEnv):
+    """A `RandomEnv` with observations of 5000 numbers."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        super().__init__({"observation_space": Box(-1.0, 1.0, (5000,)), **(config or {})})
+
+
+class CorrelatedActionsEnv(Env):
+    """Two actions at once: 5 if the first is what is shown, and 5 if both are the same; 21 steps.
+
+    Args:
+        config: Is not needed.
+    """
+
+    def __init__(self, config: Any = None) -> None:
+        self.observation_space = Discrete(2)
+        self.action_space = Tuple([Discrete(2), Discrete(2)])
+        self.last_observation = 0
+        self.t = 0
+
+    def reset(self) -> int:
+        """Starts an episode."""
+        self.t, self.last_observation = 0, int(np.random.randint(2))
+        return self.last_observation
+
+    def step(self, action: Any) -> Shown:
+        """Does two actions."""
+        first, second = action
+        reward = 5.0 * (first == self.last_observation) + 5.0 * (first == second)
+        self.t += 1
+        self.last_observation = int(np.random.randint(2))
+        return self.last_observation, reward, self.t > 20, {}
+
+
+def _lake(level: int) -> tuple[str, ...]:
+    """A lake on which the way around a row of holes gets longer with the level, as does that to the goal."""
+    pond = "F" + "H" * (level - 1) + "F" * (7 - level)
+    barrier = "H" * (level + 1) + "F" * (6 - level)
+    place = {1: (3, 6), 2: (4, 6), 3: (5, 6), 4: (5, 5), 5: (5, 3)}[level]
+    rows = ["SFFFFFF", pond, "FFFFFFF", barrier, "FFFFFFF", "FFFFFFF"]
+    rows[place[0]] = f"{rows[place[0]][: place[1]]}G{rows[place[0]][place[1] + 1 :]}"
+    return tuple(rows)
+
+
+class CurriculumCapableEnv(TaskSettableEnv):
+    """A frozen lake that gets harder with its level, and whose goal is worth ten times as much.
+
+    Args:
+        config: ``start_level`` (1), ``max_timesteps`` (18).
+    """
+
+    MAPS = tuple(_lake(level) for level in range(1, 6))
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        self.cur_level = (config or {}).get("start_level", 1)
+        self.max_timesteps = (config or {}).get("max_timesteps", 18)
+        self.switch_env = False
+        self._timesteps = 0
+        self._make_lake()
+        self.observation_space = self.frozen_lake.observation_space
+        self.action_space = self.frozen_lake.action_space
+
+    def _make_lake(self) -> None:
+        self.frozen_lake = make("FrozenLake-v0", desc=list(self.MAPS[self.cur_level - 1]), is_slippery=False)
+
+    def seed(self, seed: int | None = None) -> Any:
+        """Sets the seed of the next episode."""
+        return self.frozen_lake.seed(seed)
+
+    def reset(self) -> Any:
+        """Starts an episode, on the lake of the level that was set."""
+        if self.switch_env:
+            self.switch_env = False
+            self._make_lake()
+        self._timesteps = 0
+        return self.frozen_lake.reset()
+
+    def step(self, action: Any) -> Shown:
+        """Goes left (0), down (1), right (2) or up (3)."""
+        obs, reward, done, info = self.frozen_lake.step(action)
+        self._timesteps += 1
+        return obs, reward * 10 ** (self.cur_level - 1), bool(done or self._timesteps >= self.max_timesteps), info
+
+    def sample_tasks(self, n_tasks: int) -> list[int]:
+        """Draws levels."""
+        return [int(level) for level in np.random.randint(1, len(self.MAPS) + 1, n_tasks)]
+
+    def get_task(self) -> int:
+        """Returns the level."""
+        level: int = self.cur_level
+        return level
+
+    def set_task(self, task: int) -> None:
+        """Sets the level of the episodes that begin from now on."""
+        self.cur_level, self.switch_env = task, True
+
+
+class NestedSpaceRepeatAfterMeEnv(Env):
+    """Say what is shown, which may be any structure: 1 for each right category, minus the distance for numbers.
+
+    Args:
+        config: ``space`` (of observations and actions), ``episode_len`` (100).
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        usual = Tuple([Discrete(2), Dict({"a": Box(-1.0, 1.0, (2,))})])
+        self.observation_space = self.action_space = (config or {}).get("space", usual)
+        self.flattened_action_space = flatten_space(self.action_space)
+        self.episode_len = (config or {}).get("episode_len", 100)
+        self.steps = 0
+
+    def reset(self) -> Any:
+        """Starts an episode."""
+        self.steps = 0
+        return self._shown()
+
+    def step(self, action: Any) -> Shown:
+        """Answers."""
+        self.steps += 1
+        reward = 0.0
+        wanted = nested.flatten(self.current_obs)
+        for said, right, space in zip(nested.flatten(action), wanted, self.flattened_action_space, strict=True):
+            if isinstance(space, Box):
+                reward -= abs(float(np.sum(np.asarray(said) - right)))
+            elif isinstance(space, Discrete):
+                reward += float(said == right)
+        return self._shown(), reward, self.steps >= self.episode_len, {}
+
+    def _shown(self) -> Any:
+        self.current_obs = self.observation_space.sample()
+        return self.current_obs
+
+
+class DebugCounterEnv(Env):
+    """Shows the number of the step; the reward is its remainder by 3; 15 steps.
+
+    Args:
+        config: ``start_at_t`` (0), the first number.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        self.action_space = Discrete(2)
+        self.observation_space = Box(0, 100, (1,), np.float32)
+        self.start_at_t = int((config or {}).get("start_at_t", 0))
+        self.i = self.start_at_t
+
+    def reset(self) -> Any:
+        """Starts an episode."""
+        self.i = self.start_at_t
+        return np.array([self.i], np.float32)
+
+    def step(self, action: Any) -> Shown:
+        """Counts; the action has no effect."""
+        self.i += 1
+        return np.array([self.i], np.float32), float(self.i % 3), self.i >= 15 + self.start_at_t, {}
+
+
+class MockEnv(Env):
+    """Shows 0 and earns 1 in every step.
+
+    Args:
+        episode_length: Number of steps.
+        config: Is kept.
+    """
+
+    def __init__(self, episode_length: int, config: Any = None) -> None:
+        self.episode_length = episode_length
+        self.config = config
+        self.i = 0
+        self.observation_space = Discrete(1)
+        self.action_space = Discrete(2)
+
+    def reset(self) -> int:
+        """Starts an episode."""
+        self.i = 0
+        return 0
+
+    def step(self, action: Any) -> Shown:
+        """Counts; the action has no effect."""
+        self.i += 1
+        return 0, 1.0, self.i >= self.episode_length, {}
+
+
+class MockEnv2(Env):
+    """Shows the number of the step and earns 100 in every one.
+
+    Args:
+        episode_length: Number of steps.
+    """
+
+    def __init__(self, episode_length: int) -> None:
+        self.episode_length = episode_length
+        self.i = 0
+        self.observation_space = Discrete(100)
+        self.action_space = Discrete(2)
+
+    def reset(self) -> int:
+        """Starts an episode."""
+        self.i = 0
+        return 0
+
+    def step(self, action: Any) -> Shown:
+        """Counts; the action has no effect."""
+        self.i += 1
+        return self.i, 100.0, self.i >= self.episode_length, {}
+
+
+class FastImageEnv(Env):
+    """Shows the same black picture ``[84, 84, 4]`` and earns 1 in every one of 1001 steps: it costs next to nothing.
+
+    Args:
+        config: Is not needed.
+    """
+
+    def __init__(self, config: Any = None) -> None:
+        self.zeros = np.zeros((84, 84, 4), np.float32)
+        self.action_space = Discrete(2)
+        self.observation_space = Box(0.0, 1.0, (84, 84, 4), np.float32)
+        self.i = 0
+
+    def reset(self) -> Any:
+        """Starts an episode."""
+        self.i = 0
+        return self.zeros
+
+    def step(self, action: Any) -> Shown:
+        """Counts; the action has no effect."""
+        self.i += 1
+        return self.zeros, 1.0, self.i > 1000, {}
+
+
+class LookAndPush(Env):
+    """Look first, push later: what the first action 0 shows says what the last action must be.
+
+    The places are 2 (start), 3 and 4; action 1 goes on, and 0 at the start shows 0 or 1, drawn for the episode, from
+    where 1 leads back towards the start. Each step costs 1. At place 4 the episode ends: 10 for action 1 if what was
+    shown is 1, else -10.
+    """
+
+    def __init__(self, config: Any = None) -> None:
+        self.action_space = Discrete(2)
+        self.observation_space = Discrete(5)
+        self._state = 2
+        self._case = 0
+
+    def reset(self) -> int:
+        """Starts an episode."""
+        self._state, self._case = 2, int(np.random.choice(2))
+        return self._state
+
+    def step(self, action: Any) -> Shown:
+        """Looks (0) or pushes (1)."""
+        if self._state == 4:
+            return self._state, 10.0 if action and self._case else -10.0, True, {}
+        if action:
+            self._state = 2 if self._state == 0 else self._state + 1
+        elif self._state == 2:
+            self._state = self._case
+        return self._state, -1.0, False, {}
+
+
+class OneHot(Wrapper):
+    """Shows a category as a one-hot."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observation_space = Box(0.0, 1.0, (int(env.observation_space.n),))
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Starts an episode."""
+        return self._encoded(self.env.reset(**kwargs))
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
+        """Steps once."""
+        obs, reward, done, info = self.env.step(action)
+        return self._encoded(obs), reward, done, info
+
+    def _encoded(self, obs: Any) -> Any:
+        hot = np.zeros(self.observation_space.shape, np.float32)
+        hot[obs] = 1.0
+        return hot
+
+
+MAX_PLAYERS, MAX_ITEMS, MAX_EFFECTS = 4, 7, 2
+
+
+class SimpleRPG(Env):
+    """Shows a list of players with lists of items and effects, drawn anew; an episode is one step. Nothing is learned.
+
+    Args:
+        config: Is not needed.
+    """
+
+    def __init__(self, config: Any = None) -> None:
+        self.action_space = Discrete(4)
+        self.item_space = Discrete(5)
+        self.effect_space = Box(9000, 9999, (4,))
+        self.player_space = Dict(
+            {
+                "location": Box(-100, 100, (2,)),
+                "status": Box(-1, 1, (10,)),
+                "items": Repeated(self.item_space, max_len=MAX_ITEMS),
+                "effects": Repeated(self.effect_space, max_len=MAX_EFFECTS),
+            }
+        )
+        self.observation_space = Repeated(self.player_space, max_len=MAX_PLAYERS)
+
+    def reset(self) -> Any:
+        """Shows players."""
+        return self.observation_space.sample()
+
+    def step(self, action: Any) -> Shown:
+        """Shows other players, and ends."""
+        return self.observation_space.sample(), 1.0, True, {}
+
+
+class WindyMazeEnv(Env):
+    """A corridor in the form of a U; one goes along with the wind, or waits for another. The goal is worth 100.
+
+    Args:
+        env_config: Is not needed.
+    """
+
+    def __init__(self, env_config: Any = None) -> None:
+        inner = ["S" + "." * 6, *["#" * 6 + "."] * 4, "F" + "." * 6]  # there, down, and back
+        self.map = ["#" * 9, *(f"#{row}#" for row in inner), "#" * 9]
+        self.x_dim, self.y_dim = len(self.map), len(self.map[0])
+        self.start_pos, self.end_pos = (1, 1), (6, 1)
+        self.observation_space = Tuple([Box(0, 100, (2,)), Discrete(4)])
+        self.action_space = Discrete(2)
+        self.pos = self.start_pos
+        self.num_steps = 0
+        self.wind_direction = 0
+
+    def _shown(self) -> tuple[Any, int]:
+        self.wind_direction = int(np.random.randint(4))  # north, east, south, west
+        return np.array(self.pos, np.float32), self.wind_direction
+
+    def reset(self) -> Any:
+        """Starts at one end."""
+        self.pos, self.num_steps = self.start_pos, 0
+        return self._shown()
+
+    def step(self, action: Any) -> Shown:
+        """Waits (0) or goes along with the wind (1); 200 steps at most."""
+        if action:
+            self.pos = self._get_new_pos(self.pos, self.wind_direction)
+        self.num_steps += 1
+        there = self.pos == self.end_pos
+        return self._shown(), 100.0 * there, there or self.num_steps >= 200, {}
+
+    def _get_new_pos(self, pos: Any, direction: int) -> tuple[int, int]:
+        """The place that lies in a direction; the same one if there is a wall."""
+        row, column = ((-1, 0), (0, 1), (1, 0), (0, -1))[int(direction)]
+        new = int(pos[0]) + row, int(pos[1]) + column
+        return (int(pos[0]), int(pos[1])) if self.map[new[0]][new[1]] == "#" else new

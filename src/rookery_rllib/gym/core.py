@@ -1,0 +1,311 @@
+"""`gym` of 2021 (0.18): environments whose `reset` gives an observation and whose `step` gives four values.
+
+`FromToday` brings today's environments into that form, `gym_registry` makes them by name. Those that scripts define
+with these classes are brought into today's form by `old_envs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+from gymnasium import error
+
+from rookery_rllib.base.notices import say_once
+
+VERSION = "0.18.3"
+"""What ``gym.__version__`` says."""
+
+TRUNCATED = "TimeLimit.truncated"
+"""Key of `info`: true at an end that is no end of the task."""
+
+# -- environments ------------------------------------------------------------------------------------------------------
+
+
+class Env:
+    """An environment of Gym before 0.26.
+
+    `reset` returns an observation, `step` (observation, reward, done, info), `seed` the seeds used.
+    """
+
+    metadata: Mapping[str, Any] = {"render.modes": []}
+    reward_range = (-float("inf"), float("inf"))
+    spec: Any = None
+    action_space: Any = None
+    observation_space: Any = None
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
+        """Does an action and returns (observation, reward, done, info)."""
+        raise NotImplementedError
+
+    def reset(self) -> Any:
+        """Starts an episode and returns the first observation."""
+        raise NotImplementedError
+
+    def render(self, mode: str = "human") -> Any:
+        """Draws the environment; an array [height, width, 3] uint8 for ``rgb_array``."""
+        raise NotImplementedError
+
+    def close(self) -> Any:
+        """Frees what the environment holds."""
+
+    def seed(self, seed: int | None = None) -> Any:
+        """Seeds the environment's generators and returns their seeds."""
+
+    @property
+    def unwrapped(self) -> Any:
+        """The environment inside all wrappers."""
+        return self
+
+    def __str__(self) -> str:
+        return f"<{type(self).__name__}{f'<{self.spec.id}>' if self.spec is not None else ' instance'}>"
+
+    def __enter__(self) -> Env:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+class GoalEnv(Env):
+    """An environment whose observations are dicts: ``observation``, ``achieved_goal``, ``desired_goal``."""
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        """Returns the reward for reaching one goal when another was wanted."""
+        raise NotImplementedError
+
+
+class Wrapper(Env):
+    """Changes an environment; what it does not define is the environment's own.
+
+    Args:
+        env: The environment; one of today's form is brought into the old one.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.env = FromToday(env) if isinstance(env, gymnasium.Env) and not isinstance(env, Env) else env
+        self.action_space = self.env.action_space
+        self.observation_space = self.env.observation_space
+        self.reward_range = getattr(self.env, "reward_range", Env.reward_range)
+        self.metadata = getattr(self.env, "metadata", Env.metadata)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or "env" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.env, name)
+
+    @property
+    def spec(self) -> Any:
+        """What the environment was made from."""
+        return getattr(self.env, "spec", None)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Returns the wrapper's name."""
+        return cls.__name__
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
+        """Does an action in the environment."""
+        given: tuple[Any, Any, Any, Any] = self.env.step(action)
+        return given
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Starts an episode of the environment."""
+        return self.env.reset(**kwargs)
+
+    def render(self, mode: str = "human", **kwargs: Any) -> Any:
+        """Draws the environment."""
+        return self.env.render(mode, **kwargs)
+
+    def close(self) -> Any:
+        """Closes the environment."""
+        return self.env.close()
+
+    def seed(self, seed: int | None = None) -> Any:
+        """Seeds the environment."""
+        return self.env.seed(seed) if hasattr(self.env, "seed") else None
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        """Returns the environment's reward for a goal."""
+        return self.env.compute_reward(achieved_goal, desired_goal, info)
+
+    @property
+    def unwrapped(self) -> Any:
+        """The environment inside all wrappers."""
+        return getattr(self.env, "unwrapped", self.env)
+
+    def __str__(self) -> str:
+        return f"<{type(self).__name__}{self.env}>"
+
+    __repr__ = __str__
+
+
+class ObservationWrapper(Wrapper):
+    """Changes observations by its method `observation`."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Starts an episode and returns the changed observation."""
+        return self.observation(self.env.reset(**kwargs))
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
+        """Does an action and returns the changed observation with the rest."""
+        obs, reward, done, info = self.env.step(action)
+        return self.observation(obs), reward, done, info
+
+    def observation(self, observation: Any) -> Any:
+        """Returns the changed observation."""
+        raise NotImplementedError
+
+
+class RewardWrapper(Wrapper):
+    """Changes rewards by its method `reward`."""
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
+        """Does an action and returns the changed reward with the rest."""
+        obs, reward, done, info = self.env.step(action)
+        return obs, self.reward(reward), done, info
+
+    def reward(self, reward: Any) -> Any:
+        """Returns the changed reward."""
+        raise NotImplementedError
+
+
+class ActionWrapper(Wrapper):
+    """Changes actions by its method `action`."""
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
+        """Does the changed action."""
+        given: tuple[Any, Any, Any, Any] = self.env.step(self.action(action))
+        return given
+
+    def action(self, action: Any) -> Any:
+        """Returns the changed action."""
+        raise NotImplementedError
+
+    def reverse_action(self, action: Any) -> Any:
+        """Returns the action that was changed into this one."""
+        raise NotImplementedError
+
+
+# -- environments of today in the old form -----------------------------------------------------------------------------
+
+
+class OldForm(Env):
+    """The methods of 2021, over those of the class of today that follows among the bases."""
+
+    def _todays(self) -> Any:
+        return super(Env, self)
+
+    def reset(self) -> Any:
+        """Starts an episode, with the seed that `seed` was given before, and returns the observation."""
+        seed, self.__dict__["_next_seed"] = self.__dict__.get("_next_seed"), None
+        return self._todays().reset(seed=seed)[0]
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
+        """Does an action; ``info["TimeLimit.truncated"]`` is true where the end is none of the task."""
+        obs, reward, terminated, truncated, info = self._todays().step(action)
+        if truncated:
+            info = {**info, TRUNCATED: not terminated}
+        return obs, reward, bool(terminated or truncated), info
+
+    def seed(self, seed: int | None = None) -> list[int | None]:
+        """Seeds the next episode's start and all that follows."""
+        self.__dict__["_next_seed"] = seed
+        return [seed]
+
+    def render(self, mode: str = "human", **kwargs: Any) -> Any:
+        """Returns a picture [height, width, 3] uint8 for ``rgb_array``, a text for ``ansi``; no window is opened."""
+        if mode == "human":
+            say_once("no windows are opened: render() shows nothing; render(mode='rgb_array') gives pictures")
+            return True
+        inner: Any = getattr(self._todays(), "unwrapped", self)
+        before, inner.render_mode = inner.render_mode, mode
+        try:
+            return self._todays().render()
+        finally:
+            inner.render_mode = before
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._todays().close()
+
+
+class FromToday(OldForm):
+    """An environment of Gymnasium in the form of 2021; its attributes can be read and set.
+
+    Args:
+        env: The environment.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        modes = {"render.modes": ["human", *env.metadata.get("render_modes", ())]}
+        self.__dict__.update(
+            todays=env,
+            action_space=env.action_space,
+            observation_space=env.observation_space,
+            metadata={**env.metadata, **modes},
+            spec=env.spec,
+        )
+
+    def _todays(self) -> Any:
+        return self.__dict__["todays"]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "todays" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self._todays().get_wrapper_attr(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        inner = self._todays().unwrapped
+        if name not in self.__dict__ and name in vars(inner):
+            setattr(inner, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    @property
+    def unwrapped(self) -> Any:
+        """The environment inside all wrappers, in the old form."""
+        inner = self._todays().unwrapped
+        if inner is self._todays():
+            return self
+        bare = FromToday(inner)
+        bare.__dict__["spec"] = self.spec
+        return bare
+
+    def __str__(self) -> str:
+        return str(self._todays())
+
+    __repr__ = __str__
+
+
+class TimeLimit(Wrapper):
+    """Ends episodes after a number of steps, with ``info["TimeLimit.truncated"]`` true unless the task ended too.
+
+    Args:
+        env: The environment.
+        max_episode_steps: Number of steps; None: that of its spec.
+    """
+
+    def __init__(self, env: Any, max_episode_steps: int | None = None) -> None:
+        super().__init__(env)
+        if max_episode_steps is None and self.env.spec is not None:
+            max_episode_steps = self.env.spec.max_episode_steps
+        self._max_episode_steps = max_episode_steps
+        self._elapsed_steps: int | None = None
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Starts an episode and its count of steps."""
+        self._elapsed_steps = 0
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
+        """Does an action, and ends the episode with the last one allowed."""
+        if self._elapsed_steps is None:
+            raise error.ResetNeeded("step() was called before reset()")
+        obs, reward, done, info = self.env.step(action)
+        self._elapsed_steps += 1
+        if self._max_episode_steps is not None and self._elapsed_steps >= self._max_episode_steps:
+            info = {**info, TRUNCATED: not done}
+            done = True
+        return obs, reward, done, info

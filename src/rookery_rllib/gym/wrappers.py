@@ -1,0 +1,222 @@
+"""`gym.wrappers` of 2021: wrappers around environments whose `step` gives four values."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery_rllib.base.notices import say_once
+from rookery_rllib.gym.core import ActionWrapper, ObservationWrapper, RewardWrapper, Wrapper
+from rookery_rllib.gym.spaces import Box
+
+
+class Monitor(Wrapper):
+    """Passes everything on: nothing is recorded, which a line says once.
+
+    Args:
+        env: The environment.
+        directory: Where Gym would have written films and statistics.
+    """
+
+    def __init__(self, env: Any, directory: Any = None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(env)
+        say_once("gym.wrappers.Monitor records nothing here; `rookery record RUN` makes a film of a run")
+
+
+class ClipAction(ActionWrapper):
+    """Brings actions into the bounds of the action space."""
+
+    def action(self, action: Any) -> Any:
+        """Returns the action within the bounds."""
+        return np.clip(action, self.action_space.low, self.action_space.high)
+
+
+class RescaleAction(ActionWrapper):
+    """Takes actions of the range [a, b] for the range of the action space.
+
+    Args:
+        env: The environment.
+        a: Lower bound of actions.
+        b: Upper bound of actions.
+    """
+
+    def __init__(self, env: Any, a: Any, b: Any) -> None:
+        super().__init__(env)
+        inner = env.action_space
+        self.a, self.b = np.broadcast_to(a, inner.shape), np.broadcast_to(b, inner.shape)
+        self.action_space = Box(self.a.astype(inner.dtype), self.b.astype(inner.dtype), dtype=inner.dtype)
+
+    def action(self, action: Any) -> Any:
+        """Returns the action in the environment's range."""
+        inner = self.env.action_space
+        share = (np.asarray(action) - self.a) / (self.b - self.a)
+        return np.clip(inner.low + (inner.high - inner.low) * share, inner.low, inner.high)
+
+
+class FlattenObservation(ObservationWrapper):
+    """Makes one vector of an observation."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observation_space = spaces.flatten_space(env.observation_space)
+
+    def observation(self, observation: Any) -> Any:
+        """Returns the observation as a vector."""
+        return spaces.flatten(self.env.observation_space, observation)
+
+
+class FilterObservation(ObservationWrapper):
+    """Keeps some entries of dict observations.
+
+    Args:
+        env: The environment.
+        filter_keys: Keys that are kept; None: all.
+    """
+
+    def __init__(self, env: Any, filter_keys: Sequence[str] | None = None) -> None:
+        super().__init__(env)
+        inner = env.observation_space.spaces
+        self.keys = tuple(inner) if filter_keys is None else tuple(filter_keys)
+        if unknown := [key for key in self.keys if key not in inner]:
+            raise ValueError(f"observations have no {', '.join(unknown)}; they have {', '.join(inner)}")
+        self.observation_space = spaces.Dict({key: inner[key] for key in self.keys})
+
+    def observation(self, observation: Any) -> Any:
+        """Returns the entries that are kept."""
+        return {key: observation[key] for key in self.keys}
+
+
+class TransformObservation(ObservationWrapper):
+    """Changes observations by a function; the space stays as it was.
+
+    Args:
+        env: The environment.
+        f: The function.
+    """
+
+    def __init__(self, env: Any, f: Callable[[Any], Any]) -> None:
+        super().__init__(env)
+        self.f = f
+
+    def observation(self, observation: Any) -> Any:
+        """Returns the function's value."""
+        return self.f(observation)
+
+
+class TransformReward(RewardWrapper):
+    """Changes rewards by a function.
+
+    Args:
+        env: The environment.
+        f: The function.
+    """
+
+    def __init__(self, env: Any, f: Callable[[Any], Any]) -> None:
+        super().__init__(env)
+        self.f = f
+
+    def reward(self, reward: Any) -> Any:
+        """Returns the function's value."""
+        return self.f(reward)
+
+
+class GrayScaleObservation(ObservationWrapper):
+    """Makes grey pictures [height, width] uint8 of colour pictures [height, width, 3] uint8.
+
+    Args:
+        env: The environment.
+        keep_dim: Whether pictures keep a last axis of length 1.
+    """
+
+    WEIGHTS = np.array([0.299, 0.587, 0.114], np.float32)
+
+    def __init__(self, env: Any, keep_dim: bool = False) -> None:
+        super().__init__(env)
+        self.keep_dim = keep_dim
+        size = env.observation_space.shape[:2]
+        self.observation_space = Box(0, 255, (*size, 1) if keep_dim else size, np.uint8)
+
+    def observation(self, observation: Any) -> Any:
+        """Returns the grey picture."""
+        grey = (np.asarray(observation, np.float32) @ self.WEIGHTS).round().astype(np.uint8)
+        return grey[..., None] if self.keep_dim else grey
+
+
+class ResizeObservation(ObservationWrapper):
+    """Changes the size of pictures [height, width] or [height, width, 3], by the mean of what a pixel covers.
+
+    Args:
+        env: The environment.
+        shape: Height and width, or one number for both, in pixels.
+    """
+
+    def __init__(self, env: Any, shape: int | Sequence[int]) -> None:
+        super().__init__(env)
+        self.shape = (shape, shape) if isinstance(shape, int) else tuple(shape)
+        self.observation_space = Box(0, 255, (*self.shape, *env.observation_space.shape[2:]), np.uint8)
+
+    def observation(self, observation: Any) -> Any:
+        """Returns the picture in its new size."""
+        from PIL import Image
+
+        height, width = self.shape
+        picture = Image.fromarray(np.squeeze(np.asarray(observation, np.uint8)))
+        return np.asarray(picture.resize((width, height), Image.Resampling.BOX)).reshape(self.observation_space.shape)
+
+
+class FrameStack(Wrapper):
+    """Shows the last observations together, the oldest first, along a new first axis.
+
+    Args:
+        env: The environment.
+        num_stack: Number of observations; the first of an episode stands for those before it.
+    """
+
+    def __init__(self, env: Any, num_stack: int, lz4_compress: bool = False) -> None:
+        super().__init__(env)
+        self.num_stack = num_stack
+        self.frames: deque[Any] = deque(maxlen=num_stack)
+        inner = env.observation_space
+        low, high = (np.repeat(bound[None], num_stack, axis=0) for bound in (inner.low, inner.high))
+        self.observation_space = Box(low, high, dtype=inner.dtype)
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Starts an episode and returns its first observation so many times."""
+        self.frames.extend([self.env.reset(**kwargs)] * self.num_stack)
+        return np.stack(self.frames)
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
+        """Does an action and returns the last observations with the rest."""
+        obs, reward, done, info = self.env.step(action)
+        self.frames.append(obs)
+        return np.stack(self.frames), reward, done, info
+
+
+class RecordEpisodeStatistics(Wrapper):
+    """Puts return and length of an episode into its last info, as ``info["episode"] = {"r": ..., "l": ...}``."""
+
+    def __init__(self, env: Any, deque_size: int = 100) -> None:
+        super().__init__(env)
+        self.episode_return, self.episode_length = 0.0, 0
+        self.return_queue: deque[float] = deque(maxlen=deque_size)
+        self.length_queue: deque[int] = deque(maxlen=deque_size)
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Starts an episode and its sums."""
+        self.episode_return, self.episode_length = 0.0, 0
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
+        """Does an action and adds it up."""
+        obs, reward, done, info = self.env.step(action)
+        self.episode_return += float(reward)
+        self.episode_length += 1
+        if done:
+            info = {**info, "episode": {"r": self.episode_return, "l": self.episode_length}}
+            self.return_queue.append(self.episode_return)
+            self.length_queue.append(self.episode_length)
+        return obs, reward, done, info

@@ -1,0 +1,151 @@
+"""Which deep-learning library a script gets when it tries to import one: torch, and Keras's names for TensorFlow."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rookery.core.errors import ConfigError
+from rookery_rllib.base.imports import module
+
+
+def try_import_torch(error: bool = False) -> tuple[Any, Any]:
+    """Returns torch and torch.nn.
+
+    Args:
+        error: Is not needed, because torch is always there.
+    """
+    return torch, torch.nn
+
+
+def try_import_tf(error: bool = False) -> tuple[Any, Any, Any]:
+    """Returns TensorFlow's names as models use them, twice (as ``tf.compat.v1`` and as ``tf``), and the version 2.
+
+    The names are Keras on torch. Without the package keras all three are None.
+
+    Args:
+        error: Whether to raise when keras is not installed.
+
+    Raises:
+        ImportError: If `error` is set and keras is not installed.
+    """
+    if importlib.util.find_spec("keras") is None:
+        if error:
+            raise ImportError("TensorFlow's names stand on the package keras (pip install 'rookery[keras]')")
+        return None, None, None
+    tf = module("tensorflow")
+    return getattr(getattr(tf, "compat", None), "v1", tf), tf, 2
+
+
+def try_import_tfp(error: bool = False) -> None:
+    """Returns None: TensorFlow Probability is not used here; torch.distributions has the same.
+
+    Args:
+        error: Whether to raise.
+
+    Raises:
+        ImportError: If `error` is set.
+    """
+    if error:
+        raise ImportError("TensorFlow Probability is not used here; use torch.distributions")
+
+
+def try_import_jax(error: bool = False) -> tuple[None, None]:
+    """Returns two Nones, for jax and flax, which are not used here.
+
+    Args:
+        error: Whether to raise.
+
+    Raises:
+        ImportError: If `error` is set.
+    """
+    if error:
+        raise ImportError("JAX is not used here; models are torch modules")
+    return None, None
+
+
+def tf_function(tf_module: Any) -> Callable[[Any], Any]:
+    """Returns a decorator that leaves functions as they are, because all code runs eagerly here."""
+    return lambda function: function
+
+
+def get_variable(
+    value: Any,
+    framework: str = "tf",
+    trainable: bool = False,
+    tf_name: str = "unnamed-variable",
+    torch_tensor: bool = False,
+    device: Any = None,
+    shape: Any = None,
+    dtype: Any = None,
+) -> Any:
+    """Returns a variable that holds a value: a tensor for torch where one is asked for, else the value itself.
+
+    Args:
+        value: First value, an array or number.
+        framework: ``"torch"``, or one of the names for TensorFlow, whose variables are tensors of torch here.
+        trainable: Whether gradients are kept for it.
+        tf_name: Is not needed.
+        torch_tensor: Whether to make a tensor when `framework` is ``"torch"``.
+        device: Where the tensor lives.
+        shape: Shape of the tensor for a number; None = that of the value.
+        dtype: Type of the tensor, of numpy or torch; None = that of the value, float64 as float32.
+    """
+    if framework == "torch" and not torch_tensor:
+        return value
+    if framework not in ("torch", "tf", "tf2", "tfe"):
+        return value
+    array = np.asarray(value)
+    wanted = dtype if isinstance(dtype, torch.dtype) else None
+    if wanted is None and dtype is not None:
+        array = array.astype(dtype)
+    elif wanted is None and array.dtype == np.float64:
+        array = array.astype(np.float32)
+    if shape is not None:
+        array = np.broadcast_to(array, tuple(shape))
+    tensor = torch.tensor(array, dtype=wanted, device=device)
+    return tensor.requires_grad_(trainable) if trainable else tensor
+
+
+class Swish(nn.Module):
+    """The activation ``x * sigmoid(beta * x)``, whose beta is learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._beta = nn.Parameter(torch.tensor(1.0, dtype=torch.float32, device="cpu"))
+
+    def forward(self, input_tensor: Tensor) -> Tensor:
+        """Returns the activations."""
+        return input_tensor * torch.sigmoid(self._beta * input_tensor)
+
+
+def get_activation_fn(name: str | None = None, framework: str = "tf") -> Any:
+    """Returns the class of an activation function of torch by its name; None for ``"linear"`` and None.
+
+    Args:
+        name: ``relu, tanh, swish, silu, elu, selu, sigmoid, leaky_relu``, ``linear`` or None.
+        framework: Is not needed: for all frameworks models are torch modules, or Keras layers, which take names.
+
+    Raises:
+        ConfigError: If the name is unknown.
+    """
+    if name in (None, "linear"):
+        return None
+    if name in ("swish", "silu"):
+        return Swish
+    known = {
+        "relu": torch.nn.ReLU,
+        "tanh": torch.nn.Tanh,
+        "elu": torch.nn.ELU,
+        "selu": torch.nn.SELU,
+        "sigmoid": torch.nn.Sigmoid,
+        "leaky_relu": torch.nn.LeakyReLU,
+    }
+    if name not in known:
+        raise ConfigError(f"activation {name!r} is unknown; use {', '.join(known)}, swish or linear")
+    return known[name]

@@ -1,0 +1,59 @@
+"""Layers and operations of Keras that TensorFlow's took other arguments for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rookery_rllib.keras.backend import load_keras
+
+keras: Any = load_keras()
+_Lstm: Any = keras.layers.LSTM
+_Gru: Any = keras.layers.GRU
+_SimpleRnn: Any = keras.layers.SimpleRNN
+_Operation: Any = keras.Operation
+
+
+class LSTM(_Lstm):  # type: ignore[misc]
+    """Long short-term memory, whose input may be called ``inputs``."""
+
+    def __call__(self, sequences: Any = None, *args: Any, inputs: Any = None, **kwargs: Any) -> Any:
+        """Returns the layer's output for sequences ``[batch, time, features]``."""
+        return super().__call__(inputs if sequences is None else sequences, *args, **kwargs)
+
+
+class GRU(_Gru):  # type: ignore[misc]
+    """Gated recurrent units, whose input may be called ``inputs``."""
+
+    def __call__(self, sequences: Any = None, *args: Any, inputs: Any = None, **kwargs: Any) -> Any:
+        """Returns the layer's output for sequences ``[batch, time, features]``."""
+        return super().__call__(inputs if sequences is None else sequences, *args, **kwargs)
+
+
+class SimpleRNN(_SimpleRnn):  # type: ignore[misc]
+    """A recurrent layer, whose input may be called ``inputs``."""
+
+    def __call__(self, sequences: Any = None, *args: Any, inputs: Any = None, **kwargs: Any) -> Any:
+        """Returns the layer's output for sequences ``[batch, time, features]``."""
+        return super().__call__(inputs if sequences is None else sequences, *args, **kwargs)
+
+
+class LongestMask(_Operation):  # type: ignore[misc]
+    """Gives for each length a row that is true so many times, as long as the longest.
+
+    Args:
+        dtype: Element type of the mask; None = that of Keras for real numbers.
+    """
+
+    def __init__(self, dtype: str | None) -> None:
+        super().__init__()
+        self.mask_dtype = dtype
+
+    def call(self, lengths: Any) -> Any:
+        """Returns the mask ``[*lengths.shape, max(lengths)]``."""
+        steps = keras.ops.arange(int(keras.ops.max(lengths)), dtype="int32")
+        mask = keras.ops.expand_dims(keras.ops.cast(lengths, "int32"), -1) > steps
+        return keras.ops.cast(mask, self.mask_dtype)
+
+    def compute_output_spec(self, lengths: Any) -> Any:
+        """Returns the mask's form, whose last size is open."""
+        return keras.KerasTensor((*lengths.shape, None), dtype=self.mask_dtype)

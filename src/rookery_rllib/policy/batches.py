@@ -1,0 +1,316 @@
+"""What a learner is about to learn from, as batches of 2021 that callbacks see and may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rookery.algorithms.algorithm import Algorithm, BatchHook
+from rookery.core.batch import Minibatch, Rollout
+from rookery_rllib.batch.sample_batch import SampleBatch
+from rookery_rllib.batch.trajectories import Reading, Slots, Trajectory, trajectories
+from rookery_rllib.policy.callbacks import overrides
+from rookery_rllib.policy.episodes import SINGLE
+
+CHANGEABLE = {"advantages": "advantage", "value_targets": "value_target", "action_logp": "logp", "vf_preds": "value"}
+"""Columns with targets that may be changed, and the fields of ours that they are."""
+
+
+UNCUT = 2**31
+"""Decisions after which a trajectory is cut that is cut nowhere."""
+
+
+class Piece:
+    """Rows of a rollout that follow each other in one episode of one agent.
+
+    Args:
+        rows: ``[N]`` their places in the flat rollout, in the order of time.
+        slot: The slot that played them.
+        ended: Whether the episode is over with them.
+    """
+
+    def __init__(self, rows: np.ndarray, slot: int, ended: bool) -> None:
+        self.rows, self.slot, self.ended = rows, slot, ended
+
+
+def pieces_of(rollout: Rollout) -> list[Piece]:
+    """Returns the pieces of episodes in a rollout, slot by slot in the order of time."""
+    fragments = rollout.reward.shape[1]
+    over = (rollout.terminated | rollout.truncated).cpu().numpy()
+    found = []
+    for fragment in range(fragments):
+        length = int(rollout.length[fragment])
+        ends = np.flatnonzero(over[:length, fragment]) + 1
+        cuts = [0, *ends.tolist(), *([] if len(ends) and ends[-1] == length else [length])]
+        for first, last in pairwise(cuts):
+            if last > first:
+                rows = np.arange(first, last) * fragments + fragment
+                found.append(Piece(rows, int(rollout.slot[fragment]), bool(over[last - 1, fragment])))
+    return found
+
+
+def columns_of(rollout: Rollout, rows: np.ndarray, policy: Any) -> SampleBatch:
+    """Returns rows of a rollout as a batch.
+
+    Args:
+        rollout: What was played.
+        rows: ``[N]`` places in the flat rollout.
+        policy: The face of the policy, which preprocesses observations.
+    """
+    index = torch.from_numpy(rows)
+
+    def taken(column: Tensor) -> np.ndarray:
+        return column.flatten(0, 1).index_select(0, index).cpu().numpy()
+
+    obs = policy.preprocess({path: taken(leaf) for path, leaf in rollout.obs.items()})
+    over = taken(rollout.terminated) | taken(rollout.truncated)
+    logp, action, reward = taken(rollout.logp), taken(rollout.action), taken(rollout.reward)
+    return SampleBatch(
+        {
+            "obs": obs,
+            "new_obs": np.concatenate((obs[1:], obs[-1:])),
+            "actions": action,
+            "prev_actions": np.concatenate((np.zeros_like(action[:1]), action[:-1])),
+            "rewards": reward,
+            "prev_rewards": np.concatenate((np.zeros_like(reward[:1]), reward[:-1])),
+            "dones": over,
+            "infos": np.array([{} for _ in rows], dtype=object),
+            "t": np.arange(len(rows)),
+            "eps_id": np.zeros(len(rows), np.int64),
+            "agent_index": np.zeros(len(rows), np.int64),
+            "unroll_id": np.zeros(len(rows), np.int64),
+            "action_logp": logp,
+            "action_prob": np.exp(logp),
+        }
+    )
+
+
+class ClippedRewards(BatchHook):
+    """Cuts rewards off before anything is learned from them; results tell of what they were.
+
+    Args:
+        bound: Largest size of a reward; None = only its sign is kept.
+    """
+
+    def __init__(self, bound: float | None) -> None:
+        self.bound = bound
+
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
+        """Returns a rollout with smaller rewards."""
+        reward = rollout.reward.sign() if self.bound is None else rollout.reward.clamp(-self.bound, self.bound)
+        return replace(rollout, reward=reward)
+
+
+class LearnHook(BatchHook):
+    """Tells callbacks of 2021 of what a policy is about to learn, and policies of scripts of what others have played.
+
+    Args:
+        trainer: The trainer, as of 2021.
+        name: The policy.
+        cut_after: Decisions in a row after which a trajectory is cut; None = trajectories are of no interest.
+    """
+
+    MOMENTS = ("on_postprocess_trajectory", "on_sample_end", "on_learn_on_batch")
+
+    def __init__(self, trainer: Any, name: str, cut_after: int | None = None) -> None:
+        self._wanted = {moment: overrides(trainer.callbacks, moment) for moment in self.MOMENTS}
+        if cut_after is None and trainer.is_multi_agent and self._wanted["on_postprocess_trajectory"]:
+            cut_after = UNCUT  # callbacks see what the others have played
+        self.trainer, self.name, self.cut_after = trainer, name, cut_after
+        self._rollout: Rollout | None = None
+        self.rollouts: Mapping[str, Rollout] = {}
+        """What all policies have played that learn now."""
+        self.pieces: list[Trajectory] = []
+        """The trajectories of this policy among them, as it has played them."""
+        self.at: dict[tuple[int, tuple[int, int]], list[Trajectory]] = {}
+        """The same by copy of the environment and place."""
+        self._beginning: dict[int, Trajectory] = {}
+        self._slots: Slots = {}
+        self.reported: dict[str, Any] = {}
+        """What callbacks have put into `result` of the last batch."""
+
+    @property
+    def _policy(self) -> Any:
+        return self.trainer.policy_facades[self.name]
+
+    def take_down(self, learner: Algorithm[Any], rollouts: Mapping[str, Rollout]) -> None:
+        """Takes down the trajectories that were played; a policy of a script looks at its own itself."""
+        self.rollouts = rollouts
+        rollout = rollouts[self.name]
+        if hasattr(learner, "look_at"):
+            self.pieces = learner.look_at(rollout, self)
+        elif self.cut_after is not None:
+            reading = Reading(self._policy.preprocess)
+            self.pieces = trajectories(rollout, reading, self.cut_after, self._slots, self.lane_of)
+        self.at, self._beginning = {}, {int(piece.rows[0]): piece for piece in self.pieces}
+        for piece in self.pieces:
+            self.at.setdefault((self.lane_of(piece.slot), piece.place), []).append(piece)
+
+    def lane_of(self, slot: int) -> int:
+        """Returns the copy of the environment that a slot belongs to."""
+        return self.seat(slot)[0]
+
+    def beside(self, piece: Trajectory) -> dict[Any, Any]:
+        """Returns the trajectories of other agents at the same time, in the same copy, by agent: policy and batch.
+
+        They are those of policies that learn in the same update, and of agents that take part in every episode.
+
+        Args:
+            piece: A trajectory of this policy.
+        """
+        found: dict[Any, Any] = {}
+        key = (self.lane_of(piece.slot), piece.place)
+        for name in self.rollouts:
+            for hook in self.trainer.rookery.learners[name].hooks:
+                for other in hook.at.get(key, ()) if isinstance(hook, LearnHook) else ():
+                    if not (name == self.name and other.slot == piece.slot):
+                        found[hook.seat(other.slot)[1]] = (hook._policy, other.batch)
+        return found
+
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
+        """Tells of trajectories whose targets come later, and of everything that was played. The first policy's
+        hook has those of all policies take down their trajectories.
+        """
+        if self.rollouts is not rollouts:
+            learners = self.trainer.rookery.learners
+            for name in rollouts:
+                for hook in learners[name].hooks:
+                    if isinstance(hook, LearnHook):
+                        hook.take_down(learners[name], rollouts)
+        self._rollout = rollout
+        with_targets = hasattr(learner, "look_at") or (hasattr(learner, "targets") and learner.replay is None)
+        if self._wanted["on_postprocess_trajectory"] and not with_targets:
+            rollout = self._changed(rollout)
+        if self._wanted["on_sample_end"]:
+            rows = rollout.valid_rows()
+            every = np.arange(rollout.reward.numel()) if rows is None else rows.cpu().numpy()
+            samples = columns_of(rollout, every, self._policy)
+            self.trainer.callbacks.on_sample_end(worker=self.trainer.workers.local_worker(), samples=samples)
+        return rollout
+
+    def _changed(self, rollout: Rollout) -> Rollout:
+        """Tells of the pieces of a rollout that goes into replay; rewards that were changed are kept."""
+        reward = rollout.reward.clone()
+        for piece in pieces_of(rollout):
+            batch = columns_of(rollout, piece.rows, self._policy)
+            self._tell_of(piece, batch)
+            reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(
+                np.asarray(batch["rewards"]), dtype=reward.dtype, device="cpu"
+            )
+        return replace(rollout, reward=reward)
+
+    def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
+        """Tells of trajectories with their targets, and of the batch that is learned."""
+        if self._wanted["on_postprocess_trajectory"] and isinstance(batch, Minibatch) and self._rollout is not None:
+            batch = self._with_changed_targets(batch, self._rollout)
+        if self._wanted["on_learn_on_batch"]:
+            reported: dict[str, Any] = {}
+            told = self._train_batch(batch)
+            self.trainer.callbacks.on_learn_on_batch(policy=self._policy, train_batch=told, result=reported)
+            self.reported = reported
+            if isinstance(batch, Minibatch):
+                changed: dict[str, Any] = dict(_fields(told, batch))
+                batch = replace(batch, **changed)
+        return batch
+
+    def _train_batch(self, batch: Any) -> SampleBatch:
+        columns: dict[str, Any] = {}
+        if isinstance(getattr(batch, "obs", None), Mapping):
+            columns["obs"] = self._policy.preprocess({path: leaf.cpu().numpy() for path, leaf in batch.obs.items()})
+        names = {"action": "actions", "reward": "rewards", "weight": "weights", **{v: k for k, v in CHANGEABLE.items()}}
+        for name, column in names.items():
+            value = getattr(batch, name, None)
+            if isinstance(value, Tensor):
+                columns[column] = value.detach().cpu().numpy().squeeze(-1) if name in ("value", "value_target") \
+                    else value.detach().cpu().numpy()  # fmt: skip
+        return SampleBatch(columns)
+
+    def _with_changed_targets(self, data: Minibatch, rollout: Rollout) -> Minibatch:
+        """Tells of each piece with its targets, and takes over those that were changed."""
+        rows = rollout.valid_rows()
+        place = np.full(rollout.reward.numel(), -1)
+        every = np.arange(rollout.reward.numel()) if rows is None else rows.cpu().numpy()
+        place[every] = np.arange(len(every))
+        fields: dict[str, Any] = {name: getattr(data, name).clone() for name in CHANGEABLE.values()}
+        obs = {path: leaf.clone() for path, leaf in data.obs.items()}
+        for piece in pieces_of(rollout):
+            batch = columns_of(rollout, piece.rows, self._policy)
+            seen = batch["obs"].copy()
+            at = torch.from_numpy(place[piece.rows])
+            for column, name in CHANGEABLE.items():
+                batch[column] = fields[name][at].cpu().numpy().reshape(len(piece.rows), -1)[:, 0]
+            self._tell_of(piece, batch)
+            for column, name in CHANGEABLE.items():
+                given = torch.as_tensor(np.asarray(batch[column]), dtype=fields[name].dtype, device="cpu")
+                fields[name][at] = given.reshape(fields[name][at].shape)
+            if not np.array_equal(seen, batch["obs"]):
+                for path, leaf in self._policy.rows.restore(np.asarray(batch["obs"], np.float32)).items():
+                    obs[path][at] = torch.as_tensor(leaf, dtype=obs[path].dtype, device="cpu").reshape(
+                        obs[path][at].shape
+                    )
+                fields["obs"] = obs
+        return replace(data, **fields)
+
+    def _tell_of(self, piece: Piece, batch: SampleBatch) -> None:
+        """Calls `on_postprocess_trajectory` about a piece."""
+        agent, episode = self.who(piece.slot, piece.ended)
+        played = self._beginning.get(int(piece.rows[0]))
+        others = {} if played is None else self.beside(played)
+        self.tell(agent, episode, batch, {agent: (self._policy, batch.copy()), **others})
+
+    def tell(self, agent: Any, episode: Any, batch: SampleBatch, originals: Mapping[Any, Any]) -> None:
+        """Calls `on_postprocess_trajectory`, if anybody listens.
+
+        Args:
+            agent: Who played.
+            episode: The episode, as callbacks know it.
+            batch: The trajectory, postprocessed.
+            originals: By agent of the episode, its policy and its trajectory as it was played.
+        """
+        if not self._wanted["on_postprocess_trajectory"]:
+            return
+        trainer = self.trainer
+        trainer.callbacks.on_postprocess_trajectory(
+            worker=trainer.workers.local_worker(),
+            episode=episode,
+            agent_id=agent,
+            policy_id=self.name,
+            policies=trainer.policy_facades,
+            postprocessed_batch=batch,
+            original_batches=originals,
+        )
+
+    def seat(self, slot: int) -> tuple[int, Any]:
+        """Returns the copy of the environment that a slot belongs to, and its agent."""
+        run = self.trainer.rookery
+        playing = run.pool.worker.policies[self.name]
+        kind = run.env.kinds[playing.kind]
+        lane, column = divmod(int(playing.row_of_slot[slot]), len(kind.agents))
+        return lane, self.trainer.agent_ids(kind.agents[column]) if self.trainer.is_multi_agent else SINGLE
+
+    def who(self, slot: int, ended: bool) -> tuple[Any, Any]:
+        """Returns the agent of a slot, and the episode of its next piece, which are told of in the order of time.
+
+        Args:
+            slot: Where it was played.
+            ended: Whether the agent's episode is over with the piece.
+        """
+        lane, agent = self.seat(slot)
+        return agent, self.trainer.book.of_piece(lane, agent, ended)
+
+
+def _fields(told: SampleBatch, batch: Minibatch) -> dict[str, Tensor]:
+    """What a callback has left of targets, in the form of ours."""
+    found = {}
+    for column, name in CHANGEABLE.items():
+        field = getattr(batch, name)
+        if column in told:
+            given = torch.as_tensor(np.asarray(told[column]), dtype=field.dtype, device=field.device)
+            found[name] = given.reshape(field.shape)
+    return found

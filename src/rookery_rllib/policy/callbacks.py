@@ -1,0 +1,365 @@
+"""Callbacks of 2021: DefaultCallbacks with its seven hooks, told of what Rookery plays and learns."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import tracemalloc
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.io.encoding import EncodingError, encode
+from rookery.envs.base import VectorEnv
+from rookery.rollout.hooks import Episode
+from rookery.rollout.remote.shares import LaneShare
+from rookery.run.callbacks import Callback
+from rookery_rllib.config.own_exploration import own_exploration
+from rookery_rllib.policy.episodes import MultiAgentEpisode
+from rookery_rllib.policy.explorations import Exploration
+
+HOOKS = ("on_episode_start", "on_episode_step", "on_episode_end", "on_postprocess_trajectory", "on_sample_end",
+         "on_learn_on_batch", "on_train_result")  # fmt: skip
+
+NOTED = ("user_data", "custom_metrics", "hist_data", "media", "length", "episode_id")
+"""What is kept of a running episode in checkpoints."""
+
+MOST_UNTOLD = 1000
+"""Episodes that are kept for an agent of whose pieces nobody is told, because its policy does not learn."""
+
+
+LEGACY = tuple("on_postprocess_traj" if name == "on_postprocess_trajectory" else name for name in HOOKS)
+"""Moments as the keys of a dict of functions, before 2020."""
+
+
+class DefaultCallbacks:
+    """Does nothing at every moment; a subclass overrides what it needs, and takes ``**kwargs``.
+
+    Args:
+        legacy_callbacks_dict: Functions of one dict by the name of the moment, as before 2020.
+    """
+
+    def __init__(self, legacy_callbacks_dict: Mapping[str, Any] | None = None) -> None:
+        self.legacy_callbacks = dict(legacy_callbacks_dict or {})
+        for name in self.legacy_callbacks:
+            if name not in LEGACY:
+                raise ConfigError(f"callbacks: {name}: there is no such moment{nearest(name, LEGACY)}")
+
+    def __init_subclass__(cls) -> None:
+        """Refuses methods that look like moments and are none."""
+        super().__init_subclass__()
+        for name in vars(cls):
+            if name.startswith("on_") and name not in HOOKS:
+                raise ConfigError(
+                    f"callbacks {cls.__name__}.{name}: there is no such moment{nearest(name, HOOKS)}; there are "
+                    f"{', '.join(HOOKS)}"
+                )
+
+    def _legacy(self, moment: str, **about: Any) -> None:
+        if moment in self.legacy_callbacks:
+            self.legacy_callbacks[moment](about)
+
+    def on_episode_start(
+        self, *, worker: Any, base_env: Any, policies: Any, episode: Any, env_index: int | None = None, **kwargs: Any
+    ) -> None:
+        """An episode has begun."""
+        self._legacy("on_episode_start", env=base_env, policy=policies, episode=episode)
+
+    def on_episode_step(
+        self, *, worker: Any, base_env: Any, episode: Any, env_index: int | None = None, **kwargs: Any
+    ) -> None:
+        """The environment was stepped."""
+        self._legacy("on_episode_step", env=base_env, episode=episode)
+
+    def on_episode_end(
+        self, *, worker: Any, base_env: Any, policies: Any, episode: Any, env_index: int | None = None, **kwargs: Any
+    ) -> None:
+        """An episode is over: the moment to fill its custom metrics."""
+        self._legacy("on_episode_end", env=base_env, policy=policies, episode=episode)
+
+    def on_postprocess_trajectory(
+        self,
+        *,
+        worker: Any,
+        episode: Any,
+        agent_id: Any,
+        policy_id: str,
+        policies: Any,
+        postprocessed_batch: Any,
+        original_batches: Any,
+        **kwargs: Any,
+    ) -> None:
+        """A piece of an agent's episode is about to be learned; its batch may be changed in place."""
+        self._legacy(
+            "on_postprocess_traj",
+            episode=episode,
+            agent_id=agent_id,
+            pre_batch=original_batches[agent_id],
+            post_batch=postprocessed_batch,
+            all_pre_batches=original_batches,
+        )
+
+    def on_sample_end(self, *, worker: Any, samples: Any, **kwargs: Any) -> None:
+        """What a policy has played is about to be learned."""
+        self._legacy("on_sample_end", worker=worker, samples=samples)
+
+    def on_learn_on_batch(self, *, policy: Any, train_batch: Any, result: dict[str, Any], **kwargs: Any) -> None:
+        """A policy is about to learn; numbers put into `result` are reported."""
+        self._legacy("on_learn_on_batch", policy=policy, train_batch=train_batch)
+
+    def on_train_result(self, *, trainer: Any, result: dict[str, Any], **kwargs: Any) -> None:
+        """An iteration is over; its result may be changed in place."""
+        self._legacy("on_train_result", trainer=trainer, result=result)
+
+
+class MemoryTrackingCallbacks(DefaultCallbacks):
+    """Reports where memory was taken that is still held, as custom metrics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        tracemalloc.start(10)
+
+    def on_episode_end(
+        self, *, worker: Any, base_env: Any, policies: Any, episode: Any, env_index: int | None = None, **kwargs: Any
+    ) -> None:
+        """An episode is over."""
+        for number, line in enumerate(tracemalloc.take_snapshot().statistics("lineno")[:10]):
+            episode.custom_metrics[f"tracemalloc/{line.traceback}#{number}/memory_size"] = line.size
+
+
+class MultiCallbacks(DefaultCallbacks):
+    """Several callbacks, told in order.
+
+    Args:
+        callback_class_list: Their classes.
+    """
+
+    def __init__(self, callback_class_list: Sequence[type[DefaultCallbacks]]) -> None:
+        super().__init__()
+        self._inner = [each() for each in callback_class_list]
+        for name in HOOKS:
+            listening = [getattr(each, name) for each in self._inner if overrides(each, name)]
+            if listening:
+                setattr(self, name, functools.partial(_tell_all, listening))
+
+    def __call__(self) -> MultiCallbacks:
+        """Returns itself, so that it can stand where a class is wanted."""
+        return self
+
+
+def _tell_all(listening: Sequence[Any], **about: Any) -> None:
+    for hook in listening:
+        hook(**about)
+
+
+def overrides(callbacks: DefaultCallbacks, moment: str) -> bool:
+    """Whether callbacks do anything at a moment."""
+    own = getattr(type(callbacks), moment) is not getattr(DefaultCallbacks, moment)
+    legacy = LEGACY[HOOKS.index(moment)]
+    return own or moment in vars(callbacks) or legacy in callbacks.legacy_callbacks
+
+
+class EpisodeBook:
+    """Keeps the episodes that run, tells callbacks of them, and hands out those that have ended.
+
+    Args:
+        callbacks: Whom to tell.
+        trainer: The trainer, whose `workers` and `policies` hooks get.
+    """
+
+    def __init__(self, callbacks: DefaultCallbacks, trainer: Any) -> None:
+        self.callbacks = callbacks
+        self.trainer = trainer
+        self.running: dict[int, MultiAgentEpisode] = {}
+        self.ended: list[MultiAgentEpisode] = []
+        self.waits = overrides(callbacks, "on_postprocess_trajectory")
+        """Whether somebody asks for the episodes of pieces."""
+        self.explores = any(map(own_exploration, trainer.policy_configs.values()))
+        """Whether explorations of the script are told of episodes."""
+        self._untold: dict[tuple[int, Any], deque[MultiAgentEpisode]] = {}
+        """By copy and agent, episodes that have ended and whose last piece nobody was told of yet."""
+        self._told: dict[int, set[Any]] = {}
+        """By copy, the agents whose last piece of the running episode was told of."""
+
+    def listeners(self) -> list[Callback]:
+        """Returns what hears of episodes: at their ends always, at other moments where callbacks want it."""
+        found: list[Callback] = [_ExplorationListener(self)] if self.explores else []
+        found.append(_EndListener(self))
+        if overrides(self.callbacks, "on_episode_step"):
+            found.append(_StepListener(self))
+        elif self.trainer.env_maker.rewritten:
+            found.append(_Follower(self))
+        if overrides(self.callbacks, "on_episode_start"):
+            found.append(_StartListener(self))
+        return found
+
+    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
+        """Hears of the copies whose episodes it keeps, where these are not all of a run."""
+
+    def of(self, episode: Episode) -> MultiAgentEpisode:
+        """Returns the episode as callbacks know it, up to date."""
+        known = self.running.get(episode.lane)
+        new = known is None or known.length > episode.length
+        if known is None or new:
+            known = self._begun(episode.lane, episode.index)
+        known.follow(episode)
+        if new and episode.length and overrides(self.callbacks, "on_episode_start"):  # it began before a restore
+            self.tell("on_episode_start", known, policies=self.trainer.policy_facades)
+        return known
+
+    def _begun(self, lane: int, index: int) -> MultiAgentEpisode:
+        """Makes the running episode of a copy, of this number there."""
+        made = self.running[lane] = MultiAgentEpisode(
+            lane,
+            self.trainer.policy_facades,
+            functools.partial(self.trainer.policy_of, lane, index),
+            self.trainer.workers.local_worker(),
+        )
+        return made
+
+    def tell(self, moment: str, episode: MultiAgentEpisode, **about: Any) -> None:
+        """Calls a hook about an episode."""
+        worker = self.trainer.workers.local_worker()
+        getattr(self.callbacks, moment)(
+            worker=worker, base_env=worker.base_env, episode=episode, env_index=episode.env_id, **about
+        )
+
+    def take(self) -> list[MultiAgentEpisode]:
+        """Returns the episodes that have ended since the last call."""
+        ended, self.ended = self.ended, []
+        return ended
+
+    def end(self, episode: MultiAgentEpisode) -> None:
+        """Takes an episode out of those that run."""
+        lane = episode.env_id
+        self.running.pop(lane, None)
+        self.ended.append(episode)
+        told = self._told.pop(lane, set())
+        if self.waits:
+            for agent, _ in episode.agent_rewards:
+                if agent not in told:
+                    self._untold.setdefault((lane, agent), deque(maxlen=MOST_UNTOLD)).append(episode)
+
+    def of_piece(self, lane: int, agent: Any, ended: bool) -> MultiAgentEpisode:
+        """Returns the episode of the next piece of an agent's trajectory, which are told of in the order of time.
+
+        Args:
+            lane: Number of the copy.
+            agent: The agent.
+            ended: Whether the agent's episode is over with the piece.
+        """
+        untold = self._untold.get((lane, agent))
+        if untold:
+            return untold.popleft() if ended else untold[0]
+        if ended:  # before the episode of the others is
+            self._told.setdefault(lane, set()).add(agent)
+        return self.running.get(lane) or self.nameless(lane)
+
+    def forget(self) -> None:
+        """Forgets all episodes: what is played from now on are others."""
+        self.running, self.ended, self._untold, self._told = {}, [], {}, {}
+
+    def nameless(self, lane: int) -> MultiAgentEpisode:
+        """Returns an episode of a copy of which nothing was followed."""
+        return self._begun(lane, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what callbacks have noted of the episodes that run, and who plays in them.
+
+        An episode with anything in it that cannot be written is left out: it begins anew for callbacks.
+        """
+        running = {}
+        for lane, episode in self.running.items():
+            noted = {name: getattr(episode, name) for name in NOTED}
+            with suppress(EncodingError):
+                encode(noted)
+                running[lane] = copy.deepcopy(noted)
+        state = {"running": running, "assigned": copy.deepcopy(self.trainer.assigned)}
+        explorers = self.trainer.explorers
+        return {**state, "explorations": {name: each.state() for name, each in explorers.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` returned."""
+        self.forget()
+        self.trainer.assigned = {lane: dict(known) for lane, known in state["assigned"].items()}
+        for lane, noted in state["running"].items():
+            episode = self._begun(lane, max(self.trainer.assigned.get(lane, {0: None})))
+            for name, value in noted.items():
+                setattr(episode, name, value)
+        explorers = self.trainer.explorers
+        for name, known in state.get("explorations", {}).items():
+            if name in explorers:
+                explorers[name].load(known)
+
+
+class _StartListener(Callback):
+    def __init__(self, book: EpisodeBook) -> None:
+        self.book = book
+
+    def on_episode_start(self, episode: Episode) -> None:
+        if not self.book.explores:  # else it has begun already
+            self.book.running.pop(episode.lane, None)
+        self.book.tell("on_episode_start", self.book.of(episode), policies=self.book.trainer.policy_facades)
+
+
+class _StepListener(Callback):
+    def __init__(self, book: EpisodeBook) -> None:
+        self.book = book
+
+    def on_episode_step(self, episode: Episode) -> None:
+        self.book.tell("on_episode_step", self.book.of(episode))
+
+
+class _Follower(Callback):
+    def __init__(self, book: EpisodeBook) -> None:
+        self.book = book
+
+    def on_episode_step(self, episode: Episode) -> None:
+        self.book.of(episode)
+
+
+class _EndListener(Callback):
+    def __init__(self, book: EpisodeBook) -> None:
+        self.book = book
+        self.state_dict, self.load_state_dict = book.state_dict, book.load_state_dict  # they are part of checkpoints
+        self.hear_of_share = book.hear_of_share
+        self.tells = overrides(book.callbacks, "on_episode_end")
+
+    def on_episode_end(self, episode: Episode) -> None:
+        book = self.book
+        known = book.of(episode)
+        known.is_over = True
+        if self.tells:
+            book.tell("on_episode_end", known, policies=book.trainer.policy_facades)
+        book.end(known)
+
+
+class _ExplorationListener(Callback):
+    """Tells explorations of the starts and ends of episodes.
+
+    Args:
+        book: The episodes, as callbacks know them.
+    """
+
+    def __init__(self, book: Any) -> None:
+        self.book = book
+
+    def on_episode_start(self, episode: Episode) -> None:
+        """Tells of the start of an episode, before callbacks hear of it."""
+        self.book.running.pop(episode.lane, None)
+        self._tell("on_episode_start", episode)
+
+    def on_episode_end(self, episode: Episode) -> None:
+        """Tells of the end of an episode."""
+        self._tell("on_episode_end", episode)
+
+    def _tell(self, moment: str, episode: Episode) -> None:
+        trainer = self.book.trainer
+        known = self.book.of(episode)
+        for policy in trainer.policy_facades.values():
+            exploration = getattr(policy, "exploration", None)
+            if isinstance(exploration, Exploration):
+                environment = trainer.workers.local_worker().base_env
+                getattr(exploration, moment)(policy, environment=environment, episode=known)

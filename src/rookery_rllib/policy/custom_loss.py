@@ -1,0 +1,85 @@
+"""A model's own loss on top of its algorithm's: ``custom_loss`` of models of 2021.
+
+It is the `loss` of the learner that is replaced, so that the step stays that of ``core/optim.py:gradient_step``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from rookery.algorithms.algorithm import Algorithm
+from rookery.core.errors import ConfigError
+from rookery_rllib.batch.sample_batch import SampleBatch
+from rookery_rllib.model.model_v2 import ModelV2, ScriptNetwork
+from rookery_rllib.policy.policies import script_network
+
+COLUMNS = {"action": "actions", "logp": "action_logp", "advantage": "advantages", "value_target": "value_targets",
+           "value": "vf_preds", "returns": "advantages"}  # fmt: skip
+"""What fields of a batch of ours were called in 2021."""
+
+Loss = Callable[[Any, Any, Any], tuple[Tensor, Any]]
+
+
+def add_custom_loss(learner: Algorithm[Any]) -> None:
+    """Puts the `custom_loss` of a policy's model, where a script has written one, on the loss of the learner.
+
+    Args:
+        learner: The algorithm of the policy.
+
+    Raises:
+        ConfigError: If the algorithm has no one loss that another could stand on.
+    """
+    network = script_network(learner.policy)
+    if network is None or not isinstance(network.model, ModelV2):
+        return
+    if type(network.model).custom_loss is ModelV2.custom_loss:
+        return
+    holder: Any = getattr(learner, "estimate", learner)  # which has the loss of those that learn values of actions
+    loss = getattr(holder, "loss", None)
+    if loss is None:
+        raise ConfigError(
+            f"model {type(network.model).__name__}: custom_loss stands on the loss of PPO, A2C, PG and DQN, and not on "
+            f"that of {type(learner).__name__}; derive an algorithm of your own (rookery.extend.Algorithm)"
+        )
+    holder.loss = with_custom_loss(loss, network)
+
+
+def with_custom_loss(loss: Loss, network: ScriptNetwork) -> Loss:
+    """Returns a loss that the model of a network has changed.
+
+    Args:
+        loss: The algorithm's: of outputs, batch and settings.
+        network: Holds the model, whose latest call was the one that gave the outputs.
+    """
+    model: Any = network.model
+    name = f"model {type(model).__name__}: custom_loss"
+
+    def changed(outputs: Any, batch: Any, cfg: Any) -> tuple[Tensor, Any]:
+        value, metrics = loss(outputs, batch, cfg)
+        given: Any = model.custom_loss([value], told_of(batch, network.latest_rows))
+        losses = list(given) if isinstance(given, list | tuple) else [given]
+        if len(losses) != 1 or not isinstance(losses[0], Tensor):
+            raise ConfigError(f"{name} gave {given!r}: must give one loss, in a list: there is one optimizer")
+        if losses[0].dim() or not losses[0].requires_grad:
+            raise ConfigError(f"{name}: must give a number that depends on the weights, in a tensor without axes")
+        return losses[0], metrics
+
+    return changed
+
+
+def told_of(batch: Any, rows: Tensor | None) -> SampleBatch:
+    """Returns a batch as a model's loss sees it: tensors ``[N, ...]`` by their names of 2021.
+
+    Args:
+        batch: Rows of ours.
+        rows: ``[N, size]`` its preprocessed observations.
+    """
+    columns: dict[str, Any] = {} if rows is None else {"obs": rows}
+    for name, column in COLUMNS.items():
+        value = getattr(batch, name, None)
+        if isinstance(value, Tensor):
+            columns[column] = value.squeeze(-1) if name in ("value", "value_target") else value
+    return SampleBatch(columns)

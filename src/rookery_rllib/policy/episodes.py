@@ -1,0 +1,207 @@
+"""Episodes as callbacks of 2021 see them: MultiAgentEpisode, over an episode that Rookery plays."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from gymnasium import Space
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+
+from rookery.envs.adapters.gym_env import AGENT
+from rookery.rollout.hooks import Episode
+from rookery_rllib.env.observing import Rewrite
+from rookery_rllib.model.preprocessors import RowPreprocessor
+
+SINGLE = "agent0"
+"""What the agent of an environment with one agent is called in RLlib."""
+
+
+class _Collectors:
+    """The latest rows of an episode by policy, in the place of the collectors in which RLlib kept all of them."""
+
+    def __init__(self, episode: MultiAgentEpisode) -> None:
+        self._episode = episode
+
+    @property
+    def policy_collectors(self) -> dict[str, SimpleNamespace]:
+        """By policy an object whose `buffers` has a list of one value an agent for each column."""
+        episode = self._episode
+        found: dict[str, SimpleNamespace] = {}
+        for agent in episode.get_agents():
+            row = {
+                "obs": episode.last_observation_for(agent),
+                "actions": episode.last_action_for(agent),
+                "rewards": episode.prev_reward_for(agent),
+                "infos": episode.last_info_for(agent),
+                "dones": episode.is_over,
+            }
+            policy = found.setdefault(episode.policy_for(agent), SimpleNamespace(buffers={}))
+            for column, value in row.items():
+                policy.buffers.setdefault(column, []).append(value)
+        return found
+
+
+class MultiAgentEpisode:
+    """An episode of one copy of the environment; single agents are called ``agent0``.
+
+    Where no callback has an ``on_episode_step``, an episode is not followed: it is filled in where it ends.
+
+    Args:
+        env_id: Number of the copy.
+        policies: The policies by name.
+        policy_of: Function of an agent that gives the name of its policy in this episode.
+
+    Attributes:
+        user_data: Room for whatever a callback needs until the episode ends.
+        custom_metrics: Numbers to be reported, by name.
+        hist_data: Lists of numbers to be reported, by name.
+        media: Whatever else is to be reported, by name.
+        length: Environment steps so far.
+        total_reward: Sum of the rewards of all agents so far.
+        agent_rewards: Sum of the rewards so far, by pairs of agent and policy.
+        episode_id: A random number.
+        env_id: Number of the copy.
+        worker: The rollout worker.
+        is_over: Whether it has ended.
+        batch_builder: Has ``policy_collectors[policy].buffers[column]``, of which the latest rows are there.
+    """
+
+    soft_reset = None
+    is_over = False
+
+    def __init__(self, env_id: int, policies: Mapping[str, Any], policy_of: Callable[[Any], str], worker: Any) -> None:
+        self.user_data: dict[str, Any] = {}
+        self.custom_metrics: dict[str, Any] = {}
+        self.hist_data: dict[str, list[Any]] = {}
+        self.media: dict[str, Any] = {}
+        self.length = 0
+        self.total_reward = 0.0
+        self.agent_rewards: dict[tuple[Any, str], float] = {}
+        self.episode_id = random.randrange(2_000_000_000)
+        self.env_id = env_id
+        self.worker = worker
+        self._policies = policies
+        self._policy_of = policy_of
+        self.batch_builder = _Collectors(self)
+        self._seen: Episode | None = None
+        self._actions: dict[Any, Any] = {}
+        self._actions_before: dict[Any, Any] = {}
+
+    def follow(self, episode: Episode) -> None:
+        """Takes over what has happened, called at each moment that a callback is told of."""
+        self._seen = episode
+        if episode.length > self.length:
+            self._actions_before, self._actions = self._actions, dict(episode.action)
+        self.length = episode.length
+        self.agent_rewards = {
+            (self._told(agent), self.policy_for(agent)): value for agent, value in episode.returns.items()
+        }
+        self.total_reward = sum(episode.returns.values())
+
+    def policy_for(self, agent_id: Any = SINGLE) -> str:
+        """Returns the name of the policy that plays an agent."""
+        return self._policy_of(agent_id)
+
+    def get_agents(self) -> list[Any]:
+        """Returns the agents that have been seen."""
+        return [self._told(agent) for agent in {**self.played.obs, **self.played.returns}]
+
+    def _key(self, agent_id: Any) -> Any:
+        """An agent as Rookery calls it, of which it goes by other names here where it is the only one."""
+        return AGENT if agent_id == SINGLE and self._is_single else str(agent_id)
+
+    def _told(self, agent: Any) -> Any:
+        return SINGLE if agent == AGENT and self._is_single else self.worker.agent_ids(agent)
+
+    @property
+    def _is_single(self) -> bool:
+        known = {*self.played.obs, *self.played.returns}
+        return known <= {AGENT} and not self.worker.is_multi_agent
+
+    @property
+    def played(self) -> Episode:
+        """The episode as it is played."""
+        assert self._seen is not None
+        return self._seen
+
+    def prev_reward_for(self, agent_id: Any = SINGLE) -> float:
+        """Returns what an agent got in the latest step; 0 before the first."""
+        return self.played.reward.get(self._key(agent_id), 0.0)
+
+    def last_raw_obs_for(self, agent_id: Any = SINGLE) -> Any:
+        """Returns the latest observation of an agent as its environment gave it; None if there is none."""
+        tree = self.played.obs.get(self._key(agent_id))
+        return None if tree is None else observation_of(self._space(agent_id), tree)
+
+    def last_observation_for(self, agent_id: Any = SINGLE) -> Any:
+        """Returns the latest observation of an agent, preprocessed; None if there is none."""
+        tree = self.played.obs.get(self._key(agent_id))
+        if tree is None:
+            return None
+        return RowPreprocessor(self._space(agent_id)).rows({path: leaf[None] for path, leaf in tree.items()})[0]
+
+    def _space(self, agent_id: Any) -> Space[Any]:
+        space: Space[Any] = self._policies[self.policy_for(agent_id)].raw_observation_space
+        return space
+
+    def last_info_for(self, agent_id: Any = SINGLE) -> Any:
+        """Returns what the environment said of an agent beside the latest step."""
+        infos = self.played.info
+        return infos.get(self._key(agent_id), {})
+
+    def last_action_for(self, agent_id: Any = SINGLE) -> Any:
+        """Returns the latest action of an agent."""
+        return self._actions.get(self._key(agent_id))
+
+    def prev_action_for(self, agent_id: Any = SINGLE) -> Any:
+        """Returns the action of an agent before its latest."""
+        return self._actions_before.get(self._key(agent_id))
+
+    def rnn_state_for(self, agent_id: Any = SINGLE) -> list[Any]:
+        """Returns what the agent's policy remembers; nothing here: a policy's memory lies with whoever plays."""
+        return []
+
+    def last_pi_info_for(self, agent_id: Any = SINGLE) -> dict[str, Any]:
+        """Returns what the agent's policy said beside its action; nothing here."""
+        return {}
+
+
+def observation_of(space: Space[Any], tree: Mapping[str, Any], path: str = "") -> Any:
+    """Returns an observation in the form of its space.
+
+    Args:
+        space: The space.
+        tree: The stored leaves by path.
+        path: Where the space stands in a larger one.
+    """
+    if isinstance(space, Dict | Tuple):
+        items = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+        found = {key: observation_of(part, tree, f"{path}/{key}" if path else str(key)) for key, part in items}
+        return found if isinstance(space, Dict) else tuple(found.values())
+    value = tree[path or "obs"]
+    if isinstance(space, Discrete):
+        return int(value.reshape(-1)[0]) + int(space.start)
+    if isinstance(space, MultiDiscrete | Box):
+        return value.reshape(space.shape).astype(space.dtype)
+    return value
+
+
+def rewriting(trainer: Any, function: Callable[..., dict[Any, Any]]) -> Rewrite:
+    """Returns what asks a script's `observation_fn` as of 2021: with the worker, the copies, policies and episode.
+
+    Args:
+        trainer: The trainer, as of 2021.
+        function: The script's function.
+    """
+
+    def rewrite(obs: dict[Any, Any], lane: int, begins: bool) -> dict[Any, Any]:
+        worker, policies = trainer.workers.local_worker(), trainer.policy_facades
+        episode = None if begins else trainer.book.running.get(lane)
+        if episode is None:
+            episode = MultiAgentEpisode(lane, policies, lambda agent: trainer.policy_of(lane, 0, agent), worker)
+        return function(agent_obs=obs, worker=worker, base_env=worker.base_env, policies=policies, episode=episode)
+
+    return rewrite

@@ -1,0 +1,395 @@
+"""Policies that scripts write by hand, as policies of ours: they act by their own code, and learn by it."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box
+from torch import Tensor
+
+from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.core.batch import Demand, Rollout, TensorTree
+from rookery.core.device import as_tensor
+from rookery.core.seeding import Streams
+from rookery.core.settings.fields import Structural
+from rookery.core.settings.reach import Count, Length, Reaches
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec
+from rookery.models.build import ModelConfig
+from rookery.policies.policy import Policy as Actor
+from rookery_rllib.base.chance import Chance
+from rookery_rllib.batch.sample_batch import SampleBatch
+from rookery_rllib.batch.trajectories import Reading, Slots, Trajectory, trajectories
+from rookery_rllib.model.preprocessors import RowPreprocessor
+from rookery_rllib.policy.batches import LearnHook
+from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy, as_arrays
+
+
+@dataclass(frozen=True)
+class ScriptPolicyConfig(AlgorithmConfig):
+    """Settings of a policy that a script has written by hand."""
+
+    algorithm: ClassVar[str] = "rookery_rllib.policy.script_policies:ScriptLearning"
+
+    policy_class: Annotated[Any, Reaches("code")] = None
+    """The script's class."""
+    config: Annotated[dict[str, Any], Reaches("what code of a script does with it")] = field(default_factory=dict)
+    """What its objects are made with."""
+    fragment_length: Structural[Length] = 200
+    """Decisions in a row of one slot that make an update."""
+    cut_after: Count = 200
+    """Decisions in a row after which a trajectory is cut, whether its episode is over or not."""
+    lr: float = 0.0
+    """Has no meaning: the policy learns as it likes."""
+    model: ModelConfig = field(default_factory=lambda: ModelConfig(hidden=()))
+    """Has no meaning: the policy has a model of its own, or none."""
+
+    def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
+        """Builds the script's policy, and the actor that plays by it."""
+        chance = Chance(int(torch.randint(2**31, (), generator=generator, dtype=torch.int64, device="cpu")))
+        return ScriptActor(obs, action, self, name, generator, made_policy(self, obs, action, chance), chance)
+
+
+def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns how much a policy of a script plays between two updates, as a configuration of 2021 says: whole rounds of
+    fragments until ``train_batch_size`` is reached, each fragment a trajectory; of ``complete_episodes`` they are cut
+    at the end of a batch alone.
+
+    Args:
+        config: The configuration, whole.
+    """
+    length = max(int(config["rollout_fragment_length"]), 1)
+    lanes = max(int(config["num_workers"]), 1) * max(int(config["num_envs_per_worker"]), 1)
+    rounds = max(math.ceil(int(config["train_batch_size"]) / (length * lanes)), 1)
+    whole = config["batch_mode"] == "complete_episodes"
+    return {"fragment_length": length * rounds, "cut_after": length * rounds if whole else length}
+
+
+def made_policy(cfg: ScriptPolicyConfig, obs: ObsSpec, action: ActionSpec, chance: Chance) -> Policy:
+    """Makes the script's object; what it draws from global generators is the same for equal chances.
+
+    Args:
+        cfg: The settings.
+        obs: Layout of the observations.
+        action: Layout of the actions.
+        chance: What it draws from.
+    """
+    rows = RowPreprocessor(obs.space, cfg.config.get("model"))
+    with chance, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(np.random.randint(2**31)))  # of the chance
+        made: Policy = cfg.policy_class(rows.observation_space, action.space, dict(cfg.config))
+    made.raw_observation_space = obs.space  # type: ignore[attr-defined]
+    made.preprocess = rows.rows  # type: ignore[attr-defined]
+    return made
+
+
+class ScriptActor(Actor):
+    """Acts by a policy of a script, which is also told of its last action and reward.
+
+    Args:
+        obs: Layout of the observations.
+        action: Layout of the actions.
+        cfg: The settings.
+        name: The policy's name.
+        generator: Draws weights that nobody uses.
+        script_policy: The script's object.
+        chance: What it draws from global generators.
+        as_drawn: Whether its actions are numbers of a distribution, which Rookery scales to the bounds of a box; else
+            they are what the environment takes.
+
+    Attributes:
+        script_policy: The script's object; copies share it.
+    """
+
+    def __init__(
+        self,
+        obs: ObsSpec,
+        action: ActionSpec,
+        cfg: ScriptPolicyConfig,
+        name: str,
+        generator: torch.Generator,
+        script_policy: Policy,
+        chance: Chance,
+        as_drawn: bool = False,
+    ) -> None:
+        super().__init__(obs, action, cfg.model, name, generator=generator)
+        self.chance, self._as_drawn = chance, as_drawn
+        self.rows = RowPreprocessor(obs.space, cfg.config.get("model"))
+        self.script_policy = script_policy
+        self._states = States(script_policy.get_initial_state())
+        self._action_width = int(np.prod(action.shape))
+        self.reward_column = self._states.size + self._action_width
+        self.memory_size = self.reward_column + 1
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ScriptActor:
+        """Returns itself: the script's object is one, and whoever plays asks it."""
+        return self
+
+    def memory_every(self, fragment_length: int) -> int:
+        """Decisions from one place of a fragment where what was remembered is kept to the next: every one, where the
+        script's policy remembers.
+        """
+        return 1 if self._states.shapes else fragment_length
+
+    def reading(self) -> Reading:
+        """Returns how the script's policy sees what was stored."""
+        return reading_of(self.script_policy, self._own, self._states)
+
+    def stored(self, actions: Any) -> np.ndarray:
+        """Returns actions of the script's policy, ``[N, ...]``, as Rookery stores them."""
+        if not self._as_drawn:
+            return stored_actions(actions, self.action_spec)
+        array = np.asarray(as_arrays(actions))
+        return array.reshape(len(array), *self.action_spec.shape).astype(self.action_spec.dtype)
+
+    def _own(self, stored: np.ndarray) -> np.ndarray:
+        """Stored actions as the script's policy gave them."""
+        return stored if self._as_drawn else script_actions(stored, self.action_spec)
+
+    def act(
+        self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Asks the script's policy; log-probabilities that it does not tell are 0."""
+        rows = as_arrays(self.rows.rows(obs))
+        states, actions, rewards = [], None, None
+        if memory is not None:
+            with self.chance:
+                states = self._states.unpacked(memory, self.script_policy.get_initial_state)
+            kept = memory[:, self._states.size : self.reward_column].numpy()
+            shaped = kept.reshape(len(kept), *self.action_spec.shape).astype(self.action_spec.dtype)
+            actions, rewards = self._own(shaped), memory[:, self.reward_column].numpy().copy()
+            actions = np.where((memory[:, 0] > 0).numpy().reshape(-1, *[1] * (actions.ndim - 1)), actions, 0 * actions)
+        with self.chance:
+            given = self.script_policy.compute_actions(
+                rows, states, prev_action_batch=actions, prev_reward_batch=rewards, info_batch=None, episodes=None,
+                explore=not deterministic, timestep=None,
+            )  # fmt: skip
+        chosen, after, extra = (*given, [], {})[:3] if isinstance(given, tuple) else (given, [], {})
+        stored = self.stored(chosen)
+        logp = np.asarray(as_arrays((extra or {}).get("action_logp", np.zeros(len(rows)))), np.float32)
+        if memory is not None:
+            memory[:, : self._states.size] = self._states.packed(after, memory)
+            memory[:, self._states.size : self.reward_column] = torch.from_numpy(
+                stored.reshape(len(rows), -1).astype(np.float32)
+            )
+            memory[:, self.reward_column] = 0.0
+        return torch.from_numpy(stored), torch.from_numpy(logp)
+
+
+class States:
+    """What a script's policy remembers, as numbers of a slot: first whether an episode has begun.
+
+    Args:
+        initial: What is remembered before an episode, arrays without a batch axis.
+
+    Attributes:
+        shapes: Shapes of these arrays.
+        size: Numbers of a slot.
+    """
+
+    def __init__(self, initial: Sequence[Any]) -> None:
+        parts = [np.asarray(as_arrays(part), np.float32) for part in initial]
+        self.shapes = [part.shape for part in parts]
+        self._widths = [part.size for part in parts]
+        self._initial = torch.from_numpy(np.concatenate([np.zeros(0, np.float32), *(part.ravel() for part in parts)]))
+        self.size = 1 + sum(self._widths)
+
+    def unpacked(self, memory: Tensor, initial_of: Callable[[], Sequence[Any]] | None = None) -> list[np.ndarray]:
+        """Returns the arrays ``[N, ...]`` of memory ``[N, M]``; where an episode starts, what it starts with.
+
+        Args:
+            memory: What was remembered.
+            initial_of: Is asked for each episode that starts; None = all start with the same.
+        """
+        kept = memory[:, 1 : self.size]
+        flat = torch.where(memory[:, :1] > 0, kept, self._initial.expand(len(memory), -1)).numpy()
+        if initial_of is not None and self._widths:
+            for row in np.flatnonzero(memory[:, 0].numpy() == 0.0):
+                flat[row] = np.concatenate([_matrix(part, 1)[0] for part in initial_of()])
+        parts = np.split(flat, np.cumsum(self._widths)[:-1], axis=1) if self._widths else []
+        return [part.reshape(len(part), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def packed(self, states: Sequence[Any], before: Tensor) -> Tensor:
+        """Returns memory ``[N, size]`` of the arrays that a policy has given; without any, what was remembered stays.
+
+        Args:
+            states: Arrays ``[N, ...]``.
+            before: ``[N, M]`` what was remembered.
+        """
+        begun = torch.ones(len(before), 1, dtype=torch.float32, device="cpu")
+        if not len(states):
+            return torch.cat((begun, before[:, 1 : self.size]), 1)
+        return torch.cat((begun, *(as_tensor(_matrix(part, len(before))) for part in states)), 1)
+
+
+def reading_of(script_policy: Policy, actions: Callable[[np.ndarray], np.ndarray], states: States) -> Reading:
+    """Returns how a script's policy sees what was stored of its play.
+
+    Args:
+        script_policy: The script's object.
+        actions: Makes its own actions of stored ones.
+        states: How what it remembers was stored.
+    """
+    preprocess: Any = script_policy.preprocess  # type: ignore[attr-defined]
+    return Reading(preprocess, actions, states.unpacked, getattr(script_policy, "with_extras", None))
+
+
+def _matrix(part: Any, num: int) -> np.ndarray:
+    return np.asarray(as_arrays(part), np.float32).reshape(num, -1)
+
+
+def stored_actions(actions: Any, spec: ActionSpec) -> np.ndarray:
+    """Returns actions as the environment takes them, ``[N, ...]``, as Rookery stores them.
+
+    Args:
+        actions: Array, or a list of one action for each row; of a Dict or Tuple space a dict or tuple of arrays.
+        spec: Layout of the actions.
+    """
+    if spec.kind == "composite":
+        parts = list(actions.values()) if isinstance(actions, dict) else list(actions)
+        columns = [stored_actions(part, inner) for part, (inner, _) in zip(parts, spec.parts, strict=True)]
+        stored = np.zeros((len(columns[0]), *spec.shape), spec.dtype)
+        for column, (_, places) in zip(columns, spec.parts, strict=True):
+            stored[:, places] = column.reshape(len(stored), -1)
+        return stored
+    array = np.asarray(as_arrays(actions))
+    if spec.kind == "discrete":
+        return (array.reshape(-1) - int(getattr(spec.space, "start", 0))).astype(spec.dtype)
+    array = array.reshape(len(array), *spec.shape)
+    if spec.kind == "multi_discrete":
+        array = array - np.ravel(spec.space.start)  # type: ignore[attr-defined]
+    elif isinstance(spec.space, Box):
+        center, half = _middle(spec.space)
+        array = (array - center) / half
+    return array.astype(spec.dtype)
+
+
+def script_actions(stored: np.ndarray, spec: ActionSpec) -> np.ndarray:
+    """Returns stored actions ``[N, ...]`` as the script's policy gave them; the inverse of `stored_actions`.
+
+    Args:
+        stored: Actions as Rookery stores them. Those of Dict and Tuple spaces become numbers ``[N, W]``, one part after
+            the other.
+        spec: Layout of the actions.
+    """
+    if spec.kind == "composite":
+        num = len(stored)
+        parts = [(inner, stored[:, places].astype(inner.dtype)) for inner, places in spec.parts]
+        columns = [script_actions(part.reshape(num, *inner.shape), inner).reshape(num, -1) for inner, part in parts]
+        return np.concatenate(columns, 1)
+    if spec.kind == "discrete":
+        return stored + int(getattr(spec.space, "start", 0))
+    if spec.kind == "multi_discrete":
+        return np.asarray(stored + np.ravel(spec.space.start))  # type: ignore[attr-defined]
+    if isinstance(spec.space, Box):
+        center, half = _middle(spec.space)
+        shaped: np.ndarray = (center + half * stored).reshape(len(stored), *(spec.space.shape or ()))
+        return shaped.astype(np.float32)
+    return stored
+
+
+def _middle(space: Box) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and half the width of each number of a box, flat; 0 and 1 where it has not two bounds."""
+    low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
+    bounded = np.isfinite(low) & np.isfinite(high) & (low < high)
+    low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+    return low / 2 + high / 2, high / 2 - low / 2
+
+
+class ScriptLearning(Algorithm[ScriptPolicyConfig]):
+    """Gives a script's policy what it has played, and lets it learn.
+
+    Attributes:
+        fetched: What its `learn_on_batch` has returned last.
+        slots: Where each slot stands.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ("script_state", "slots")
+    fixed = ("script_policy", "fetched", "_hook", "_seen", "_stood")
+    learns_memory = True
+
+    def __init__(self, policy: Actor, cfg: ScriptPolicyConfig, streams: Streams, name: str) -> None:
+        super().__init__(policy, cfg, streams, name)
+        self.script_policy: Policy = policy.script_policy  # type: ignore[assignment]
+        self.fetched: dict[str, Any] = {}
+        self.slots: Slots = {}
+        self._hook: LearnHook | None = None
+        self._seen: list[Trajectory] = []
+        self._stood: Slots = {}
+
+    @property
+    def script_state(self) -> dict[str, Any]:
+        """What the script's policy has learned: its weights as arrays."""
+        weights = as_arrays(self.script_policy.get_weights())
+        return {"weights": weights if isinstance(weights, dict) else {"": weights}}
+
+    @script_state.setter
+    def script_state(self, state: dict[str, Any]) -> None:
+        """Gives the script's policy the weights it had."""
+        weights = state["weights"]
+        self.script_policy.set_weights(weights[""] if set(weights) == {""} else weights)
+
+    @property
+    def demand(self) -> Demand:
+        """Fragments of `fragment_length`."""
+        return Demand(self.cfg.fragment_length, None)
+
+    def look_at(self, rollout: Rollout, hook: LearnHook) -> list[Trajectory]:
+        """Returns the trajectories of a rollout, seen with the weights that played.
+
+        Args:
+            rollout: What was played.
+            hook: Knows who played what, and tells callbacks.
+        """
+        self._hook, self._stood = hook, copy.deepcopy(self.slots)
+        self._seen = self._cut(rollout, self.slots)
+        return self._seen
+
+    def _cut(self, rollout: Rollout, slots: Slots) -> list[Trajectory]:
+        reading: Reading = self.policy.reading()  # type: ignore[operator]
+        hook = self._hook
+        return trajectories(rollout, reading, self.cfg.cut_after, slots, *(() if hook is None else (hook.lane_of,)))
+
+    def postprocessed(self, rollout: Rollout) -> SampleBatch:
+        """Returns a rollout as its policy wants to learn it: trajectory by trajectory, each with those of the others in
+        its episode, then all together.
+        """
+        hook = self._hook
+        if hook is None:
+            seen = self._cut(rollout, self.slots)
+        elif rollout is hook.rollouts.get(self.name):
+            seen = self._seen
+        else:  # somebody has changed it since
+            seen = self._cut(rollout, self._stood)
+        batches = []
+        for piece in seen:
+            batch, others, episode, agent = piece.own, {}, None, None
+            if hook is not None:
+                agent, episode = hook.who(piece.slot, piece.ended)
+                others = hook.beside(piece)
+            batch = self.script_policy.postprocess_trajectory(batch, others, episode)
+            if hook is not None:
+                hook.tell(agent, episode, batch, {agent: (self.script_policy, piece.batch), **others})
+            batches.append(batch)
+        joined: SampleBatch = SampleBatch.concat_samples(batches)
+        return joined
+
+    def training_step(self, rollout: Rollout) -> Row:
+        """Postprocesses the trajectories, and lets the policy learn from all of them."""
+        self.script_policy.on_global_var_update({"timestep": self.env_steps})
+        batch = self.postprocessed(rollout)
+        self.updates += 1
+        return self.reported(self.script_policy.learn_on_batch(batch))
+
+    def reported(self, told: Any) -> Row:
+        """Keeps what a policy reports of its learning; returns the numbers among it."""
+        told = dict(told or {})
+        stats = told.get(LEARNER_STATS_KEY, told)
+        self.fetched = {**{k: v for k, v in told.items() if LEARNER_STATS_KEY in told}, LEARNER_STATS_KEY: dict(stats)}
+        numbers = {name: np.asarray(as_arrays(value)) for name, value in stats.items() if not isinstance(value, dict)}
+        return {name: float(value) for name, value in numbers.items() if value.ndim == 0 and value.dtype.kind in "biuf"}

@@ -1,0 +1,39 @@
+"""Runs a script of 2021 as Python itself would, with the old names in sight of it and of the modules of its folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from rookery.compat.mlagents.environment import importing
+from rookery.script import runner
+from rookery.script.runner import without_dashes
+from rookery_rllib.script.finder import IMPORTER
+
+
+def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int | str | None:
+    """Runs a script as a program and returns what it exits with; see `rookery.script.runner.run`.
+
+    Args:
+        path: A Python file, or a notebook whose cells run in order.
+        arguments: Arguments of the script.
+    """
+    importing.install()  # of mlagents_envs, where it is missing
+    return runner.run(path, arguments, IMPORTER)
+
+
+def main(arguments: Sequence[str]) -> int | str | None:
+    """Runs ``python -m rookery_rllib run script.py [-- ARGUMENTS...]`` and returns what it exits with."""
+    usage = "usage: python -m rookery_rllib run script.py [-- the script's own arguments]\n"
+    match list(arguments):
+        case ["run", path, *own] if not path.startswith("-"):
+            return run(path, without_dashes(own))
+        case ["--help" | "-h"] | ["run", "--help" | "-h"]:
+            sys.stdout.write(usage)
+            return 0
+        case [("train" | "rollout" | "evaluate") as verb, *_]:
+            sys.stderr.write(f"{usage}error: {verb} is a command of its own: rookery rllib {verb}\n")
+        case _:
+            sys.stderr.write(usage)
+    return 2

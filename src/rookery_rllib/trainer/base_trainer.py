@@ -1,0 +1,842 @@
+"""What trainers of 2021 have in common: ``train()`` is an iteration of an ordinary `rookery.Trainer`.
+
+`BaseTrainer.setup` makes that trainer from the configuration; `BaseTrainer.step` is the iteration. The classes that
+scripts know, an algorithm each, are in `trainers`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from math import isclose
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+import rookery
+from rookery.core.errors import ConfigError, EnvError
+from rookery.core.settings.layers import Layer
+from rookery.envs.base import is_only_one
+from rookery.envs.elsewhere import EnvElsewhere
+from rookery.report.results import IterationResult
+from rookery.rollout.hooks import EpisodeResult
+from rookery.run.checkpoint.checkpoint import read_checkpoint
+from rookery.run.evaluate.episode_limit import BoundedEpisodes
+from rookery.run.evaluate.evaluation import bounded
+from rookery.run.prepare import make_copies
+from rookery_rllib.base.joined_ray import address
+from rookery_rllib.base.notices import say_once
+from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
+from rookery_rllib.config.key_functions import DDPG_KIND, ON_POLICY, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
+from rookery_rllib.config.translation import Translation, translated
+from rookery_rllib.env.agent_mapping import AgentIds, NotedMapping
+from rookery_rllib.env.envs import EnvContext, same_task
+from rookery_rllib.env.making import EnvMaker, creator_of, env_name, todays_of, with_settings
+from rookery_rllib.env.teams import TEAM_KIND, action_spaces_of, as_members, teams_of
+from rookery_rllib.model.catalog import custom_model, network_factory
+from rookery_rllib.model.model_v2 import ModelV2, ScriptNetwork
+from rookery_rllib.model.script_q_models import q_settings
+from rookery_rllib.model.shared_weights import Shared, put_together, remember
+from rookery_rllib.model.viewing_models import ViewingNetwork, looks_back
+from rookery_rllib.policy.batches import ClippedRewards, LearnHook
+from rookery_rllib.policy.callbacks import DefaultCallbacks, EpisodeBook, overrides
+from rookery_rllib.policy.custom_loss import add_custom_loss
+from rookery_rllib.policy.episodes import SINGLE, rewriting
+from rookery_rllib.policy.exploring import ExplorationHook, apart, exploration_layers, explorer_of
+from rookery_rllib.policy.learner_stats import learner_stats
+from rookery_rllib.policy.loss_policies import ScriptLossConfig
+from rookery_rllib.policy.policies import LearnedPolicy, Policy, as_arrays
+from rookery_rllib.policy.script_policies import ScriptLearning, ScriptPolicyConfig, settings_of
+from rookery_rllib.policy.templates import class_for
+from rookery_rllib.policy.torch_policy import TorchPolicy
+from rookery_rllib.trainer.cluster_workers import (
+    EpisodesThere,
+    MeasuringThere,
+    TrainerThere,
+    hears_of_episodes,
+    why_here,
+)
+from rookery_rllib.trainer.evaluation_workers import EvaluationWorkers
+from rookery_rllib.trainer.policy_server import PolicyServerInput, agents_of, served
+from rookery_rllib.trainer.recording import Recorder, writer_of
+from rookery_rllib.trainer.results import (
+    EndedEpisode,
+    EpisodeWindow,
+    Stopwatch,
+    counters,
+    performance,
+    summarized,
+)
+from rookery_rllib.trainer.trial.resources import PlacementGroupFactory
+from rookery_rllib.trainer.trial.trainable import Trainable
+from rookery_rllib.trainer.workers import WorkerSet
+
+STATE = "rookery.json"
+"""Text of the file ``checkpoint-31``, whose directory is a checkpoint of ours."""
+
+PLANS = {
+    "on policy": (
+        "play: rollout fragments of all copies until train_batch_size (rollout/worker.py:RolloutWorker.sample)",
+        "targets: advantages and value targets (algorithms/on_policy/ppo.py:PPO.targets)",
+        "learn: num_sgd_iter passes in minibatches (algorithms/on_policy/ppo.py:PPO.training_step)",
+        "hand out weights (rollout/pool.py:LocalPool.set_weights)",
+        "report (run/results.py:result_of)",
+    ),
+    "replay": (
+        "play: rollout_fragment_length steps of all copies (rollout/worker.py:RolloutWorker.sample)",
+        "store in replay (replay/replay.py:Replay.store)",
+        "learn from replay as much as is due (algorithms/off_policy/dqn.py:DQN.learn)",
+        "target network follows (core/optim.py:track)",
+        "hand out weights (rollout/pool.py:LocalPool.set_weights)",
+        "report (run/results.py:result_of)",
+    ),
+}
+"""Steps of the loop, with the functions that make them."""
+
+
+class BaseTrainer(Trainable):
+    """Trains policies as a configuration of 2021 says. Subclasses name the algorithm.
+
+    Args:
+        config: Keys that differ from the defaults.
+        env: An environment: a class, a registered name, or an id of gym; None = the key ``env``.
+        logger_creator: As of `Trainable`.
+
+    Raises:
+        ConfigError: For keys that are unknown or cannot be.
+    """
+
+    _name: ClassVar[str] = ""
+    _default_config: ClassVar[dict[str, Any]] = COMMON_CONFIG
+    _policy_class: ClassVar[Any] = None
+    _allow_unknown_configs: ClassVar[bool] = False
+    _beyond: ClassVar[dict[str, Any]] = {}
+    """Keys that only policies of scripts know."""
+
+    def __init__(
+        self,
+        config: dict[str, Any] | None = None,
+        env: Any = None,
+        logger_creator: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> None:
+        config = dict(config or {})
+        if env is not None:
+            config["env"] = env
+        self._env_id = env_name(config.get("env"))
+        super().__init__(config, logger_creator)
+
+    def _directory_prefix(self, config: dict[str, Any]) -> str:
+        return f"{self}_{self._env_id}"
+
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
+        """Returns what a trial wants of the machine: a core, and the GPU if the configuration asks for one."""
+        gpus = {"GPU": float(config["num_gpus"])} if config.get("num_gpus") else {}
+        return PlacementGroupFactory([{"CPU": 1.0, **gpus}])
+
+    @classmethod
+    def cores_beside(cls, config: Mapping[str, Any]) -> float:
+        """Returns the cores that a trial takes on a cluster beside its own, for workers; of keys that are still open,
+        what their defaults say.
+        """
+        known = {key: value for key, value in config.items() if isinstance(value, int | float)}
+        whole = {**cls._default_config, **known}
+        return float(whole["num_cpus_per_worker"] * (whole["num_workers"] + whole["evaluation_num_workers"]))
+
+    # --- making the trainer -------------------------------------------------------------------------------------------
+
+    @property
+    def algorithm(self) -> str:
+        """Name of the algorithm, of which a script's own trainer is a variant."""
+        return next(str(name) for cls in type(self).__mro__ if (name := vars(cls).get("_algorithm")))
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Makes the environments, policies and algorithms."""
+        self.raw_user_config = config
+        own = differing(self._default_config, DEFAULT_CONFIGS[self.algorithm])
+        given = {**own, **config}
+        clients = served(given)  # who play, where the configuration says so
+        env, env_config = given.get("env"), given.get("env_config") or {}
+        if env is None and clients is not None:
+            env = PolicyServerInput
+        if env is None:
+            raise ConfigError(f"{self}: env is missing: PPOTrainer(config={{'env': MyEnv}}), or env=...")
+        self._known = clients or todays_of(env)
+        observe = (given.get("multiagent") or {}).get("observation_fn")
+        self.env_maker = EnvMaker(env, env_config, int(given.get("num_workers") or 0), observe is not None)
+        if self.algorithm in TEAM_KIND:
+            acts = action_spaces_of(given.get("multiagent") or {})
+            self.env_maker.members = functools.partial(as_members, self.algorithm, agents_spaces=acts)
+        self._stage: tuple[EnvMaker, Any] = self.env_maker, None  # where is played now: training, or an evaluation
+        first = None if self._known is not None else self.env_maker.first()
+        self.is_multi_agent = first is not None and self.env_maker.is_multi_agent
+        if self.env_maker.copies is not None:
+            given["num_envs_per_worker"] = self.env_maker.copies
+        agents = list(first.reset(seed=0)[0]) if first is not None and self.is_multi_agent else agents_of(clients)
+        self.is_multi_agent = agents is not None
+        self.agent_ids = AgentIds(agents or ())
+        self.teams: dict[str, list[str]] = {}
+        if self.algorithm in TEAM_KIND:
+            self.teams = teams_of(self.algorithm, self.env_maker.made[0], agents or ())
+            given = {key: value for key, value in given.items() if key != "multiagent"}
+            agents = list(self.teams)
+        self.has_clients = clients is not None
+        self._translate(given, agents, env)
+        self.validate_config(self.config)
+        classes = [entry.policy_class or self._policy_class for entry in self.translation.policies.values()]
+        scripts = all(cls is not None and getattr(cls, "algorithm", None) is None for cls in classes)
+        for line in self.translation.notes:
+            if not (scripts and line.startswith((WHOLE_EPISODES, VALUE_CLIP_IGNORED))):
+                say_once(f"{self}: {line}")
+        if not self.config["explore"] and self.algorithm in (*ON_POLICY, "PG"):
+            say_once(f"{self}: explore = False: actions that are asked for are the most likely ones; what is learned "
+                     "from is drawn all the same")  # fmt: skip
+        self.book = EpisodeBook(self.callbacks, self)
+        self.policy_facades: dict[str, Policy] = {}
+        self._hooked: list[str] = []
+        self._writer = writer_of(self.config, self.logdir)
+        self.workers = WorkerSet(self)
+        if observe is not None:
+            self.env_maker.rewrite = rewriting(self, observe)
+        self.rookery = self._make_rookery()
+        self.agent_ids.env = self.rookery.env
+        self._stage = self.env_maker, self.rookery.env
+        self._make_facades()
+        self._listen()
+        self._away: list[EpisodeResult] = []  # episodes of workers on a cluster that nobody has asked for yet
+        if self.rookery.config.sampling.workers:
+            self.rookery.windows.kept = self._away
+        self._window = EpisodeWindow(self.config["metrics_smoothing_episodes"])
+        self._stopwatch = Stopwatch(self.rookery.timers)
+        self._steps_before = self._decisions_before = 0
+        self._init(self.config, self.env_creator)
+
+    def _translate(self, given: dict[str, Any], agents: list[Any] | None, env: Any) -> None:
+        """Translates the configuration: for workers on the cluster that the script has joined, if they can be there."""
+        cluster = address()
+        asks = cluster and any(
+            {**DEFAULT_CONFIGS[self.algorithm], **given}[key] for key in ("num_workers", "evaluation_num_workers")
+        )
+        self.translation = translated(self.algorithm, given, agents=agents, cluster=cluster if asks else "")
+        self.callbacks = self._make_callbacks(self.translation.callbacks)
+        self._take_over_translation(env)
+        why = why_here(self) if asks else ""
+        if asks and not why and self.translation.settings["device"] != "cpu" and not self.config["num_gpus_per_worker"]:
+            why = "policies act where they learn, on a GPU, and workers have none; set num_gpus_per_worker"
+        if why:
+            say_once(
+                f"{self}: num_workers: copies of the environment in this process, and not workers on the cluster: {why}"
+            )
+            self.translation = translated(self.algorithm, given, agents=agents)
+            self._take_over_translation(env)
+
+    def _take_over_translation(self, env: Any) -> None:
+        """Takes what a translation says of the environment and of who plays."""
+        told = self.translation
+        self.env_maker.spaces, self.env_maker.mapping = spaces_by_policy(told), told.policy_mapping
+        self.config = told.config
+        self.config["env"] = env
+        self.noted_mapping: NotedMapping | None = None
+        if told.policy_mapping is not None:
+            self.noted_mapping = NotedMapping(told.policy_mapping, self.agent_ids, spaces_by_policy(told))
+
+    def _listen(self) -> None:
+        """Hooks callbacks of 2021, and what models and policies of scripts add, into the learning of new policies."""
+        learners = self.rookery.learners
+        scripted = any(isinstance(learner, ScriptLearning) for learner in learners.values())
+        wanted = scripted or any(overrides(self.callbacks, moment) for moment in LearnHook.MOMENTS)
+        self.book.waits = self.book.waits or scripted
+        for name in [name for name in learners if name not in self._hooked]:
+            learner = learners[name]
+            self._hooked.append(name)
+            if not isinstance(learner, ScriptLearning):
+                add_custom_loss(learner)
+            clip = {**self.config, **self.translation.policies[name].config}["clip_rewards"]
+            if clip:
+                learner.hooks.append(ClippedRewards(None if clip is True else float(clip)))
+            explorer = explorer_of(learner.policy)
+            if explorer is not None:
+                learner.hooks.append(ExplorationHook(functools.partial(self.policy_facades.get, name), explorer))
+            if self._writer is not None:
+                learner.hooks.append(Recorder(self, name, self._writer))
+            if wanted:
+                learner.hooks.append(LearnHook(self, name, settings_of(self.config)["cut_after"] if scripted else None))
+
+    def _init(self, config: dict[str, Any], env_creator: Callable[..., Any]) -> None:
+        """Does whatever a subclass wants to do at the end of `setup`."""
+
+    def validate_config(self, config: dict[str, Any]) -> None:
+        """Checks a configuration; subclasses may write it."""
+
+    def _make_callbacks(self, given: Any) -> DefaultCallbacks:
+        if isinstance(given, Mapping):
+            return DefaultCallbacks(given)
+        if given is not None and not callable(given):
+            raise ConfigError(f"callbacks = {given!r}: must be a class derived from DefaultCallbacks")
+        made: DefaultCallbacks = DefaultCallbacks() if given is None else given()
+        if not isinstance(made, DefaultCallbacks):
+            raise ConfigError(f"callbacks = {given!r}: must be a class derived from DefaultCallbacks")
+        return made
+
+    @property
+    def env_creator(self) -> Callable[[Any], Any]:
+        """Makes an environment of the script from its settings."""
+        return creator_of(self.raw_user_config.get("env") or self.config.get("env"))
+
+    @property
+    def _envs(self) -> list[Any]:
+        """The script's environments that are here: those that are played, where this process steps them."""
+        maker, env = self._stage
+        return maker.played(env)
+
+    def _make_rookery(self) -> rookery.Trainer:
+        """Makes the trainer of Rookery that does the work."""
+        told = self.translation
+        layers = list(told.layers)
+        if self._known is not None:
+            limit = self._known.max_episode_steps
+            steps = {} if limit is None else {"max_episode_steps": limit}
+            settings = {**self._known.kwargs, **told.env_config, **steps}
+            layers.append(Layer("rllib config: env_config", {"env.config": settings}))
+        elif self.env_maker.copies is None and self._reaches_environments and not told.settings.get("sampling.workers"):
+            why = "callbacks, which may reach into environments: those of other processes are out of reach"
+            layers.insert(0, Layer(why, {"env.implementation": "serial"}))
+        if self.teams:
+            layers.append(Layer("rllib config: env", {"teams": self.teams}))
+        policies: dict[str, Any] = {}
+        for name, entry in told.policies.items():
+            policies[name] = {} if entry.trained else {"frozen": True}
+            layers += self._policy_layers(name, entry)
+        layers += exploration_layers(told, self.policy_configs, layers)
+        return rookery.Trainer(
+            self.env_maker.for_rookery() if self._known is None else self._known.id,
+            config=[*layers, Layer("trainer", {"logging.console": "quiet"})],
+            policies=policies,
+            policy_mapping=self.noted_mapping,
+            callbacks=self._listeners(),
+        )
+
+    def _listeners(self) -> list[Any]:
+        """Returns who hears of the episodes that are learned from, where they are played."""
+        if not self.translation.settings.get("sampling.workers"):
+            return list(self.book.listeners())
+        if not hears_of_episodes(self.callbacks):
+            return []
+        return list(EpisodesThere(TrainerThere(self)).listeners())
+
+    @property
+    def makes_environments(self) -> bool:
+        """Whether environments are the script's, made by its maker, and not Gymnasium's."""
+        return self._known is None
+
+    @property
+    def plays_elsewhere(self) -> bool:
+        """Whether the environments that are played now are with workers on a cluster."""
+        return isinstance(self._stage[1], EnvElsewhere)
+
+    def check_reach(self) -> None:
+        """Refuses to hand out environments that are elsewhere.
+
+        Raises:
+            ConfigError: If they are with workers on a cluster.
+        """
+        if self.plays_elsewhere:
+            raise ConfigError(
+                f"{self}: its environments are with {self.config['num_workers']} workers on the cluster, out of the "
+                "script's reach; callbacks' on_episode_... have them there; to have them here, set num_workers to 0, "
+                "or give ray.init no address"
+            )
+
+    @property
+    def scripted_policies(self) -> list[str]:
+        """Names of the policies that are, or are learned by, classes of the script's own."""
+        return [name for name, entry in self.translation.policies.items() if self._class_of(entry) is not None]
+
+    def _class_of(self, entry: Any) -> Any:
+        """Returns the class of the script, or of a loss in torch, that a policy is; None where Rookery learns it."""
+        cls = entry.policy_class or self._policy_class
+        if cls is None or getattr(cls, "algorithm", None) is not None:
+            options = merge_trainer_configs(self.config["model"], entry.config.get("model") or {}, True)
+            cls = class_for(getattr(cls, "algorithm", None) or self.algorithm, options) or cls
+        return cls if cls is not None and getattr(cls, "algorithm", None) is None else None
+
+    @property
+    def _reaches_environments(self) -> bool:
+        """Whether callbacks are told of something by which they can get hold of environments."""
+        moments = ("on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end", "on_train_result")
+        told = any(overrides(self.callbacks, moment) for moment in moments)
+        return told or self.config["env_task_fn"] is not None or self.env_maker.rewritten
+
+    def _policy_layers(self, name: str, entry: Any) -> list[Layer]:
+        """What a policy has that is more than values: a model, or an algorithm of the script's."""
+        cls = self._class_of(entry)
+        layers, own = [], {**self.config, **entry.config, **self._beyond}
+        options = merge_trainer_configs(self.config["model"], entry.config.get("model") or {}, True)
+        if cls is not None:
+            kind = ScriptLossConfig if issubclass(cls, TorchPolicy) else ScriptPolicyConfig
+            config = kind(policy_class=cls, config=own, **settings_of(own))
+            return [Layer(f"policy {name}", {f"policies.{name}": config})]
+        if custom_model(options) is not None:
+            if self.algorithm in ("SAC", *DDPG_KIND):
+                raise ConfigError(
+                    f"rllib config: model.custom_model = {options['custom_model']!r}: the networks of {self.algorithm} "
+                    "are made by settings, actor and critics alike; leave it out, or use PPO, A2C, PG or DQN, or "
+                    "rookery's own algorithm with model.module (docs/how-to/own-model.md)"
+                )
+            looks = self.algorithm in ON_POLICY and looks_back(options)
+            values = {
+                f"policies.{name}.model.module": ViewingNetwork if looks else ScriptNetwork,
+                f"policies.{name}.model.gives": "outputs",
+                f"policies.{name}.model.hidden": (),
+                f"policies.{name}.model.memory.kind": "none",  # what it remembers is the model's own state
+                f"policies.{name}.model.memory.frames": 1,
+                f"policies.{name}.model.memory.previous_action": looks,
+                f"policies.{name}.model.memory.previous_reward": looks,
+                f"policies.{name}.model.module_config": {"make": network_factory(options), "options": options},
+            }
+            if self.algorithm in Q_KIND:
+                found = q_settings(self.algorithm, own, options)
+                values |= {f"policies.{name}.{setting}": value for setting, value in found.items()}
+            layers.append(Layer(f"policy {name}: custom_model", values))
+        return layers
+
+    @property
+    def policy_configs(self) -> dict[str, dict[str, Any]]:
+        """The configuration of each policy, whole."""
+        entries = self.translation.policies.items()
+        return {name: merge_trainer_configs(self.config, entry.config, True) for name, entry in entries}
+
+    @property
+    def explorers(self) -> dict[str, Any]:
+        """The explorations of the script by policy, of those that Rookery learns."""
+        found = {name: explorer_of(policy) for name, policy in self.rookery.policies.items()}
+        return {name: each for name, each in found.items() if each is not None}
+
+    @property
+    def assigned(self) -> dict[int, dict[int, dict[str, str]]]:
+        """Which policies play the agents of the latest episodes, by copy and number of the episode."""
+        return {} if self.noted_mapping is None else self.noted_mapping.latest
+
+    @assigned.setter
+    def assigned(self, known: dict[int, dict[int, dict[str, str]]]) -> None:
+        """Takes over which policies played before a restore."""
+        if self.noted_mapping is not None:
+            self.noted_mapping.latest = known
+
+    def policy_of(self, lane: int, index: int, agent: Any) -> str:
+        """Returns the policy that plays an agent in an episode of a copy."""
+        known = None if self.noted_mapping is None else self.noted_mapping.noted(lane, index, agent)
+        if known is not None:
+            return known
+        names = list(self.translation.policies)
+        return agent if agent in names else names[0]
+
+    def welcome(self) -> None:
+        """Gives policies that have appeared their faces, and hooks into how they learn."""
+        self._make_facades()
+        self._listen()
+
+    def _make_facades(self) -> None:
+        for name in self.translation.policies:
+            if name not in self.policy_facades and name in self.rookery.policies:
+                actor = self.rookery.policies[name]
+                own = getattr(actor, "script_policy", None)
+                config = {**self.config, **self.translation.policies[name].config}
+                cls = self.translation.policies[name].policy_class or self._policy_class or LearnedPolicy
+                self.policy_facades[name] = own if own is not None else cls(self.rookery, name, config)
+                if isinstance(own, TorchPolicy):
+                    own.callbacks = self.callbacks
+                    own.handing_out = functools.partial(self._hand_out, name)
+
+    def _hand_out(self, name: str) -> None:
+        """Gives whoever plays the weights that a policy has now."""
+        learner = self.rookery.learners.get(name)
+        policy = self.rookery.policies[name] if learner is None else learner.behaviour
+        self.rookery.pool.set_weights({name: policy})
+
+    # --- an iteration -------------------------------------------------------------------------------------------------
+
+    def step(self) -> dict[str, Any]:
+        """Plays and learns for one iteration; returns the result of 2021."""
+        shared = self._shared_weights()
+        every = self.translation.evaluation["interval"]
+        due = bool(every) and (self.iteration + 1) % every == 0
+        if due and self.translation.evaluation["beside"] and self._measures_there:
+            self.measuring.ask()
+        ends = time.monotonic() + self.translation.trainer["min_iter_time_s"]
+        found = self.rookery.train_iteration()
+        while time.monotonic() < ends:
+            found = self.rookery.train_iteration()
+        if shared:
+            put_together(shared)
+            learners = self.rookery.learners.items()
+            self.rookery.pool.set_weights({name: learner.behaviour for name, learner in learners})
+        self.welcome()
+        result = self._result(found)
+        if due:
+            result |= self.evaluate()
+        self._steps_before = found.env_steps
+        if self.config["env_task_fn"] is not None:
+            self._set_tasks(self.config["env_task_fn"], result)
+        if overrides(self.callbacks, "on_train_result"):
+            self.callbacks.on_train_result(trainer=self, result=result)
+        return result
+
+    def _as_told(self, result: EpisodeResult) -> EndedEpisode:
+        """Returns an episode of which only its result is here."""
+        rewards = {(self._agent(agent), result.policies[agent]): value for agent, value in result.agents.items()}
+        return EndedEpisode(result.total, result.length, rewards, result.metrics, result.histograms)
+
+    def _agent(self, name: str) -> Any:
+        """Returns an agent as scripts call it."""
+        return self.agent_ids(name) if self.is_multi_agent else SINGLE
+
+    def _set_tasks(self, task_of: Callable[..., Any], result: dict[str, Any]) -> None:
+        """Sets every environment to the task that a script's function gives for it.
+
+        Raises:
+            ConfigError: If the environment has no tasks.
+        """
+        for env in self._envs or [None]:
+            if not callable(getattr(env, "set_task", None)):
+                raise ConfigError(f"env_task_fn: {self._env_id} has no set_task: derive it from TaskSettableEnv")
+            task = task_of(result, env, EnvContext(self.config["env_config"]))
+            if not same_task(env.get_task(), task):
+                env.set_task(task)
+
+    def _shared_weights(self) -> list[Shared]:
+        """Weights that models of several policies share."""
+        learners = self.rookery.learners
+        actors = self.rookery.policies.items()
+        return remember({name: learners[name].policy if name in learners else actor for name, actor in actors})
+
+    def _result(self, found: IterationResult) -> dict[str, Any]:
+        ended = self.take_episodes()
+        told = summarized(self._window.with_earlier(ended), len(ended))
+        counted = counters(found, self._steps_before, self.decisions)
+        counted["num_healthy_workers"] = int(self.config["num_workers"])
+        info = counted.pop("info")
+        info["learner"] = {}
+        for name, learner in self.rookery.learners.items():
+            model = getattr(self.policy_facades.get(name), "model", None)
+            if isinstance(learner, ScriptLearning):
+                info["learner"][name] = copy.deepcopy(learner.fetched)
+                continue
+            measured = as_arrays(model.metrics()) if isinstance(model, ModelV2) else {}
+            stats = learner_stats(found.policies[name].learning, learner.now(), measured)
+            reported = next((hook.reported for hook in learner.hooks if isinstance(hook, LearnHook)), {})
+            more = {"custom_metrics": dict(reported)} if reported else {}
+            told["custom_metrics"] |= {name: dict(reported)} if reported else {}
+            info["learner"][name] = {"learner_stats": stats, **learner_extras(stats), **more}
+        spent = performance(self._stopwatch.since(), counted["timesteps_this_iter"])
+        return {**told, **counted, "info": info, **spent}
+
+    @property
+    def decisions(self) -> int:
+        """Decisions of all agents so far."""
+        return self._decisions_before + self.rookery.pool.acted()
+
+    def take_episodes(self) -> list[EndedEpisode]:
+        """Returns the episodes that have ended since the last call."""
+        away = [self._as_told(result) for result in self._away]
+        self._away.clear()
+        return [ended_episode(episode) for episode in self.book.take()] + away
+
+    def evaluate(self, episodes_left_fn: Any = None) -> dict[str, Any]:
+        """Plays episodes to measure, exploring unless ``evaluation_config`` says otherwise; nothing is learned."""
+        told = self.translation.evaluation
+        if told["custom_function"] is not None:
+            return {"evaluation": told["custom_function"](self, self.evaluation_workers)}
+        count = int(told["episodes"])
+        if self._measures_there:
+            return {"evaluation": self._summary_of([self._as_told(each) for each in self.measuring.answer()])}
+        book = EpisodeBook(self.callbacks, self)
+        played = self._measured(book, count, not told["explore"])
+        return {"evaluation": self._summary_of(self.measured_episodes(played, book))}
+
+    def _summary_of(self, episodes: list[EndedEpisode]) -> dict[str, Any]:
+        """Returns what is told of an evaluation."""
+        steps = sum(each.length for each in episodes)
+        spent = performance({}, steps)["sampler_perf"]
+        return {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
+
+    @functools.cached_property
+    def _measures_there(self) -> bool:
+        """Whether workers on a cluster evaluate."""
+        told = self.translation.evaluation
+        if told["workers"] and hears_of_episodes(self.callbacks):
+            say_once(f"{self}: evaluation_num_workers: evaluated in this process, where callbacks hear of the episodes")
+            return False
+        return bool(told["workers"])
+
+    @functools.cached_property
+    def measuring(self) -> MeasuringThere:
+        """The workers on a cluster that evaluate; they begin when they are first asked for."""
+        return MeasuringThere(self)
+
+    @functools.cached_property
+    def evaluation_workers(self) -> EvaluationWorkers:
+        """The workers that evaluate, for functions of scripts; they are made when they are first asked for."""
+        return EvaluationWorkers(self)
+
+    def measured_episodes(self, played: BoundedEpisodes, book: EpisodeBook) -> list[EndedEpisode]:
+        """Returns the episodes of an evaluation in their order, with what callbacks have noted of them."""
+        of_lane: dict[int, list[Any]] = {}
+        for each in book.take():
+            of_lane.setdefault(each.env_id, []).append(each)
+        return [
+            as_measured(each, of_lane.get(each.lane, []))
+            for each in sorted(played.finished, key=lambda each: each.index * played.env.num_lanes + each.lane)
+        ]
+
+    def _measured(self, book: EpisodeBook, count: int, deterministic: bool) -> BoundedEpisodes:
+        """Plays so many episodes in copies of their own, of which callbacks are told as of others."""
+        run, known, env_config = self.rookery, self._stage, self.translation.evaluation["config"].get("env_config")
+        maker = None if self._known is not None else self.env_maker.another(env_config)
+        config = with_settings(run.config, maker, env_config)
+        noted = NotedMapping.apart(self.noted_mapping)
+        lanes = min(count, config.evaluation.num_envs)
+        try:
+            with (
+                apart(run.policies),
+                run.copies(lanes) if is_only_one(run.env) else closing(make_copies(config, lanes)) as env,
+            ):
+                self._stage = maker or self.env_maker, env
+                played = bounded(run, env, count, deterministic, listeners=book.listeners())
+                played.play()
+        finally:
+            self._stage = known
+            noted()
+        return played
+
+    # --- acting -------------------------------------------------------------------------------------------------------
+
+    def compute_single_action(
+        self,
+        observation: Any = None,
+        state: Any = None,
+        prev_action: Any = None,
+        prev_reward: Any = None,
+        info: Any = None,
+        policy_id: str = DEFAULT_POLICY_ID,
+        full_fetch: bool = False,
+        explore: bool | None = None,
+        unsquash_actions: bool | None = None,
+        clip_actions: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Computes an action of an observation, both as the environment has them.
+
+        Returns:
+            The action; with a state or `full_fetch` the action, the state after, and what else there is to say.
+        """
+        state = state or []
+        actions, states, extra = self._actions([observation], [np.asarray(part)[None] for part in state], policy_id,
+                                               explore)  # fmt: skip
+        if not (state or full_fetch):
+            return actions[0]
+        return actions[0], [part[0] for part in states], {name: value[0] for name, value in extra.items()}
+
+    compute_action = compute_single_action
+
+    def compute_actions(
+        self,
+        observations: Any,
+        state: Any = None,
+        prev_action: Any = None,
+        prev_reward: Any = None,
+        info: Any = None,
+        policy_id: str = DEFAULT_POLICY_ID,
+        full_fetch: bool = False,
+        explore: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Computes the actions of several agents of one policy, by agent; see `compute_single_action`."""
+        names = list(observations)
+        states = [np.stack([np.asarray(state[name][i]) for name in names]) for i in range(len(state[names[0]]))] \
+            if state else []  # fmt: skip
+        actions, after, extra = self._actions([observations[name] for name in names], states, policy_id, explore)
+        by_name = dict(zip(names, actions, strict=True))
+        if not (state or full_fetch):
+            return by_name
+        return by_name, after, extra
+
+    def _actions(self, observations: Sequence[Any], state: Any, policy_id: str, explore: bool | None) -> Any:
+        policy = self.get_policy(policy_id)
+        if isinstance(policy, LearnedPolicy):
+            return policy.act_on(observations, state, explore)
+        actor: Any = self.rookery.policies[policy_id]
+        rows = np.stack([self.workers.local_worker().preprocessors[policy_id].transform(obs) for obs in observations])
+        actions, *beside = policy.compute_actions(rows, state, explore=explore)
+        return actor.action_spec.to_env(actor.stored(actions)), *beside
+
+    # --- looking inside -----------------------------------------------------------------------------------------------
+
+    def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Any:
+        """Returns the face of a policy; None if there is none of this name."""
+        return self.policy_facades.get(policy_id)
+
+    def get_weights(self, policies: Sequence[str] | None = None) -> dict[str, Any]:
+        """Returns the weights of policies by name."""
+        return {name: self.policy_facades[name].get_weights() for name in policies or self.policy_facades}
+
+    def set_weights(self, weights: Mapping[str, Any]) -> None:
+        """Takes over weights of policies by name."""
+        for name, values in weights.items():
+            if name not in self.policy_facades:
+                raise ConfigError(
+                    f"set_weights: there is no policy {name!r}; there are {', '.join(self.policy_facades)}"
+                )
+            self.policy_facades[name].set_weights(values)
+
+    @property
+    def execution_plan(self) -> list[str]:
+        """The steps of the loop, in order, with the functions that make them."""
+        kind = "replay" if self.rookery.replays else "on policy"
+        return list(PLANS[kind])
+
+    @property
+    def local_replay_buffer(self) -> Any:
+        """The replay memories by policy: their `save` writes one, and ``replay.start_from`` reads it."""
+        return self.rookery.replays or None
+
+    def export_policy_model(self, export_dir: str, policy_id: str = DEFAULT_POLICY_ID, onnx: int | None = None) -> None:
+        """Writes a policy; ``rookery.load_policy`` reads the directory."""
+        self.get_policy(policy_id).export_model(export_dir)
+
+    def export_policy_checkpoint(self, export_dir: str, filename_prefix: str = "model", policy_id: str = "") -> None:
+        """Writes a checkpoint of the trainer, which holds the policy."""
+        self.rookery.save(export_dir)
+
+    def collect_metrics(self, selected_workers: Any = None) -> dict[str, Any]:
+        """Returns what is known of the episodes that have ended since the last result."""
+        ended = self.take_episodes()
+        return summarized(self._window.with_earlier(ended), len(ended))
+
+    # --- saving -------------------------------------------------------------------------------------------------------
+
+    def save_checkpoint(self, tmp_checkpoint_dir: str) -> str:
+        """Writes a checkpoint of Rookery into the directory, and the file that stands for it."""
+        folder = Path(tmp_checkpoint_dir)
+        made = self.rookery.save(folder.with_name(folder.name + ".new"))
+        for part in made.iterdir():
+            os.replace(part, folder / part.name)
+        made.rmdir()
+        path = folder / f"checkpoint-{self.iteration}"
+        told = {"trainer": str(self), "env": self._env_id, "decisions": self.decisions}
+        path.write_text(json.dumps(told) + "\n", encoding="utf-8")
+        return str(path)
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Takes over the state of a checkpoint; the settings stay those of this trainer."""
+        saved = read_checkpoint(Path(checkpoint).parent)
+        told = json.loads(Path(checkpoint).read_text(encoding="utf-8"))
+        self.book.forget()
+        same = set(saved.state["learners"]) == set(self.rookery.learners)
+        same = same and len(saved.state["pool"].get("shares", ())) == self.rookery.config.sampling.workers
+        if same and set(saved.state["policies"]) == set(self.rookery.policies):
+            try:
+                self.rookery.load_state_dict(saved.state)
+            except EnvError:  # there are other copies, or other settings of them
+                same = False
+        if same:
+            self.rookery.saved_replays.restore(saved, self.rookery.replays, lambda line: say_once(f"{self}: {line}"))
+        else:
+            self.book.forget()
+            self._load_policies(saved.state)
+        self.rookery.pool.set_weights({name: each.behaviour for name, each in self.rookery.learners.items()})
+        self._steps_before = self.rookery.env_steps
+        self._decisions_before += int(told.get("decisions", 0)) - self.decisions
+
+    def _load_policies(self, state: Mapping[str, Any]) -> None:
+        """Takes over what is saved of policies, where environments differ or others learn; episodes begin anew.
+
+        Raises:
+            ConfigError: If there is no policy of a name that the checkpoint has.
+        """
+        say_once(f"{self}: the checkpoint is of other environments, or other policies learn there: weights and "
+                 "optimizers are taken over, episodes begin anew")  # fmt: skip
+        shared = [name for name in state["policies"] if name in self.rookery.policies]
+        if not shared:
+            raise ConfigError(
+                f"restore: the checkpoint has policies {', '.join(state['policies'])}, and there are "
+                f"{', '.join(self.rookery.policies)}"
+            )
+        for name in shared:
+            if name in self.rookery.learners and name in state["learners"]:
+                self.rookery.learners[name].load_state_dict(state["learners"][name])
+            else:
+                self.rookery.policies[name].load_state_dict(state["policies"][name])
+                self.rookery.pool.set_weights({name: self.rookery.policies[name]})
+
+    def cleanup(self) -> None:
+        """Frees the environments."""
+        if "evaluation_workers" in self.__dict__:
+            self.evaluation_workers.stop()
+        if "measuring" in self.__dict__:
+            self.measuring.close()
+        if hasattr(self, "rookery"):
+            self.rookery.close()
+
+    # --- of 2021 ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def merge_trainer_configs(cls, config1: Any, config2: Any, _allow_unknown_configs: bool | None = None) -> Any:
+        """Merges two configurations; the second wins."""
+        return merge_trainer_configs(config1, config2, _allow_unknown_configs)
+
+    def __repr__(self) -> str:
+        return self._name or type(self).__name__
+
+    __str__ = __repr__
+
+
+def spaces_by_policy(told: Translation) -> dict[str, tuple[Any, Any]]:
+    """Returns observation and action space of each policy, None where the configuration does not say them."""
+    return {name: (entry.observation_space, entry.action_space) for name, entry in told.policies.items()}
+
+
+def differing(config: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the keys of a configuration whose values are not those of another."""
+    found = {}
+    for key, value in config.items():
+        if key not in base or not (value is base[key] or value == base[key]):
+            found[key] = value
+    return found
+
+
+def ended_episode(episode: Any) -> EndedEpisode:
+    """Returns an episode as results count it."""
+    return EndedEpisode(
+        episode.total_reward,
+        episode.length,
+        episode.agent_rewards,
+        episode.custom_metrics,
+        episode.hist_data,
+        episode.media,
+    )
+
+
+def as_measured(result: EpisodeResult, noted: list[Any]) -> EndedEpisode:
+    """Returns a finished episode with what callbacks have noted of it.
+
+    Args:
+        result: The episode.
+        noted: Those that ended in its copy and have not been asked for yet, in the order of time.
+    """
+    for place, episode in enumerate(noted):
+        if episode.length == result.length and isclose(episode.total_reward, result.total, abs_tol=1e-6):
+            return ended_episode(noted.pop(place))
+    rewards = {(agent, result.policies[agent]): value for agent, value in result.agents.items()}
+    return EndedEpisode(result.total, result.length, rewards)
+
+
+def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what stands beside ``learner_stats`` for algorithms with replay."""
+    return {name: stats[name] for name in ("mean_td_error",) if name in stats}

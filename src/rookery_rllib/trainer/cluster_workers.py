@@ -1,0 +1,264 @@
+"""Workers of a trainer of 2021 on the cluster that its script has joined: whether they can be there (`why_here`),
+what callbacks get of the trainer where they are (`TrainerThere`), and those that evaluate (`MeasuringThere`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import CodeType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+
+from rookery.core.errors import ConfigError
+from rookery.envs.base import VectorEnv
+from rookery.rollout.hooks import EpisodeResult
+from rookery.rollout.remote.shares import LaneShare
+from rookery.run.evaluate.evaluation_workers import EvaluationTask, EvaluationWorkers
+from rookery.run.ranks.run_workers import unsendable
+from rookery_rllib.config.own_exploration import own_exploration
+from rookery_rllib.env.external_env import ExternalEnv
+from rookery_rllib.env.making import with_settings
+from rookery_rllib.policy.callbacks import DefaultCallbacks, EpisodeBook, overrides
+from rookery_rllib.policy.episodes import MultiAgentEpisode
+from rookery_rllib.trainer import workers
+
+EPISODE_MOMENTS = ("on_episode_start", "on_episode_step", "on_episode_end")
+"""What callbacks are told of where an episode is played."""
+
+REACHING = {"workers", "foreach_worker", "foreach_worker_with_index", "foreach_env", "foreach_env_with_context"}
+"""Names by which a function gets at the environments of a trainer."""
+
+
+def hears_of_episodes(callbacks: DefaultCallbacks) -> bool:
+    """Says whether callbacks do anything at a moment of an episode."""
+    return any(overrides(callbacks, moment) for moment in EPISODE_MOMENTS)
+
+
+def why_here(trainer: Any) -> str:
+    """Says why the workers of a trainer have to be copies of the environment in its process.
+
+    Args:
+        trainer: The trainer, as of 2021, with its configuration translated and its callbacks made.
+
+    Returns:
+        The reason; empty if they can be on a cluster.
+    """
+    config, maker, callbacks = trainer.config, trainer.env_maker, trainer.callbacks
+    if trainer.has_clients or any(isinstance(env, ExternalEnv) for env in maker.made):
+        return "those who play dial, or live in, the trainer's process"
+    if maker.copies is not None:
+        return "a VectorEnv is one object with all its copies"
+    for key, given in (("env_task_fn", config["env_task_fn"]), ("observation_fn", maker.rewritten)):
+        if given:
+            return f"{key} needs the environments in the trainer's process"
+    for moment in ("on_postprocess_trajectory", "on_sample_end"):
+        if overrides(callbacks, moment):
+            return f"callbacks have {moment}, which looks at running episodes"
+    if overrides(callbacks, "on_train_result") and REACHING & names_in(callbacks):
+        return "on_train_result of the callbacks asks for the trainer's workers, and so for its environments"
+    if trainer.scripted_policies:
+        return f"policy {trainer.scripted_policies[0]!r} is the script's own, and acts in the trainer's process"
+    if any(map(own_exploration, trainer.policy_configs.values())):
+        return "an exploration of the script's own acts in the trainer's process"
+    there = TrainerThere(trainer)
+    parts = {
+        "env": maker.creator,
+        "env_config": maker.config,
+        "policy_mapping_fn": there.mapping,
+        "callbacks": callbacks,
+        "config": there.config,
+    }
+    for path, part in parts.items():
+        found = unsendable(part, path)
+        if found is not None:
+            return f"{found[0]} cannot be sent ({type(found[1]).__name__}: {found[1]})"
+    return ""
+
+
+def names_in(callbacks: DefaultCallbacks) -> set[str]:
+    """Returns the names that the functions for ``on_train_result`` use, those of functions inside them too."""
+    own = vars(callbacks).get("on_train_result")
+    told = list(own.args[0]) if isinstance(own, functools.partial) else [type(callbacks).on_train_result]
+    told.append(callbacks.legacy_callbacks.get("on_train_result"))
+    found: set[str] = set()
+    codes = [code for each in told if isinstance(code := getattr(each, "__code__", None), CodeType)]
+    while codes:
+        code = codes.pop()
+        found |= set(code.co_names) | {each for each in code.co_consts if isinstance(each, str)}
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+    return found
+
+
+class PoliciesThere(Mapping[str, Any]):
+    """The policies as callbacks see them in a worker on a cluster: their spaces, and nothing that acts or learns.
+
+    Args:
+        trainer: What stands for the trainer there.
+    """
+
+    def __init__(self, trainer: TrainerThere) -> None:
+        self._trainer = trainer
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._trainer.names:
+            raise KeyError(name)
+        return PolicyThere(name, self._trainer.space_of(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._trainer.names)
+
+    def __len__(self) -> int:
+        return len(self._trainer.names)
+
+
+class PolicyThere:
+    """A policy as callbacks see it in a worker on a cluster.
+
+    Args:
+        name: Its name.
+        space: The space of its observations, as the environment gives them.
+    """
+
+    def __init__(self, name: str, space: Space[Any]) -> None:
+        self._name, self.raw_observation_space = name, space
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConfigError(
+            f"callbacks: policies[{self._name!r}].{name}: policies act for callbacks in the trainer's process only, "
+            "and workers play on a cluster; ask in on_learn_on_batch or on_train_result, or set num_workers to 0"
+        )
+
+
+class WorkerThere(workers.RolloutWorker):
+    """A worker on a cluster, as callbacks see it.
+
+    Args:
+        trainer: What stands for the trainer there.
+    """
+
+    @property
+    def worker_index(self) -> int:  # type: ignore[override]
+        """Number of the worker, from 1."""
+        return int(self._trainer.env_maker.worker_index or 0)
+
+    @property
+    def _envs(self) -> list[Any]:
+        found: list[Any] = self._trainer.env_maker.made
+        return found
+
+    def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[Any]:
+        """Calls a function with each environment and its settings."""
+        return [func(env, self._trainer.env_maker.context(place)) for place, env in enumerate(self._envs)]
+
+
+class TrainerThere:
+    """Stands for a trainer in the processes of its workers on a cluster; it can be sent.
+
+    Args:
+        trainer: The trainer, as of 2021.
+
+    Attributes:
+        names: Names of the policies.
+        mapping: Which policy plays whom; None where there is one policy, or policies are named like agents.
+    """
+
+    assigned: Mapping[int, Any] = {}
+    explorers: Mapping[str, Any] = {}
+    policy_configs: Mapping[str, Any] = {}
+
+    def __init__(self, trainer: Any) -> None:
+        self.env_maker, self.callbacks, self.agent_ids = trainer.env_maker, trainer.callbacks, trainer.agent_ids
+        self.is_multi_agent, self.names = trainer.is_multi_agent, list(trainer.translation.policies)
+        self.mapping = trainer.noted_mapping
+        self.config = {key: value for key, value in trainer.config.items() if key not in ("callbacks", "logger_config")}
+        self.policy_facades = PoliciesThere(self)
+        self.workers = SimpleNamespace(local_worker=functools.partial(WorkerThere, self))
+        self._kinds: list[tuple[tuple[str, ...], Space[Any]]] = []
+
+    @property
+    def _envs(self) -> list[Any]:
+        found: list[Any] = self.env_maker.made
+        return found
+
+    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
+        """Takes the copies that are played here."""
+        self._kinds = [(kind.agents, kind.obs.space) for kind in env.kinds]
+
+    def policy_of(self, lane: int, index: int, agent: Any) -> str:
+        """Returns the policy that plays an agent in an episode of a copy here."""
+        share = self.env_maker.share
+        at = (lane, index) if share is None else share.place(lane, index)
+        known = None if self.mapping is None else self.mapping.noted(*at, agent)
+        return known or (str(agent) if str(agent) in self.names else self.names[0])
+
+    def space_of(self, policy: str) -> Space[Any]:
+        """Returns the space of what a policy observes."""
+        played = (self.mapping.players(policy) if self.mapping is not None else set()) | {policy}
+        return next((space for agents, space in self._kinds if played & set(agents)), self._kinds[0][1])
+
+
+class EpisodesThere(EpisodeBook):
+    """Keeps the episodes of a worker on a cluster; what callbacks have measured goes to the trainer with each.
+
+    Args:
+        trainer: What stands for the trainer there.
+    """
+
+    def __init__(self, trainer: TrainerThere) -> None:
+        super().__init__(trainer.callbacks, trainer)
+
+    def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
+        """Takes the copies that are played here."""
+        self.trainer.hear_of_share(share, env)
+
+    def end(self, episode: MultiAgentEpisode) -> None:
+        """Takes an episode out of those that run, and writes down its numbers where they are sent with it."""
+        super().end(episode)
+        self.ended.clear()
+        played = episode.played
+        for name, value in episode.custom_metrics.items():
+            if np.ndim(value) == 0 and np.isfinite(float(value)):
+                played.metrics[name] = float(value)
+        for name, values in episode.hist_data.items():
+            played.histograms[name] = [float(value) for value in values]
+
+
+class MeasuringThere:
+    """The workers on a cluster that evaluate a trainer's policies, each in a share of the copies.
+
+    Args:
+        trainer: The trainer, as of 2021.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        run, told = trainer.rookery, trainer.translation.evaluation
+        env_config = told["config"].get("env_config")
+        maker = trainer.env_maker.another(env_config) if trainer.makes_environments else None
+        config = with_settings(run.config, maker, env_config)
+        episodes = int(told["episodes"])
+        lanes = max(min(episodes, config.evaluation.num_envs), min(episodes, told["workers"]))
+        config = replace(config, evaluation=replace(config.evaluation, num_envs=lanes))
+        self._run, self._episodes, self._deterministic = run, episodes, not told["explore"]
+        self._workers = EvaluationWorkers(config, run.streams, run.draws, run.interrupt, run.note)
+
+    def ask(self) -> None:
+        """Lets them play what the trainer has learned so far."""
+        run = self._run
+        limit = run.config.evaluation.max_episode_steps
+        task = EvaluationTask(run.policies, run.mapping, {}, self._episodes, self._deterministic, limit)
+        self._workers.ask(task, run.env_steps)
+
+    def answer(self) -> list[EpisodeResult]:
+        """Returns the episodes that they have played, in their order; asks them first where nobody has."""
+        if not self._workers.under_way:
+            self.ask()
+        played, _ = self._workers.answer()
+        return sorted(played.finished, key=lambda each: each.index * played.lanes + each.lane)
+
+    def close(self) -> None:
+        """Ends them."""
+        self._workers.close()

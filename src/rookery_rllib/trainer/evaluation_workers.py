@@ -1,0 +1,233 @@
+"""The workers that evaluate, as functions of scripts ask for them: each plays whole episodes in copies of its own.
+
+They play a trainer's policies, in this process and one after the other; ``.remote`` calls them all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rookery.core.seeding import Role, Streams
+from rookery.rollout.hooks import Episode
+from rookery.run.callbacks import Callback
+from rookery.run.evaluate.episode_limit import BoundedEpisodes
+from rookery.run.prepare import make_copies
+from rookery_rllib.base import ray_core
+from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
+from rookery_rllib.config.defaults import merge_trainer_configs
+from rookery_rllib.env.making import with_settings
+from rookery_rllib.policy.callbacks import EpisodeBook
+from rookery_rllib.policy.episodes import MultiAgentEpisode
+from rookery_rllib.trainer import workers
+
+
+class Recorder(Callback):
+    """Keeps what is played, as rows by policy.
+
+    Args:
+        book: Keeps the episodes as scripts see them.
+    """
+
+    def __init__(self, book: EpisodeBook) -> None:
+        self.book = book
+        self.rows: dict[str, list[dict[str, Any]]] = {}
+        self._seen: dict[int, dict[Any, Any]] = {}
+        self._running: dict[int, list[dict[str, Any]]] = {}
+
+    def on_episode_start(self, episode: Episode) -> None:
+        """Notes what the first agents see."""
+        known = self.book.of(episode)
+        self._seen[episode.lane] = {agent: known.last_observation_for(agent) for agent in known.get_agents()}
+        self._running[episode.lane] = []
+
+    def on_episode_step(self, episode: Episode) -> None:
+        """Makes a row of each agent that has acted."""
+        known = self.book.of(episode)
+        seen = self._seen[episode.lane]
+        for number, agent in enumerate(known.get_agents()):
+            after = known.last_observation_for(agent)
+            if agent in seen and known.last_action_for(agent) is not None:
+                self._running[episode.lane].append(self._row(known, number, agent, seen[agent], after))
+            seen[agent] = after
+
+    def _row(self, known: MultiAgentEpisode, number: int, agent: Any, before: Any, after: Any) -> dict[str, Any]:
+        return {
+            "policy": known.policy_for(agent), "obs": before, "new_obs": after,
+            "actions": known.last_action_for(agent), "rewards": known.prev_reward_for(agent), "dones": False,
+            "infos": known.last_info_for(agent), "eps_id": known.episode_id, "agent_index": number,
+            "t": known.length - 1,
+        }  # fmt: skip
+
+    def on_episode_end(self, episode: Episode) -> None:
+        """Takes the episode over, now that it is whole."""
+        rows = self._running.pop(episode.lane, [])
+        last = {row["agent_index"]: row for row in rows}
+        for row in last.values():
+            row["dones"] = True
+        for row in rows:
+            self.rows.setdefault(row.pop("policy"), []).append(row)
+
+    def batch(self, env_steps: int) -> Any:
+        """Returns the rows of all episodes that have ended, agent by agent: a `SampleBatch`, or a `MultiAgentBatch`."""
+        found = {}
+        for name, rows in self.rows.items():
+            ordered = sorted(rows, key=lambda row: (row["eps_id"], row["agent_index"]))
+            found[name] = SampleBatch({key: column(key, [row[key] for row in ordered]) for key in ordered[0]})
+        return MultiAgentBatch.wrap_as_needed(found, env_steps)
+
+
+def column(key: str, values: list[Any]) -> Any:
+    """Returns the values of all rows as an array; infos and actions of several parts stay objects."""
+    if key == "infos" or isinstance(values[0], Mapping | tuple):
+        whole = np.empty(len(values), dtype=object)
+        whole[:] = values
+        return whole
+    return np.stack([np.asarray(value) for value in values])
+
+
+class EvaluationWorker(workers.RolloutWorker):
+    """Plays a trainer's policies in environments of its own, made with what ``evaluation_config`` says.
+
+    Args:
+        trainer: The trainer, as of 2021.
+        worker_index: Number of the worker; 0 = the one that is not called with ``.remote``.
+        num_workers: How many others there are.
+    """
+
+    def __init__(self, trainer: Any, worker_index: int, num_workers: int) -> None:
+        super().__init__(trainer)
+        told = trainer.translation.evaluation
+        self.worker_index = worker_index
+        self._config = merge_trainer_configs(
+            trainer.config, {**told["config"], "num_workers": num_workers, "in_evaluation": True}, True
+        )
+        self._maker = trainer.env_maker.another(told["config"].get("env_config"))
+        self._maker.worker_index, self._maker.num_workers = worker_index, num_workers
+        run = trainer.rookery.config
+        bare = replace(run, env=replace(run.env, config={}, implementation="serial"))
+        self._env = make_copies(with_settings(bare, self._maker, None), int(self._config["num_envs_per_worker"]))
+        self._book = EpisodeBook(trainer.callbacks, trainer)
+        self._ended: list[Any] = []
+        self._samples = 0
+
+    @property
+    def _envs(self) -> list[Any]:
+        found: list[Any] = self._maker.played(self._env)
+        return found
+
+    @property
+    def env(self) -> Any:
+        """The environment, as the script made it."""
+        return self._envs[0]
+
+    @property
+    def num_workers(self) -> int:
+        """The number of workers that are called with ``.remote``."""
+        return int(self._maker.num_workers)
+
+    @property
+    def policy_config(self) -> dict[str, Any]:
+        """The configuration, with what differs in evaluations."""
+        return self._config
+
+    def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[Any]:
+        """Calls a function with each environment and its settings."""
+        return [func(env, self._maker.context(place)) for place, env in enumerate(self._envs)]
+
+    def sample(self) -> Any:
+        """Plays an episode in each copy, and returns what happened: observations, actions, rewards, nothing
+        postprocessed.
+        """
+        trainer, run, lanes = self._trainer, self._trainer.rookery, self._env.num_lanes
+        self._samples += 1
+        self._book.forget()
+        recorder = Recorder(self._book)
+        played = BoundedEpisodes(
+            self._env, run.policies, run.mapping,
+            Streams(run.streams.integer(Role.EVALUATION, self.worker_index, self._samples)),
+            deterministic=not trainer.translation.evaluation["explore"], episodes=lanes,
+            limit=run.config.evaluation.max_episode_steps, listeners=[recorder, *self._book.listeners()],
+        )  # fmt: skip
+        known = trainer._stage
+        try:
+            trainer._stage = self._maker, self._env
+            played.play()
+        finally:
+            trainer._stage = known
+        self._ended += trainer.measured_episodes(played, self._book)
+        return recorder.batch(sum(each.length for each in played.finished))
+
+    def get_metrics(self) -> list[Any]:
+        """Returns the episodes that have ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def stop(self) -> None:
+        """Frees the environments."""
+        self._env.close()
+
+
+class EvaluationWorkers(workers.WorkerSet):
+    """The workers that evaluate: one, and as many others as ``evaluation_num_workers`` says.
+
+    Args:
+        trainer: The trainer, as of 2021.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        count = int(trainer.config["evaluation_num_workers"])
+        self._trainer, self._count = trainer, count
+        self._made: EvaluationWorker | None = None
+        self._others = [EvaluationWorker(trainer, number, count) for number in range(1, count + 1)]
+        self._remote = [ray_core.handle_of(worker) for worker in self._others]
+
+    def local_worker(self) -> EvaluationWorker:
+        """Returns the worker that is not called with ``.remote``; its environments are made now."""
+        if self._made is None:
+            self._made = EvaluationWorker(self._trainer, 0, self._count)
+        return self._made
+
+    def remote_workers(self) -> list[Any]:
+        """Returns the workers that are called with ``.remote``."""
+        return list(self._remote)
+
+    @property
+    def _everyone(self) -> list[EvaluationWorker]:
+        return [self.local_worker(), *self._others]
+
+    def foreach_worker(self, func: Callable[[Any], Any]) -> list[Any]:
+        """Calls a function with each worker."""
+        return [func(worker) for worker in self._everyone]
+
+    def foreach_worker_with_index(self, func: Callable[[Any, int], Any]) -> list[Any]:
+        """Calls a function with each worker and its number."""
+        return [func(worker, worker.worker_index) for worker in self._everyone]
+
+    def foreach_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
+        """Calls a function with each policy and its name."""
+        return self.local_worker().foreach_policy(func)
+
+    def foreach_trainable_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
+        """Calls a function with each policy that learns, and its name."""
+        return self.local_worker().foreach_trainable_policy(func)
+
+    def trainable_policies(self) -> list[str]:
+        """Returns the names of the policies that learn."""
+        return self.local_worker().policies_to_train
+
+    def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
+        """Calls a function with each environment; returns a list for each worker."""
+        return [worker.foreach_env(func) for worker in self._everyone]
+
+    def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[list[Any]]:
+        """Calls a function with each environment and its settings; returns a list for each worker."""
+        return [worker.foreach_env_with_context(func) for worker in self._everyone]
+
+    def stop(self) -> None:
+        """Frees the environments."""
+        for worker in [*self._others, *([self._made] if self._made is not None else [])]:
+            worker.stop()

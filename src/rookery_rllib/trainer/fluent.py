@@ -1,0 +1,528 @@
+"""The fluent form of RLlib 2: ``PPOConfig().environment(...).training(...).build()``, which gives a dict of 2021.
+
+Each method takes the arguments it had in any version, by keyword; an argument becomes a key of `config_table`, with the
+defaults of 2021 for all that is not said. What belongs to RLModules, Learners and connectors is refused with the seam
+that takes their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.settings.fields import show
+from rookery_rllib.config.defaults import DEFAULT_CONFIGS, Config, copied, merge_trainer_configs
+from rookery_rllib.config.table import keys_of
+from rookery_rllib.trainer import trainers
+
+
+class Nothing:
+    """Stands for an argument that nobody gave."""
+
+
+NotProvided = Nothing()
+"""What RLlib 2 has in the place of an argument that nobody gave."""
+
+MODULE = "networks are models here: register one with ModelCatalog, or use Rookery's own model.module"
+LEARNER = "an algorithm of your own takes a Learner's place: docs/how-to/own-algorithm.md"
+CONNECTOR = "wrap the environment, or change batches in on_postprocess_trajectory and on_learn_on_batch"
+AGGREGATION = "the trainer itself puts together what workers send"
+ONE_LEARNER = (
+    "a policy has one learner; several are cluster.learners of Rookery's own (docs/how-to/several-learners.md)"
+)
+
+Taken = Callable[["AlgorithmConfig", Any], Mapping[str, Any]]
+
+
+def _lr(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+    if isinstance(value, list | tuple):
+        return {"lr": float(value[0][1]), "lr_schedule": [list(point) for point in value]}
+    return {} if value is None else {"lr": value}
+
+
+def _entropy(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+    if isinstance(value, list | tuple):
+        return {"entropy_coeff": float(value[0][1]), "entropy_coeff_schedule": [list(point) for point in value]}
+    return {"entropy_coeff": value}
+
+
+def _fragment(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+    config.auto_fragment = value == "auto"
+    return {} if config.auto_fragment else {"rollout_fragment_length": value}
+
+
+def _no_kl(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+    return {} if value else {"kl_coeff": 0.0}
+
+
+def _epsilon(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+    schedule = {"type": "PiecewiseSchedule", "endpoints": value} if isinstance(value, list | tuple) else value
+    return {"exploration_config": {"type": "EpsilonGreedy", "epsilon_schedule": schedule}}
+
+
+def _replay(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+    """Reads ``replay_buffer_config``."""
+    parts = dict(value)
+    kind = str(getattr(parts.get("type"), "__name__", parts.pop("type", "")))
+    parts.pop("type", None)
+    keys = {
+        "capacity": "buffer_size",
+        "alpha": "prioritized_replay_alpha",
+        "beta": "prioritized_replay_beta",
+        "prioritized_replay_alpha": "prioritized_replay_alpha",
+        "prioritized_replay_beta": "prioritized_replay_beta",
+        "prioritized_replay_eps": "prioritized_replay_eps",
+        "learning_starts": "learning_starts",
+    }
+    for name in parts:
+        if name not in keys:
+            raise ConfigError(
+                f"rllib config: replay_buffer_config.{name} = {show(parts[name])}: there is no such key here"
+                f"{nearest(str(name), list(keys))}; it has type, {', '.join(keys)}"
+            )
+    given = {keys[name]: part for name, part in parts.items()}
+    return ({"prioritized_replay": "Prioritized" in kind} if kind else {}) | given
+
+
+def _rate(name: str) -> Taken:
+    return lambda config, value: {"optimization": {f"{name}_learning_rate": value}}
+
+
+def _episodes(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+    if value == "auto":
+        raise ConfigError("rllib config: = 'auto': an evaluation comes between two iterations; give a number")
+    return {"evaluation_num_episodes": value}
+
+
+def _by_policy(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+    named = config.given.get("multiagent", {}).get("policies") or {}
+    listed = dict(named) if isinstance(named, Mapping) else dict.fromkeys(named)
+    for name, keys in value.items():
+        spec: Any = listed.get(name) or (None, None, None, {})
+        if not isinstance(spec, list | tuple):
+            spec = (spec.policy_class, spec.observation_space, spec.action_space, spec.config)
+        said = keys.given if isinstance(keys, AlgorithmConfig) else dict(keys)
+        listed[name] = (*spec[:3], {**(spec[3] or {}), **said})
+    return {"multiagent": {"policies": listed}}
+
+
+def _section(section: str, name: str) -> Taken:
+    return lambda config, value: {section: {name: value}}
+
+
+def _extra(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+    """Reads ``model_config`` of an RLModule, of which most keys are those of ``model``."""
+    known = keys_of("model", config.algorithm)
+    if isinstance(value, Mapping):
+        return {"model": dict(value)}
+    return {"model": {key: part for key, part in vars(value).items() if key in known}}
+
+
+def only(*allowed: Any, why: str) -> Taken:
+    """Takes one of a few values, which say what is here anyway."""
+
+    def check(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+        if not any(value is one or value == one for one in allowed):
+            raise ConfigError(f"rllib config: {why}, and not {show(value)}; leave it out")
+        return {}
+
+    return check
+
+
+def no(why: str) -> Taken:
+    """Takes nothing but None and False, and says why."""
+
+    def refuse(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+        if value is None or value is False or value == {} or value == 0:
+            return {}
+        raise ConfigError(f"rllib config: = {show(value)}: {why}")
+
+    return refuse
+
+
+def nothing(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
+    """Takes an argument that changes nothing here."""
+    return {}
+
+
+def names(keys: str) -> dict[str, str | Taken]:
+    """Arguments that are called like keys of 2021."""
+    return {key: key for key in keys.split()}
+
+
+def all_are(taken: Taken, keys: str) -> dict[str, str | Taken]:
+    """Arguments of which the same is said."""
+    return dict.fromkeys(keys.split(), taken)
+
+
+ENVIRONMENT: dict[str, str | Taken] = {
+    **names("env env_config env_task_fn render_env clip_rewards normalize_actions clip_actions"),
+    **all_are(nothing, "disable_env_checking observation_space action_space is_atari auto_wrap_old_gym_envs"),
+    "action_mask_key": only("action_mask", why="the part of an observation that masks actions is action_mask"),
+}
+
+ENV_RUNNERS: dict[str, str | Taken] = {
+    **names("num_envs_per_worker batch_mode explore exploration_config observation_filter compress_observations "
+            "synchronize_filters sample_async remote_worker_envs remote_env_batch_wait_ms preprocessor_pref "
+            "ignore_worker_failures num_cpus_per_worker num_gpus_per_worker custom_resources_per_worker horizon "
+            "soft_horizon no_done_at_end"),
+    "num_env_runners": "num_workers", "num_rollout_workers": "num_workers", "num_workers": "num_workers",
+    "num_envs_per_env_runner": "num_envs_per_worker", "rollout_fragment_length": _fragment,
+    "num_cpus_per_env_runner": "num_cpus_per_worker", "num_gpus_per_env_runner": "num_gpus_per_worker",
+    "custom_resources_per_env_runner": "custom_resources_per_worker",
+    "create_env_on_local_worker": "create_env_on_driver",
+    **all_are(nothing, "sample_timeout_s create_local_env_runner validate_env_runners_after_construction "
+              "validate_workers_after_construction max_requests_in_flight_per_env_runner episodes_to_numpy "
+              "gym_env_vectorize_mode merge_env_runner_states broadcast_env_runner_states update_worker_filter_stats "
+              "use_worker_filter_stats enable_connectors rollout_fragment_length_auto episode_lookback_horizon"),
+    **all_are(no(CONNECTOR), "env_to_module_connector module_to_env_connector"),
+    **all_are(nothing, "add_default_connectors_to_env_to_module_pipeline "
+              "add_default_connectors_to_module_to_env_pipeline"),
+    **all_are(no("the loop that plays is one: see rollout/worker.py"), "env_runner_cls sample_collector"),
+}  # fmt: skip
+
+TRAINING: dict[str, str | Taken] = {
+    **names("gamma train_batch_size model grad_clip optimizer lr_schedule"),
+    "lr": _lr,
+    "train_batch_size_per_learner": "train_batch_size",
+    "grad_clip_by": only("global_norm", why="gradients are clipped by their global norm"),
+    **all_are(nothing, "max_requests_in_flight_per_sampler_worker shuffle_batch_per_epoch store_buffer_in_checkpoints"),
+    **all_are(no(LEARNER), "learner_class learner_config_dict"),
+    "learner_connector": no(CONNECTOR),
+    "add_default_connectors_to_learner_pipeline": nothing,
+}
+
+PPO_TRAINING: dict[str, str | Taken] = {
+    **names("use_critic use_gae kl_coeff kl_target clip_param vf_clip_param vf_loss_coeff num_sgd_iter "
+            "sgd_minibatch_size shuffle_sequences entropy_coeff_schedule"),
+    "lambda_": "lambda", "num_epochs": "num_sgd_iter", "minibatch_size": "sgd_minibatch_size",
+    "entropy_coeff": _entropy, "use_kl_loss": _no_kl,
+}  # fmt: skip
+
+REPLAY_TRAINING: dict[str, str | Taken] = {
+    **names("target_network_update_freq training_intensity n_step learning_starts buffer_size"),
+    "num_steps_sampled_before_learning_starts": "learning_starts", "replay_buffer_config": _replay,
+}  # fmt: skip
+
+DQN_TRAINING: dict[str, str | Taken] = {
+    **REPLAY_TRAINING,
+    **names("num_atoms v_min v_max noisy sigma0 dueling hiddens double_q adam_epsilon before_learn_on_batch"),
+    "epsilon": _epsilon,
+    "tau": only(1, 1.0, why="the target network of DQN becomes a copy, tau = 1"),
+    "td_error_loss_fn": only("huber", why="errors of DQN count as Huber's do"),
+    "burn_in_len": only(0, why="burn_in is a key of R2D2"),
+    "categorical_distribution_temperature": only(1, 1.0, why="the temperature of atoms is 1"),
+}
+
+SAC_TRAINING: dict[str, str | Taken] = {
+    **REPLAY_TRAINING,
+    **names("twin_q tau initial_alpha target_entropy"),
+    "actor_lr": _rate("actor"), "critic_lr": _rate("critic"), "alpha_lr": _rate("entropy"),
+    "optimization_config": "optimization", "q_model_config": "Q_model", "policy_model_config": "policy_model",
+    "clip_actions": "clip_actions", "lr": only(None, why="the rates of SAC are actor_lr, critic_lr and alpha_lr"),
+}  # fmt: skip
+
+METHODS: dict[str, dict[str, str | Taken]] = {
+    "environment": ENVIRONMENT,
+    "env_runners": ENV_RUNNERS,
+    "training": TRAINING,
+    "resources": {
+        **names("num_gpus _fake_gpus num_cpus_per_worker num_gpus_per_worker custom_resources_per_worker "
+                "placement_strategy"),
+        "num_cpus_for_local_worker": "num_cpus_for_driver", "num_cpus_for_main_process": "num_cpus_for_driver",
+        **all_are(nothing, "num_learner_workers num_cpus_per_learner_worker local_gpu_idx"),
+        "num_gpus_per_learner_worker": "num_gpus",
+    },
+    "learners": {
+        "num_gpus_per_learner": "num_gpus",
+        "num_learners": only(0, 1, why=ONE_LEARNER),
+        **all_are(nothing, "num_cpus_per_learner local_gpu_idx max_requests_in_flight_per_learner"),
+        "num_aggregator_actors_per_learner": no(AGGREGATION),
+    },
+    "framework": {
+        **names("framework eager_tracing tf_session_args local_tf_session_args"),
+        **all_are(nothing, "eager_max_retraces torch_compile_learner torch_compile_learner_what_to_compile "
+                  "torch_compile_learner_dynamo_mode torch_compile_learner_dynamo_backend torch_compile_worker "
+                  "torch_compile_worker_dynamo_backend torch_compile_worker_dynamo_mode torch_ddp_kwargs "
+                  "torch_skip_nan_gradients"),
+    },
+    "api_stack": all_are(nothing, "enable_rl_module_and_learner enable_env_runner_and_connector_v2"),
+    "evaluation": {
+        **names("evaluation_interval evaluation_num_episodes evaluation_config evaluation_num_workers "
+                "evaluation_parallel_to_training custom_eval_function"),
+        "evaluation_duration": _episodes, "evaluation_num_env_runners": "evaluation_num_workers",
+        "evaluation_duration_unit": only("episodes", why="evaluations are counted in episodes"),
+        "custom_evaluation_function": "custom_eval_function",
+        **all_are(nothing, "evaluation_sample_timeout_s evaluation_force_reset_envs_before_iteration "
+                  "enable_async_evaluation always_attach_evaluation_results "
+                  "evaluation_auto_duration_min_env_steps_per_sample "
+                  "evaluation_auto_duration_max_env_steps_per_sample"),
+        **all_are(no("policies are evaluated by playing"), "off_policy_estimation_methods ope_split_batch_by_episode "
+                  "offline_evaluation_interval"),
+    },
+    "multi_agent": {
+        **{name: _section("multiagent", name) for name in (
+            "policies", "policy_mapping_fn", "policies_to_train", "count_steps_by", "observation_fn", "replay_mode")},
+        "algorithm_config_overrides_per_module": _by_policy,
+        **all_are(nothing, "policy_map_capacity policy_states_are_swappable policy_map_cache"),
+    },
+    "callbacks": {
+        "callbacks_class": "callbacks", "callbacks": "callbacks",
+        **all_are(no("write a class of DefaultCallbacks with this method"),
+                  "on_algorithm_init on_train_result on_evaluate_start on_evaluate_end on_sample_end "
+                  "on_episode_created on_episode_start on_episode_step on_episode_end on_environment_created "
+                  "on_env_runners_recreated on_checkpoint_loaded"),
+    },
+    "reporting": {
+        **names("metrics_smoothing_episodes min_iter_time_s timesteps_per_iteration"),
+        "metrics_num_episodes_for_smoothing": "metrics_smoothing_episodes",
+        "min_time_s_per_iteration": "min_iter_time_s", "min_time_s_per_reporting": "min_iter_time_s",
+        "min_sample_timesteps_per_iteration": "timesteps_per_iteration",
+        "min_sample_timesteps_per_reporting": "timesteps_per_iteration",
+        "min_train_timesteps_per_iteration": no("write min_sample_timesteps_per_iteration"),
+        **all_are(nothing, "keep_per_episode_custom_metrics metrics_episode_collection_timeout_s log_gradients "
+                  "custom_stats_cls_lookup"),
+    },
+    "debugging": {
+        **names("seed log_level log_sys_usage fake_sampler logger_config"),
+        **all_are(nothing, "logger_creator worker_cls"),
+    },
+    "offline_data": {
+        **names("input_evaluation postprocess_inputs shuffle_buffer_size output output_compress_columns "
+                "output_max_file_size"),
+        "input_": "input", "input": "input",
+        **all_are(no("experience is played here; rookery learn RUN learns from a replay that was recorded"),
+                  "input_config actions_in_input_normalized output_config offline_sampling "
+                  "dataset_num_iters_per_learner input_read_method input_read_method_kwargs input_read_schema "
+                  "map_batches_kwargs iter_batches_kwargs prelearner_class output_write_method "
+                  "output_max_rows_per_file output_write_episodes"),
+    },
+    "checkpointing": all_are(nothing, "export_native_model_files checkpoint_trainable_policies_only"),
+    "fault_tolerance": {
+        "ignore_env_runner_failures": "ignore_worker_failures", "ignore_worker_failures": "ignore_worker_failures",
+        "restart_failed_env_runners": "ignore_worker_failures", "recreate_failed_workers": "ignore_worker_failures",
+        "restart_failed_sub_environments": "ignore_worker_failures",
+        **all_are(nothing, "max_num_env_runner_restarts delay_between_env_runner_restarts_s "
+                  "num_consecutive_env_runner_failures_tolerance env_runner_health_probe_timeout_s "
+                  "env_runner_restore_timeout_s max_num_worker_restarts delay_between_worker_restarts_s "
+                  "worker_health_probe_timeout_s worker_restore_timeout_s num_consecutive_worker_failures_tolerance"),
+    },
+    "rl_module": {
+        "model_config": _extra, "model_config_dict": _extra,
+        **all_are(no(MODULE), "rl_module_spec algorithm_config_overrides_per_module"),
+        "_enable_rl_module_api": nothing,
+    },
+    "experimental": all_are(nothing, "_enable_new_api_stack _tf_policy_handles_more_than_one_loss "
+                            "_disable_preprocessor_api _disable_action_flattening _disable_execution_plan_api "
+                            "_disable_initialize_loss_from_dummy_batch _torch_grad_scaler_class "
+                            "_use_default_native_models _validate_config"),
+}  # fmt: skip
+"""Arguments of each method, and what becomes of them: a key of 2021, or a function that gives keys."""
+
+POSITIONS = {
+    "environment": ("env",),
+    "framework": ("framework",),
+    "callbacks": ("callbacks_class",),
+}
+"""Arguments that may be given without their names."""
+
+
+class AlgorithmConfig:
+    """A configuration that is built up by methods, each of which returns it.
+
+    Attributes:
+        algorithm: Name of the algorithm.
+        given: The keys of 2021 that were said so far.
+        auto_fragment: Whether fragments are to be as long as a batch needs them.
+    """
+
+    algorithm: ClassVar[str]
+    own: ClassVar[Mapping[str, str | Taken]] = {}
+
+    def __init__(self, algo_class: Any = None) -> None:
+        self.given: Config = {}
+        self.auto_fragment = False
+
+    def environment(self, *args: Any, **kwargs: Any) -> Self:
+        """Says which environment, and how it is built."""
+        return self._say("environment", args, kwargs)
+
+    def env_runners(self, **kwargs: Any) -> Self:
+        """Says how experience is made."""
+        return self._say("env_runners", (), kwargs)
+
+    rollouts = env_runners
+    exploration = env_runners
+
+    def training(self, **kwargs: Any) -> Self:
+        """Says how policies learn."""
+        return self._say("training", (), kwargs)
+
+    def resources(self, **kwargs: Any) -> Self:
+        """Says what there is to compute with."""
+        return self._say("resources", (), kwargs)
+
+    def learners(self, **kwargs: Any) -> Self:
+        """Says what there is to learn with."""
+        return self._say("learners", (), kwargs)
+
+    def framework(self, *args: Any, **kwargs: Any) -> Self:
+        """Says which framework, which is torch."""
+        return self._say("framework", args, kwargs)
+
+    def api_stack(self, **kwargs: Any) -> Self:
+        """Says which of RLlib's stacks, of which there is none here."""
+        return self._say("api_stack", (), kwargs)
+
+    def evaluation(self, **kwargs: Any) -> Self:
+        """Says how policies are evaluated."""
+        return self._say("evaluation", (), kwargs)
+
+    def multi_agent(self, **kwargs: Any) -> Self:
+        """Says which policies there are, and who plays whom."""
+        return self._say("multi_agent", (), kwargs)
+
+    def callbacks(self, *args: Any, **kwargs: Any) -> Self:
+        """Says whose methods are called on the way."""
+        return self._say("callbacks", args, kwargs)
+
+    def reporting(self, **kwargs: Any) -> Self:
+        """Says what an iteration is and what is reported of it."""
+        return self._say("reporting", (), kwargs)
+
+    def debugging(self, **kwargs: Any) -> Self:
+        """Says the seed, and what is logged."""
+        return self._say("debugging", (), kwargs)
+
+    def offline_data(self, **kwargs: Any) -> Self:
+        """Says where experience is read and written."""
+        return self._say("offline_data", (), kwargs)
+
+    def checkpointing(self, **kwargs: Any) -> Self:
+        """Says what checkpoints hold."""
+        return self._say("checkpointing", (), kwargs)
+
+    def fault_tolerance(self, **kwargs: Any) -> Self:
+        """Says what becomes of environments that raise."""
+        return self._say("fault_tolerance", (), kwargs)
+
+    def rl_module(self, **kwargs: Any) -> Self:
+        """Says how networks are built, as far as keys can."""
+        return self._say("rl_module", (), kwargs)
+
+    def experimental(self, **kwargs: Any) -> Self:
+        """Takes switches of RLlib's that have no meaning here."""
+        return self._say("experimental", (), kwargs)
+
+    def _say(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
+        """Takes the arguments of a method.
+
+        Raises:
+            ConfigError: With a line for each that is unknown or cannot be.
+        """
+        here = METHODS[method] | (dict(self.own) if method == "training" else {})
+        places = POSITIONS.get(method, ())
+        where = f"{type(self).__name__}.{method}"
+        problems = []
+        if len(args) > len(places):
+            problems.append(f"rllib config: {where}() takes its arguments by name, as in {next(iter(here))}=...")
+        for name, value in {**dict(zip(places, args, strict=False)), **kwargs}.items():
+            if value is NotProvided:
+                continue
+            taken = here.get(name)
+            if taken is None:
+                elsewhere = next((other for other, known in METHODS.items() if name in known), "")
+                near = f"; did you mean {elsewhere}({name}=...)?" if elsewhere else nearest(name, list(here))
+                problems.append(f"rllib config: {where}({name} = {show(value)}): there is no such argument{near}")
+                continue
+            try:
+                said = {taken: value} if isinstance(taken, str) else taken(self, value)
+                self.given = merge_trainer_configs(self.given, said, True)
+            except ConfigError as error:
+                said_by = f"{where}({name})"
+                problems += [
+                    line.replace("rllib config:", f"rllib config: {said_by}:", 1).replace(": = ", " = ", 1)
+                    for line in error.problems
+                ]
+        if problems:
+            raise ConfigError(*problems)
+        return self
+
+    @classmethod
+    def overrides(cls, **keys: Any) -> Config:
+        """Gives keys of 2021 as a policy has them of its own."""
+        return dict(keys)
+
+    def update_from_dict(self, config: Mapping[str, Any]) -> Self:
+        """Takes keys of 2021."""
+        self.given = merge_trainer_configs(self.given, config, True)
+        return self
+
+    def copy(self, copy_frozen: bool | None = None) -> Self:
+        """Gives another one that says the same."""
+        other = type(self)()
+        other.given, other.auto_fragment = copied(self.given), self.auto_fragment
+        return other
+
+    def to_dict(self) -> Config:
+        """Gives all keys of 2021, those that were not said with their defaults.
+
+        Raises:
+            ConfigError: For keys that the algorithm does not have.
+        """
+        whole = merge_trainer_configs(DEFAULT_CONFIGS[self.algorithm], self.given)
+        if self.auto_fragment and "train_batch_size" in whole:
+            lanes = max(int(whole["num_workers"]), 1) * int(whole["num_envs_per_worker"])
+            whole["rollout_fragment_length"] = max(-(-int(whole["train_batch_size"]) // lanes), 1)
+        return whole
+
+    def __getitem__(self, key: str) -> Any:
+        return self.to_dict()[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Gives the value of a key of 2021, or a default."""
+        return self.to_dict().get(key, default)
+
+    @property
+    def algo_class(self) -> Any:
+        """The trainer's class."""
+        return getattr(trainers, f"{self.algorithm}Trainer")
+
+    def build(self, env: Any = None, logger_creator: Any = None, **ignored: Any) -> Any:
+        """Makes the trainer.
+
+        Args:
+            env: The environment, where `environment` did not say which.
+            logger_creator: As the trainer's.
+            ignored: Arguments of some versions that change nothing.
+        """
+        config = self.given | {"rollout_fragment_length": self.to_dict()["rollout_fragment_length"]}
+        found = env if env is not None else config.get("env")
+        return self.algo_class(config=config if self.auto_fragment else self.given, env=found,
+                               logger_creator=logger_creator)  # fmt: skip
+
+    def build_algo(self, env: Any = None, logger_creator: Any = None, **ignored: Any) -> Any:
+        """Makes the trainer, as `build` does."""
+        return self.build(env, logger_creator, **ignored)
+
+
+class PPOConfig(AlgorithmConfig):
+    """The configuration of PPO, built up by methods."""
+
+    algorithm = "PPO"
+    own = PPO_TRAINING
+
+
+class DQNConfig(AlgorithmConfig):
+    """The configuration of DQN, built up by methods."""
+
+    algorithm = "DQN"
+    own = DQN_TRAINING
+
+
+class SACConfig(AlgorithmConfig):
+    """The configuration of SAC, built up by methods."""
+
+    algorithm = "SAC"
+    own = SAC_TRAINING

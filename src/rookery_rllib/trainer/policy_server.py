@@ -1,0 +1,254 @@
+"""Policies asked from outside: `PolicyServerInput` in a trainer's configuration, `PolicyClient` in a simulator.
+
+Both stand on Rookery's own external environments. Bytes on the wire are Rookery's, and a token is needed; a server that
+is not told one keeps a new one in a file of its user, where clients of that user find it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from rookery.core.errors import ConfigError
+from rookery.core.spaces.space_files import space_to_json
+from rookery.envs.external.client import Client, EpisodeLost
+from rookery.envs.external.env import SCHEME, TOKEN
+from rookery_rllib.base.notices import say_once
+from rookery_rllib.batch.offline import IOContext
+from rookery_rllib.config.translation import policies_of
+from rookery_rllib.env.making import creator_of
+from rookery_rllib.gym.old_envs import adapted, speaks_in_dicts
+from rookery_rllib.gym.old_ids import Todays
+
+EPISODES_AT_ONCE = 16
+"""Episodes that clients of a trainer may play at a time; those that begin beyond that wait."""
+
+
+def token_file(port: int) -> Path:
+    """Returns the file of this user that holds the token of a port."""
+    return Path.home() / ".cache" / "rookery" / f"external-{port}.token"
+
+
+class PolicyServerInput:
+    """Says that clients play: ``"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 9900)`` in a config.
+
+    The trainer listens at that port; nobody calls anything of this object.
+
+    Args:
+        ioctx: What the configuration's function was given.
+        address: Address to listen at.
+        port: Port to listen at.
+        idle_timeout: Is not needed.
+    """
+
+    def __init__(self, ioctx: Any, address: str, port: int, idle_timeout: float = 3.0) -> None:
+        self.address, self.port = address, int(port)
+
+
+def served(given: dict[str, Any]) -> Todays | None:
+    """Takes out of a configuration that clients play, and returns the environment that they make.
+
+    Args:
+        given: The configuration; ``input``, ``observation_space`` and ``action_space`` are taken out of it.
+
+    Returns:
+        The environment; None where experience is played by the trainer itself.
+
+    Raises:
+        ConfigError: If `input` is something else, or nothing says the spaces.
+    """
+    source = given.get("input")
+    if not callable(source):
+        return None
+    del given["input"]
+    worker = SimpleNamespace(num_workers=0, worker_index=0, env=None)
+    server = source(IOContext(config=given, worker_index=0, worker=worker))
+    if not isinstance(server, PolicyServerInput):
+        raise ConfigError(
+            f"rllib config: input: the function gave {type(server).__name__}, expected a PolicyServerInput; rookery "
+            "learn RUN learns from a replay that was recorded"
+        )
+    spaces = spaces_of_clients(given)
+    given["env_config"] = {}
+    given["num_envs_per_worker"] = max(int(given.get("num_envs_per_worker") or 1), EPISODES_AT_ONCE)
+    given["num_workers"] = 0
+    settings: dict[str, Any] = {
+        "spaces": {"agents": {str(agent): _written(pair) for agent, pair in spaces.items()}}
+        if isinstance(spaces, dict)
+        else _written(spaces),
+        "host": server.address,
+    }
+    if not os.environ.get(TOKEN):
+        file = token_file(server.port)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings["token_file"] = str(file)
+        say_once(f"PolicyServerInput: clients need a token, which is in {file} (or set {TOKEN} on both sides)")
+    return Todays(f"{SCHEME}{server.port}", settings)
+
+
+def agents_of(clients: Todays | None) -> list[str] | None:
+    """Returns the agents that clients play, one of each group; None if it is one, or nobody."""
+    agents = None if clients is None else clients.kwargs["spaces"].get("agents")
+    return None if agents is None else [f"{agent}0" if agent.endswith("#") else agent for agent in agents]
+
+
+def _written(pair: tuple[Any, Any]) -> dict[str, Any]:
+    return {"obs": space_to_json(pair[0]), "action": space_to_json(pair[1])}
+
+
+def spaces_of_clients(given: dict[str, Any]) -> tuple[Any, Any] | dict[Any, tuple[Any, Any]]:
+    """Takes out of a configuration what its clients see and do.
+
+    Args:
+        given: The configuration; ``observation_space`` and ``action_space`` are taken out of it. Where they are dicts
+            by agent, or ``env`` names an environment of several agents, clients play several.
+
+    Returns:
+        Observation and action space; of several agents, these by agent.
+
+    Raises:
+        ConfigError: If nothing says them, or not who the agents are.
+    """
+    seen, done = (given.pop(key, None) for key in ("observation_space", "action_space"))
+    if isinstance(seen, dict) or isinstance(done, dict):
+        if not isinstance(seen, dict) or not isinstance(done, dict) or seen.keys() != done.keys() or not seen:
+            raise ConfigError("rllib config: observation_space and action_space: dicts by agent name the same agents")
+        return {agent: (seen[agent], done[agent]) for agent in seen}
+    policies = (given.get("multiagent") or {}).get("policies")
+    if given.get("env") is None and policies:
+        raise ConfigError(
+            "rllib config: multiagent.policies: nothing says who the agents of clients are: give observation_space and "
+            "action_space as dicts by agent ('walker#' stands for walker#1, walker#left, ...), or name an env that "
+            "has the same agents"
+        )
+    if given.get("env") is None and (seen is None or done is None):
+        raise ConfigError(
+            "rllib config: observation_space and action_space are missing: nothing else says what clients see and "
+            "do; or name an env that has the same spaces"
+        )
+    if seen is not None and done is not None and not policies:
+        return seen, done
+    like = creator_of(given["env"])(dict(given.get("env_config") or {}))
+    try:
+        if not speaks_in_dicts(like):
+            return (like.observation_space, like.action_space) if seen is None or done is None else (seen, done)
+        view = adapted(like, lambda agent: spaces_by_mapping(given, agent))
+        return {agent: _pair(view, agent) for agent in view.reset()[0]}
+    finally:
+        if callable(close := getattr(like, "close", None)):
+            close()
+
+
+def _pair(env: Any, agent: Any) -> tuple[Any, Any]:
+    """The spaces of an agent of an environment."""
+    if hasattr(env, "get_observation_space"):
+        return env.get_observation_space(agent), env.get_action_space(agent)
+    if isinstance(getattr(env, "observation_spaces", None), Mapping):
+        return env.observation_spaces[agent], env.action_spaces[agent]
+    return env.observation_space, env.action_space
+
+
+def spaces_by_mapping(given: Mapping[str, Any], agent: Any) -> tuple[Any, Any]:
+    """Returns the spaces that a configuration gives to the policy of an agent; None where it does not."""
+    policies, mapping = policies_of({"multiagent": given.get("multiagent") or {}})
+    name = str(agent) if mapping is None else mapping(agent, None)
+    entry = policies.get(name) or next(iter(policies.values()))
+    return entry.observation_space, entry.action_space
+
+
+class PolicyClient:
+    """Plays episodes of a trainer that has a `PolicyServerInput`.
+
+    An episode that the trainer has given up, for an evaluation or because it was started anew, goes on as a new one
+    from what is seen then.
+
+    Args:
+        address: ``http://host:port``.
+        inference_mode: ``"remote"``: the trainer is asked for each action. ``"local"`` is the same here.
+        update_interval: Is not needed: every action is of the newest weights.
+    """
+
+    def __init__(self, address: str, inference_mode: str = "local", update_interval: float = 10.0) -> None:
+        if inference_mode not in ("local", "remote"):
+            raise ValueError(f"inference_mode = {inference_mode!r}: use 'remote' or 'local'")
+        if inference_mode == "local":
+            say_once(
+                "PolicyClient(inference_mode='local'): the trainer is asked for each action all the same, so that all "
+                "of them are of its newest weights; a client alone can play an exported policy (rookery export)"
+            )
+        place = address.rpartition("://")[2].rstrip("/").rpartition(":")[2]
+        file = token_file(int(place)) if place.isdigit() else None
+        token = os.environ.get(TOKEN)
+        if not token and file is not None and file.is_file():
+            token = file.read_text(encoding="utf-8").strip()
+        self._client = Client(address, token)
+        self._now: dict[str, str] = {}  # what is played now as an episode of the script
+        self._unlearned: set[str] = set()  # episodes of the script that nobody learns from
+
+    def start_episode(self, episode_id: str | None = None, training_enabled: bool = True) -> str:
+        """Starts an episode and returns its name.
+
+        Args:
+            episode_id: A name that no other running episode has; None = one is made.
+            training_enabled: False = the policy plays it as it is now; nothing is learned from it, and no result counts
+                it.
+        """
+        name = self._client.start_episode(episode_id, learned=training_enabled)
+        self._now[name] = name
+        if not training_enabled:
+            self._unlearned.add(name)
+        return name
+
+    def get_action(self, episode_id: str, observation: Any) -> Any:
+        """Shows an observation and waits for the policy's action; of several agents, both are dicts by agent."""
+        try:
+            action = self._client.get_action(self._played(episode_id), observation)
+        except EpisodeLost:
+            action = self._client.get_action(self._another(episode_id), observation)
+        return {agent: action[str(agent)] for agent in observation} if self._several else action
+
+    def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
+        """Says that another action was taken than one of the policy; algorithms with replay learn from it."""
+        try:
+            self._client.log_action(self._played(episode_id), observation, action)
+        except EpisodeLost:
+            self._client.log_action(self._another(episode_id), observation, action)
+
+    def log_returns(
+        self, episode_id: str, reward: Any, info: Any = None, multiagent_done_dict: Mapping[Any, bool] | None = None
+    ) -> None:
+        """Adds to the reward of the last action, by agent where there are several; with numbers and texts of `info`."""
+        told = {str(agent): _sent(one) for agent, one in (info or {}).items()} if self._several else _sent(info)
+        self._client.log_returns(self._played(episode_id), reward, told or None, multiagent_done_dict)
+
+    def end_episode(self, episode_id: str, observation: Any) -> None:
+        """Ends an episode."""
+        with suppress(EpisodeLost):  # what was learned from it was cut off before
+            self._client.end_episode(self._played(episode_id), observation)
+        del self._now[episode_id]
+        self._unlearned.discard(episode_id)
+
+    def update_policy_weights(self) -> None:
+        """Does nothing: every action is of the newest weights."""
+
+    def _played(self, episode_id: str) -> str:
+        if episode_id not in self._now:
+            raise ValueError(f"episode {episode_id} was never started, or is over")
+        return self._now[episode_id]
+
+    def _another(self, episode_id: str) -> str:
+        self._now[episode_id] = self._client.start_episode(learned=episode_id not in self._unlearned)
+        return self._now[episode_id]
+
+    @property
+    def _several(self) -> bool:
+        return bool(self._client.welcome.get("several"))
+
+
+def _sent(info: Mapping[Any, Any] | None) -> dict[str, Any]:
+    """What can be sent of an info."""
+    return {str(key): value for key, value in (info or {}).items() if isinstance(value, bool | int | float | str)}

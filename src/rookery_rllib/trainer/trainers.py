@@ -1,0 +1,203 @@
+"""Trainers of 2021, a class for each algorithm, and `build_trainer`, which makes trainer classes of functions.
+
+What algorithms differ in is a line of `ALGORITHMS`; how each of them trains is in `base_trainer`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rookery.core.errors import ConfigError, nearest
+from rookery_rllib.config.defaults import DEFAULT_CONFIGS, merge_trainer_configs
+from rookery_rllib.env.envs import EnvContext
+from rookery_rllib.trainer.base_trainer import BaseTrainer
+
+
+class Trainer(BaseTrainer):
+    """Trains policies as a configuration of 2021 says. Subclasses name the algorithm; see `BaseTrainer`."""
+
+    @classmethod
+    def with_updates(cls, **overrides: Any) -> type[Trainer]:
+        """Returns a class with other arguments of `build_trainer`."""
+        known = vars(cls).get("_built_with") or {"name": cls._name, "base": cls}
+        return build_trainer(**{**known, **overrides})
+
+
+# --- the algorithms ---------------------------------------------------------------------------------------------------
+
+ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2", "QMIX", "MADDPG",
+              "IMPALA", "APPO", "APEX", "APEX_DDPG")  # fmt: skip
+"""Trainers by name. Another one is a word here, its defaults in `defaults.py` and its rows in `config_table.py`."""
+
+TRAINERS: dict[str, type[Trainer]] = {}
+
+for _algorithm in ALGORITHMS:
+    TRAINERS[_algorithm] = type(
+        f"{_algorithm}Trainer",
+        (Trainer,),
+        {
+            "_name": _algorithm,
+            "_algorithm": _algorithm,
+            "_default_config": DEFAULT_CONFIGS[_algorithm],
+            "__module__": __name__,
+            "__doc__": f"Trains by {_algorithm} as of 2021.",
+        },
+    )
+
+PPOTrainer, DQNTrainer, SimpleQTrainer, SACTrainer = (TRAINERS[name] for name in ("PPO", "DQN", "SimpleQ", "SAC"))
+TD3Trainer, DDPGTrainer, A2CTrainer, A3CTrainer = (TRAINERS[name] for name in ("TD3", "DDPG", "A2C", "A3C"))
+DDPPOTrainer, PGTrainer, R2D2Trainer = (TRAINERS[name] for name in ("DDPPO", "PG", "R2D2"))
+QMixTrainer, MADDPGTrainer = TRAINERS["QMIX"], TRAINERS["MADDPG"]
+ImpalaTrainer, APPOTrainer = TRAINERS["IMPALA"], TRAINERS["APPO"]
+ApexTrainer, ApexDDPGTrainer = TRAINERS["APEX"], TRAINERS["APEX_DDPG"]
+GenericOffPolicyTrainer = DQNTrainer
+"""What off-policy trainers were made of by ``with_updates``."""
+
+NOT_HERE = {
+    "ES": "evolution strategies", "ARS": "augmented random search", "DREAMER": "Dreamer", "MAML": "MAML",
+    "MBMPO": "MBMPO", "SlateQ": "SlateQ", "contrib/AlphaZero": "AlphaZero", "contrib/LinTS": "linear bandits",
+    "contrib/LinUCB": "linear bandits",
+    "MARWIL": "MARWIL as a trainer (rookery train --algo marwil --replay DATA learns by it)",
+    "BC": "behavioural cloning as a trainer (rookery train --algo bc --replay DATA learns by it)",
+    "CQL": "CQL as a trainer (rookery train --algo cql --replay DATA learns by it; docs/from-rllib.md has its keys)",
+    "contrib/RandomAgent": "the random agent (use a Policy that draws from its action space)",
+}  # fmt: skip
+"""Trainers of 2021 that are not here, and what they were."""
+
+
+def get_trainer_class(alg: str) -> type[Trainer]:
+    """Returns the trainer of a name, ``PPO``.
+
+    Raises:
+        ConfigError: If there is none; says what it was.
+    """
+    if alg.removeprefix("contrib/") in TRAINERS:
+        return TRAINERS[alg.removeprefix("contrib/")]
+    if alg in NOT_HERE:
+        raise ConfigError(f"{alg}: {NOT_HERE[alg]} is not here; there are {', '.join(ALGORITHMS)}")
+    raise ConfigError(f"{alg}: there is no such trainer{nearest(alg, ALGORITHMS)}; there are {', '.join(ALGORITHMS)}")
+
+
+def with_base_config(base_config: Mapping[str, Any], extra_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a copy of a configuration with other values."""
+    return {**copy.deepcopy(dict(base_config)), **extra_config}
+
+
+# --- trainers made of functions ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Functions:
+    """What a script adds to a trainer; arguments of `build_trainer`."""
+
+    validate_config: Callable[..., Any] | None = None
+    get_policy_class: Callable[[Any], Any] | None = None
+    validate_env: Callable[..., Any] | None = None
+    before_init: Callable[..., Any] | None = None
+    after_init: Callable[..., Any] | None = None
+    before_evaluate_fn: Callable[..., Any] | None = None
+
+
+class WithFunctions(Trainer):
+    """A trainer that calls a script's functions at their moments."""
+
+    _functions: ClassVar[Functions] = Functions()
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Makes the environments, policies and algorithms."""
+        own = self._functions
+        if own.before_init is not None:
+            own.before_init(self)
+        if own.get_policy_class is not None:
+            chosen = own.get_policy_class(merge_trainer_configs(self._default_config, config, True))
+            self.__dict__["_policy_class"] = chosen or type(self)._policy_class
+        super().setup(config)
+        if own.validate_env is not None and self._envs:
+            own.validate_env(self._envs[0], EnvContext(self.config["env_config"]))
+        if own.after_init is not None:
+            own.after_init(self)
+
+    def validate_config(self, config: dict[str, Any]) -> None:
+        """Checks a configuration."""
+        super().validate_config(config)
+        if self._functions.validate_config is not None:
+            self._functions.validate_config(config)
+
+    def evaluate(self, episodes_left_fn: Any = None) -> dict[str, Any]:
+        """Plays episodes to measure; nothing is learned."""
+        if self._functions.before_evaluate_fn is not None:
+            self._functions.before_evaluate_fn(self)
+        return super().evaluate(episodes_left_fn)
+
+
+def build_trainer(
+    name: str,
+    *,
+    default_config: Mapping[str, Any] | None = None,
+    validate_config: Callable[..., Any] | None = None,
+    default_policy: Any = None,
+    get_policy_class: Callable[[Any], Any] | None = None,
+    validate_env: Callable[..., Any] | None = None,
+    before_init: Callable[..., Any] | None = None,
+    after_init: Callable[..., Any] | None = None,
+    before_evaluate_fn: Callable[..., Any] | None = None,
+    mixins: Sequence[type] | None = None,
+    execution_plan: Any = None,
+    allow_unknown_configs: bool = False,
+    base: type[Trainer] | None = None,
+    **further: Any,
+) -> type[Trainer]:
+    """Makes a trainer class.
+
+    Args:
+        name: What it prints as.
+        default_config: Its defaults; None = those of the common configuration.
+        validate_config: Function of the configuration, called before anything is made.
+        default_policy: Class of the policies.
+        get_policy_class: Function of the configuration that gives it.
+        validate_env: Function of environment and settings.
+        before_init: Function of the trainer, called first.
+        after_init: Function of the trainer, called last.
+        before_evaluate_fn: Function of the trainer, called before it evaluates.
+        mixins: Further bases.
+        execution_plan: Must not be given: the loop is Rookery's.
+        allow_unknown_configs: Whether unknown keys are fine.
+        base: Class to derive from; None = that of the policy's algorithm, or PG.
+        **further: Are refused.
+
+    Raises:
+        ConfigError: For an execution plan, and for an argument that there is not.
+    """
+    if execution_plan is not None and not getattr(execution_plan, "is_ours", False):
+        raise ConfigError(
+            f"build_trainer: {name}: execution_plan: the loop is Rookery's (trainer.execution_plan lists its steps); "
+            "put what you add into callbacks, a policy's learn_on_batch, or a rookery.extend.Algorithm of your own"
+        )
+    if further:
+        raise ConfigError(f"build_trainer: {name}: {', '.join(further)}: no such argument")
+    given = {
+        "validate_config": validate_config,
+        "get_policy_class": get_policy_class,
+        "validate_env": validate_env,
+        "before_init": before_init,
+        "after_init": after_init,
+        "before_evaluate_fn": before_evaluate_fn,
+    }
+    rest = {"default_config": default_config, "default_policy": default_policy, "mixins": mixins}
+    parent = base or TRAINERS.get(str(getattr(default_policy, "algorithm", None)), TRAINERS["PG"])
+    members: dict[str, Any] = {
+        "_name": name,
+        "_functions": Functions(**given),
+        "_allow_unknown_configs": allow_unknown_configs,
+        "_built_with": {**given, **rest, "name": name, "allow_unknown_configs": allow_unknown_configs, "base": parent},
+        "__module__": __name__,
+        "__doc__": f"Trains by {name}.",
+    }
+    if default_config is not None:
+        members["_default_config"] = dict(default_config)
+    if default_policy is not None:
+        members["_policy_class"] = default_policy
+    return type(name, (*(mixins or ()), WithFunctions, parent), members)

@@ -1,0 +1,371 @@
+"""The workers of a trainer as of 2021: one, which plays and learns, and views of it that are called with `.remote`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rookery.core.batch import Rollout
+from rookery.core.errors import ConfigError
+from rookery_rllib.base.ray_core import handle_of
+from rookery_rllib.batch.minibatches import do_minibatch_sgd
+from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
+from rookery_rllib.batch.trajectories import Reading, trajectories
+from rookery_rllib.model.preprocessors import get_preprocessor
+
+MOST_STEPS = 1_000_000_000
+"""Env steps after which `RolloutWorker.sample` looks again, although nothing is complete."""
+
+MOST_ROUNDS = 4
+"""How often it plays on for policies whose agents act more rarely."""
+
+
+class BaseEnv:
+    """The copies of the environment.
+
+    Args:
+        envs: The script's own objects, where it made any.
+    """
+
+    def __init__(self, envs: list[Any]) -> None:
+        self._envs = envs
+
+    def get_unwrapped(self) -> list[Any]:
+        """Returns the environments."""
+        return list(self._envs)
+
+    get_sub_environments = get_unwrapped
+
+    @property
+    def envs(self) -> list[Any]:
+        """The environments."""
+        return list(self._envs)
+
+
+class RolloutWorker:
+    """The worker of a trainer.
+
+    Args:
+        trainer: The trainer, as of 2021.
+
+    Attributes:
+        worker_index: Always 0: the worker in the trainer's own process.
+    """
+
+    worker_index = 0
+    tf_sess = None
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    @property
+    def _envs(self) -> list[Any]:
+        """The script's environments of this worker, as far as they are in this process."""
+        self._trainer.check_reach()
+        found: list[Any] = self._trainer._envs
+        return found
+
+    @property
+    def env(self) -> Any:
+        """The environment, as the script made it."""
+        if not self._trainer._envs:
+            self._trainer.env_maker.own()
+        if self._trainer.plays_elsewhere:
+            return self._trainer._envs[0]
+        return (self._envs or self._trainer._envs)[0]
+
+    @property
+    def is_multi_agent(self) -> bool:
+        """Whether the environment speaks of its agents by name."""
+        return bool(self._trainer.is_multi_agent)
+
+    @property
+    def agent_ids(self) -> Callable[[str], Any]:
+        """What gives an environment's own name of an agent for Rookery's."""
+        found: Callable[[str], Any] = self._trainer.agent_ids
+        return found
+
+    @property
+    def base_env(self) -> BaseEnv:
+        """All copies of it."""
+        return BaseEnv(self._envs)
+
+    async_env = base_env
+
+    @property
+    def num_workers(self) -> int:
+        """The number of workers that the configuration asks for."""
+        return int(self._trainer.config["num_workers"])
+
+    @property
+    def callbacks(self) -> Any:
+        """The callbacks."""
+        return self._trainer.callbacks
+
+    @property
+    def policy_config(self) -> dict[str, Any]:
+        """The configuration."""
+        found: dict[str, Any] = self._trainer.config
+        return found
+
+    @property
+    def policy_map(self) -> dict[str, Any]:
+        """The policies by name."""
+        found: dict[str, Any] = self._trainer.policy_facades
+        return found
+
+    @property
+    def policies_to_train(self) -> list[str]:
+        """Names of the policies that learn."""
+        return list(self._trainer.rookery.learners)
+
+    @property
+    def policy_mapping_fn(self) -> Any:
+        """The function from agents to policies."""
+        return self._trainer.config["multiagent"]["policy_mapping_fn"]
+
+    @property
+    def preprocessors(self) -> dict[str, Any]:
+        """What preprocesses the observations of each policy."""
+        found = {}
+        for name, policy in self.policy_map.items():
+            space = getattr(policy.observation_space, "original_space", None) or policy.observation_space
+            found[name] = get_preprocessor(space)(space, self._trainer.config["model"])
+        return found
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """The running statistics of observations, of each policy that normalizes them."""
+        return {name: policy.normalizer for name, policy in self._trainer.rookery.policies.items()}
+
+    @property
+    def global_vars(self) -> dict[str, int]:
+        """The environment steps so far."""
+        return {"timestep": self._trainer.rookery.env_steps}
+
+    def get_policy(self, policy_id: str = "default_policy") -> Any:
+        """Returns a policy; None if there is none of this name."""
+        return self.policy_map.get(policy_id)
+
+    def for_policy(self, func: Callable[[Any], Any], policy_id: str = "default_policy") -> Any:
+        """Calls a function with a policy."""
+        return func(self.policy_map[policy_id])
+
+    def foreach_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
+        """Calls a function with each policy and its name."""
+        return [func(policy, name) for name, policy in self.policy_map.items()]
+
+    def foreach_trainable_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
+        """Calls a function with each policy that learns, and its name."""
+        return [func(self.policy_map[name], name) for name in self.policies_to_train]
+
+    def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
+        """Calls a function with each environment."""
+        return [func(env) for env in self._envs]
+
+    def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[Any]:
+        """Calls a function with each environment and its settings."""
+        context = self._trainer.translation.env_config
+        return [func(env, context) for env in self._envs]
+
+    def get_weights(self, policies: Any = None) -> dict[str, Any]:
+        """Returns the weights of policies by name."""
+        found: dict[str, Any] = self._trainer.get_weights(policies)
+        return found
+
+    def set_weights(self, weights: Mapping[str, Any], global_vars: Any = None) -> None:
+        """Takes over weights of policies by name."""
+        self._trainer.set_weights(weights)
+
+    def set_global_vars(self, global_vars: Mapping[str, Any]) -> None:
+        """Tells policies how many environment steps have passed."""
+        for policy in self.policy_map.values():
+            policy.on_global_var_update(global_vars)
+
+    def get_global_vars(self) -> dict[str, int]:
+        """Returns the environment steps so far."""
+        return self.global_vars
+
+    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Calls a function with the worker."""
+        return func(self, *args, **kwargs)
+
+    def get_host(self) -> str:
+        """Returns the name of the machine."""
+        return socket.gethostname()
+
+    # --- playing and learning by hand ---------------------------------------------------------------------------------
+
+    @property
+    def _rounds(self) -> dict[str, Any]:
+        """Where the slots of each policy stand, kept from one `sample` to the next."""
+        found: dict[str, Any] = self.__dict__.setdefault("_slots", {})
+        return found
+
+    def sample(self) -> Any:
+        """Plays what the policies learn from at once, and returns it, postprocessed: a `SampleBatch`, or, of several
+        policies, a `MultiAgentBatch`. Of policies that play less than others there may be nothing yet.
+
+        Raises:
+            ConfigError: If no policy learns: nothing is kept of others.
+        """
+        run = self._trainer.rookery
+        if not run.learners:
+            raise ConfigError("RolloutWorker.sample: no policy learns (policies_to_train): nothing is kept of others")
+        before = run.env_steps
+        found: dict[str, list[SampleBatch]] = {}
+        for _ in range(MOST_ROUNDS):
+            for name, batch in self._round().items():
+                found.setdefault(name, []).append(batch)
+            if set(found) == set(run.learners):
+                break
+        batches = {name: SampleBatch.concat_samples(parts) for name, parts in found.items()}
+        return MultiAgentBatch.wrap_as_needed(batches, run.env_steps - before)
+
+    def _round(self) -> dict[str, SampleBatch]:
+        """Plays until the experience of a policy is complete; returns all that is, postprocessed."""
+        run = self._trainer.rookery
+        sample = run.pool.sample(MOST_STEPS)
+        run.count_played(sample)
+        while not sample.rollouts:
+            run.introduce(sample.newcomers)
+            self._trainer.welcome()
+            sample = run.pool.sample(MOST_STEPS)
+            run.count_played(sample)
+        return {name: self._postprocessed(name, sample.rollouts) for name in sample.rollouts}
+
+    def _postprocessed(self, name: str, rollouts: Mapping[str, Rollout]) -> SampleBatch:
+        """The trajectories of a policy, as it wants to learn them."""
+        learner, policy = self._trainer.rookery.learners[name], self.policy_map[name]
+        rollout = learner.before_targets(rollouts[name], rollouts)
+        if hasattr(learner, "postprocessed"):
+            found: SampleBatch = learner.postprocessed(rollout)
+            return found
+        reading = Reading(policy.preprocess, extras=policy.with_extras)
+        every = max(int(self._trainer.config["rollout_fragment_length"]), 1)
+        pieces = trajectories(rollout, reading, every, self._rounds.setdefault(name, {}))
+        joined: SampleBatch = SampleBatch.concat_samples([policy.postprocess_trajectory(piece.own) for piece in pieces])
+        return joined
+
+    def sample_with_count(self) -> tuple[Any, int]:
+        """Plays as `sample` does; returns the batch and its number of rows, or of env steps of several policies."""
+        batch = self.sample()
+        return batch, batch.count
+
+    def _parts(self, samples: Any) -> dict[str, Any]:
+        """The batches of the policies that learn."""
+        whole = samples if isinstance(samples, MultiAgentBatch) else samples.as_multi_agent()
+        return {name: part for name, part in whole.policy_batches.items() if name in self.policies_to_train}
+
+    def learn_on_batch(self, samples: Any) -> dict[str, Any]:
+        """Lets each policy make a step on its part of a batch; returns what there is to report, by policy."""
+        return {name: self.policy_map[name].learn_on_batch(part) for name, part in self._parts(samples).items()}
+
+    def compute_gradients(self, samples: Any) -> tuple[Any, dict[str, Any]]:
+        """Computes gradients and what there is to report; of several policies both by their names."""
+        found = {name: self.policy_map[name].compute_gradients(part) for name, part in self._parts(samples).items()}
+        if not isinstance(samples, MultiAgentBatch):
+            ((gradients, told),) = found.values()
+            return gradients, {**told, "batch_count": samples.count}
+        told = {name: told for name, (_, told) in found.items()}
+        return {name: gradients for name, (gradients, _) in found.items()}, {**told, "batch_count": samples.count}
+
+    def apply_gradients(self, grads: Any) -> Any:
+        """Lets policies step along gradients, as `compute_gradients` gives them."""
+        if isinstance(grads, Mapping):
+            return {name: self.policy_map[name].apply_gradients(part) for name, part in grads.items()}
+        ((_, policy),) = self.policy_map.items()
+        return policy.apply_gradients(grads)
+
+    def sample_and_learn(
+        self, expected_batch_size: int, num_sgd_iter: int, sgd_minibatch_size: int, standardize_fields: Any
+    ) -> tuple[dict[str, Any], int]:
+        """Plays, and learns in epochs of minibatches; returns what there is to report, and the size of the batch."""
+        batch = self.sample()
+        told = do_minibatch_sgd(batch, self.policy_map, self, num_sgd_iter, sgd_minibatch_size, standardize_fields)
+        return told, batch.count
+
+    def get_metrics(self) -> list[Any]:
+        """Returns the episodes that have ended since the last call."""
+        found: list[Any] = self._trainer.take_episodes()
+        return found
+
+    def stop(self) -> None:
+        """Does nothing: the trainer frees the environments."""
+
+
+class RemoteWorker(RolloutWorker):
+    """One of the workers that a configuration asks for, in the trainer's process: its copies of the environment, and
+    the policies of all. What it is asked to play, all copies play.
+
+    Args:
+        trainer: The trainer, as of 2021.
+        worker_index: Its number, from 1.
+    """
+
+    def __init__(self, trainer: Any, worker_index: int) -> None:
+        super().__init__(trainer)
+        self.worker_index = worker_index
+
+    @property
+    def _envs(self) -> list[Any]:
+        self._trainer.check_reach()
+        every, count = self._trainer._envs, max(self.num_workers, 1)
+        return [env for place, env in enumerate(every) if place * count // max(len(every), 1) == self.worker_index - 1]
+
+
+class WorkerSet:
+    """The workers of a trainer: one, which does the work, and views of it as the remote ones.
+
+    Args:
+        trainer: The trainer, as of 2021.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._local = RolloutWorker(trainer)
+        self._remote: list[Any] = []
+
+    def local_worker(self) -> RolloutWorker:
+        """Returns the worker in this process."""
+        return self._local
+
+    def remote_workers(self) -> list[Any]:
+        """Returns as many workers as ``num_workers`` says, which are called with ``.remote``, in this process."""
+        for number in range(len(self._remote), self._local.num_workers):
+            self._remote.append(handle_of(RemoteWorker(self._local._trainer, number + 1)))
+        return list(self._remote)
+
+    def foreach_worker(self, func: Callable[[Any], Any]) -> list[Any]:
+        """Calls a function with each worker."""
+        return [func(self._local)]
+
+    def foreach_worker_with_index(self, func: Callable[[Any, int], Any]) -> list[Any]:
+        """Calls a function with each worker and its number."""
+        return [func(self._local, 0)]
+
+    def foreach_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
+        """Calls a function with each policy and its name."""
+        return self._local.foreach_policy(func)
+
+    def foreach_trainable_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
+        """Calls a function with each policy that learns, and its name."""
+        return self._local.foreach_trainable_policy(func)
+
+    def trainable_policies(self) -> list[str]:
+        """Returns the names of the policies that learn."""
+        return self._local.policies_to_train
+
+    def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
+        """Calls a function with each environment; returns a list for each worker."""
+        return [self._local.foreach_env(func)]
+
+    def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[list[Any]]:
+        """Calls a function with each environment and its settings; returns a list for each worker."""
+        return [self._local.foreach_env_with_context(func)]
+
+    def sync_weights(self) -> None:
+        """Does nothing: whoever plays has the weights already."""
+
+    def stop(self) -> None:
+        """Does nothing: the trainer frees the environments."""

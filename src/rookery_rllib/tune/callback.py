@@ -1,0 +1,165 @@
+"""Callbacks: code that hears of trials, results and checkpoints, in the process of the script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rookery_rllib.trainer.trial.loggers import CSVLogger, JsonLogger, Logger, TBXLogger
+
+
+class Callback:
+    """Hears of what happens. Subclasses write what they need; all arguments come by name."""
+
+    def setup(self) -> None:
+        """Hears that the experiment begins."""
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Hears that the loop begins another round."""
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Hears that the loop has ended a round."""
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Hears that a trial begins or goes on."""
+
+    def on_trial_restore(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Hears that a trial goes on from a checkpoint."""
+
+    def on_trial_save(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Hears that a trial has been saved."""
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
+        """Hears of a result."""
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Hears that a trial is over."""
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Hears that a trial has failed for good."""
+
+    def on_checkpoint(self, iteration: int, trials: list[Any], trial: Any, checkpoint: Any, **info: Any) -> None:
+        """Hears of a new checkpoint in the directory of a trial."""
+
+
+class CallbackList:
+    """Tells several callbacks the same."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self._callbacks = list(callbacks)
+
+    def tell(self, event: str, **info: Any) -> None:
+        """Calls a method of each."""
+        for callback in self._callbacks:
+            getattr(callback, event)(**info)
+
+
+class LoggerCallback(Callback):
+    """Writes the results of all trials. Subclasses write the ``log_`` methods they need."""
+
+    def log_trial_start(self, trial: Any) -> None:
+        """Hears that a trial begins or goes on."""
+
+    def log_trial_restore(self, trial: Any) -> None:
+        """Hears that a trial goes on from a checkpoint."""
+
+    def log_trial_save(self, trial: Any) -> None:
+        """Hears that a trial has been saved."""
+
+    def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
+        """Writes a result."""
+
+    def log_trial_end(self, trial: Any, failed: bool = False) -> None:
+        """Hears that a trial is over."""
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Passes it on."""
+        self.log_trial_start(trial)
+
+    def on_trial_restore(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Passes it on."""
+        self.log_trial_restore(trial)
+
+    def on_trial_save(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Passes it on."""
+        self.log_trial_save(trial)
+
+    def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
+        """Passes it on."""
+        self.log_trial_result(iteration, trial, result)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Passes it on."""
+        self.log_trial_end(trial, failed=False)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Passes it on."""
+        self.log_trial_end(trial, failed=True)
+
+
+class LegacyLoggerCallback(LoggerCallback):
+    """Lets classes that log one trial log all of them.
+
+    Args:
+        logger_classes: Subclasses of `Logger`, or functions of (config, logdir, trial).
+    """
+
+    def __init__(self, logger_classes: Sequence[Any]) -> None:
+        self.logger_classes = [logger_classes] if isinstance(logger_classes, type) else list(logger_classes)
+        self._loggers: dict[Any, list[Logger]] = {}
+
+    def log_trial_start(self, trial: Any) -> None:
+        """Makes the loggers of a trial, or tells them of its configuration if it goes on."""
+        if trial in self._loggers:
+            for logger in self._loggers[trial]:
+                logger.update_config(trial.config)
+        else:
+            self._loggers[trial] = [made(trial.config, trial.logdir, trial) for made in self.logger_classes]
+
+    def log_trial_save(self, trial: Any) -> None:
+        """Writes what waits in memory."""
+        for logger in self._loggers.get(trial, ()):
+            logger.flush()
+
+    def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
+        """Writes a result."""
+        for logger in self._loggers.get(trial, ()):
+            logger.on_result(result)
+
+    def log_trial_end(self, trial: Any, failed: bool = False) -> None:
+        """Ends the loggers of a trial."""
+        for logger in self._loggers.pop(trial, ()):
+            logger.flush()
+            logger.close()
+
+    def close(self) -> None:
+        """Ends the loggers of trials that are not over."""
+        for trial in list(self._loggers):
+            self.log_trial_end(trial)
+
+
+class JsonLoggerCallback(LegacyLoggerCallback):
+    """Writes params.json and result.json of each trial."""
+
+    def __init__(self) -> None:
+        super().__init__([JsonLogger])
+
+
+class CSVLoggerCallback(LegacyLoggerCallback):
+    """Writes progress.csv of each trial."""
+
+    def __init__(self) -> None:
+        super().__init__([CSVLogger])
+
+
+class TBXLoggerCallback(LegacyLoggerCallback):
+    """Writes TensorBoard events of each trial."""
+
+    def __init__(self) -> None:
+        super().__init__([TBXLogger])
+
+
+def default_loggers(callbacks: Sequence[Callback]) -> list[Callback]:
+    """Returns the callbacks that write a trial's files, but for those that are given already."""
+    kinds = (JsonLoggerCallback, CSVLoggerCallback, TBXLoggerCallback)
+    return [kind() for kind in kinds if not any(isinstance(given, kind) for given in callbacks)]

@@ -1,0 +1,614 @@
+"""``tune.run``: an experiment of 2021 on Rookery's runner of many trainings.
+
+`run` takes the arguments of Tune; `Setup` is what they come to, and `execute` puts the parts together. What each
+argument does here, is ignored for or is refused for stands in `run`.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import ConfigError, refuse
+from rookery.core.io.console_output import LOG, survive_lost_output
+from rookery.core.io.files import FOLDER
+from rookery.core.io.signing import signed
+from rookery.core.process.interrupt import Interrupted
+from rookery.core.process.processor import usable_cores
+from rookery.core.seeding import Streams
+from rookery.core.settings.fields import show
+from rookery.core.settings.layers import import_object
+from rookery.tune.executor import Executor
+from rookery.tune.executors.processes import ProcessExecutor
+from rookery.tune.journal import FILE, VERSION, ExperimentState, Journal, read
+from rookery.tune.names import EXECUTORS
+from rookery.tune.runner import Experiment as OurExperiment
+from rookery.tune.runner import Runner
+from rookery.tune.search import AskTell, Suggestions
+from rookery.tune.settings import TuneConfig
+from rookery.tune.space import grid_size
+from rookery_rllib.base.joined_ray import joined
+from rookery_rllib.base.machine import Machine
+from rookery_rllib.base.notices import say
+from rookery_rllib.base.registrations import registered
+from rookery_rllib.trainer.trial.resources import SyncConfig, cpus_and_gpus
+from rookery_rllib.trainer.trial.result_keys import TRAINING_ITERATION, results_directory
+from rookery_rllib.trainer.trial.trainable import FunctionTrainable, Trainable
+from rookery_rllib.trainer.trial.tune_errors import TuneError
+from rookery_rllib.tune import trainables as registry
+from rookery_rllib.tune.analysis import ExperimentAnalysis
+from rookery_rllib.tune.callback import Callback, CallbackList, LegacyLoggerCallback, default_loggers
+from rookery_rllib.tune.driver import Driver, HereExecutor, Orders, Progress, WatchedExecutor, moment
+from rookery_rllib.tune.job import TrainableOf2021
+from rookery_rllib.tune.reporters import (
+    ProgressReporter,
+    TrialProgressCallback,
+    Verbosity,
+    default_reporter,
+    has_verbosity,
+    set_verbosity,
+)
+from rookery_rllib.tune.schedulers import Overheard, PopulationBasedTraining, TrialScheduler, scheduler_of
+from rookery_rllib.tune.search import Plan, Searcher, SearcherAsAsked, plan_of
+from rookery_rllib.tune.space import filled, seed_of_numpy, space_of
+from rookery_rllib.tune.stopper import CombinedStopper, Stopper, TimeoutStopper, stopper_of
+from rookery_rllib.tune.trial import Trial
+
+OURS = ".rookery"
+"""Folder of the runner's own files, in the directory of an experiment."""
+
+FOREVER = 1_000_000
+"""Samples or failures where a script wants any number."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the arguments of `run` come to.
+
+    Attributes:
+        trainable: The class that is tried.
+        name: What it is called.
+        folder: Directory of the experiment.
+        config: The configuration, with open places.
+        space: Domains by path.
+        plan: How values are suggested.
+        scheduler: Who goes on.
+        stopper: Ends trials.
+        stop: Criteria, where they are numbers.
+        callbacks: Code that hears of everything.
+        reporter: Shows progress.
+        num_samples: How often the search is asked, each time for the whole grid.
+        metric: Key of results that trials are judged by, if there is one.
+        mode: ``max`` or ``min``.
+        cpus: Cores of a trial.
+        gpus: GPUs of a trial.
+        resume: Whether to go on with the newest experiment in `folder`.
+        max_failures: How often a trial may fail and go on.
+        raise_on_failed_trial: Whether a failed trial is an error at the end.
+        max_concurrent: Trials at the same time, at most.
+        others: Further arguments of `Orders`.
+        work: Further arguments of the job.
+    """
+
+    trainable: type[Trainable]
+    name: str
+    folder: Path
+    config: Mapping[str, Any]
+    space: Mapping[str, Any]
+    plan: Plan
+    scheduler: TrialScheduler
+    stopper: Stopper
+    stop: Mapping[str, Any]
+    callbacks: Sequence[Callback]
+    reporter: ProgressReporter
+    num_samples: int
+    metric: str | None
+    mode: str | None
+    cpus: float
+    gpus: float
+    resume: bool
+    max_failures: int
+    raise_on_failed_trial: bool
+    max_concurrent: int | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
+    work: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """How many trials there will be."""
+        return self.num_samples * grid_size(self.space) * self.plan.repeats
+
+
+# fmt: off
+def run(
+    run_or_experiment: Any, name: str | None = None, metric: str | None = None, mode: str | None = None,
+    stop: Any = None, time_budget_s: Any = None, config: Mapping[str, Any] | None = None,
+    resources_per_trial: Any = None, num_samples: int = 1, local_dir: str | None = None, search_alg: Any = None,
+    scheduler: Any = None, keep_checkpoints_num: int | None = None, checkpoint_score_attr: str | None = None,
+    checkpoint_freq: int = 0, checkpoint_at_end: bool = False, verbose: int = Verbosity.V3_TRIAL_DETAILS,
+    progress_reporter: ProgressReporter | None = None, log_to_file: Any = False,
+    trial_name_creator: Callable[[Trial], str] | None = None,
+    trial_dirname_creator: Callable[[Trial], str] | None = None, sync_config: SyncConfig | None = None,
+    export_formats: Sequence[str] | None = None, max_failures: int = 0, fail_fast: bool | str = False,
+    restore: str | None = None, server_port: int | None = None, resume: bool | str = False,
+    queue_trials: bool = False, reuse_actors: bool = False, trial_executor: Any = None,
+    raise_on_failed_trial: bool = True, callbacks: Sequence[Any] | None = None, loggers: Sequence[Any] | None = None,
+    **old: Any,
+) -> ExperimentAnalysis:
+    """Runs trials to their ends, and returns what came of them.
+
+    Args:
+        run_or_experiment: Name of an algorithm or of something registered, Trainable class, function, or `Experiment`.
+        name: Directory of the experiment in `local_dir`; None = what is tried.
+        metric: Key of results that trials are judged by.
+        mode: ``max`` or ``min``.
+        stop: Numbers by key of results at which a trial ends, function of (trial_id, result), or `Stopper`.
+        time_budget_s: Seconds, or a timedelta, after which everything ends.
+        config: Configuration, with search spaces anywhere in it.
+        resources_per_trial: Cores and GPUs of a trial; None = one core.
+        num_samples: How often values are drawn, each time for the whole grid; -1 = until something ends it.
+        local_dir: Directory of results; None = ``TUNE_RESULT_DIR`` or ``~/ray_results``.
+        search_alg: What suggests values, as of ``ray.tune.suggest``.
+        scheduler: Who goes on, as of ``ray.tune.schedulers``.
+        keep_checkpoints_num: How many checkpoints of a trial stay; the newest does in any case. None = all.
+        checkpoint_score_attr: Which stay: those with the largest such result, or with ``min-`` the smallest.
+        checkpoint_freq: Iterations between two checkpoints; 0 = none.
+        checkpoint_at_end: Whether a trial's last state is kept.
+        verbose: 0 nothing, 1 counts, 2 a line a result, 3 whole results.
+        progress_reporter: Shows the table of trials.
+        log_to_file: Whether prints go to files of the trial's directory too; or their names.
+        trial_name_creator, trial_dirname_creator: Functions of a trial that name it, and its directory.
+        sync_config: Without an ``upload_dir`` it changes nothing.
+        export_formats: Formats that each trial's model is written in at its end.
+        max_failures: How often a trial that raises goes on from its last checkpoint; -1 = always.
+        fail_fast: Whether the first failure ends everything; ``raise`` = at once, with an error.
+        restore: Checkpoint that each trial begins with.
+        server_port, queue_trials, reuse_actors: Have no meaning: no server, trials wait for cores, none is used twice.
+        resume: True or ``LOCAL``: go on with the newest experiment of this name.
+        trial_executor: Must be None.
+        raise_on_failed_trial: Whether a failed trial is an error at the end.
+        callbacks: Objects of classes below ``tune.Callback``.
+        loggers: Classes that log one trial each, in place of the usual three.
+        old: Arguments that were deprecated in 2021; those that asked for something say what to use.
+
+    Returns:
+        Results, best trials, checkpoints.
+
+    Raises:
+        ConfigError: If an argument is wrong, or of no use here.
+        TuneError: If trials have failed.
+    """
+    return run_given(dict(locals()))
+# fmt: on
+
+
+def run_given(given: dict[str, Any]) -> ExperimentAnalysis:
+    """Runs what the arguments of `run` ask for.
+
+    Raises:
+        ConfigError: If it is several experiments, or an argument is wrong.
+    """
+    target, old = given["run_or_experiment"], given.pop("old")
+    given["max_concurrent_trials"] = old.get("max_concurrent_trials")
+    if isinstance(target, Experiment):
+        return target.run(**{key: given[key] for key in Experiment.SHARED})
+    if isinstance(target, list | tuple):
+        raise ConfigError("run: takes one experiment; give several to tune.run_experiments")
+    refuse_unused(given, old)
+    set_verbosity(given["verbose"])
+    return execute(setup_of(given))
+
+
+def refuse_unused(given: Mapping[str, Any], old: Mapping[str, Any]) -> None:
+    """Refuses arguments that ask for something which is not here."""
+    upload = getattr(given["sync_config"], "upload_dir", None) or old.get("upload_dir")
+    resume = given["resume"]
+    problems = {
+        f"sync_config.upload_dir = {upload!r}: nothing is sent to cloud storage here; copy local_dir": bool(upload),
+        "trial_executor: trials run on Rookery's own executors; leave it out": given["trial_executor"] is not None,
+        f"resume = {resume!r}: goes on with what lies here; use resume=True": resume
+        not in (False, None, True, "LOCAL", "AUTO"),
+        f"mode = {given['mode']!r}: must be min or max": given["mode"] not in (None, "min", "max"),
+        f"fail_fast = {given['fail_fast']!r}: must be True, False or 'raise'": given["fail_fast"]
+        not in (True, False, "raise"),
+        f"num_samples = {given['num_samples']!r}: must be a whole number above 0, or -1": not isinstance(
+            given["num_samples"], int
+        )
+        or (given["num_samples"] < 1 and given["num_samples"] != -1),
+        "run_errored_only: is not here; use resume=True, which goes on with all that is not over": bool(
+            old.get("run_errored_only")
+        ),
+    }
+    known = {"run_errored_only", "ray_auto_init", "global_checkpoint_period", "with_server", "upload_dir",
+             "sync_to_cloud", "sync_to_driver", "sync_on_checkpoint", "_remote", "max_concurrent_trials"}  # fmt: skip
+    problems |= {f"run has no argument {key!r}": True for key in old if key not in known}
+    refuse(line for line, applies in problems.items() if applies)
+
+
+def setup_of(given: Mapping[str, Any]) -> Setup:
+    """Returns what the arguments of `run` come to."""
+    target = given["run_or_experiment"]
+    trainable = registry.trainable_class(target)
+    name = title_of(target)
+    config = dict(given["config"] or {})
+    scheduler, plan = scheduler_of(given["scheduler"]), plan_of(given["search_alg"])
+    space = {
+        **plan.space,
+        **space_of(config, {"run": name, "env": config.get("env")}),
+        **scheduler.parameters(config),
+    }
+    metric = plan.metric or scheduler.metric or given["metric"]
+    mode = plan.mode or scheduler.mode or given["mode"]
+    check_saving(trainable, name, given, scheduler)
+    asked = given["resources_per_trial"]
+    cpus, gpus = cpus_and_gpus(asked)
+    if not gpus:
+        gpus = float(config.get("num_gpus") or 0) if isinstance(config.get("num_gpus"), int | float) else 0.0
+    stoppers = [stopper_of(given["stop"])]
+    if given["time_budget_s"] is not None:
+        stoppers.append(TimeoutStopper(given["time_budget_s"]))
+    reporter = given["progress_reporter"] or default_reporter()
+    reporter.set_search_properties(metric, mode)
+    files = given["log_to_file"]
+    log_files = ("stdout", "stderr") if files is True else (files, files) if isinstance(files, str) else files
+    folder = Path(given["local_dir"] or results_directory()).expanduser().absolute()
+    return Setup(
+        trainable=trainable, name=name, folder=folder / (given["name"] or default_name(trainable, name)),
+        config=config, space=space, plan=plan, scheduler=scheduler, stopper=CombinedStopper(*stoppers),
+        stop=given["stop"] if isinstance(given["stop"], Mapping) else {},
+        callbacks=callbacks_of(given["callbacks"], given["loggers"], metric), reporter=reporter,
+        num_samples=FOREVER if given["num_samples"] == -1 else -(-given["num_samples"] // plan.repeats),
+        metric=metric, mode=mode, cpus=cpus or 1.0, gpus=gpus, resume=bool(given["resume"]),
+        max_failures=FOREVER if given["max_failures"] < 0 else given["max_failures"],
+        raise_on_failed_trial=given["raise_on_failed_trial"], max_concurrent=given["max_concurrent_trials"],
+        others={key: given[key] for key in ("checkpoint_at_end", "keep_checkpoints_num", "checkpoint_score_attr",
+                                            "fail_fast", "trial_name_creator", "trial_dirname_creator")},
+        work={"checkpoint_freq": given["checkpoint_freq"], "restore": given["restore"],
+              "log_to_file": tuple(log_files or (None, None)), "export_formats": tuple(given["export_formats"] or ())},
+    )  # fmt: skip
+
+
+def title_of(target: Any) -> str:
+    """Returns what something to be tried is called: ``PPO``, the name of a class or function."""
+    if isinstance(target, str):
+        return target
+    own = getattr(target, "_name", None) or getattr(target, "__name__", None)
+    if own is None and hasattr(target, "func"):  # functools.partial
+        own = getattr(target.func, "__name__", None)
+    return "lambda" if own == "<lambda>" else str(own or "DEFAULT")
+
+
+def default_name(trainable: type[Trainable], name: str) -> str:
+    """Returns the name of an experiment's directory: ``PPO``, for functions with the date behind it."""
+    return f"{name}_{moment()}" if issubclass(trainable, FunctionTrainable) else name
+
+
+def check_saving(trainable: type[Trainable], name: str, given: Mapping[str, Any], scheduler: TrialScheduler) -> None:
+    """Refuses what needs checkpoints of something that cannot be saved."""
+    if issubclass(trainable, FunctionTrainable):
+        if given["checkpoint_freq"]:
+            raise ConfigError(
+                f"checkpoint_freq: {name} is a function, which says itself when it saves: `with "
+                "tune.checkpoint_dir(step) as folder:`"
+            )
+        return
+    writes = trainable.save_checkpoint is not Trainable.save_checkpoint
+    wants = [key for key in ("checkpoint_freq", "checkpoint_at_end") if given[key]]
+    wants += [type(scheduler).__name__] if scheduler.clones else []
+    if wants and not writes:
+        raise ConfigError(f"{', '.join(wants)}: {name} has no save_checkpoint and load_checkpoint; write both")
+
+
+def callbacks_of(callbacks: Sequence[Any] | None, loggers: Sequence[Any] | None, metric: str | None) -> list[Callback]:
+    """Returns those of the script, what writes trials' files, and what prints results.
+
+    Raises:
+        ConfigError: If something is no callback.
+    """
+    own = list(callbacks or ())
+    for given in own:
+        if not isinstance(given, Callback):
+            kind = given.__name__ if isinstance(given, type) else type(given).__name__
+            hint = "; give an object of it" if isinstance(given, type) else ""
+            raise ConfigError(
+                f"callbacks: {kind} is no tune.Callback{hint}; callbacks of a Trainer stand in config['callbacks']"
+            )
+    files = [LegacyLoggerCallback(loggers)] if loggers else default_loggers(own)
+    return [*own, *files, TrialProgressCallback(metric)]
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+def execute(setup: Setup) -> ExperimentAnalysis:
+    """Runs an experiment."""
+    began = time.time()
+    place, before = earlier(setup) if setup.resume else (None, None)
+    started = before["spec"] if before else {"prefix": secrets.token_hex(3)[:5], "moment": moment()}
+    if place is None:
+        place = setup.folder / OURS / f"{started['moment']}-{started['prefix']}"
+    seed = before["seed"] if before else setup.plan.seed if setup.plan.seed is not None else seed_of_numpy()
+    streams = Streams(int(seed))
+    cfg = TuneConfig(
+        metric=setup.metric or TRAINING_ITERATION, mode=setup.mode or "max",  # type: ignore[arg-type]
+        num_samples=setup.num_samples, repeats=setup.plan.repeats,
+        max_failures=setup.max_failures, max_concurrent=concurrent(setup),
+    )  # fmt: skip
+    job = TrainableOf2021(setup.trainable, setup.name, setup.config, resources=setup.cpus,
+                          known=registered(), **setup.work)  # fmt: skip
+    search = make_search(setup, streams, cfg, started["prefix"])
+    if isinstance(setup.scheduler, PopulationBasedTraining):
+        setup.scheduler.fill = job.configured
+    scheduler = Overheard(setup.scheduler.make(setup.space, streams))
+    orders = Orders(
+        setup.folder, started["prefix"], started["moment"], job, setup.stopper, CallbackList(setup.callbacks),
+        setup.reporter, setup.metric, setup.mode, stop=setup.stop,
+        searcher=search if isinstance(search, SearcherAsAsked) else None, **setup.others,
+    )  # fmt: skip
+    driver = Driver(orders, scheduler)
+    record = {
+        "kind": "experiment", "version": VERSION, "time": began, "title": setup.name, "seed": seed, "trial_seed": None,
+        "space": {path: domain.describe() for path, domain in setup.space.items()}, "job": job.describe(),
+        "tune": {"num_samples": setup.num_samples}, "spec": started,
+    }  # fmt: skip
+    if before and json.loads(json.dumps(record["space"])) != before["space"]:
+        raise ConfigError(
+            f"resume: {place.parent.parent}: config leaves other values open than before; use another name"
+        )
+    with closing(Journal(place, anew=not before)) as journal:
+        if not before:
+            journal.append(signed(FILE, record))
+        loop(setup, OurExperiment(place, cfg, setup.space, streams, None), search, scheduler, job, journal, driver)
+    setup.scheduler.finish(str(setup.folder), {name: trial.trial_id for name, trial in driver.trials.items()})
+    return finished(setup, driver, time.time() - began)
+
+
+def earlier(setup: Setup) -> tuple[Path, dict[str, Any]]:
+    """Returns the folder of the newest experiment, and what it began with.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    found = sorted(path.parent for path in (setup.folder / OURS).glob(f"*/{FILE}") if path.stat().st_size)
+    if not found:
+        raise ConfigError(f"resume: {setup.folder}: holds no experiment to go on with; leave resume out to begin one")
+    return found[-1], read(found[-1])[0]
+
+
+def concurrent(setup: Setup) -> int | None:
+    """Returns how many trials may run at the same time; None = as many as there are cores for."""
+    limits = [setup.plan.max_concurrent, setup.max_concurrent]
+    if Machine.num_cpus:
+        limits.append(max(1, int(Machine.num_cpus // setup.cpus)))
+    if Machine.local_mode or setup.total == 1:
+        limits.append(1)
+    elif (theirs := joined()) is not None and (beside := setup.trainable.cores_beside(setup.config)):
+        cores = theirs.cluster_resources().get("CPU", 0.0)
+        limits.append(max(1, int(cores // (setup.cpus + beside))))  # so that no trial keeps another's workers waiting
+    return min((limit for limit in limits if limit), default=None)
+
+
+def make_search(setup: Setup, streams: Streams, cfg: TuneConfig, prefix: str) -> AskTell:
+    """Returns what suggests values."""
+    search, space = setup.plan.search, dict(setup.space)
+    if isinstance(search, Searcher):
+        search.set_search_properties(setup.metric, setup.mode, setup.config)
+        return SearcherAsAsked(search, setup.num_samples, prefix)
+    return Suggestions(search, space, (setup.mode or "max",), cfg.num_samples, setup.plan.points, streams, space)
+
+
+def make_executor(setup: Setup, job: TrainableOf2021, cfg: TuneConfig) -> Executor:
+    """Returns what runs trials: the cluster that the script has joined; else processes where several run at a time and
+    can be sent there; else this process.
+    """
+    if joined() is not None and not Machine.local_mode:
+        try:
+            executor: Executor = import_object(EXECUTORS["ray"])(job, setup.cpus, setup.gpus, cfg.max_concurrent)
+            return executor
+        except ConfigError as error:
+            say(f"trials run one after the other in this process: {error}")
+            return HereExecutor(job)
+    if cfg.max_concurrent == 1 or usable_cores() < 2 * setup.cpus:
+        return HereExecutor(job)
+    if actors := Machine.actors():
+        say(
+            f"trials run one after the other in this process: the actor {actors[0]!r} lives here, and trials may ask it"
+        )
+        return HereExecutor(job)
+    try:
+        return ProcessExecutor(job, setup.cpus, setup.gpus, cfg.max_concurrent)
+    except ConfigError as error:
+        say(f"trials run one after the other in this process: {error}")
+        return HereExecutor(job)
+
+
+def loop(
+    setup: Setup,
+    experiment: OurExperiment,
+    search: AskTell,
+    scheduler: Overheard,
+    job: TrainableOf2021,
+    journal: Journal,
+    driver: Driver,
+) -> None:
+    """Runs Rookery's loop, watched by a driver."""
+    cfg, orders = experiment.cfg, driver.orders
+    survive_lost_output(setup.folder / LOG)
+    if isinstance(search, Suggestions):
+        orders.reporter.set_total_samples(setup.total)
+    orders.callbacks.tell("setup")
+    with closing(make_executor(setup, job, cfg)) as executor:
+        watched = WatchedExecutor(executor, driver)
+        driver.runner = Runner(experiment, Gate(search, driver), scheduler, watched, journal, Progress(driver))
+        if journal.records:
+            say(f"going on with {setup.folder.name} of {orders.moment}")
+            before = ExperimentState.of(experiment.folder, journal.records, experiment.space)
+            for trial in before.trials.values():
+                if trial.status.is_over:
+                    driver.recall(trial)
+        try:
+            driver.runner.run()
+        except Interrupted:
+            say("stopped; resume=True goes on with what is not over")
+        finally:
+            driver.runner.state.stop_running()
+            driver.sync()
+            driver.write_state(at_once=True)
+            for callback in setup.callbacks:
+                if isinstance(callback, LegacyLoggerCallback):
+                    callback.close()
+        over = [trial for trial in driver.runner.state.trials.values() if trial.status.is_over]
+        if len(over) == len(driver.runner.state.trials):  # nobody goes on from these any more
+            for trial in over:
+                shutil.rmtree(trial.folder / FOLDER, ignore_errors=True)
+
+
+class Gate:
+    """Passes questions on to a search until everything is to end.
+
+    Args:
+        search: The search.
+        driver: Knows when.
+    """
+
+    def __init__(self, search: AskTell, driver: Driver) -> None:
+        self.search, self.driver = search, driver
+
+    def ask(self, number: int) -> Mapping[str, Any] | None:
+        """Returns the next suggestion; None when everything is to end."""
+        return None if self.driver.stopping else self.search.ask(number)
+
+    def tell(self, number: int, values: Sequence[float] | None) -> None:
+        """Passes it on."""
+        self.search.tell(number, values)
+
+
+def finished(setup: Setup, driver: Driver, seconds: float) -> ExperimentAnalysis:
+    """Shows how trials ended, and returns what came of them.
+
+    Raises:
+        TuneError: If some have failed.
+    """
+    trials = driver.everyone
+    if has_verbosity(Verbosity.V1_EXPERIMENT) and setup.reporter.should_report(trials, done=True):
+        setup.reporter.report(trials, True)
+    failed = [trial for trial in trials if trial.status == Trial.ERROR]
+    if failed and setup.raise_on_failed_trial:
+        first = failed[0]
+        raise TuneError(f"trials have failed, the first with {first.error_msg} ({first.error_file})", failed)
+    for trial in failed:
+        say(f"{trial} has failed: {trial.error_msg} ({trial.error_file})")
+    if has_verbosity(Verbosity.V1_EXPERIMENT):
+        say(f"Total run time: {seconds:.2f} seconds.")
+    return ExperimentAnalysis(str(driver.write_state(at_once=True)), trials, setup.metric, setup.mode)
+
+
+# --- experiments as objects -------------------------------------------------------------------------------------------
+
+
+class Experiment:
+    """What is to be tried, for `run_experiments`.
+
+    Args:
+        name: Directory of the experiment.
+        run: What is tried.
+        spec: Further arguments of `run`.
+    """
+
+    SHARED = (
+        "verbose", "progress_reporter", "resume", "raise_on_failed_trial", "scheduler", "search_alg", "callbacks",
+        "server_port", "queue_trials", "reuse_actors", "trial_executor", "metric", "mode", "fail_fast",
+    )  # fmt: skip
+    """Arguments that experiments of one call have in common."""
+
+    def __init__(self, name: str, run: Any, **spec: Any) -> None:
+        self.name, self.target, self.spec = name, run, spec
+
+    @classmethod
+    def from_json(cls, name: str, spec: Mapping[str, Any]) -> Experiment:
+        """Makes an experiment of a dict as tuned examples have it: ``{"run": "PPO", "env": ..., "config": {...}}``.
+
+        Raises:
+            ConfigError: If it does not say what is tried.
+        """
+        rest = dict(spec)
+        if "run" not in rest:
+            raise ConfigError(f"{name}: says not what is tried; write run: PPO")
+        target = rest.pop("run")
+        if "env" in rest:
+            rest["config"] = {**(rest.get("config") or {}), "env": rest.pop("env")}
+        return cls(name, target, **rest)
+
+    def run(self, **shared: Any) -> ExperimentAnalysis:
+        """Runs it."""
+        return run(self.target, **{**shared, "name": self.name, **self.spec})
+
+    @property
+    def run_identifier(self) -> str:
+        """What is tried is called."""
+        return title_of(self.target)
+
+
+def run_experiments(
+    experiments: Any,
+    scheduler: Any = None,
+    server_port: int | None = None,
+    verbose: int = Verbosity.V3_TRIAL_DETAILS,
+    progress_reporter: ProgressReporter | None = None,
+    resume: bool | str = False,
+    queue_trials: bool = False,
+    reuse_actors: bool = False,
+    trial_executor: Any = None,
+    raise_on_failed_trial: bool = True,
+    concurrent: bool = True,
+    callbacks: Sequence[Any] | None = None,
+    _remote: bool | None = None,
+) -> list[Trial]:
+    """Runs experiments, one after the other; trials of one run at the same time.
+
+    Args:
+        experiments: `Experiment`, a list of them, or dicts by name: ``{"name": {"run": ..., "config": ...}}``.
+        scheduler: As of `run`, for each.
+        server_port: Has no meaning.
+        verbose: As of `run`.
+        progress_reporter: As of `run`.
+        resume: As of `run`.
+        queue_trials: Has no meaning.
+        reuse_actors: Has no meaning.
+        trial_executor: Must be None.
+        raise_on_failed_trial: As of `run`.
+        concurrent: Has no meaning: experiments run in their order.
+        callbacks: As of `run`.
+        _remote: Has no meaning.
+
+    Returns:
+        All trials.
+    """
+    if isinstance(experiments, Mapping):
+        listed = [Experiment.from_json(str(name), spec) for name, spec in experiments.items()]
+    else:
+        listed = [experiments] if isinstance(experiments, Experiment) else list(experiments or ())
+    if not listed or not all(isinstance(each, Experiment) for each in listed):
+        raise ConfigError(f"run_experiments: takes tune.Experiment objects, or dicts by name, not {show(experiments)}")
+    trials: list[Trial] = []
+    for each in listed:
+        analysis = each.run(
+            scheduler=scheduler, verbose=verbose, progress_reporter=progress_reporter, resume=resume,
+            trial_executor=trial_executor, raise_on_failed_trial=raise_on_failed_trial, callbacks=callbacks,
+        )  # fmt: skip
+        trials += analysis.trials
+    return trials
+
+
+def variants(config: Mapping[str, Any], number: int = 0) -> dict[str, Any]:
+    """Returns a nested configuration with a value drawn for each open place; the `number`-th of grids."""
+    space = space_of(config)
+    suggestions = Suggestions(plan_of(None).search, space, ("max",), number + 1, (), Streams(seed_of_numpy()), space)
+    return dict(filled(config, suggestions.ask(number) or {}))

@@ -1,0 +1,713 @@
+"""Schedulers under Tune's names. Each makes one of Rookery's (`rookery.tune.schedulers`), which decides.
+
+Where a scheduler of ours differs from Tune's, its docstring says so.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.packages import is_own
+from rookery.core.seeding import Streams
+from rookery.core.settings.fields import show
+from rookery.tune import space as ours
+from rookery.tune.scheduler import FIFO, Action, Actions, Exploit, FIFOConfig, Scheduler
+from rookery.tune.schedulers.asha import ASHA, ASHAConfig
+from rookery.tune.schedulers.hyperband import HyperBand, HyperBandConfig
+from rookery.tune.schedulers.median import Median, MedianConfig
+from rookery.tune.schedulers.pb2 import PB2 as OurPB2
+from rookery.tune.schedulers.pb2 import PB2Config
+from rookery.tune.schedulers.population import Population, PopulationConfig
+from rookery_rllib.tune.space import Domain, Function, parts_of, written_path
+
+Space = Mapping[str, Any]
+
+
+class TrialScheduler:
+    """What all schedulers have. One of a script's own cannot derive from it: what decides here is another class.
+
+    Attributes:
+        metric: Key of results that trials are judged by; None = that of ``tune.run``.
+        mode: ``max`` or ``min``; None = that of ``tune.run``.
+        time_attr: Key of results that a trial's age is counted in.
+    """
+
+    CONTINUE = "CONTINUE"
+    PAUSE = "PAUSE"
+    STOP = "STOP"
+    NOOP = "NOOP"
+
+    metric: str | None = None
+    mode: str | None = None
+    time_attr: str = "training_iteration"
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if not is_own(cls.__module__):
+            raise ConfigError(
+                f"{cls.__name__}: a scheduler of a script's own is not asked here: write one below "
+                "rookery.tune.Scheduler, whose on_result says who goes on, and give it to rookery.tune.run(scheduler=)"
+            )
+
+    def _take(self, time_attr: str, reward_attr: str | None, metric: str | None, mode: str | None) -> None:
+        """Notes what all schedulers are told."""
+        if mode not in (None, "min", "max"):
+            raise ConfigError(f"{type(self).__name__}: mode = {mode!r}: must be min or max")
+        self.time_attr = time_attr
+        self.metric, self.mode = (reward_attr, "max") if reward_attr else (metric, mode)
+
+    def set_search_properties(self, metric: str | None, mode: str | None) -> bool:
+        """Takes the metric and mode of ``tune.run``; says whether it had none of its own."""
+        if (self.metric and metric) or (self.mode and mode):
+            return False
+        self.metric, self.mode = metric or self.metric, mode or self.mode
+        return True
+
+    @property
+    def clones(self) -> bool:
+        """Whether trials take over checkpoints of others."""
+        return False
+
+    def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what it changes and the configuration leaves fixed: domains by path."""
+        return {}
+
+    def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
+        """Makes the scheduler that decides.
+
+        Args:
+            space: Domains by path.
+            streams: Random streams of the experiment.
+        """
+        return FIFO(FIFOConfig(time=self.time_attr), space, streams)
+
+    def finish(self, folder: str, ids: Mapping[str, str]) -> None:
+        """Writes what it knows at the end.
+
+        Args:
+            folder: Directory of the experiment.
+            ids: Identifiers of trials by their names in the journal.
+        """
+
+
+class FIFOScheduler(TrialScheduler):
+    """Lets every trial run to its end."""
+
+
+class AsyncHyperBandScheduler(TrialScheduler):
+    """Stops trials that are not among the best of those that came as far; nobody waits.
+
+    Equal scores decide nothing here; Tune compares with a percentile, and stops the first of two by it.
+
+    Args:
+        time_attr: Key of results that a trial's age is counted in.
+        reward_attr: Old name of `metric`, with more being better.
+        metric: Key of results that trials are judged by; None = that of ``tune.run``.
+        mode: ``max`` or ``min``; None = that of ``tune.run``.
+        max_t: Age at which a trial ends.
+        grace_period: Age of the first comparison.
+        reduction_factor: Of so many trials one goes on, and so many times older is the next comparison.
+        brackets: Kinds of trials: those of the second skip the first comparison, and so on.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "training_iteration",
+        reward_attr: str | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        max_t: float = 100,
+        grace_period: float = 1,
+        reduction_factor: float = 4,
+        brackets: int = 1,
+    ) -> None:
+        self._take(time_attr, reward_attr, metric, mode)
+        if max_t < grace_period:
+            raise ConfigError(
+                f"{type(self).__name__}: grace_period = {grace_period:g} must not be above max_t = {max_t:g}"
+            )
+        factor = whole_factor(self, reduction_factor)
+        if max_t == grace_period:  # nothing is compared; trials end at max_t
+            grace_period = max_t / factor
+        self.cfg = ASHAConfig(
+            time=time_attr, max_time=float(max_t), grace=float(grace_period), reduction=factor, brackets=brackets
+        )
+
+    def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
+        """Makes Rookery's ASHA."""
+        return ASHA(self.cfg, space, streams)
+
+
+ASHAScheduler = AsyncHyperBandScheduler
+
+
+class HyperBandScheduler(TrialScheduler):
+    """Lets the trials of a bracket wait for each other, and the best of them go on.
+
+    Args:
+        time_attr: Key of results that a trial's age is counted in.
+        reward_attr: Old name of `metric`, with more being better.
+        metric: Key of results that trials are judged by; None = that of ``tune.run``.
+        mode: ``max`` or ``min``; None = that of ``tune.run``.
+        max_t: Age at which a trial ends.
+        reduction_factor: Of so many trials one goes on.
+        stop_last_trials: Must be True: trials end at `max_t`.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "training_iteration",
+        reward_attr: str | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        max_t: float = 81,
+        reduction_factor: float = 3,
+        stop_last_trials: bool = True,
+    ) -> None:
+        self._take(time_attr, reward_attr, metric, mode)
+        if not stop_last_trials:
+            raise ConfigError(
+                "HyperBandScheduler: stop_last_trials=False: trials end at max_t here; set a larger max_t"
+            )
+        self.cfg = HyperBandConfig(
+            time=time_attr, max_time=float(max_t), reduction=whole_factor(self, reduction_factor)
+        )
+
+    @property
+    def clones(self) -> bool:
+        """Whether trials take over checkpoints: they are paused, and go on from their own."""
+        return False
+
+    def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
+        """Makes Rookery's HyperBand."""
+        return HyperBand(self.cfg, space, streams)
+
+
+class MedianStoppingRule(TrialScheduler):
+    """Stops trials whose best result is below the median of the others' running means.
+
+    Args:
+        time_attr: Key of results that a trial's age is counted in.
+        reward_attr: Old name of `metric`, with more being better.
+        metric: Key of results that trials are judged by; None = that of ``tune.run``.
+        mode: ``max`` or ``min``; None = that of ``tune.run``.
+        grace_period: Age before which nobody is stopped.
+        min_samples_required: So many other trials must have come as far.
+        min_time_slice: Has no meaning here: each result is looked at.
+        hard_stop: Whether to stop trials; else they are paused to the end.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "time_total_s",
+        reward_attr: str | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        grace_period: float = 60.0,
+        min_samples_required: int = 3,
+        min_time_slice: int = 0,
+        hard_stop: bool = True,
+    ) -> None:
+        self._take(time_attr, reward_attr, metric, mode)
+        self.cfg = MedianConfig(
+            time=time_attr, grace=max(float(grace_period), 1e-9), min_samples=min_samples_required, hard_stop=hard_stop
+        )
+
+    def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
+        """Makes Rookery's median stopping rule."""
+        return Median(self.cfg, space, streams)
+
+
+# --- populations ------------------------------------------------------------------------------------------------------
+
+
+class Mutations(Population[PopulationConfig]):
+    """Perturbs what a clone has from its donor as Tune does: numbers by 1.2 or 0.8, in lists one step aside.
+
+    Args:
+        cfg: Interval, quantile and so on.
+        space: Domains by path.
+        streams: Random streams of the experiment.
+        mutations: Lists, domains and functions by path.
+        resample: Probability of drawing a parameter anew.
+        custom: Takes a nested configuration and has the last word.
+        fill: Puts values by path into the configuration.
+    """
+
+    def __init__(
+        self,
+        cfg: PopulationConfig,
+        space: Space,
+        streams: Streams,
+        mutations: Mapping[str, Any],
+        resample: float,
+        custom: Callable[..., Any] | None,
+        fill: Callable[..., Any] | None,
+    ) -> None:
+        super().__init__(cfg, space, streams)
+        self.mutations, self.resample, self.custom, self.fill = mutations, resample, custom, fill
+        self.history: dict[str, list[tuple[Any, ...]]] = {}
+        """What made each trial what it is: (clone, donor, clone's age, donor's age, donor's values, new ones)."""
+
+    def explore(self, donor: str, going: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[str, Any]:
+        """Returns the parameters a clone goes on with."""
+        before = self.members[donor].params
+        params = {**before, **{path: self._changed(path, before[path], rng) for path in self.mutations}}
+        if self.custom is None or self.fill is None:
+            return params
+        explored = self.custom(copy.deepcopy(self.fill(params)))
+        if not isinstance(explored, Mapping):
+            raise ConfigError("custom_explore_fn: must return the configuration that it was given, changed or not")
+        return {path: value_of(explored, path, value) for path, value in params.items()}
+
+    def _changed(self, path: str, value: Any, rng: np.random.Generator) -> Any:
+        """Draws a value anew, or takes one near it."""
+        choices, again = self.mutations[path], rng.random() < self.resample
+        up = rng.random() > 0.5
+        if isinstance(choices, list | tuple):
+            if again or value not in choices:
+                return choices[int(rng.integers(len(choices)))]
+            place = list(choices).index(value) + (-1 if up else 1)
+            return choices[min(max(place, 0), len(choices) - 1)]
+        if again or not isinstance(value, int | float) or isinstance(value, bool):
+            new = choices.domain.quantile(rng.random()) if isinstance(choices, Domain) else choices()
+        else:
+            new = value * (1.2 if up else 0.8)
+        return int(new) if isinstance(value, int) and not isinstance(value, bool) else new
+
+    def compare(self, trials: Sequence[str]) -> Actions:
+        """Notes who copies whom."""
+        members, history = dict(self.members), dict(self.history)
+        ages = {name: member.since for name, member in members.items()}
+        before = {name: dict(member.params) for name, member in members.items()}
+        actions = super().compare(trials)
+        for name, action in actions.items():
+            if isinstance(action, Exploit):
+                donor = action.donor
+                row = (name, donor, ages[name], ages[donor], before[donor], dict(action.params))
+                self.history[name] = [*history.get(donor, []), row]
+        return actions
+
+
+def value_of(config: Mapping[str, Any], path: str, otherwise: Any) -> Any:
+    """Returns what stands in a nested configuration at a path."""
+    node: Any = config
+    for key in path.split("/"):
+        found = [part for name, part in parts_of(node) if str(name) == key]
+        if not found:
+            return otherwise
+        node = found[0]
+    return node
+
+
+class PopulationBasedTraining(TrialScheduler):
+    """Lets the worst trials go on as changed copies of the best, every so often.
+
+    Args:
+        time_attr: Key of results that a trial's age is counted in.
+        reward_attr: Old name of `metric`, with more being better.
+        metric: Key of results that trials are judged by; None = that of ``tune.run``.
+        mode: ``max`` or ``min``; None = that of ``tune.run``.
+        perturbation_interval: Age between two comparisons.
+        burn_in_period: Age before the first.
+        hyperparam_mutations: What changes: by key a list, a domain, a function that draws a value, or a dict of these.
+        quantile_fraction: Share of trials that is replaced.
+        resample_probability: How often a value is drawn anew.
+        custom_explore_fn: Function of a copy's configuration that returns the one to use.
+        log_config: Whether who copied whom is written, into ``pbt_global.txt`` and ``pbt_policy_<trial>.txt``.
+        require_attrs: Has no meaning here.
+        synch: Whether all wait for each other.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "time_total_s",
+        reward_attr: str | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        perturbation_interval: float = 60.0,
+        burn_in_period: float = 0.0,
+        hyperparam_mutations: Mapping[str, Any] | None = None,
+        quantile_fraction: float = 0.25,
+        resample_probability: float = 0.25,
+        custom_explore_fn: Callable[..., Any] | None = None,
+        log_config: bool = True,
+        require_attrs: bool = True,
+        synch: bool = False,
+    ) -> None:
+        self._take(time_attr, reward_attr, metric, mode)
+        if not hyperparam_mutations and not custom_explore_fn:
+            raise ConfigError("PopulationBasedTraining: takes hyperparam_mutations, custom_explore_fn, or both")
+        self.mutations = flat_mutations(hyperparam_mutations or {})
+        self.custom_explore_fn, self.log_config, self.resample = custom_explore_fn, log_config, resample_probability
+        self.common: dict[str, Any] = {
+            "time": time_attr, "interval": float(perturbation_interval), "burn_in": float(burn_in_period),
+            "quantile": float(quantile_fraction), "synchronous": bool(synch),
+        }  # fmt: skip
+        self.fill: Callable[..., Any] | None = None
+        self.made: Mutations | None = None
+
+    @property
+    def clones(self) -> bool:
+        """Whether trials take over checkpoints of others, which they do."""
+        return True
+
+    def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a domain for each mutation: of the configuration's one value, or else of the mutation."""
+        found: dict[str, Any] = {}
+        for path, choices in self.mutations.items():
+            fixed = value_of(config, path, self)
+            if fixed is not self:
+                found[path] = ours.choice([fixed]) if not is_open(fixed) else None
+            elif isinstance(choices, Domain):
+                found[path] = choices.domain
+            elif isinstance(choices, list | tuple):
+                found[path] = ours.choice(list(choices))
+            else:
+                found[path] = ours.Computed(Drawing(choices))
+        return {path: domain for path, domain in found.items() if domain is not None}
+
+    def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
+        """Makes a population that mutates as Tune's."""
+        cfg = PopulationConfig(**self.common)
+        self.made = Mutations(cfg, space, streams, self.mutations, self.resample, self.custom_explore_fn, self.fill)
+        return self.made
+
+    def finish(self, folder: str, ids: Mapping[str, str]) -> None:
+        """Writes who copied whom."""
+        if not self.log_config or self.made is None:
+            return
+        for trial, rows in self.made.history.items():
+            lines = [json.dumps([ids[row[0]], ids[row[1]], *row[2:]], default=str) for row in rows]
+            Path(folder, f"pbt_policy_{ids[trial]}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        steps = {json.dumps(row, default=str): row for rows in self.made.history.values() for row in rows}
+        if steps:
+            rows = sorted(steps.values(), key=lambda row: row[3])
+            lines = [json.dumps([ids[row[0]], ids[row[1]], *row[2:]], default=str) for row in rows]
+            Path(folder, "pbt_global.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A function that draws a value, as one of the values chosen so far.
+
+    Attributes:
+        function: Function without arguments.
+    """
+
+    function: Callable[[], Any]
+
+    def __call__(self, known: Mapping[str, Any]) -> Any:
+        """Draws a value."""
+        return self.function()
+
+
+def is_open(value: Any) -> bool:
+    """Says whether a value is still to be chosen."""
+    return isinstance(value, Domain) or (isinstance(value, Mapping) and set(value) == {"grid_search"})
+
+
+def flat_mutations(mutations: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Returns mutations by path.
+
+    Raises:
+        ConfigError: If one is no list, domain or function.
+    """
+    found: dict[str, Any] = {}
+    for key, value in mutations.items():
+        path = (*above, key)
+        if isinstance(value, Mapping):
+            found |= flat_mutations(value, path)
+        elif isinstance(value, Function) or not (isinstance(value, list | tuple | Domain) or callable(value)):
+            raise ConfigError(
+                f"hyperparam_mutations: {written_path(path)} = {show(value)}: must be a list, a function without "
+                "arguments that draws a value, or a domain such as tune.uniform(0, 1)"
+            )
+        else:
+            found[written_path(path)] = value
+    return found
+
+
+class PB2(TrialScheduler):
+    """Lets the worst trials go on as copies of the best, with the values that a model finds most promising.
+
+    Args:
+        time_attr: Key of results that a trial's age is counted in.
+        reward_attr: Old name of `metric`, with more being better.
+        metric: Key of results that trials are judged by; None = that of ``tune.run``.
+        mode: ``max`` or ``min``; None = that of ``tune.run``.
+        perturbation_interval: Age between two comparisons.
+        hyperparam_bounds: Smallest and largest number by key.
+        quantile_fraction: Share of trials that is replaced.
+        log_config: Has no meaning here.
+        require_attrs: Likewise.
+        synch: Whether all wait for each other.
+    """
+
+    def __init__(
+        self,
+        time_attr: str = "time_total_s",
+        reward_attr: str | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        perturbation_interval: float = 60.0,
+        hyperparam_bounds: Mapping[str, Any] | None = None,
+        quantile_fraction: float = 0.25,
+        log_config: bool = True,
+        require_attrs: bool = True,
+        synch: bool = False,
+    ) -> None:
+        self._take(time_attr, reward_attr, metric, mode)
+        if not hyperparam_bounds:
+            raise ConfigError("PB2: takes hyperparam_bounds, such as {'lr': [1e-5, 1e-2]}")
+        self.bounds = flat_bounds(hyperparam_bounds)
+        self.common: dict[str, Any] = {
+            "time": time_attr, "interval": float(perturbation_interval), "quantile": float(quantile_fraction),
+            "synchronous": bool(synch),
+        }  # fmt: skip
+
+    @property
+    def clones(self) -> bool:
+        """Whether trials take over checkpoints of others, which they do."""
+        return True
+
+    def domains(self, space: Space) -> dict[str, Any]:
+        """Returns a domain for each pair of bounds, of whole numbers where both are and the trials begin with such.
+
+        Args:
+            space: The domains that trials begin with, by path.
+        """
+        return {
+            path: ours.randint(low, high + 1)
+            if isinstance(low, int) and isinstance(high, int) and not has_fractions(space.get(path))
+            else ours.uniform(low, high)
+            for path, (low, high) in self.bounds.items()
+        }
+
+    def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a domain for each parameter that the configuration does not leave open itself."""
+        found: dict[str, Any] = {}
+        for path, domain in self.domains({}).items():
+            fixed = value_of(config, path, self)
+            if fixed is self:
+                found[path] = domain
+            elif not is_open(fixed):
+                found[path] = ours.choice([fixed])
+        return found
+
+    def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
+        """Makes Rookery's PB2."""
+        return OurPB2(PB2Config(**self.common), {**space, **self.domains(space)}, streams)
+
+
+def has_fractions(domain: Any) -> bool:
+    """Returns whether a domain has numbers that are not whole; bounds such as [0, 1] are not of whole numbers then."""
+    if isinstance(domain, ours.Listed):
+        return any(isinstance(value, float) for value in domain.values)
+    return isinstance(domain, ours.Numeric) and not isinstance(domain, ours.Integer)
+
+
+def flat_bounds(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, tuple[float, float]]:
+    """Returns bounds by path.
+
+    Raises:
+        ConfigError: If something is no pair of numbers that ascend.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for key, value in bounds.items():
+        path = (*above, key)
+        if isinstance(value, Mapping):
+            found |= flat_bounds(value, path)
+        elif not isinstance(value, list | tuple) or len(value) != 2 or not value[0] < value[1]:
+            raise ConfigError(f"hyperparam_bounds: {written_path(path)} = {show(value)}: must be [smallest, largest]")
+        else:
+            found[written_path(path)] = (value[0], value[1])
+    return found
+
+
+# --- replay -----------------------------------------------------------------------------------------------------------
+
+
+class ReplayedSchedule(Scheduler[FIFOConfig]):
+    """Gives the one trial other parameters at the ages that a population found; it goes on from its own checkpoint.
+
+    Args:
+        cfg: What age is counted in.
+        space: Domains by path.
+        streams: Random streams of the experiment.
+        steps: (age, values by path), ascending.
+    """
+
+    def __init__(self, cfg: FIFOConfig, space: Space, streams: Streams, steps: Sequence[tuple[float, Any]]) -> None:
+        super().__init__(cfg, space, streams)
+        self.steps = steps
+        self.done: dict[str, int] = {}
+        self.params: dict[str, dict[str, Any]] = {}
+
+    def add(self, trial: str, params: Mapping[str, Any]) -> None:
+        """Notes the parameters of the trial."""
+        self.done[trial], self.params[trial] = 0, dict(params)
+
+    def milestone(self, trial: str) -> float | None:
+        """Returns the age of the next change."""
+        at = self.done[trial]
+        return float(self.steps[at][0]) if at < len(self.steps) else None
+
+    def on_result(self, trial: str, time: float, score: float) -> Actions:
+        """Changes the parameters when the trial is old enough."""
+        at = self.done[trial]
+        due = [step for step in self.steps[at:] if step[0] <= time]
+        if not due:
+            return {}
+        self.done[trial] = at + len(due)
+        self.params[trial] |= {path: value for path, value in due[-1][1].items() if path in self.params[trial]}
+        return {trial: Exploit(trial, dict(self.params[trial]))}
+
+
+class PopulationBasedTrainingReplay(TrialScheduler):
+    """Repeats the parameters that the best trial of a population had, age by age, with one trial.
+
+    Args:
+        policy_file: A file ``pbt_policy_<trial>.txt`` that `PopulationBasedTraining` has written here.
+    """
+
+    def __init__(self, policy_file: str) -> None:
+        path = Path(policy_file).expanduser()
+        try:
+            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            self.steps = tuple((age, new) for _, _, age, _, _, new in rows)
+            self.initial: dict[str, Any] = dict(rows[0][4]) if rows else {}
+        except (OSError, ValueError, TypeError, IndexError) as error:
+            raise ConfigError(f"PopulationBasedTrainingReplay: {policy_file}: cannot be read: {error}") from None
+        if not rows:
+            raise ConfigError(f"PopulationBasedTrainingReplay: {policy_file}: is empty: the trial was never replaced")
+
+    @property
+    def clones(self) -> bool:
+        """Whether trials go on from checkpoints with other parameters, which the one here does."""
+        return True
+
+    def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the parameters that the trial begins with."""
+        return {path: ours.choice([value]) for path, value in self.initial.items()}
+
+    def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
+        """Makes the schedule."""
+        return ReplayedSchedule(FIFOConfig(time=self.time_attr), space, streams, self.steps)
+
+
+# --- by name ----------------------------------------------------------------------------------------------------------
+
+
+def whole_factor(scheduler: TrialScheduler, factor: float) -> int:
+    """Returns a reduction factor as a whole number.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    if factor != int(factor) or factor < 2:
+        raise ConfigError(
+            f"{type(scheduler).__name__}: reduction_factor = {factor:g}: must be a whole number, 2 or more; "
+            f"{max(2, round(factor))} is the nearest"
+        )
+    return int(factor)
+
+
+SCHEDULERS: dict[str, type[TrialScheduler]] = {
+    "fifo": FIFOScheduler,
+    "async_hyperband": AsyncHyperBandScheduler,
+    "asynchyperband": AsyncHyperBandScheduler,
+    "asha": ASHAScheduler,
+    "median_stopping_rule": MedianStoppingRule,
+    "medianstopping": MedianStoppingRule,
+    "hyperband": HyperBandScheduler,
+    "pbt": PopulationBasedTraining,
+    "pbt_replay": PopulationBasedTrainingReplay,
+    "pb2": PB2,
+}
+
+
+def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
+    """Makes a scheduler by its short name; arguments that it does not have are left out, as in Tune."""
+    name = scheduler.lower()
+    if name == "hb_bohb":
+        raise ConfigError("hb_bohb (HyperBandForBOHB): BOHB is not here; use hyperband with OptunaSearch")
+    if name not in SCHEDULERS:
+        raise ConfigError(
+            f"create_scheduler({scheduler!r}): there is none of this name{nearest(name, list(SCHEDULERS))}"
+        )
+    known = inspect.signature(SCHEDULERS[name]).parameters
+    return SCHEDULERS[name](**{key: value for key, value in kwargs.items() if key in known})
+
+
+def scheduler_of(given: Any) -> TrialScheduler:
+    """Returns a scheduler for what ``scheduler=`` is given.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    if given is None:
+        return FIFOScheduler()
+    if isinstance(given, str):
+        return create_scheduler(given)
+    if isinstance(given, TrialScheduler):
+        return given
+    raise ConfigError(f"scheduler = {show(given)}: must be one of ray.tune.schedulers, such as ASHAScheduler()")
+
+
+class Overheard(Scheduler[Any]):
+    """Passes everything on to another scheduler, and remembers what it said last about the trial that reported.
+
+    As in Tune, where comparisons with not-a-number are false, ASHA and median stopping leave a trial alone that has had
+    no number yet: no episode has ended.
+
+    Args:
+        inner: The scheduler that decides.
+    """
+
+    def __init__(self, inner: Scheduler[Any]) -> None:
+        super().__init__(inner.cfg, inner.space, inner.streams)
+        self.inner = inner
+        self.said: dict[str, Action | Exploit] = {}
+        self.scored: set[str] = set()
+
+    @property
+    def yields(self) -> bool:
+        """Whether trials yield their workers to those that wait."""
+        return self.inner.yields
+
+    def add(self, trial: str, params: Mapping[str, Any]) -> None:
+        """Passes it on."""
+        self.inner.add(trial, params)
+
+    def milestone(self, trial: str) -> float | None:
+        """Passes it on."""
+        return self.inner.milestone(trial)
+
+    def on_result(self, trial: str, time: float, score: float) -> Actions:
+        """Passes it on, and remembers the answer."""
+        if score > -math.inf:
+            self.scored.add(trial)
+        judged = trial in self.scored or not isinstance(self.inner, ASHA | Median)
+        is_over = time >= getattr(self.cfg, "max_time", math.inf)
+        actions = self.inner.on_result(trial, time, score) if judged or is_over else {}
+        self.said[trial] = actions.get(trial, Action.CONTINUE)
+        return actions
+
+    def on_end(self, trial: str) -> Actions:
+        """Passes it on."""
+        return self.inner.on_end(trial)
+
+    def drained(self, paused: Sequence[str]) -> Actions:
+        """Passes it on."""
+        return self.inner.drained(paused)

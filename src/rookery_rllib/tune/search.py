@@ -1,0 +1,311 @@
+"""Search algorithms under Tune's names, on Rookery's (`rookery.tune.search`, `rookery.tune.optuna_search`)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.settings.fields import show
+from rookery.tune import space as ours
+from rookery.tune.optuna_search import OptunaConfig
+from rookery.tune.search import RandomConfig
+from rookery_rllib.trainer.trial.loggers import flatten_dict
+from rookery_rllib.tune.space import space_of
+
+WHOLE = "suggestion"
+"""Path of what a script's own searcher suggests, taken whole."""
+
+SAMPLERS = {"TPESampler": "tpe", "GPSampler": "gp", "CmaEsSampler": "cmaes", "QMCSampler": "qmc",
+            "NSGAIISampler": "nsga2", "RandomSampler": "random"}  # fmt: skip
+"""Optuna's samplers that Rookery's search can make itself."""
+
+NOT_HERE = {
+    "ax": "AxSearch", "bayesopt": "BayesOptSearch", "bohb": "TuneBOHB", "dragonfly": "DragonflySearch",
+    "hebo": "HEBOSearch", "hyperopt": "HyperOptSearch", "nevergrad": "NevergradSearch", "sigopt": "SigOptSearch",
+    "skopt": "SkOptSearch", "zoopt": "ZOOptSearch", "cfo": "CFO", "blendsearch": "BlendSearch",
+}  # fmt: skip
+"""Search algorithms of other libraries."""
+
+
+class SearchAlgorithm:
+    """What all search algorithms have.
+
+    Attributes:
+        metric: Key of results that trials are judged by; None = that of ``tune.run``.
+        mode: ``max`` or ``min``; None = that of ``tune.run``.
+        max_concurrent: Trials at the same time; None = as many as there is room for.
+    """
+
+    metric: str | None = None
+    mode: str | None = None
+    max_concurrent: int | None = None
+
+    def set_search_properties(self, metric: str | None, mode: str | None, config: Mapping[str, Any]) -> bool:
+        """Takes the metric and mode of ``tune.run``; says whether it can be used so."""
+        self.metric, self.mode = self.metric or metric, self.mode or mode
+        return True
+
+
+class BasicVariantGenerator(SearchAlgorithm):
+    """Tries every combination of grids, and draws everything else.
+
+    Args:
+        points_to_evaluate: Values to try first, by key; nested, or with slashes.
+        max_concurrent: Trials at the same time; 0 = as many as there is room for.
+    """
+
+    def __init__(self, points_to_evaluate: Sequence[Mapping[str, Any]] | None = None, max_concurrent: int = 0) -> None:
+        self.points = [flatten_dict(point) for point in points_to_evaluate or ()]
+        self.max_concurrent = max_concurrent or None
+
+
+class Searcher(SearchAlgorithm):
+    """A search of a script's own. Subclasses write `suggest` and `on_trial_complete`.
+
+    Args:
+        metric: Key of results that trials are judged by.
+        mode: ``max`` or ``min``.
+        max_concurrent: Trials at the same time.
+        use_early_stopped_trials: Has no meaning here.
+    """
+
+    FINISHED = "FINISHED"
+
+    def __init__(
+        self,
+        metric: str | None = None,
+        mode: str | None = None,
+        max_concurrent: int | None = None,
+        use_early_stopped_trials: bool | None = None,
+    ) -> None:
+        if mode not in (None, "min", "max"):
+            raise ConfigError(f"{type(self).__name__}: mode = {mode!r}: must be min or max")
+        self._metric, self._mode, self.max_concurrent = metric, mode, max_concurrent
+
+    @property
+    def metric(self) -> str | None:  # type: ignore[override]
+        """Key of results that trials are judged by."""
+        return getattr(self, "_metric", None)
+
+    @property
+    def mode(self) -> str | None:  # type: ignore[override]
+        """``max`` or ``min``."""
+        return getattr(self, "_mode", None)
+
+    def set_search_properties(self, metric: str | None, mode: str | None, config: Mapping[str, Any]) -> bool:
+        """Takes the metric, mode and search space of ``tune.run``; says whether it does."""
+        return False
+
+    def suggest(self, trial_id: str) -> Any:
+        """Returns the configuration of a trial; None or `FINISHED` = there will be no more."""
+        raise NotImplementedError(f"{type(self).__name__} has no suggest(trial_id)")
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Hears of a result."""
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Hears that a trial is over."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Writes its state; is not asked here."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Reads its state; is not asked here."""
+
+
+class OptunaSearch(SearchAlgorithm):
+    """Lets Optuna suggest (extra ``tune``).
+
+    Args:
+        space: Domains by key: of ``tune``, or distributions of Optuna; None = what ``tune.run(config=)`` leaves open.
+        metric: Key of results that trials are judged by; None = that of ``tune.run``.
+        mode: ``max`` or ``min``; None = that of ``tune.run``.
+        points_to_evaluate: Values to try first, by key.
+        sampler: A sampler of Optuna; one of the same kind is made for the experiment, with its seed.
+        seed: Of its random numbers.
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Any] | Sequence[Any] | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+        points_to_evaluate: Sequence[Mapping[str, Any]] | None = None,
+        sampler: Any = None,
+        seed: int | None = None,
+    ) -> None:
+        if space is not None and not isinstance(space, Mapping):
+            raise ConfigError("OptunaSearch: space is a list; give a dict, such as {'lr': tune.loguniform(1e-5, 1e-2)}")
+        self.metric, self.mode, self.seed = metric, mode, seed
+        self.points = [flatten_dict(point) for point in points_to_evaluate or ()]
+        kind = type(sampler).__name__
+        if sampler is not None and kind not in SAMPLERS:
+            raise ConfigError(f"OptunaSearch: sampler = {kind}: there are {', '.join(SAMPLERS)}")
+        self.cfg = OptunaConfig(sampler=SAMPLERS[kind]) if sampler is not None else OptunaConfig()  # type: ignore[arg-type]
+        self.space: dict[str, Any] = {}
+        for path, node in flatten_dict(space or {}).items():
+            found = space_of({path: node})
+            self.space[path] = found[path] if found else domain_of_optuna(path, node)
+
+
+def domain_of_optuna(path: str, node: Any) -> Any:
+    """Returns a domain for a distribution of Optuna.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    kind = type(node).__name__
+    if kind == "CategoricalDistribution":
+        return ours.choice(list(node.choices))
+    low, high, step = getattr(node, "low", None), getattr(node, "high", None), getattr(node, "step", None)
+    log = getattr(node, "log", False) or "LogUniform" in kind
+    if low is None or high is None:
+        raise ConfigError(f"OptunaSearch: space: {path} = {show(node)}: must be a domain of tune or of Optuna")
+    if kind.startswith("Int"):
+        step = step or 1
+        if log:
+            return ours.lograndint(low, high + 1)
+        return ours.randint(low, high + 1) if step == 1 else ours.qrandint(low, high, step)
+    if log:
+        return ours.loguniform(low, high)
+    return ours.quniform(low, high, step) if step else ours.uniform(low, high)
+
+
+class ConcurrencyLimiter(SearchAlgorithm):
+    """Limits how many trials run at the same time.
+
+    Args:
+        searcher: Search that suggests.
+        max_concurrent: Trials at the same time.
+        batch: Has no meaning here: a place that is free is filled.
+    """
+
+    def __init__(self, searcher: SearchAlgorithm, max_concurrent: int, batch: bool = False) -> None:
+        self.searcher, self.max_concurrent = searcher, max_concurrent
+        self.metric, self.mode = searcher.metric, searcher.mode
+
+
+class Repeater(SearchAlgorithm):
+    """Tries each suggestion with several seeds; the search is told the mean.
+
+    Args:
+        searcher: Search that suggests.
+        repeat: Trials of each suggestion.
+        set_index: Has no meaning here: each trial has a seed of its own.
+    """
+
+    def __init__(self, searcher: SearchAlgorithm, repeat: int = 1, set_index: bool = True) -> None:
+        self.searcher, self.repeat = searcher, repeat
+        self.metric, self.mode = searcher.metric, searcher.mode
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a search algorithm comes to.
+
+    Attributes:
+        search: Settings of Rookery's search, or a script's own searcher.
+        space: Domains beside those of the configuration, by path.
+        points: Values to try first, by path.
+        repeats: Trials of each suggestion.
+        max_concurrent: Trials at the same time.
+        metric: Key of results that trials are judged by.
+        mode: ``max`` or ``min``.
+        seed: Of the search.
+    """
+
+    search: Any
+    space: Mapping[str, Any]
+    points: Sequence[Mapping[str, Any]]
+    repeats: int
+    max_concurrent: int | None
+    metric: str | None
+    mode: str | None
+    seed: int | None
+
+
+def plan_of(given: Any) -> Plan:
+    """Returns what to search with for what ``search_alg=`` is given.
+
+    Raises:
+        ConfigError: If it is none of the searches here.
+    """
+    if given is None:
+        given = BasicVariantGenerator()
+    if isinstance(given, str):
+        given = create_searcher(given)
+    limit, repeats = given.max_concurrent if isinstance(given, SearchAlgorithm) else None, 1
+    while isinstance(given, ConcurrencyLimiter | Repeater):
+        if isinstance(given, Repeater):
+            repeats *= given.repeat
+        given = given.searcher
+        inner = given.max_concurrent
+        limit = min(limit or inner or 0, inner or limit or 0) or None
+    if isinstance(given, BasicVariantGenerator):
+        return Plan(RandomConfig(), {}, given.points, repeats, limit, None, None, None)
+    if isinstance(given, OptunaSearch):
+        return Plan(given.cfg, given.space, given.points, repeats, limit, given.metric, given.mode, given.seed)
+    if isinstance(given, Searcher):
+        return Plan(given, {WHOLE: ours.Computed(no_value)}, (), repeats, limit, given.metric, given.mode, None)
+    raise ConfigError(
+        f"search_alg = {show(given)}: must be BasicVariantGenerator, OptunaSearch, a class below "
+        "ray.tune.suggest.Searcher, or one of these in ConcurrencyLimiter or Repeater"
+    )
+
+
+def no_value(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Stands for a suggestion that is not made yet."""
+    return {}
+
+
+def create_searcher(search_alg: str, **kwargs: Any) -> SearchAlgorithm:
+    """Makes a search by its short name; arguments that it does not have are left out, as in Tune.
+
+    Raises:
+        ConfigError: If it is of a library that is not used here.
+    """
+    name = search_alg.lower()
+    known: dict[str, Any] = {"variant_generator": BasicVariantGenerator, "random": BasicVariantGenerator,
+                             "optuna": OptunaSearch}  # fmt: skip
+    if name in NOT_HERE:
+        raise ConfigError(f"{NOT_HERE[name]}: is not here; OptunaSearch suggests by what it has seen, too")
+    if name not in known:
+        raise ConfigError(f"create_searcher({search_alg!r}): there is none of this name{nearest(name, list(known))}")
+    made = known[name]
+    parameters = inspect.signature(made).parameters
+    return made(**{key: value for key, value in kwargs.items() if key in parameters})  # type: ignore[no-any-return]
+
+
+class SearcherAsAsked:
+    """Asks a script's own searcher as Rookery's runner asks.
+
+    Args:
+        searcher: The searcher.
+        total: Suggestions, at most.
+        prefix: What identifiers of trials begin with.
+    """
+
+    def __init__(self, searcher: Searcher, total: int, prefix: str) -> None:
+        self.searcher, self.total, self.prefix = searcher, total, prefix
+        self.last: dict[int, dict[str, Any]] = {}
+        """The last result of each suggestion's trials."""
+
+    def trial_id(self, number: int) -> str:
+        """Returns the identifier of a trial."""
+        return f"{self.prefix}_{number:05d}"
+
+    def ask(self, number: int) -> dict[str, Any] | None:
+        """Returns what the searcher suggests, whole."""
+        if number >= self.total:
+            return None
+        suggested = self.searcher.suggest(self.trial_id(number))
+        if suggested is None or suggested == Searcher.FINISHED:
+            return None
+        return {WHOLE: suggested}
+
+    def tell(self, number: int, values: Sequence[float] | None) -> None:
+        """Tells the searcher the last result."""
+        self.searcher.on_trial_complete(self.trial_id(number), self.last.get(number), error=values is None)

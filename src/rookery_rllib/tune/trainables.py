@@ -1,0 +1,98 @@
+"""Trainables by the names of scripts and algorithms, and the registry as `ray.tune.registry` shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+from rookery_rllib.base.imports import find
+from rookery_rllib.base.registrations import ENVIRONMENTS, register_env, table
+from rookery_rllib.trainer.trial.trainable import Trainable, wrap_function
+
+_TRAINABLES: dict[str, type[Trainable]] = table("trainables")
+
+
+def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
+    """Gives a class or function a name that `run` knows.
+
+    Args:
+        name: The name.
+        trainable: Class below `Trainable`, or function of a configuration.
+        warn: Has no meaning here.
+    """
+    _TRAINABLES[name] = trainable_class(trainable)
+
+
+def trainable_class(trainable: Any) -> type[Trainable]:
+    """Returns the class for a class, function or registered name.
+
+    Raises:
+        ConfigError: If it is none of these.
+    """
+    if isinstance(trainable, str):
+        return get_trainable_cls(trainable)
+    if isinstance(trainable, type):
+        if not issubclass(trainable, Trainable):
+            raise ConfigError(f"{trainable.__name__}: must derive from tune.Trainable, or be a function of config")
+        return trainable
+    if callable(trainable):
+        return wrap_function(trainable)
+    raise ConfigError(f"run: takes a name, a Trainable class or a function, not {type(trainable).__name__}")
+
+
+def has_trainable(trainable_name: str) -> bool:
+    """Says whether a name is known, of a script or of RLlib."""
+    try:
+        get_trainable_cls(trainable_name)
+    except ConfigError:
+        return False
+    return True
+
+
+def get_trainable_cls(trainable_name: str) -> type[Trainable]:
+    """Returns the class of a name that a script has registered, or of an algorithm: ``PPO``.
+
+    Raises:
+        ConfigError: If nobody knows it; with the nearest name.
+    """
+    if trainable_name in _TRAINABLES:
+        return _TRAINABLES[trainable_name]
+    if hint := nearest(trainable_name, list(_TRAINABLES)):
+        raise ConfigError(f"{trainable_name!r}: no trainable is registered under this name{hint}")
+    found: type[Trainable] = find("ray.rllib.agents.registry.get_trainer_class")(trainable_name)
+    return found
+
+
+validate_trainable = get_trainable_cls
+
+
+ENV_CREATOR = "env_creator"
+TRAINABLE_CLASS = "trainable_class"
+
+
+class GlobalRegistry:
+    """The registry as ``ray.tune.registry._global_registry``."""
+
+    def get(self, category: str, key: str) -> Any:
+        """Returns what is registered under a name.
+
+        Raises:
+            ValueError: If nothing is.
+        """
+        if not self.contains(category, key):
+            raise ValueError(f"{category}: nothing is registered as {key!r}")
+        return ENVIRONMENTS[key] if category == ENV_CREATOR else _TRAINABLES[key]
+
+    def contains(self, category: str, key: str) -> bool:
+        """Says whether something is registered under a name."""
+        return key in (ENVIRONMENTS if category == ENV_CREATOR else _TRAINABLES)
+
+    def register(self, category: str, key: str, value: Any) -> None:
+        """Registers something under a name."""
+        if category == ENV_CREATOR:
+            register_env(key, value)
+        else:
+            register_trainable(key, value)
+
+
+global_registry = GlobalRegistry()

@@ -1,0 +1,249 @@
+"""``Tuner(...).fit()`` of Ray 2.x, a thin form over `run`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rookery.core.errors import ConfigError
+from rookery_rllib.tune.analysis import ExperimentAnalysis
+from rookery_rllib.tune.experiment import run
+from rookery_rllib.tune.trial import Checkpoint, Trial
+
+
+@dataclass
+class TuneConfig:
+    """How values are chosen and trials judged.
+
+    Attributes:
+        metric: Key of results that trials are judged by.
+        mode: ``max`` or ``min``.
+        search_alg: What suggests values.
+        scheduler: Who goes on.
+        num_samples: How often values are drawn.
+        max_concurrent_trials: Trials at the same time.
+        time_budget_s: Seconds after which everything ends.
+        reuse_actors: Has no meaning here.
+        trial_name_creator: Names trials.
+        trial_dirname_creator: Names their directories.
+    """
+
+    metric: str | None = None
+    mode: str | None = None
+    search_alg: Any = None
+    scheduler: Any = None
+    num_samples: int = 1
+    max_concurrent_trials: int | None = None
+    time_budget_s: Any = None
+    reuse_actors: bool = False
+    trial_name_creator: Callable[[Trial], str] | None = None
+    trial_dirname_creator: Callable[[Trial], str] | None = None
+
+
+@dataclass
+class CheckpointConfig:
+    """Which checkpoints are written and kept.
+
+    Attributes:
+        num_to_keep: How many stay; None = all.
+        checkpoint_score_attribute: Key of results by which the best stay.
+        checkpoint_score_order: ``max`` or ``min``.
+        checkpoint_frequency: Iterations between two.
+        checkpoint_at_end: Whether the last state is kept.
+    """
+
+    num_to_keep: int | None = None
+    checkpoint_score_attribute: str | None = None
+    checkpoint_score_order: str = "max"
+    checkpoint_frequency: int = 0
+    checkpoint_at_end: bool | None = None
+
+
+@dataclass
+class FailureConfig:
+    """What failures lead to.
+
+    Attributes:
+        max_failures: How often a trial may fail and go on.
+        fail_fast: Whether the first failure ends everything.
+    """
+
+    max_failures: int = 0
+    fail_fast: bool | str = False
+
+
+@dataclass
+class RunConfig:
+    """Where results go, and what ends trials.
+
+    Attributes:
+        name: Directory of the experiment.
+        storage_path: Directory it is made in.
+        local_dir: Likewise, as it was called first.
+        callbacks: Code that hears of everything.
+        stop: What ends a trial.
+        failure_config: What failures lead to.
+        checkpoint_config: Which checkpoints are written.
+        sync_config: Without an ``upload_dir`` it changes nothing.
+        verbose: How much is printed, 0 to 3.
+        progress_reporter: Shows the table of trials.
+        log_to_file: Whether prints go to files too.
+    """
+
+    name: str | None = None
+    storage_path: str | None = None
+    local_dir: str | None = None
+    callbacks: Sequence[Any] | None = None
+    stop: Any = None
+    failure_config: FailureConfig = field(default_factory=FailureConfig)
+    checkpoint_config: CheckpointConfig = field(default_factory=CheckpointConfig)
+    sync_config: Any = None
+    verbose: int = 3
+    progress_reporter: Any = None
+    log_to_file: Any = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of one trial.
+
+    Attributes:
+        metrics: Its last result.
+        config: Its configuration.
+        checkpoint: Its newest checkpoint; None if it has none.
+        error: What went wrong; None if nothing did.
+        path: Its directory.
+    """
+
+    metrics: Mapping[str, Any]
+    config: Mapping[str, Any]
+    checkpoint: Checkpoint | None
+    error: str | None
+    path: str
+
+    @property
+    def log_dir(self) -> str:
+        """Its directory, as it was called first."""
+        return self.path
+
+
+class ResultGrid:
+    """What came of all trials.
+
+    Args:
+        analysis: What `run` has returned.
+    """
+
+    def __init__(self, analysis: ExperimentAnalysis) -> None:
+        self._experiment_analysis = analysis
+        self._results = [_result_of(trial) for trial in analysis.trials]
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __getitem__(self, place: int) -> Result:
+        return self._results[place]
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self._results)
+
+    @property
+    def errors(self) -> list[str]:
+        """What went wrong, of each trial that has failed."""
+        return [result.error for result in self._results if result.error]
+
+    @property
+    def num_errors(self) -> int:
+        """How many trials have failed."""
+        return len(self.errors)
+
+    @property
+    def num_terminated(self) -> int:
+        """How many trials are over without having failed."""
+        return len(self._results) - self.num_errors
+
+    def get_best_result(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> Result:
+        """Returns the best trial; arguments as of ``ExperimentAnalysis.get_best_trial``.
+
+        Raises:
+            ConfigError: If no trial has a number.
+        """
+        best = self._experiment_analysis.get_best_trial(metric, mode, scope)
+        if best is None:
+            raise ConfigError(
+                f"get_best_result: no trial reports {metric or self._experiment_analysis.default_metric!r}"
+            )
+        return _result_of(best)
+
+    def get_dataframe(self, filter_metric: str | None = None, filter_mode: str | None = None) -> Any:
+        """Returns a row for each trial; needs pandas."""
+        return self._experiment_analysis.dataframe(filter_metric, filter_mode)
+
+
+def _result_of(trial: Trial) -> Result:
+    checkpoint = trial.checkpoint
+    failed = trial.error_msg if trial.status == Trial.ERROR else None
+    return Result(
+        trial.last_result, trial.config, checkpoint if checkpoint.value is not None else None, failed, trial.logdir
+    )
+
+
+class Tuner:
+    """Runs trials when `fit` is called.
+
+    Args:
+        trainable: Name, class or function.
+        param_space: Configuration with search spaces in it.
+        tune_config: How values are chosen.
+        run_config: Where results go.
+    """
+
+    def __init__(
+        self,
+        trainable: Any = None,
+        *,
+        param_space: Mapping[str, Any] | None = None,
+        tune_config: TuneConfig | None = None,
+        run_config: RunConfig | None = None,
+    ) -> None:
+        self._trainable, self._space = trainable, param_space
+        self._tune, self._run = tune_config or TuneConfig(), run_config or RunConfig()
+        self._resume = False
+
+    @classmethod
+    def restore(cls, path: str, trainable: Any, param_space: Mapping[str, Any] | None = None, **others: Any) -> Tuner:
+        """Returns a tuner that goes on with the experiment in a directory.
+
+        Args:
+            path: The directory.
+            trainable: What is tried, as before.
+            param_space: The configuration, as before.
+            others: ``tune_config`` and ``run_config``.
+        """
+        place, _, name = path.rstrip("/").rpartition("/")
+        made = cls(trainable, param_space=param_space, **others)
+        made._run.name, made._run.storage_path, made._resume = name, place, True
+        return made
+
+    def fit(self) -> ResultGrid:
+        """Runs all trials to their ends."""
+        tune, made, kept = self._tune, self._run, self._run.checkpoint_config
+        space: Any = self._space
+        space = space.to_dict() if hasattr(space, "to_dict") else space  # of the fluent form
+        attribute = kept.checkpoint_score_attribute
+        if attribute and kept.checkpoint_score_order == "min":
+            attribute = f"min-{attribute}"
+        shared = {name: getattr(tune, name) for name in inspect.signature(run).parameters if hasattr(tune, name)}
+        shared |= {name: getattr(made, name) for name in ("name", "callbacks", "stop", "sync_config", "verbose",
+                                                          "progress_reporter", "log_to_file")}  # fmt: skip
+        analysis = run(
+            self._trainable, config=space, local_dir=made.storage_path or made.local_dir, resume=self._resume,
+            max_failures=made.failure_config.max_failures, fail_fast=made.failure_config.fail_fast,
+            keep_checkpoints_num=kept.num_to_keep, checkpoint_freq=kept.checkpoint_frequency,
+            checkpoint_score_attr=attribute,
+            checkpoint_at_end=bool(kept.checkpoint_at_end), raise_on_failed_trial=False,
+            max_concurrent_trials=tune.max_concurrent_trials, **shared,
+        )  # fmt: skip
+        return ResultGrid(analysis)
