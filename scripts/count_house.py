@@ -46,7 +46,7 @@ RLLIB_ROOMS = [
 """Rooms of `rookery_rllib`, lowest first."""
 
 LAZY = ("__init__.py", "extend.py", "core/moved.py", "compat/rllib.py", "rookery_rllib/__init__.py",
-        "compat/mlagents.py", "compat/mlagents/__init__.py")  # fmt: skip
+        "compat/mlagents.py", "rookery_mlagents/__init__.py")  # fmt: skip
 """Files in which modules may be imported by texts."""
 
 GOALS = {

@@ -36,37 +36,6 @@ from rookery.algorithms.on_policy.impala import IMPALAConfig
 from rookery.algorithms.on_policy.ppo import PPOConfig
 from rookery.algorithms.on_policy.pqn import PQNConfig
 from rookery.algorithms.on_policy.reinforce import ReinforceConfig
-from rookery.compat.mlagents.keys import (
-    CHECKPOINT_ROWS,
-    CLONING_ROWS,
-    CONSTANTS,
-    DIFFERENCES,
-    ENGINE_ROWS,
-    ENV_ROWS,
-    KEY_WORDS,
-    NETWORK_ROWS,
-    ON_POLICY_ROWS,
-    OTHER_ROWS,
-    PARAMETER_KEYS,
-    PARAMETER_ROWS,
-    SAC_ROWS,
-    SELF_PLAY_ROWS,
-    SIGNAL_ROWS,
-    TRAINER_ROWS,
-    KeyRow,
-)
-from rookery.compat.mlagents.options import RunOptions, plain
-from rookery.compat.mlagents.reading_behaviors import TRAINERS
-from rookery.compat.mlagents.reading_parameters import SAMPLERS
-from rookery.compat.mlagents.sections import (
-    BehaviorOptions,
-    CloningOptions,
-    CriteriaOptions,
-    MemoryOptions,
-    NetworkOptions,
-    SelfPlayOptions,
-)
-from rookery.compat.mlagents.translate import all_signals
 from rookery.core.settings.fields import default_of, describe, fields_of, hints_of, object_name
 from rookery.core.settings.layers import flow
 from rookery.core.source import field_texts
@@ -95,6 +64,37 @@ from rookery.tune.schedulers.median import MedianConfig
 from rookery.tune.schedulers.pb2 import PB2Config
 from rookery.tune.schedulers.pbt import PBTConfig
 from rookery.tune.settings import TuneConfig
+from rookery_mlagents.files.reading_behaviors import TRAINERS
+from rookery_mlagents.files.reading_parameters import SAMPLERS
+from rookery_mlagents.files.run_options import RunOptions, plain
+from rookery_mlagents.files.sections import (
+    BehaviorOptions,
+    CloningOptions,
+    CriteriaOptions,
+    MemoryOptions,
+    NetworkOptions,
+    SelfPlayOptions,
+)
+from rookery_mlagents.keys import (
+    CHECKPOINT_ROWS,
+    CLONING_ROWS,
+    CONSTANTS,
+    DIFFERENCES,
+    ENGINE_ROWS,
+    ENV_ROWS,
+    KEY_WORDS,
+    NETWORK_ROWS,
+    ON_POLICY_ROWS,
+    OTHER_ROWS,
+    PARAMETER_KEYS,
+    PARAMETER_ROWS,
+    SAC_ROWS,
+    SELF_PLAY_ROWS,
+    SIGNAL_ROWS,
+    TRAINER_ROWS,
+    KeyRow,
+)
+from rookery_mlagents.learn.translate import all_signals
 from rookery_rllib.config.table import (
     CRITIC_KEYS,
     DQN_KEYS,
@@ -338,7 +338,7 @@ def mlagents_keys_page() -> str:
     lines = [
         "# Keys of ML-Agents",
         "",
-        "Generated from the code by `make docs` (`compat/mlagents/keys.py`). What becomes of each key of a configuration",
+        "Generated from the code by `make docs` (`rookery_mlagents/keys.py`). What becomes of each key of a configuration",
         "of ML-Agents 1.1.0: *set*, its value goes to the path as it is; *translated*, a function of it and its",
         "neighbours gives the values of the paths; *kept*, `rookery mlagents learn` itself goes by it; *ignored*, it",
         "would change nothing here, and whoever gives it is told so; *refused*, only its default can be, for the reason",

@@ -50,8 +50,8 @@ LATE = {
     "ruamel": "takes a tenth of a second; needed by those who read or write YAML",
     "rookery.cluster.ray_hosts": "loads Ray, which is optional (the extra ray)",
     "rookery.cluster.ray_ranks": "likewise",
-    "rookery.envs.unity.base_env": "loads the link to Unity's players; needed by those who play one",
-    "rookery.envs.unity.env": "likewise",
+    "rookery_mlagents.link.base_env_copies": "loads the link to Unity's players; needed by those who play one",
+    "rookery_mlagents.link.unity_env": "likewise",
     "rookery.envs.drawing": "loads Pillow; needed by those who look at pictures",
     "rookery.tasks.drawing": "likewise",
     "tensorboard": "needed by runs that write a directory",
@@ -302,8 +302,8 @@ def test_imports_form_no_cycle_types_and_texts_included():
 def test_modules_of_ours_are_imported_by_a_text_at_known_places_alone():
     by_text = re.compile(r"\b_?import(?:_module)?\(\s*f?\"(?:rookery\.|\{__(?:package|name)__\})")
     assert {name_of(path) for path in files() if by_text.search(path.read_text(encoding="utf-8"))} == {
-        "compat/mlagents/__init__.py",
-        "compat/mlagents/environment/__init__.py",
+        "rookery_mlagents/__init__.py",
+        "rookery_mlagents/api/__init__.py",
     }
 
 

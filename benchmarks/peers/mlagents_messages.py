@@ -1,6 +1,6 @@
 """Writes the messages that mlagents_envs 1.1.0 reads and writes, with what it reads in them, for the tests.
 
-    benchmarks/peers/.venv-mlagents/bin/python benchmarks/peers/mlagents_messages.py tests/envs/unity/golden
+    benchmarks/peers/.venv-mlagents/bin/python benchmarks/peers/mlagents_messages.py tests/rookery_mlagents/link/golden
 
 Files ``NAME.bin`` are messages, made by its own protobuf classes; ``expected.json`` is what its own functions make of
 those of players, and what its own calls were for those of trainers. Pictures with their channels last, which 1.1.0

@@ -67,8 +67,8 @@ def train_here(section: dict[str, Any], agents: int) -> dict[str, float]:
     """Trains with Rookery in this process."""
     import torch
 
-    from rookery.compat.mlagents.learn import Request, learning
     from rookery.core.settings.layers import Layer
+    from rookery_mlagents.learn.learn import Request, learning
 
     def no_changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
         raise AssertionError(f"{folder}: goes on")

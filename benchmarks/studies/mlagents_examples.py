@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rookery.compat.mlagents.learn import Request, learning
 from rookery.core.settings.layers import Layer
 from rookery.run.checkpoint.run_dir import versions
+from rookery_mlagents.learn.learn import Request, learning
 
 FILE = Path(__file__).parents[1] / "results" / "mlagents_examples.md"
 

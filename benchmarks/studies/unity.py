@@ -1,7 +1,7 @@
 """Pretended Unity players beside ML-Agents' own code: ``unity.py [--only accepted learning speed]``; writes
 benchmarks/results/unity.md.
 
-A player of `rookery.envs.unity.testing` is hosted in a process of its own. `accepted`: the real UnityEnvironment of
+A player of `rookery_mlagents.testing` is hosted in a process of its own. `accepted`: the real UnityEnvironment of
 mlagents_envs 1.1.0 plays with it, its session is recorded, and our line reads the repeated session; both add up what
 they have read. `learning`: the real mlagents-learn 1.1.0 and ``rookery mlagents learn`` launch it by its path and train
 Basic from one file. `speed`: both play with the same player, random actions with masks, in turn; one is a game that
@@ -32,7 +32,7 @@ BENCHMARKS = Path(__file__).parents[1]
 PEERS = BENCHMARKS / "peers"
 PEER = PEERS / ".venv-mlagents" / "bin" / "python"
 PAGE, DATA = BENCHMARKS / "results" / "unity.md", BENCHMARKS / "results" / "unity.json"
-MODULE = "rookery.envs.unity.testing"
+MODULE = "rookery_mlagents.testing"
 
 GRID = ("rookery.tasks:GoalGrid", "--env-args", "observation=one_hot")
 CASES: dict[str, tuple[str, tuple[str, ...], int]] = {
@@ -106,7 +106,7 @@ def with_them(peer: Path, player: Sequence[str], steps: int, folder: Path, *more
 def with_our_line(player: Sequence[str], folder: Path) -> dict[str, Any]:
     """What our line reads of a player that ends by itself, added up as the peer does."""
     from rookery.envs.async_copies.arrival import Answer
-    from rookery.envs.unity.link import Closed, Greeting, Hello, Mailbox, PlayerLink
+    from rookery_mlagents.link.grpc_server import Closed, Greeting, Hello, Mailbox, PlayerLink
 
     mailbox = Mailbox()
     link = PlayerLink(0, mailbox, 0, Hello())
@@ -193,7 +193,7 @@ def learning(peer: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "Basic.yaml").write_text(BASIC)
-        from rookery.envs.unity.testing import write_player
+        from rookery_mlagents.testing import write_player
 
         player = write_player(folder / "Basic.x86_64", "rookery.tasks:Basic", ["--stats"])
         flags = ["Basic.yaml", "--env", str(player), "--no-graphics", "--torch-device", "cpu", "--seed", "1"]
@@ -240,8 +240,8 @@ def tags(folder: Path) -> list[str]:
 
 def play_here(player: Sequence[str], steps: int, warm: int) -> dict[str, float]:
     """Plays with one player through the whole of `UnityEnv`, in this process."""
-    from rookery.envs.unity.env import UnityEnv
-    from rookery.envs.unity.testing import write_player
+    from rookery_mlagents.link.unity_env import UnityEnv
+    from rookery_mlagents.testing import write_player
 
     with tempfile.TemporaryDirectory() as folder:
         program = write_player(Path(folder) / "Game.x86_64", player[0], player[1:])

@@ -72,7 +72,7 @@ _HOME = {
     "EntitySet": "rookery.core.spaces.entity_set",
     "RookeryError": "rookery.core.errors",
     "load_policy": "rookery.native.actor",
-    "write_unity": "rookery.onnx.unity",
+    "write_unity": "rookery_mlagents.onnx_unity",
     "write_generic": "rookery.onnx.generic",
     "judge": "rookery.ope.judge",
     "record_replay": "rookery.run.evaluate.recording",
@@ -159,7 +159,6 @@ if TYPE_CHECKING:
     from rookery.models.build import ModelConfig as ModelConfig
     from rookery.native.actor import load_policy as load_policy
     from rookery.onnx.generic import write_generic as write_generic
-    from rookery.onnx.unity import write_unity as write_unity
     from rookery.ope.judge import judge as judge
     from rookery.replay.buffer import ReplayConfig as ReplayConfig
     from rookery.replay.formats.names import export_replay as export_replay
@@ -178,6 +177,7 @@ if TYPE_CHECKING:
     from rookery.tensor_envs.functional import FunctionalEnv as FunctionalEnv
     from rookery.tensor_envs.jax_envs import BraxEnv as BraxEnv
     from rookery.tensor_envs.jax_envs import GymnaxEnv as GymnaxEnv
+    from rookery_mlagents.onnx_unity import write_unity as write_unity
 
 
 sys.meta_path.insert(0, OldNames())

@@ -56,16 +56,16 @@ from rookery.signals.signal import RewardSignal, SignalConfig, ValueColumn
 from rookery.tune.scheduler import Action, Scheduler, SchedulerConfig
 
 if TYPE_CHECKING:
-    from rookery.envs.unity.channels import PlayerChannel as PlayerChannel
-    from rookery.envs.unity.env import UnityEnv as UnityEnv
-    from rookery.envs.unity.testing.script import write_player as write_player
-    from rookery.envs.unity.testing.session_file import read_session as read_session
     from rookery.onnx.exporter import Exporter as Exporter
     from rookery.replay.formats.replay_format import ReplayFormat as ReplayFormat
     from rookery.replay.recording import RecordedEpisode as RecordedEpisode
     from rookery.replay.recording import Recording as Recording
     from rookery.replay.recording import recording_of as recording_of
     from rookery.run.loggers import Logger as Logger
+    from rookery_mlagents.link.player_channel import PlayerChannel as PlayerChannel
+    from rookery_mlagents.link.unity_env import UnityEnv as UnityEnv
+    from rookery_mlagents.testing.player_script import write_player as write_player
+    from rookery_mlagents.testing.session_file import read_session as read_session
 
 _LATER = {
     "Exporter": "rookery.onnx.exporter",
@@ -74,10 +74,10 @@ _LATER = {
     "Recording": "rookery.replay.recording",
     "ReplayFormat": "rookery.replay.formats.replay_format",
     "recording_of": "rookery.replay.recording",
-    "PlayerChannel": "rookery.envs.unity.channels",
-    "UnityEnv": "rookery.envs.unity.env",
-    "write_player": "rookery.envs.unity.testing.script",
-    "read_session": "rookery.envs.unity.testing.session_file",
+    "PlayerChannel": "rookery_mlagents.link.player_channel",
+    "UnityEnv": "rookery_mlagents.link.unity_env",
+    "write_player": "rookery_mlagents.testing.player_script",
+    "read_session": "rookery_mlagents.testing.session_file",
 }
 """Names that few parts need, and those of another package of this distribution: imported when they are first used."""
 

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("grpc")
 
-from rookery.compat.mlagents.learn import Request, learning
-from rookery.envs.unity.testing import write_player
+from rookery_mlagents.learn.learn import Request, learning
+from rookery_mlagents.testing import write_player
 from selection import slow
 
 TWO = """

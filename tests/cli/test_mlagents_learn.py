@@ -12,14 +12,14 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import rookery as package
 from recorded import poles
-from rookery.cli.mlagents import GONE
-from rookery.compat.mlagents.options import FLAGS
 from rookery.core.settings.layers import yaml_layer
 from rookery.policies.export import read_policy
-from rookery.replay.formats.unity_demo import write_unity
 from rookery.replay.recording import recording_of
 from rookery.replay.segments import find_replay
 from rookery.run import run
+from rookery_mlagents.files.demo_replay import write_unity
+from rookery_mlagents.files.run_options import FLAGS
+from rookery_mlagents.verbs.mlagents import GONE
 from selection import slow, slow_except
 
 FILE = """\

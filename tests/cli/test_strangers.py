@@ -26,7 +26,7 @@ from rookery.run.settings import RunConfig
 from selection import slow_except
 
 TRAP = "runs/theirs/trap"
-UNITY = "rookery.compat.mlagents.environment.unity_environment:UnityEnvironment"
+UNITY = "rookery_mlagents.api.unity_environment:UnityEnvironment"
 UNITY_3D = "rookery_rllib.env.unity3d_env:Unity3DEnv"
 SPACES = {"obs": {"box": [4], "low": -5, "high": 5}, "action": {"discrete": 2}}
 
@@ -76,7 +76,7 @@ FIELDS = {
     "Unity's environment": {"env.name": UNITY, "env.config.file_name": f"{TRAP}/player"},
     "Unity's environment, words": {"env.name": UNITY, "env.config.additional_args": [f"{TRAP}/player"]},
     "RLlib's Unity environment": {"env.name": UNITY_3D, "env.config.file_name": f"{TRAP}/player"},
-    "a player": {"env.name": "rookery.envs.unity.env:UnityEnv", "env.config.file_name": f"{TRAP}/player"},
+    "a player": {"env.name": "rookery_mlagents.link.unity_env:UnityEnv", "env.config.file_name": f"{TRAP}/player"},
     "a player's words": {"env.name": "unity:editor", "env.config.args": [f"{TRAP}/player"]},
     "a trainer in the place of an environment": {"env.name": "rookery_rllib.trainer.trainers:PPOTrainer"},
     "a trainer in the place of a wrapper": {"env.wrappers": ["rookery_rllib.trainer.trial.trainable:Trainable"]},

@@ -10,9 +10,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 pytest.importorskip("grpc")
 
-from rookery.compat.mlagents.learn import Request, learning, plan_of
-from rookery.envs.unity.testing import write_player
 from rookery.run.trainer import Trainer
+from rookery_mlagents.learn.learn import Request, learning, plan_of
+from rookery_mlagents.testing import write_player
 from selection import slow
 
 BASIC = """

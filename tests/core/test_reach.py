@@ -9,7 +9,6 @@ import pytest
 import rookery
 from hostile import watch
 from rookery.algorithms.names import ALGORITHMS
-from rookery.compat.mlagents.foreign_options import SECTIONS
 from rookery.core.errors import RookeryError
 from rookery.core.settings.fields import Settings, fields_of, hints_of
 from rookery.core.settings.layers import import_object
@@ -24,6 +23,7 @@ from rookery.models.build import NETWORK, ModelConfig
 from rookery.run.settings import RunConfig
 from rookery.tune.names import SCHEDULERS, SEARCHES
 from rookery.tune.settings import TuneConfig
+from rookery_mlagents.files.foreign_options import SECTIONS
 
 WALKED = {
     "run": RunConfig,

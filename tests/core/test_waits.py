@@ -21,8 +21,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "rookery"
 ONE_PLACE = {"core/process/waits.py", "cluster/ray_waits.py"}
 
 EXEMPT = {
-    "envs/unity/guard.py": "a guard, which ends with its player",
-    "envs/unity/testing/recorder.py": "an external client: it stands between a trainer and a player, for tests",
+    "rookery_mlagents/link/player_guard.py": "a guard, which ends with its player",
+    "rookery_mlagents/testing/recorder.py": "an external client: it stands between a trainer and a player, for tests",
     "envs/native/c_env.py": "threads of this process",
     "rookery_rllib/base/ray_core.py": "a thread of this process",
 }

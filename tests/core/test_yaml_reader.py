@@ -6,13 +6,13 @@ import tracemalloc
 import pytest
 
 from rookery.algorithms.names import ALGORITHMS
-from rookery.compat.mlagents.old_files import read_trainer
-from rookery.compat.mlagents.yaml_file import read_tree
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
 from rookery.core.io.yaml_reader import MAX_CHARACTERS, load_yaml
 from rookery.core.settings.layers import Layer, override_layer, yaml_layer
 from rookery.run.settings import RunConfig
+from rookery_mlagents.files.yaml_file import read_tree
+from rookery_mlagents.old.old_files import read_trainer
 from rookery_rllib.script.command_line import experiments_in
 
 NAMES = "abcdefghij"

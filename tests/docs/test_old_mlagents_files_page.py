@@ -7,8 +7,8 @@ import typer
 from pages import ROOT, blocks
 from typer.testing import CliRunner
 
-from rookery.cli.mlagents_convert import convert
-from rookery.compat.mlagents.old_flags import OLD_FLAGS
+from rookery_mlagents.old.old_flags import OLD_FLAGS
+from rookery_mlagents.verbs.mlagents_convert import convert
 
 PAGE = ROOT / "docs" / "how-to" / "old-mlagents-files.md"
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from rookery.core.io.files import FileError
-from rookery.envs.unity.demo_file import START, read_demo, write_demo
-from rookery.envs.unity.messages import (
+from rookery_mlagents.files.demo_file import START, read_demo, write_demo
+from rookery_mlagents.link.image_messages import UNUSED, decoded, encoded
+from rookery_mlagents.link.messages import (
     AgentActionProto,
     AgentInfoActionPairProto,
     AgentInfoProto,
@@ -18,8 +19,7 @@ from rookery.envs.unity.messages import (
     FloatData,
     ObservationProto,
 )
-from rookery.envs.unity.pictures import UNUSED, decoded, encoded
-from rookery.envs.unity.wire import WireError, delimited, from_bytes, to_bytes, varint
+from rookery_mlagents.link.protobuf_wire import WireError, delimited, from_bytes, to_bytes, varint
 
 WALKS = base64.b64decode(
     "EggBEgV3YWxrcxgFIAItAACgPwAAAAAAAAAAAAAAAAAAGDoNV2Fsa2VyP3RlYW09MEoHCAEQARoBA0YKOVAHWgMAAQBqGAoBAiIKCggAAMA/AAAA"

@@ -10,10 +10,10 @@ from pathlib import Path
 from killable import TINY
 
 from rookery import Trainer
-from rookery.compat.mlagents.run_files import RunFiles
-from rookery.compat.mlagents.sections import BehaviorOptions
 from rookery.core.io.files import list_checkpoints
 from rookery.onnx import write_unity
+from rookery_mlagents.files.run_files import RunFiles
+from rookery_mlagents.files.sections import BehaviorOptions
 
 PACE = BehaviorOptions(summary_freq=150, checkpoint_interval=400, keep_checkpoints=3)
 CONFIGURATION = {"behaviors": {"main": {"trainer_type": "ppo"}}}

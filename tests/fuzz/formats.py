@@ -239,11 +239,11 @@ def read_settings(path: Path) -> None:
     """Reads a file as what it once was, as far as a command does before anything is made."""
     from rookery.algorithms.names import ALGORITHMS
     from rookery.cli.external import space_values
-    from rookery.compat.mlagents.converting import converted_files
-    from rookery.compat.mlagents.options import read_options
     from rookery.core.config import resolve
     from rookery.core.settings.layers import yaml_layer
     from rookery.run.settings import RunConfig
+    from rookery_mlagents.files.run_options import read_options
+    from rookery_mlagents.old.converted_files import converted_files
 
     if path.suffix == ".yaml":
         resolve(RunConfig, [yaml_layer(path)], ALGORITHMS).to_yaml()

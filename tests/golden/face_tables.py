@@ -16,14 +16,14 @@ import numpy as np
 from gymnasium import spaces
 from public_api import described, object_lines
 
-from rookery.compat.mlagents.behaviors import BehaviorSpaces
-from rookery.compat.mlagents.environment.importing import module as module_of_mlagents
-from rookery.compat.mlagents.environment.names import GONE, NAMES
-from rookery.compat.mlagents.keys import CONSTANTS, DIFFERENCES, PARAMETER_KEYS
-from rookery.compat.mlagents.keys import ROWS as MLAGENTS_ROWS
-from rookery.compat.mlagents.options import read_options
-from rookery.compat.mlagents.translate import layers_of
 from rookery.core.spaces.arrays import action_spec, obs_spec
+from rookery_mlagents.api.importing import module as module_of_mlagents
+from rookery_mlagents.api.mlagents_names import GONE, NAMES
+from rookery_mlagents.files.behaviors import BehaviorSpaces
+from rookery_mlagents.files.run_options import read_options
+from rookery_mlagents.keys import CONSTANTS, DIFFERENCES, PARAMETER_KEYS
+from rookery_mlagents.keys import ROWS as MLAGENTS_ROWS
+from rookery_mlagents.learn.translate import layers_of
 from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS
 from rookery_rllib.config.table import ROWS as RLLIB_ROWS
 from rookery_rllib.config.translation import translated

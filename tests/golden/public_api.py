@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Annotated, Any
 
-PACKAGES = ("rookery", "rookery.extend", "rookery_rllib", "rookery.compat.mlagents")
+PACKAGES = ("rookery", "rookery.extend", "rookery_rllib", "rookery_mlagents")
 
 LONGEST = 100
 """Characters of a value that is written out."""

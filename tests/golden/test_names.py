@@ -22,7 +22,7 @@ STORED = Path(__file__).parent / "checkpoints"
 EACH = 25
 """Modules from one that is imported to the next."""
 
-COMMANDS = ("rookery", "rookery.compat.mlagents", "rookery_rllib", "rookery.envs.unity.testing")
+COMMANDS = ("rookery", "rookery_mlagents", "rookery_rllib", "rookery_mlagents.testing")
 """What users run with ``python -m``."""
 
 

@@ -10,22 +10,22 @@ from gymnasium import spaces
 
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.entity_set import EntitySet
-from rookery.envs.unity.layouts import layout_of
-from rookery.envs.unity.messages import (
-    ActionSpecProto,
-    AgentInfoProto,
-    BrainParametersProto,
-    FloatData,
-    ObservationProto,
-)
-from rookery.envs.unity.pictures import encoded
 from rookery.models.memory import MemoryConfig
 from rookery.models.q_head import QValues
 from rookery.models.squashed import Deterministic, Squashed
 from rookery.onnx import ExportError, check_file, write_unity
 from rookery.onnx.graph import Graph
 from rookery.onnx.heads import parameters_of
-from rookery.onnx.unity import senses_of
+from rookery_mlagents.link.image_messages import encoded
+from rookery_mlagents.link.layouts import layout_of
+from rookery_mlagents.link.messages import (
+    ActionSpecProto,
+    AgentInfoProto,
+    BrainParametersProto,
+    FloatData,
+    ObservationProto,
+)
+from rookery_mlagents.onnx_unity import senses_of
 from selection import slow
 
 NUMBERS = spaces.Box(-1, 1, (5,))

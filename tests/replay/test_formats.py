@@ -17,8 +17,13 @@ from recordings import CHOICE, CHOICES, HYBRID, PARTS, POINT, THROTTLE, UNIT, as
 from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.io.files import FileError
 from rookery.core.spaces.entity_set import EntitySet
-from rookery.envs.unity.demo_file import read_demo, write_demo
-from rookery.envs.unity.messages import (
+from rookery.replay.formats import blocks, csv_file, npz_file
+from rookery.replay.formats.columns import Wanted
+from rookery.replay.formats.names import export_stored, format_of, import_replay, read_recordings
+from rookery.replay.recording import write_recordings
+from rookery.replay.segments import find_replay
+from rookery_mlagents.files.demo_file import read_demo, write_demo
+from rookery_mlagents.link.messages import (
     ActionSpecProto,
     AgentActionProto,
     AgentInfoActionPairProto,
@@ -27,11 +32,6 @@ from rookery.envs.unity.messages import (
     FloatData,
     ObservationProto,
 )
-from rookery.replay.formats import blocks, csv_file, npz_file
-from rookery.replay.formats.columns import Wanted
-from rookery.replay.formats.names import export_stored, format_of, import_replay, read_recordings
-from rookery.replay.recording import write_recordings
-from rookery.replay.segments import find_replay
 
 SUFFIX = {"npz": ".npz", "csv": ".csv", "rllib": ".json", "unity": ".demo", "parquet": ".parquet"}
 

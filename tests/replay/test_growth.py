@@ -14,14 +14,14 @@ from recordings import POINT, THROTTLE, recording
 
 from rookery.core.errors import ConfigError
 from rookery.core.io.files import FileError
-from rookery.envs.unity.demo_file import START
-from rookery.envs.unity.messages import ObservationProto
-from rookery.envs.unity.pictures import decoded, encoded
-from rookery.envs.unity.wire import WireError
 from rookery.replay.formats import growth
 from rookery.replay.formats.columns import Wanted
 from rookery.replay.formats.names import import_replay, read_recordings
 from rookery.replay.formats.packed import MARK, pack
+from rookery_mlagents.files.demo_file import START
+from rookery_mlagents.link.image_messages import decoded, encoded
+from rookery_mlagents.link.messages import ObservationProto
+from rookery_mlagents.link.protobuf_wire import WireError
 
 
 def small(monkeypatch):
@@ -210,7 +210,7 @@ def test_a_column_done_that_was_given_another_role_is_read_once(tmp_path):
 
 def test_a_whole_recording_is_not_counted_twice(tmp_path, monkeypatch):
     small(monkeypatch)
-    from rookery.replay.formats.unity_demo import write_unity
+    from rookery_mlagents.files.demo_replay import write_unity
 
     write_unity(recording(POINT, THROTTLE, lengths=(3000,)), tmp_path / "long.demo", "main")
     assert len(read_recordings([tmp_path / "long.demo"], Wanted())["main"]) >= 2999

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rookery.compat.mlagents.environment import UnityEnvironment
-from rookery.envs.unity.testing.options import parse
-from rookery.envs.unity.testing.player import FakePlayer
+from rookery_mlagents.api import UnityEnvironment
+from rookery_mlagents.testing.player import FakePlayer
+from rookery_mlagents.testing.player_options import parse
 
 
 def free_port() -> int:

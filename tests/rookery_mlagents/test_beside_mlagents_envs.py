@@ -39,13 +39,13 @@ SCENES = {
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_same_script_sees_the_same_numbers(tmp_path, scene):
     game = tmp_path / "Game.x86_64"
-    line = f'exec env -u PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION {sys.executable} -m rookery.envs.unity.testing "$@"'
+    line = f'exec env -u PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION {sys.executable} -m rookery_mlagents.testing "$@"'
     game.write_text(f"#!/bin/sh\n{line}\n")
     game.chmod(0o755)
     theirs = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
     for who, command, environment in (
         ("theirs", [str(PYTHON), str(SCRIPT)], theirs),
-        ("ours", [sys.executable, "-m", "rookery.compat.mlagents", "run", str(SCRIPT), "--"], dict(os.environ)),
+        ("ours", [sys.executable, "-m", "rookery_mlagents", "run", str(SCRIPT), "--"], dict(os.environ)),
     ):
         more = [str(tmp_path / f"{who}.npz"), str(game), str(free_port()), *SCENES[scene]]
         subprocess.run([*command, *more], env=environment, check=True, timeout=120, capture_output=True)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from rookery.compat.mlagents import convert as converter
-from rookery.compat.mlagents.convert import convert, text_of
-from rookery.compat.mlagents.old_files import read_file
-from rookery.compat.mlagents.old_parameters import read_curricula, read_samplers
-from rookery.compat.mlagents.options import read_options
 from rookery.core.errors import ConfigError
+from rookery_mlagents.files.run_options import read_options
+from rookery_mlagents.old import convert as converter
+from rookery_mlagents.old.convert import convert, text_of
+from rookery_mlagents.old.old_files import read_file
+from rookery_mlagents.old.old_parameters import read_curricula, read_samplers
 
 OLD = """\
 default:

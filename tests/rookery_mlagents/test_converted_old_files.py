@@ -7,10 +7,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from rookery.cli.mlagents_convert import convert as command
-from rookery.compat.mlagents.convert import convert, over, text_of
-from rookery.compat.mlagents.converting import converted_files
-from rookery.compat.mlagents.old_files import (
+from rookery.core.errors import ConfigError
+from rookery.core.settings.layers import yaml_layer
+from rookery_mlagents.files.run_options import read_options
+from rookery_mlagents.old.convert import convert, over, text_of
+from rookery_mlagents.old.converted_files import converted_files
+from rookery_mlagents.old.old_files import (
     KEYS,
     UNREAD,
     is_old,
@@ -19,11 +21,9 @@ from rookery.compat.mlagents.old_files import (
     read_file,
     read_trainer,
 )
-from rookery.compat.mlagents.old_flags import OLD_FLAGS, read_flags
-from rookery.compat.mlagents.old_parameters import read_curricula, read_samplers
-from rookery.compat.mlagents.options import read_options
-from rookery.core.errors import ConfigError
-from rookery.core.settings.layers import yaml_layer
+from rookery_mlagents.old.old_flags import OLD_FLAGS, read_flags
+from rookery_mlagents.old.old_parameters import read_curricula, read_samplers
+from rookery_mlagents.verbs.mlagents_convert import convert as command
 
 PPO = """\
 default:

@@ -4,10 +4,10 @@ import pytest
 
 from hostile import MODULE, plant
 from rookery import ConfigError
-from rookery.compat.mlagents.foreign_options import check_reach, objections_in
-from rookery.compat.mlagents.learn import Request, options_of
 from rookery.core.io.signing import signed_text
 from rookery.core.settings.layers import yaml_layer
+from rookery_mlagents.files.foreign_options import check_reach, objections_in
+from rookery_mlagents.learn.learn import Request, options_of
 
 KEPT = """\
 behaviors:

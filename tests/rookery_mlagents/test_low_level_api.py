@@ -13,8 +13,10 @@ import pytest
 pytest.importorskip("grpc")
 from one_player import free_port, opened, start_player
 
-from rookery.compat.mlagents import environment, mlagents_envs, running
-from rookery.compat.mlagents.environment import (
+from rookery.core.errors import EnvError
+from rookery_mlagents import api as environment
+from rookery_mlagents import mlagents_envs
+from rookery_mlagents.api import (
     ActionSpec,
     ActionTuple,
     BehaviorSpec,
@@ -36,8 +38,9 @@ from rookery.compat.mlagents.environment import (
     UnityEnvironment,
     default_registry,
     importing,
+    running,
 )
-from rookery.compat.mlagents.environment.exceptions import (
+from rookery_mlagents.api.exceptions import (
     UnityActionException,
     UnityCommunicationException,
     UnityCommunicatorStoppedException,
@@ -47,9 +50,8 @@ from rookery.compat.mlagents.environment.exceptions import (
     UnityTimeOutException,
     UnityWorkerInUseException,
 )
-from rookery.compat.mlagents.environment.side_channels import SideChannelManager
-from rookery.core.errors import EnvError
-from rookery.envs.unity.link import Mailbox
+from rookery_mlagents.api.side_channels import SideChannelManager
+from rookery_mlagents.link.grpc_server import Mailbox
 
 BASIC = "rookery.tasks:Basic"
 ECHO = uuid.UUID("1f3d7a52-6f0e-4c86-9d0b-6f1d3f9b2c11")
@@ -255,7 +257,7 @@ def test_what_is_not_here_is_refused_with_words(ours_installed, line, message):
 def test_a_missing_package_is_ours_and_an_installed_one_stays(tmp_path):
     (tmp_path / "mlagents_envs").mkdir()
     (tmp_path / "mlagents_envs" / "__init__.py").write_text("installed = True")
-    script = "from rookery.compat.mlagents import install; install(); import mlagents_envs as m; "
+    script = "from rookery_mlagents import install; install(); import mlagents_envs as m; "
     script += "print(vars(m).get('installed'))"
     said = [
         subprocess.run(
@@ -452,7 +454,7 @@ def test_a_player_that_falls_silent_is_waited_for_in_vain(tmp_path):
 def game(tmp_path):
     """A program that is a player."""
     path = tmp_path / "Game.x86_64"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -m rookery.envs.unity.testing {BASIC} "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -m rookery_mlagents.testing {BASIC} "$@"\n')
     path.chmod(0o755)
     return path
 

@@ -10,12 +10,12 @@ from gymnasium.utils.env_checker import check_env
 pytest.importorskip("grpc")
 from one_player import free_port, opened, start_player
 
-from rookery.compat.mlagents.environment import ActionFlattener, UnityAECEnv, UnityParallelEnv, UnityToGymWrapper
-from rookery.compat.mlagents.environment.exceptions import UnityEnvironmentException
-from rookery.compat.mlagents.environment.gym_wrapper import UnityGymException
 from rookery.core.errors import ConfigError
 from rookery.envs.make import make_env
 from rookery.envs.vector.serial import SerialEnv
+from rookery_mlagents.api import ActionFlattener, UnityAECEnv, UnityParallelEnv, UnityToGymWrapper
+from rookery_mlagents.api.exceptions import UnityEnvironmentException
+from rookery_mlagents.api.gym_wrapper import UnityGymException
 from rookery_rllib import rllib, tune
 from rookery_rllib.base import registrations
 from rookery_rllib.env.unity3d_env import GAMES, Unity3DEnv

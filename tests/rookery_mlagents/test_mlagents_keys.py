@@ -11,13 +11,18 @@ import pytest
 from gymnasium import spaces
 
 from rookery.algorithms.names import ALGORITHMS
-from rookery.compat.mlagents.behaviors import BehaviorSpaces, match_behaviors
-from rookery.compat.mlagents.keys import BEHAVIOR_ROWS, PARAMETER_KEYS, ROWS, KeyFate
-from rookery.compat.mlagents.learn import iteration_steps
-from rookery.compat.mlagents.options import read_options
-from rookery.compat.mlagents.reading_behaviors import SIGNALS
-from rookery.compat.mlagents.reading_parameters import SAMPLERS
-from rookery.compat.mlagents.sections import (
+from rookery.core.config import resolve
+from rookery.core.errors import ConfigError
+from rookery.core.schedules import DECISIONS, Linear
+from rookery.core.spaces.arrays import action_spec, obs_spec
+from rookery.envs.base import Kind
+from rookery.extend import Algorithm, AlgorithmConfig, ModelConfig
+from rookery.run.settings import RunConfig
+from rookery_mlagents.files.behaviors import BehaviorSpaces, match_behaviors
+from rookery_mlagents.files.reading_behaviors import SIGNALS
+from rookery_mlagents.files.reading_parameters import SAMPLERS
+from rookery_mlagents.files.run_options import read_options
+from rookery_mlagents.files.sections import (
     BehaviorOptions,
     CheckpointOptions,
     CriteriaOptions,
@@ -29,14 +34,9 @@ from rookery.compat.mlagents.sections import (
     SelfPlayOptions,
     TorchOptions,
 )
-from rookery.compat.mlagents.translate import layers_of, notes_of
-from rookery.core.config import resolve
-from rookery.core.errors import ConfigError
-from rookery.core.schedules import DECISIONS, Linear
-from rookery.core.spaces.arrays import action_spec, obs_spec
-from rookery.envs.base import Kind
-from rookery.extend import Algorithm, AlgorithmConfig, ModelConfig
-from rookery.run.settings import RunConfig
+from rookery_mlagents.keys import BEHAVIOR_ROWS, PARAMETER_KEYS, ROWS, KeyFate
+from rookery_mlagents.learn.learn import iteration_steps
+from rookery_mlagents.learn.translate import layers_of, notes_of
 
 NUMBERS = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Box(0, 255, (40, 40, 3), np.uint8)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rookery.compat.mlagents.options import BehaviorOptions, read_options
-from rookery.compat.mlagents.sections import CuriosityOptions, OwnOptions, POCAOptions, PPOOptions, SACOptions
 from rookery.core.errors import ConfigError
+from rookery_mlagents.files.run_options import BehaviorOptions, read_options
+from rookery_mlagents.files.sections import CuriosityOptions, OwnOptions, POCAOptions, PPOOptions, SACOptions
 
 
 @pytest.fixture(autouse=True)

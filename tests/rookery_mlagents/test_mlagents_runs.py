@@ -9,16 +9,16 @@ from gymnasium import spaces
 
 from recorded import keep, poles
 from rookery import Trainer
-from rookery.compat.mlagents.behaviors import match_behaviors
-from rookery.compat.mlagents.demonstrations import import_demonstrations
-from rookery.compat.mlagents.options import read_options
-from rookery.compat.mlagents.translate import layers_of
 from rookery.core.errors import ConfigError
 from rookery.envs.groups import groups_of
 from rookery.envs.make import make_env
-from rookery.replay.formats.unity_demo import write_unity
 from rookery.replay.recording import recording_of
 from rookery.replay.segments import find_replay
+from rookery_mlagents.files.behaviors import match_behaviors
+from rookery_mlagents.files.demo_replay import write_unity
+from rookery_mlagents.files.run_options import read_options
+from rookery_mlagents.learn.demonstrations import import_demonstrations
+from rookery_mlagents.learn.translate import layers_of
 
 
 class Line(gymnasium.Env):

@@ -8,12 +8,12 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from rookery import PPOConfig, Trainer
-from rookery.compat.mlagents.console_line import console_line
-from rookery.compat.mlagents.run_files import Pace, RunFiles, folder_name
-from rookery.compat.mlagents.sections import BehaviorOptions
-from rookery.compat.mlagents.timers_file import Gauges
 from rookery.core.settings.layers import yaml_layer
 from rookery.policies.export import read_policy
+from rookery_mlagents.files.console_line import console_line
+from rookery_mlagents.files.run_files import Pace, RunFiles, folder_name
+from rookery_mlagents.files.sections import BehaviorOptions
+from rookery_mlagents.files.timers_file import Gauges
 
 FAST = PPOConfig(fragment_length=16, batch_size=128, epochs=1, model={"hidden": (8,)})
 OPTIONS = BehaviorOptions(summary_freq=200, checkpoint_interval=300, keep_checkpoints=2)

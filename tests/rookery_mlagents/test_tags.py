@@ -8,9 +8,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from recorded import poles
 from rookery import DQNConfig, PPOConfig, SACConfig, Trainer
 from rookery.algorithms.multi_agent.poca import POCAConfig
-from rookery.compat.mlagents.run_files import RunFiles
-from rookery.compat.mlagents.sections import BehaviorOptions
-from rookery.compat.mlagents.tags import ALL, TAGS, Seen, histograms_of, tags_of
+from rookery_mlagents.files.run_files import RunFiles
+from rookery_mlagents.files.sections import BehaviorOptions
+from rookery_mlagents.files.tensorboard_tags import ALL, TAGS, Seen, histograms_of, tags_of
 
 NAMES = """
 Environment/Cumulative Reward; Environment/Cumulative Reward_hist; Environment/Episode Length;

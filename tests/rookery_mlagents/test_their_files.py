@@ -17,14 +17,14 @@ import yaml
 from gymnasium import spaces
 
 from rookery.algorithms.names import ALGORITHMS
-from rookery.compat.mlagents.behaviors import BehaviorSpaces
-from rookery.compat.mlagents.options import read_options
-from rookery.compat.mlagents.their_weights import read_weights, take_over
-from rookery.compat.mlagents.translate import layers_of
 from rookery.core.config import resolve
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.run.settings import RunConfig, settings_of
+from rookery_mlagents.files.behaviors import BehaviorSpaces
+from rookery_mlagents.files.mlagents_checkpoint import read_weights, take_over
+from rookery_mlagents.files.run_options import read_options
+from rookery_mlagents.learn.translate import layers_of
 
 DATA = Path(__file__).parent / "data"
 NAME = "Behavior"

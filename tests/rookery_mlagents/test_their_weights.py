@@ -8,12 +8,12 @@ import torch
 from gymnasium import spaces
 from torch.nn import functional
 
-from rookery.compat.mlagents.their_weights import check_kind, read_weights, take_over
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.models.squashed import Squashed
 from rookery.policies.policy import Policy
+from rookery_mlagents.files.mlagents_checkpoint import check_kind, read_weights, take_over
 
 BOX = spaces.Box(-10, 10, (5,), np.float32)
 ARM = spaces.Box(-1, 1, (2,), np.float32)

@@ -178,7 +178,7 @@ ENV_SCHEMES = PluginTable(
         "c": "rookery.envs.native.scheme:C_FILES",
         "bundled": "rookery.envs.adapters.import_paths:BUNDLED",
         "registered": "rookery.envs.adapters.gym_ids:REGISTERED",
-        "unity": "rookery.envs.unity.scheme:UNITY",
+        "unity": "rookery_mlagents.link.scheme:UNITY",
         "external": "rookery.envs.external.scheme:EXTERNAL",
         "envpool": "rookery.envs.vector.envpool:ENVPOOL",
         "code": "rookery.envs.adapters.import_paths:CODE",
@@ -193,7 +193,7 @@ ENV_SCHEMES = PluginTable(
 
 EXPORTERS = PluginTable(
     "rookery.exporters",
-    {"unity": "rookery.onnx.unity:UNITY", "onnx": "rookery.onnx.generic:GENERIC"},
+    {"unity": "rookery_mlagents.onnx_unity:UNITY", "onnx": "rookery.onnx.generic:GENERIC"},
     ("write", "suffix", "options", "rules"),
 )
 """Formats that policies are exported in (`onnx/exporter.py`)."""
@@ -201,7 +201,7 @@ EXPORTERS = PluginTable(
 REPLAY_FORMATS = PluginTable(
     "rookery.replay_formats",
     {
-        "unity": "rookery.replay.formats.unity_demo:UNITY_DEMO",
+        "unity": "rookery_mlagents.files.demo_replay:UNITY_DEMO",
         "npz": "rookery.replay.formats.npz_file:NPZ",
         "csv": "rookery.replay.formats.csv_file:CSV",
         "parquet": "rookery.replay.formats.parquet_file:PARQUET",
@@ -213,8 +213,10 @@ REPLAY_FORMATS = PluginTable(
 )
 """Formats of files that replay is read from and written to (`replay/formats/replay_format.py`)."""
 
-VERBS = PluginTable("rookery.verbs", {"rllib": "rookery.cli.rllib:app", "mlagents": "rookery.cli.mlagents:app"})
+VERBS = PluginTable(
+    "rookery.verbs", {"rllib": "rookery_rllib.verbs:app", "mlagents": "rookery_mlagents.verbs.mlagents:app"}
+)
 """Verbs of the command line: functions, or apps of Typer."""
 
-LOGGERS = PluginTable("rookery.loggers", {"mlagents": "rookery.compat.mlagents.learn:RUN_FILES"}, ("make",))
+LOGGERS = PluginTable("rookery.loggers", {"mlagents": "rookery_mlagents.learn.learn:RUN_FILES"}, ("make",))
 """What writes further files of a run (`run/loggers.py`)."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rookery.compat.mlagents.environment.exceptions import UnityWorkerInUseException
-from rookery.compat.mlagents.environment.unity_environment import UnityEnvironment
 from rookery.core.errors import ConfigError, nearest
+from rookery_mlagents.api.exceptions import UnityWorkerInUseException
+from rookery_mlagents.api.unity_environment import UnityEnvironment
 from rookery_rllib.env.envs import MultiAgentEnv
 from rookery_rllib.gym.core import TRUNCATED
 from rookery_rllib.gym.spaces import Box

@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rookery.compat.mlagents.environment import importing
 from rookery.script import runner
 from rookery.script.runner import without_dashes
+from rookery_mlagents.api import importing
 from rookery_rllib.script.finder import IMPORTER
 
 

@@ -20,7 +20,7 @@ from rookery.envs.parameters import Draws, EpisodePlan
 from rookery.envs.random_play import random_answers
 from rookery.envs.samplers import UniformSampler
 from rookery.envs.schemes import code_of
-from rookery.envs.unity.scheme import is_player
+from rookery_mlagents.link.scheme import is_player
 from selection import slow
 
 pytestmark = needs_compiler

@@ -1,8 +1,0 @@
-"""``python -m rookery.compat.mlagents run script.py`` runs a script of ML-Agents' low-level API."""
-
-import sys
-
-from rookery.compat.mlagents.running import main
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,28 @@
+"""ML-Agents' files on Rookery's engine: its configuration, its results folder, its ONNX; and its low-level API.
+
+``from rookery_mlagents import mlagents_envs`` gives the package under its old name; `install` lets whoever
+imports it in this process have it. Nothing heavy is loaded before a name is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["install", "mlagents_envs"]
+
+if TYPE_CHECKING:
+    from rookery_mlagents.api.importing import install as install
+
+    mlagents_envs: Any
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    importing = import_module("rookery_mlagents.api.importing")
+    found = importing.install if name == "install" else importing.module("mlagents_envs")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

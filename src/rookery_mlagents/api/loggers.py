@@ -1,0 +1,21 @@
+"""Loggers as ML-Agents' `logging_util` gives them."""
+
+from __future__ import annotations
+
+import logging
+
+CRITICAL, FATAL, ERROR, WARNING = logging.CRITICAL, logging.FATAL, logging.ERROR, logging.WARNING
+INFO, DEBUG, NOTSET = logging.INFO, logging.DEBUG, logging.NOTSET
+
+ROOT = "rookery_mlagents"
+"""Logger above those of this face."""
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Returns the logger of that name."""
+    return logging.getLogger(name)
+
+
+def set_log_level(log_level: int) -> None:
+    """Sets how much is said by this face: `DEBUG`, `INFO`, `WARNING` ..."""
+    logging.getLogger(ROOT).setLevel(log_level)

@@ -1,0 +1,120 @@
+"""Which of our objects stands behind a name of `mlagents_envs` (and of `gym_unity`), by their modules."""
+
+from __future__ import annotations
+
+VERSION = "1.1.0"
+"""The release of `mlagents_envs` whose names these are."""
+
+_CHANNELS = {
+    "SideChannel": "side_channels:SideChannel",
+    "IncomingMessage": "channel_messages:IncomingMessage",
+    "OutgoingMessage": "channel_messages:OutgoingMessage",
+}
+_ENGINE = {
+    "EngineConfig": "side_channels:EngineConfig",
+    "EngineConfigurationChannel": "side_channels:EngineConfigurationChannel",
+}
+_EXCEPTIONS = {
+    name: f"exceptions:{name}"
+    for name in (
+        "UnityException", "UnityEnvironmentException", "UnityCommunicationException",
+        "UnityCommunicatorStoppedException", "UnityObservationException", "UnityActionException",
+        "UnityTimeOutException", "UnitySideChannelException", "UnityWorkerInUseException", "UnityPolicyException",
+    )
+}  # fmt: skip
+_SPECS = {
+    name: f"specs:{name}"
+    for name in (
+        "AgentId", "GroupId", "BehaviorName", "ActionTuple", "ActionSpec", "DimensionProperty", "ObservationType",
+        "ObservationSpec", "BehaviorSpec", "BehaviorMapping",
+    )
+}  # fmt: skip
+_STEPS = {name: f"steps:{name}" for name in ("DecisionStep", "DecisionSteps", "TerminalStep", "TerminalSteps")}
+_GYM = {name: f"gym_wrapper:{name}" for name in ("UnityToGymWrapper", "UnityGymException", "ActionFlattener")}
+_REGISTRY = {name: f"registry:{name}" for name in ("default_registry", "UnityEnvRegistry")}
+_STATS = ("StatsAggregationMethod", "StatsSideChannel", "StatList", "EnvironmentStats")
+_LOGGERS = ("get_logger", "set_log_level", "CRITICAL", "FATAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET")
+
+NAMES: dict[str, dict[str, str]] = {
+    "mlagents_envs": {"__version__": "names:VERSION"},
+    "mlagents_envs.base_env": {"BaseEnv": "base_env:BaseEnv", **_SPECS, **_STEPS},
+    "mlagents_envs.environment": {
+        "UnityEnvironment": "unity_environment:UnityEnvironment",
+        "BaseEnv": "base_env:BaseEnv",
+        "SideChannel": "side_channels:SideChannel",
+        "SideChannelManager": "side_channels:SideChannelManager",
+        **{
+            name: _SPECS[name] for name in ("BehaviorSpec", "ActionTuple", "BehaviorName", "AgentId", "BehaviorMapping")
+        },
+        **{name: _STEPS[name] for name in ("DecisionSteps", "TerminalSteps")},
+        **{
+            name: _EXCEPTIONS[name]
+            for name in (
+                "UnityEnvironmentException",
+                "UnityActionException",
+                "UnityTimeOutException",
+                "UnityCommunicatorStoppedException",
+            )
+        },
+    },
+    "mlagents_envs.exception": _EXCEPTIONS,
+    "mlagents_envs.side_channel": _CHANNELS,
+    "mlagents_envs.side_channel.side_channel": _CHANNELS,
+    "mlagents_envs.side_channel.incoming_message": {"IncomingMessage": _CHANNELS["IncomingMessage"]},
+    "mlagents_envs.side_channel.outgoing_message": {"OutgoingMessage": _CHANNELS["OutgoingMessage"]},
+    "mlagents_envs.side_channel.engine_configuration_channel": {**_CHANNELS, **_ENGINE},
+    "mlagents_envs.side_channel.environment_parameters_channel": {
+        **_CHANNELS,
+        "EnvironmentParametersChannel": "side_channels:EnvironmentParametersChannel",
+    },
+    "mlagents_envs.side_channel.float_properties_channel": {
+        **_CHANNELS,
+        "FloatPropertiesChannel": "side_channels:FloatPropertiesChannel",
+    },
+    "mlagents_envs.side_channel.raw_bytes_channel": {
+        **_CHANNELS,
+        "RawBytesChannel": "side_channels:RawBytesChannel",
+    },
+    "mlagents_envs.side_channel.stats_side_channel": {
+        **_CHANNELS,
+        **{name: f"side_channels:{name}" for name in _STATS},
+    },
+    "mlagents_envs.side_channel.side_channel_manager": {
+        **_CHANNELS,
+        "SideChannelManager": "side_channels:SideChannelManager",
+    },
+    "mlagents_envs.envs": {},
+    "mlagents_envs.envs.unity_gym_env": _GYM,
+    "mlagents_envs.envs.unity_aec_env": {"UnityAECEnv": "pettingzoo_wrappers:UnityAECEnv"},
+    "mlagents_envs.envs.unity_parallel_env": {"UnityParallelEnv": "pettingzoo_wrappers:UnityParallelEnv"},
+    "mlagents_envs.envs.unity_pettingzoo_base_env": {
+        "UnityPettingzooBaseEnv": "pettingzoo_wrappers:UnityPettingzooBaseEnv",
+    },
+    "mlagents_envs.registry": _REGISTRY,
+    "mlagents_envs.registry.unity_env_registry": _REGISTRY,
+    "mlagents_envs.logging_util": {name: f"loggers:{name}" for name in _LOGGERS},
+    "gym_unity": {"__version__": "names:VERSION"},
+    "gym_unity.envs": _GYM,
+}
+"""By module, what stands behind its names: ``module:Name`` of this package."""
+
+_PROTOCOL = "of the protocol, which Rookery speaks itself (rookery_mlagents.link); scripts need none of it"
+
+GONE = {
+    "mlagents_envs.communicator": _PROTOCOL,
+    "mlagents_envs.communicator_objects": _PROTOCOL,
+    "mlagents_envs.rpc_communicator": _PROTOCOL,
+    "mlagents_envs.rpc_utils": _PROTOCOL,
+    "mlagents_envs.mock_communicator": "a stand-in for tests; python -m rookery_mlagents.testing ENV is a player",
+    "mlagents_envs.timers": "how ML-Agents takes the time; a run's is told by rookery timers RUN",
+    "mlagents_envs.env_utils": "how players are launched; UnityEnvironment(file_name=PATH) does",
+    "mlagents_envs.side_channel.default_training_analytics_side_channel": (
+        "what tells the Editor about Python's packages; nothing is told here"
+    ),
+    "mlagents_envs.envs.pettingzoo_env_factory": "a maker of players that are downloaded; UnityAECEnv(env) wraps one",
+    "mlagents_envs.envs.env_helpers": "inner parts of the wrappers",
+    "mlagents_envs.registry.base_registry_entry": "of players that are downloaded, which is not done here",
+    "mlagents_envs.registry.remote_registry_entry": "of players that are downloaded, which is not done here",
+    "mlagents_envs.registry.binary_utils": "of players that are downloaded, which is not done here",
+}
+"""Modules that are not here, and what there is in their place."""

@@ -1,0 +1,202 @@
+"""What agents of a behaviour see and do, as ML-Agents' low-level API says it: `BehaviorSpec` and its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum, IntFlag
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rookery_mlagents.api.exceptions import UnityActionException
+
+AgentId = int
+GroupId = int
+BehaviorName = str
+
+
+class DimensionProperty(IntFlag):
+    """What is known of one dimension of an observation."""
+
+    UNSPECIFIED = 0
+    NONE = 1
+    TRANSLATIONAL_EQUIVARIANCE = 2
+    VARIABLE_SIZE = 4
+
+
+class ObservationType(Enum):
+    """What an observation is for."""
+
+    DEFAULT = 0
+    GOAL_SIGNAL = 1
+
+
+class ActionTuple:
+    """Actions of N agents: numbers and choices; a part that a behaviour does not have is of width 0.
+
+    Args:
+        continuous: ``[N, numbers]``, kept as float32; None: ``[N, 0]``.
+        discrete: ``[N, branches]``, kept as int32; None: ``[N, 0]``.
+    """
+
+    def __init__(self, continuous: np.ndarray | None = None, discrete: np.ndarray | None = None) -> None:
+        self._continuous: Any = None
+        self._discrete: Any = None
+        if continuous is not None:
+            self.add_continuous(continuous)
+        if discrete is not None:
+            self.add_discrete(discrete)
+
+    @property
+    def continuous(self) -> np.ndarray:
+        """``[N, numbers]`` float32; None while no actions were added."""
+        numbers: np.ndarray = self._continuous
+        return numbers
+
+    @property
+    def discrete(self) -> np.ndarray:
+        """``[N, branches]`` int32; None while no actions were added."""
+        choices: np.ndarray = self._discrete
+        return choices
+
+    @property
+    def discrete_dtype(self) -> Any:
+        """The type that choices are kept in."""
+        return np.int32
+
+    def add_continuous(self, continuous: np.ndarray) -> None:
+        """Sets the numbers ``[N, numbers]``; where there are no choices yet, there are N times none."""
+        self._continuous = np.asarray(continuous).astype(np.float32, copy=False)
+        if self._discrete is None:
+            self._discrete = np.zeros((len(self._continuous), 0), self.discrete_dtype)
+
+    def add_discrete(self, discrete: np.ndarray) -> None:
+        """Sets the choices ``[N, branches]``; where there are no numbers yet, there are N times none."""
+        self._discrete = np.asarray(discrete).astype(self.discrete_dtype, copy=False)
+        if self._continuous is None:
+            self._continuous = np.zeros((len(self._discrete), 0), np.float32)
+
+    def __repr__(self) -> str:
+        return f"ActionTuple(continuous={self._continuous!r}, discrete={self._discrete!r})"
+
+
+class ActionSpec(NamedTuple):
+    """What an agent decides.
+
+    Attributes:
+        continuous_size: How many numbers.
+        discrete_branches: For each choice, among how many.
+    """
+
+    continuous_size: int
+    discrete_branches: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"Continuous: {self.continuous_size}, Discrete: {self.discrete_branches}"
+
+    @property
+    def discrete_size(self) -> int:
+        """How many choices."""
+        return len(self.discrete_branches)
+
+    def is_discrete(self) -> bool:
+        """Says whether an agent decides choices alone."""
+        return self.discrete_size > 0 and self.continuous_size == 0
+
+    def is_continuous(self) -> bool:
+        """Says whether an agent decides numbers alone."""
+        return self.continuous_size > 0 and self.discrete_size == 0
+
+    def empty_action(self, n_agents: int) -> ActionTuple:
+        """Returns zeros for so many agents."""
+        numbers = np.zeros((n_agents, self.continuous_size), np.float32)
+        return ActionTuple(numbers, np.zeros((n_agents, self.discrete_size), np.int32))
+
+    def random_action(self, n_agents: int) -> ActionTuple:
+        """Draws actions evenly, by NumPy's global generator: numbers from -1 to 1, choices whether masked or not."""
+        numbers = np.random.uniform(-1.0, 1.0, (n_agents, self.continuous_size))
+        choices = np.zeros((n_agents, self.discrete_size), np.int32)
+        for place, size in enumerate(self.discrete_branches):
+            choices[:, place] = np.random.randint(0, size, n_agents, np.int32)
+        return ActionTuple(numbers, choices)
+
+    def _validate_action(self, actions: ActionTuple, n_agents: int, name: str) -> ActionTuple:
+        """Gives actions back if they are of N agents of this behaviour.
+
+        Raises:
+            UnityActionException: If they are not; says what is expected.
+        """
+        if not (hasattr(actions, "continuous") and hasattr(actions, "discrete")):
+            raise UnityActionException(
+                f"behaviour {name}: actions are {type(actions).__name__}, expected an ActionTuple (continuous "
+                f"[{n_agents}, {self.continuous_size}], discrete [{n_agents}, {self.discrete_size}])"
+            )
+        numbers = "continuous", actions.continuous, self.continuous_size
+        choices = "discrete", actions.discrete, self.discrete_size
+        for kind, given, width in (numbers, choices) if self.continuous_size else (choices, numbers):
+            shape = np.shape(given) if given is not None else (n_agents, 0)
+            if shape != (n_agents, width):
+                raise UnityActionException(
+                    f"behaviour {name}: {kind} actions have shape {shape}, expected {(n_agents, width)}: agents that "
+                    f"asked for an action in the last step, and the size of the behaviour's {kind} actions"
+                )
+        return actions
+
+    @staticmethod
+    def create_continuous(continuous_size: int) -> ActionSpec:
+        """Returns a spec of numbers alone."""
+        return ActionSpec(continuous_size, ())
+
+    @staticmethod
+    def create_discrete(discrete_branches: tuple[int, ...]) -> ActionSpec:
+        """Returns a spec of choices alone."""
+        return ActionSpec(0, discrete_branches)
+
+    @staticmethod
+    def create_hybrid(continuous_size: int, discrete_branches: tuple[int, ...]) -> ActionSpec:
+        """Returns a spec of both."""
+        return ActionSpec(continuous_size, discrete_branches)
+
+
+class ObservationSpec(NamedTuple):
+    """What one sensor shows.
+
+    Attributes:
+        shape: Of one observation.
+        dimension_property: What is known of each dimension.
+        observation_type: What it is for.
+        name: Of the sensor.
+    """
+
+    shape: tuple[int, ...]
+    dimension_property: tuple[DimensionProperty, ...]
+    observation_type: ObservationType
+    name: str
+
+
+class BehaviorSpec(NamedTuple):
+    """What agents of a behaviour see and do.
+
+    Attributes:
+        observation_specs: Of each sensor, in the order of observations.
+        action_spec: Of the actions.
+    """
+
+    observation_specs: list[ObservationSpec]
+    action_spec: ActionSpec
+
+
+class BehaviorMapping(Mapping[str, BehaviorSpec]):
+    """Behaviours by name, to be read and not written; grows as behaviours appear."""
+
+    def __init__(self, specs: dict[str, BehaviorSpec]) -> None:
+        self._dict = specs
+
+    def __len__(self) -> int:
+        return len(self._dict)
+
+    def __getitem__(self, behavior: str) -> BehaviorSpec:
+        return self._dict[behavior]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dict)

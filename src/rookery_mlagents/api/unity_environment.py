@@ -1,0 +1,319 @@
+"""`UnityEnvironment`: a Unity player or the Editor, driven step by step by a script, over Rookery's link to players."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import EnvError
+from rookery.envs.async_copies.arrival import Answer
+from rookery_mlagents.api.base_env import BaseEnv
+from rookery_mlagents.api.exceptions import (
+    UnityActionException,
+    UnityCommunicatorStoppedException,
+    UnityEnvironmentException,
+    UnityTimeOutException,
+    UnityWorkerInUseException,
+)
+from rookery_mlagents.api.loggers import get_logger
+from rookery_mlagents.api.player_steps import answer_of, decision_steps, spec_of, terminal_steps
+from rookery_mlagents.api.side_channels import SideChannel, SideChannelManager
+from rookery_mlagents.api.specs import ActionTuple, BehaviorMapping, BehaviorSpec
+from rookery_mlagents.api.steps import DecisionSteps, TerminalSteps
+from rookery_mlagents.link.grpc_server import Closed, Greeting, Hello, Mailbox, Output, PlayerLink, Said
+from rookery_mlagents.link.layouts import BehaviorLayout
+from rookery_mlagents.link.player_program import PlayerProcess, find_player
+
+LOOK = 0.25
+"""Seconds between two looks at whether the player still runs."""
+
+LOG_FLAG = "-logfile"
+"""Argument of players that names their log, in whatever letters."""
+
+NO_DECISIONS = (
+    "is connected, and no agent has asked for a decision: give each agent a Decision Requester, or call "
+    "RequestDecision, and set its Behavior Type to Default"
+)
+"""What a player does that is there and says nothing."""
+
+
+class UnityEnvironment(BaseEnv):
+    """A player of a Unity game, or the Editor, which is waited for.
+
+    Args:
+        file_name: The player; None: the Editor, in which Play is to be pressed.
+        worker_id: Number of the player, which is added to the port.
+        base_port: Port of player 0; None: 5005, and 5004 for the Editor.
+        seed: Seed of the game.
+        no_graphics: Whether the player draws nothing.
+        no_graphics_monitor: Whether all players but number 0 draw nothing.
+        timeout_wait: Seconds that the player may take to connect, and for each step.
+        additional_args: More arguments of the player.
+        side_channels: Side channels to the game.
+        log_folder: Folder for the player's log ``Player-WORKER.log``; None: a temporary one.
+        num_areas: Training areas that a scene with a replicator makes.
+
+    Attributes:
+        academy_capabilities: What the player says that it can do.
+
+    Raises:
+        UnityEnvironmentException: If there is no such player, it ends, or its version cannot be used.
+        UnityWorkerInUseException: If the port is taken.
+        UnityTimeOutException: If it does not connect in time.
+    """
+
+    API_VERSION = "1.5.0"
+    DEFAULT_EDITOR_PORT = 5004
+    BASE_ENVIRONMENT_PORT = 5005
+
+    def __init__(
+        self,
+        file_name: str | None = None,
+        worker_id: int = 0,
+        base_port: int | None = None,
+        seed: int = 0,
+        no_graphics: bool = False,
+        no_graphics_monitor: bool = False,
+        timeout_wait: int = 60,
+        additional_args: list[str] | None = None,
+        side_channels: list[SideChannel] | None = None,
+        log_folder: str | None = None,
+        num_areas: int = 1,
+    ) -> None:
+        if file_name is None and worker_id != 0:
+            raise UnityEnvironmentException(
+                f"worker_id = {worker_id} and no file_name: the Editor is one, with worker_id 0; name a player"
+            )
+        if base_port is None:
+            base_port = self.BASE_ENVIRONMENT_PORT if file_name else self.DEFAULT_EDITOR_PORT
+        self._port, self._timeout, self._file = base_port + worker_id, timeout_wait, file_name
+        self._side_channel_manager = SideChannelManager(side_channels)
+        self._layouts: dict[str, BehaviorLayout] = {}
+        self._env_specs: dict[str, BehaviorSpec] = {}
+        self._env_state: dict[str, tuple[DecisionSteps, TerminalSteps]] = {}
+        self._env_actions: dict[str, ActionTuple] = {}
+        self._is_first_message, self._loaded = True, False
+        self._process: PlayerProcess | None = None
+        self._temporary: str | None = None
+        self.academy_capabilities: Any = None
+        try:
+            program = None if file_name is None else find_player(file_name)
+        except EnvError as error:
+            raise UnityEnvironmentException(str(error)) from None
+        hello = Hello(communication_version=self.API_VERSION, seed=seed, num_areas=num_areas)
+        self._mailbox = Mailbox()
+        self._unread: deque[Said] = deque()
+        try:
+            self._link = PlayerLink(0, self._mailbox, self._port, hello)
+        except EnvError as error:
+            raise UnityWorkerInUseException(worker_id) from error
+        atexit.register(self._close)
+        try:
+            if program is None:
+                get_logger(__name__).warning("waiting for the Unity Editor on port %d: press Play there", self._port)
+            else:
+                quiet = no_graphics or (no_graphics_monitor and worker_id != 0)
+                self._start(program, quiet, list(additional_args or ()), log_folder, worker_id)
+            self._wait_for_connection()
+        except BaseException:
+            self._close(0.0)
+            raise
+        self._loaded = True
+
+    def _start(self, program: Path, quiet: bool, more: list[str], folder: str | None, worker: int) -> None:
+        """Starts the player."""
+        arguments = ["-nographics", "-batchmode"] if quiet else []
+        arguments += ["--mlagents-port", str(self._port)]
+        at = next((place for place, word in enumerate(more[:-1]) if word.lower() == LOG_FLAG), None)
+        if at is not None:
+            log = Path(more[at + 1])
+            del more[at : at + 2]
+        else:
+            if folder is None:
+                folder = self._temporary = tempfile.mkdtemp(prefix="rookery-player-")
+            log = Path(folder) / f"Player-{worker}.log"
+        try:
+            self._process = PlayerProcess(program, [*arguments, *more], log)
+        except EnvError as error:
+            raise UnityEnvironmentException(str(error)) from None
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+
+    def _wait_for_connection(self) -> None:
+        """Waits until the player has greeted us, and is ready to begin."""
+        until = time.monotonic() + self._timeout
+        greeting = self._wait(until, "has not connected: is it a game with ML-Agents and an agent in it, of this port?")
+        if isinstance(greeting, Greeting):
+            self.academy_capabilities = greeting.capabilities
+            get_logger(__name__).info(
+                "connected to %s: package %s, API %s",
+                self._name(),
+                greeting.package_version,
+                greeting.communication_version,
+            )
+            self._wait(until, NO_DECISIONS)
+
+    def _wait(self, until: float, otherwise: str) -> Greeting | Output:
+        """Waits for the next message of the player.
+
+        Args:
+            until: When to give up, of the monotonic clock.
+            otherwise: What the player does if nothing comes.
+
+        Raises:
+            UnityTimeOutException: If nothing comes in time.
+            UnityEnvironmentException: If the player has ended, or its version cannot be used.
+            UnityCommunicatorStoppedException: If it has said goodbye.
+        """
+        while True:
+            left = until - time.monotonic()
+            if not self._unread:
+                self._unread.extend(said for _, said in self._mailbox.take(max(min(left, LOOK), 0.0)))
+            while self._unread:
+                message = self._unread.popleft()
+                if not isinstance(message, Closed):
+                    return message
+                if message.refused:
+                    raise UnityEnvironmentException(f"{self._name()}: {message.reason}")
+                if self._process is not None:
+                    self._process.wait(1.0)
+                if self._process is None or not self._process.failed():
+                    raise UnityCommunicatorStoppedException(f"{self._name()}: {message.reason}")
+            if self._process is not None and self._process.has_ended():
+                raise UnityEnvironmentException(
+                    f"{self._name()}: the player {self._process.end()}; {self._process.tail()}"
+                )
+            if left <= 0:
+                told = f"{self._name()} {otherwise} ({self._timeout:g} seconds: timeout_wait)"
+                raise UnityTimeOutException(f"{told}; {self._process.tail()}" if self._process else told)
+
+    def _name(self) -> str:
+        return f"{self._file or 'the Unity Editor'} on port {self._port}"
+
+    def _exchange(self, answers: Mapping[str, Answer], reset: bool) -> None:
+        """Answers the player, and takes in what it says next."""
+        if not self._loaded:
+            raise UnityEnvironmentException(f"{self._name()}: is closed")
+        told = bytes(self._side_channel_manager.generate_side_channel_messages())
+        self._link.answer(answers, told, reset=reset)
+        said = self._wait(time.monotonic() + self._timeout, NO_DECISIONS if reset else "has not answered")
+        self._env_actions.clear()
+        if isinstance(said, Greeting) or said.first:
+            raise UnityCommunicatorStoppedException(
+                f"{self._name()}: another player has taken the place of the one that was there; open a new environment"
+            )
+        self._take_in(said)
+
+    def _take_in(self, output: Output) -> None:
+        """Shows what the player said."""
+        for name, layout in output.new.items():
+            self._layouts[name], self._env_specs[name] = layout, spec_of(layout)
+        for name, layout in self._layouts.items():
+            spec, asking, ended = self._env_specs[name], output.asking.get(name), output.ended.get(name)
+            self._env_state[name] = (
+                DecisionSteps.empty(spec) if asking is None else decision_steps(layout, asking),
+                TerminalSteps.empty(spec) if ended is None else terminal_steps(layout, ended),
+            )
+        self._side_channel_manager.process_side_channel_message(output.side_channel)
+
+    # -- as BaseEnv ----------------------------------------------------------------------------------------------------
+
+    @property
+    def behavior_specs(self) -> Mapping[str, BehaviorSpec]:
+        """The behaviours that have had an agent so far, by name; none before the first `reset` or `step`."""
+        return BehaviorMapping(self._env_specs)
+
+    def reset(self) -> None:
+        """Lets the game begin anew.
+
+        Raises:
+            UnityException: If the player ends, says goodbye or does not answer in time.
+        """
+        self._exchange({}, reset=True)
+        self._is_first_message = False
+
+    def step(self) -> None:
+        """Sends the actions that were set (zeros for who was given none), and waits until an agent has something to
+        say; the first time as `reset`.
+
+        Raises:
+            UnityException: As `reset`.
+        """
+        if self._is_first_message:
+            self.reset()
+            return
+        answers = {}
+        for name, (decisions, _) in self._env_state.items():
+            if len(decisions):
+                actions = self._env_actions.get(name) or self._env_specs[name].action_spec.empty_action(len(decisions))
+                answers[name] = answer_of(self._layouts[name], decisions.agent_id, actions)
+        self._exchange(answers, reset=False)
+
+    def set_actions(self, behavior_name: str, action: ActionTuple) -> None:
+        """Sets the actions of a behaviour; see `BaseEnv.set_actions`.
+
+        Raises:
+            UnityActionException: If there is no such behaviour, or they are not of its agents that ask.
+        """
+        spec, decisions = self._spec(behavior_name), self._env_state[behavior_name][0]
+        self._env_actions[behavior_name] = spec._validate_action(action, len(decisions), behavior_name)
+
+    def set_action_for_agent(self, behavior_name: str, agent_id: int, action: ActionTuple) -> None:
+        """Sets the action of one agent; others of its behaviour that are given none get zeros.
+
+        Raises:
+            UnityActionException: If there is no such behaviour, or the action is none of it.
+            IndexError: If the agent does not ask for an action.
+        """
+        spec, decisions = self._spec(behavior_name), self._env_state[behavior_name][0]
+        action = spec._validate_action(action, 1, behavior_name)
+        rows = np.flatnonzero(decisions.agent_id == agent_id)
+        if not len(rows):
+            here = ", ".join(map(str, decisions.agent_id.tolist())) or "nobody"
+            raise IndexError(f"agent {agent_id} of {behavior_name} asks for no action; there ask: {here}")
+        given = self._env_actions.setdefault(behavior_name, spec.empty_action(len(decisions)))
+        if spec.continuous_size:
+            given.continuous[rows[0]] = action.continuous[0]
+        if spec.discrete_size:
+            given.discrete[rows[0]] = action.discrete[0]
+
+    def get_steps(self, behavior_name: str) -> tuple[DecisionSteps, TerminalSteps]:
+        """Returns who asks for an action, and whose episode has ended; see `BaseEnv.get_steps`.
+
+        Raises:
+            UnityActionException: If there is no such behaviour.
+        """
+        self._spec(behavior_name)
+        return self._env_state[behavior_name]
+
+    def _spec(self, behavior: str) -> Any:
+        if behavior not in self._env_specs:
+            here: Sequence[str] = list(self._env_specs)
+            known = f"there are: {', '.join(here)}" if here else "none is known before the first reset() or step()"
+            raise UnityActionException(f"there is no behaviour {behavior!r}; {known}")
+        return self._env_specs[behavior].action_spec
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Lets the player quit, and frees the port; nothing happens the second time."""
+        self._close()
+
+    def _close(self, patience: float | None = None) -> None:
+        self._loaded = False
+        atexit.unregister(self._close)
+        self._link.close()
+        if self._process is not None:
+            self._process.close(min(self._timeout, 10.0) if patience is None else patience)
+            self._process = None
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None

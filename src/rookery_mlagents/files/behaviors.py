@@ -1,0 +1,212 @@
+"""Which agents of an environment belong to which behaviour: `match_behaviors`.
+
+In Unity an agent says its behaviour and team, ``Striker?team=0``. Environments of ours name agents, and some of them
+groups. An agent belongs to the behaviour that is called like it, or like its group; team, digits and separators at the
+end and the difference of small and capital letters do not count, so that ``striker_1`` is of behaviour ``Striker``.
+Where the file has one behaviour and all agents are of one kind, they are all of that; unless it has default_settings
+too, and a name fits. Where it has several, and no agent or group is called like one, agents of one kind are of the
+behaviour that is called like the environment, or else of the first whose name begins so.
+
+Unity players say the behaviour of each agent themselves: `behaviors_of_players`. What a file has entries for beside may
+appear later (`entries_to_come`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.spaces.arrays import ActionSpec, ObsSpec, action_spec, obs_spec
+from rookery.core.spaces.entity_set import EntitySet
+from rookery.envs.async_copies.async_env import behaviors_of
+from rookery.envs.base import Kind
+from rookery_mlagents.files.reading_behaviors import demonstrations_of
+from rookery_mlagents.files.run_options import RunOptions
+
+TEAM = re.compile(r"\?team=\d+$")
+"""What stands behind a behaviour's name in that of an agent's team."""
+
+NUMBERED = re.compile(r"[\s_.\-#:]*\d*$")
+"""What stands behind the name of several agents of a sort."""
+
+
+@dataclass(frozen=True)
+class BehaviorSpaces:
+    """What agents of a behaviour see and do.
+
+    Attributes:
+        obs: Observations.
+        actions: Actions.
+        agents: Names of the agents that belong to the behaviour; empty = all.
+        goals: Paths of the leaves that are goals, as a Unity player says it; None where nobody says it.
+    """
+
+    obs: ObsSpec
+    actions: ActionSpec
+    agents: tuple[str, ...] = ()
+    goals: tuple[str, ...] | None = None
+
+
+def match_behaviors(
+    options: RunOptions, kinds: Sequence[Kind], groups: Mapping[str, Sequence[str]] | None = None, env: str = ""
+) -> dict[str, BehaviorSpaces]:
+    """Finds the behaviour of every agent.
+
+    Args:
+        options: Options of the run.
+        kinds: The agents of one copy of the environment, by what they see and do.
+        groups: The agents of each group that the environment names.
+        env: What the environment is called, for agents of one kind that are called like no behaviour.
+
+    Returns:
+        By the names of behaviours, those of the file in its order.
+
+    Raises:
+        ConfigError: If an agent is of no behaviour of the file, agents of one behaviour see or do different things, or
+            the name of a behaviour cannot be that of a policy; names both.
+    """
+    agents = {agent: kind for kind in kinds for agent in kind.agents}
+    group_of = {agent: group for group, members in (groups or {}).items() for agent in members}
+    named = {agent: _named_for(agent, group_of.get(agent), list(options.behaviors)) for agent in agents}
+    by_name = options.default_settings is not None and any(named.values())
+    if len(options.behaviors) == 1 and len(kinds) == 1 and not by_name:
+        named = dict.fromkeys(agents, next(iter(options.behaviors)))
+    elif len(kinds) == 1 and not any(named.values()):
+        named = dict.fromkeys(agents, _called_after(env, list(options.behaviors)))
+    if options.default_settings is not None:
+        named = {agent: name or _base(group_of.get(agent, agent)) for agent, name in named.items()}
+    lost = [agent for agent, name in named.items() if name is None]
+    if lost and not options.behaviors:
+        raise ConfigError(f"{options.file}: names no behaviour: add a section behaviors with an entry for each")
+    if lost:
+        there = ", ".join(options.behaviors)
+        raise ConfigError(
+            f"{options.file}: behaviors: the environment has an agent {lost[0]!r}, and no behaviour of the file is "
+            f"called like it, its group or the environment{nearest(lost[0], list(options.behaviors))}; there are "
+            f"{there}. Rename the behaviour, or add default_settings for all that have no entry"
+        )
+    found: dict[str, BehaviorSpaces] = {}
+    for name in [*options.behaviors, *dict.fromkeys(str(name) for name in named.values())]:
+        mine = tuple(agent for agent, other in named.items() if other == name)
+        if not mine or name in found:
+            continue
+        _check_name(options, name)
+        first = agents[mine[0]]
+        for agent in mine:
+            if agents[agent] is not first:
+                raise ConfigError(
+                    f"{options.file}: behaviors.{name}: agents {mine[0]!r} (sees {first.obs.space}, does "
+                    f"{first.action.space}) and {agent!r} (sees {agents[agent].obs.space}, does "
+                    f"{agents[agent].action.space}) cannot be of one behaviour: give each kind an entry"
+                )
+        found[name] = BehaviorSpaces(first.obs, first.action, mine)
+    return found
+
+
+def behaviors_of_players(
+    options: RunOptions, kinds: Sequence[Kind], goals: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+) -> dict[str, BehaviorSpaces]:
+    """Finds the behaviours of Unity players, which say themselves to which each agent belongs.
+
+    Args:
+        options: Options of the run.
+        kinds: The agents that players have shown.
+        goals: Paths of the sensors that are goals, by behaviours with their teams; where a behaviour is not among
+            them, nobody has said it.
+
+    Returns:
+        By the names of behaviours without their teams, those of the file in its order.
+
+    Raises:
+        ConfigError: If one has no entry in the file, and there are no default_settings; if two teams of one see or do
+            different things, or its name cannot be that of a policy.
+    """
+    agents: dict[str, dict[str, Kind]] = {}
+    for kind in kinds:
+        for agent in kind.agents:
+            agents.setdefault(behaviors_of(agent)[-1], {})[agent] = kind
+    found = {}
+    for name in [*(name for name in options.behaviors if name in agents), *agents]:
+        options.of(name)  # refuses one that has no entry
+        _check_name(options, name)
+        (first, *others), mine = agents[name].values(), tuple(agents[name])
+        if any(other.obs != first.obs or other.action != first.action for other in others):
+            raise ConfigError(
+                f"{options.file}: behaviors.{name}: agents of its teams see or do different things: give each team a "
+                "behaviour of its own in the scene"
+            )
+        said = next((paths for behavior, paths in goals.items() if _without_team(behavior) == name), None)
+        found[name] = BehaviorSpaces(first.obs, first.action, mine, said)
+    return found
+
+
+def entries_to_come(options: RunOptions, there: Mapping[str, BehaviorSpaces]) -> dict[str, BehaviorSpaces]:
+    """Gives the behaviours of a file that players have not shown yet, with spaces that stand for theirs.
+
+    What settings depend on spaces is chosen so that it fits whatever they will be. That cannot be said of sac, whose
+    form depends on what actions are: such an entry is left out, and so is one with demonstrations, which are read for
+    known spaces.
+    """
+    numbers = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    picture = spaces.Box(0, 255, (84, 84, 3), np.uint8)
+    anything = spaces.Dict({"picture": picture, "numbers": numbers, "entities": EntitySet(numbers, 1)})
+    stands_for = BehaviorSpaces(obs_spec(anything, numbers), action_spec(numbers))
+    return {
+        name: stands_for
+        for name, own in options.behaviors.items()
+        if options.plays_unity
+        and name not in there
+        and own.trainer_type in ("ppo", "poca")
+        and not any(demonstrations_of(own))
+    }
+
+
+def _check_name(options: RunOptions, name: str) -> None:
+    """Refuses a behaviour that no policy can be called like."""
+    if not name:
+        raise ConfigError(f"{options.places.get('behaviors.', options.file)}: behaviors: a behaviour has no name")
+    if "." in name or "@" in name:
+        place = options.places.get(f"behaviors.{name}", options.file)
+        raise ConfigError(
+            f"{place}: behaviors.{name}: the name of a behaviour has to do without dots and @: it names files and "
+            "paths of settings"
+        )
+
+
+def _named_for(agent: str, group: str | None, behaviors: Sequence[str]) -> str | None:
+    """Gives the behaviour that is called like an agent, or like its group; None if there is none."""
+    for label in (agent, group):
+        if label is None:
+            continue
+        for known in (str, _without_team, _base):
+            meant = known(label).casefold()
+            exact = [name for name in behaviors if name.casefold() == meant]
+            if exact:
+                return exact[0]
+    return None
+
+
+def _called_after(env: str, behaviors: Sequence[str]) -> str | None:
+    """Gives the behaviour that is called like an environment, else the first whose name begins so; None if there is
+    none.
+    """
+    wanted = env.casefold()
+    same = [name for name in behaviors if _base(name).casefold() == wanted]
+    alike = [name for name in behaviors if wanted and name.casefold().startswith(wanted)]
+    return next(iter((*same, *alike)), None)
+
+
+def _without_team(label: str) -> str:
+    return TEAM.sub("", label)
+
+
+def _base(label: str) -> str:
+    """Gives a name without its team and its number; the name itself if nothing else is left."""
+    without = _without_team(label)
+    return NUMBERED.sub("", without) or without

@@ -1,0 +1,554 @@
+"""ML-Agents' files beside those of a run, written while it trains: `RunFiles`, a callback.
+
+results/<run-id>/
+  configuration.yaml                  every option of the run, at its start
+  <Behavior>.onnx                     the model as it is now: with every checkpoint of the run, and at its end
+  <Behavior>/<Behavior>-<step>.onnx   checkpoints of a behaviour, `keep_checkpoints` of them
+  <Behavior>/<Behavior>-<step>/       its weights at that moment, for `init_path` and ``rookery export``
+  <Behavior>/events.out.tfevents.*    TensorBoard
+  run_logs/timers.json, run_logs/training_status.json
+
+Each file is whole or not there, whatever happens to the process. What counts on is state of the callback, in every
+checkpoint of the run, so that a run that goes on writes what it would have written without the break. What the end of a
+run or an interrupt keeps of a behaviour stays then, and counts as one of its checkpoints.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from rookery.algorithms.algorithm import Algorithm, BatchHook
+from rookery.core.io.files import WriteError, make_folder, remove_directory, write_directory, write_file
+from rookery.core.io.leftovers import clean
+from rookery.core.settings.starting_folder import shown
+from rookery.core.spaces.arrays import ActionSpec
+from rookery.envs.groups import groups_of
+from rookery.policies.export import policy_files
+from rookery.policies.policy import Policy
+from rookery.report.results import IterationResult, together
+from rookery.report.tensorboard import TensorBoard
+from rookery.rollout.hooks import Episode
+from rookery.run.callbacks import Callback
+from rookery.run.checkpoint.run_dir import versions
+from rookery.run.settings import algorithm_family, settings_of
+from rookery.run.trainer import Trainer
+from rookery_mlagents.files.console_line import console_line
+from rookery_mlagents.files.sections import BehaviorOptions
+from rookery_mlagents.files.tensorboard_tags import Seen, histograms_of, mean, tags_of
+from rookery_mlagents.files.timers_file import Gauges, timers_text
+from rookery_mlagents.files.training_status import CheckpointEntry, status_text
+
+CONFIGURATION = "configuration.yaml"
+LOGS = "run_logs"
+SCHEDULED = ("lr", "clip", "entropy_coef")
+"""Settings that a summary shows as they are now."""
+
+LOGS_APART = 2.0
+"""Seconds between two writings of the files in `run_logs` that only summaries ask for: each waits for the disk."""
+
+RESERVED = ("checkpoints", "demonstrations", LOGS)
+"""Folders of a run that no behaviour can be called like."""
+
+
+@dataclass
+class Pace:
+    """When a behaviour is reported and kept, in its own steps.
+
+    Attributes:
+        summary_freq: Steps between two summaries.
+        checkpoint_interval: Steps between two checkpoints of the behaviour.
+        keep_checkpoints: How many of them stay.
+    """
+
+    summary_freq: int = 50_000
+    checkpoint_interval: int = 500_000
+    keep_checkpoints: int = 5
+
+    @classmethod
+    def of(cls, options: BehaviorOptions) -> Pace:
+        """Gives the pace that options of a behaviour ask for."""
+        interval = options.checkpoint_interval
+        if options.even_checkpoints:
+            interval = max(1, options.max_steps // max(1, options.keep_checkpoints))
+        return cls(options.summary_freq, interval, options.keep_checkpoints)
+
+
+@dataclass
+class Ledger:
+    """What a behaviour has done since its latest summary, and which checkpoints of it there are.
+
+    Attributes:
+        steps: Its steps, those included that it has not learned from yet.
+        learned: Steps that it has learned from.
+        summary_at: Steps at which the next summary is due.
+        checkpoint_at: Steps at which the next checkpoint is due.
+        returns, lengths, group_returns: Of episodes that have ended.
+        sums: Sum and count of each metric of its algorithm, of values and baselines.
+        reported: What the environment reported, by name: what is to be made of it, and the numbers.
+        reward: Mean return of the latest summary that saw an episode end.
+        checkpoints: Those that are kept, the oldest first.
+        final: The latest model.
+    """
+
+    steps: int = 0
+    learned: int = 0
+    summary_at: int = 0
+    checkpoint_at: int = 0
+    returns: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    group_returns: list[float] = field(default_factory=list)
+    sums: dict[str, list[float]] = field(default_factory=dict)
+    reported: dict[str, tuple[str, list[float]]] = field(default_factory=dict)
+    reward: float | None = None
+    checkpoints: list[CheckpointEntry] = field(default_factory=list)
+    final: CheckpointEntry | None = None
+
+    def add(self, name: str, value: float) -> None:
+        """Takes a number whose mean a summary shows."""
+        total = self.sums.setdefault(name, [0.0, 0.0])
+        total[0] += value
+        total[1] += 1
+
+    def take_reported(self, reported: Mapping[str, tuple[str, Sequence[float]]]) -> None:
+        """Takes what the environment reported in an iteration."""
+        for name, (how, numbers) in reported.items():
+            kept = self.reported.setdefault(name, (how, []))[1]
+            if how == "most_recent":
+                kept.clear()
+            kept.extend(numbers)
+
+    def means(self, before: str) -> dict[str, float]:
+        """Gives the means of the numbers whose names begin with a word, without it."""
+        found = {name: total / count for name, (total, count) in self.sums.items() if name.startswith(before)}
+        return {name.removeprefix(before): value for name, value in found.items()}
+
+    def latest_reward(self) -> float | None:
+        """Gives the mean return since the latest summary, or else that of the latest one that saw an episode end."""
+        return mean(self.returns) if self.returns else self.reward
+
+    def begin(self) -> None:
+        """Begins to count anew, after a summary."""
+        self.returns, self.lengths, self.group_returns, self.sums, self.reported = [], [], [], {}, {}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Ledger:
+        """Gives what `dataclasses.asdict` was given."""
+        final = state["final"]
+        kept = [entry_of(one) for one in state["checkpoints"]]
+        return cls(**{**state, "checkpoints": kept, "final": None if final is None else entry_of(final)})
+
+
+def entry_of(state: Mapping[str, Any]) -> CheckpointEntry:
+    """Gives an entry of a checkpoint from plain values."""
+    return CheckpointEntry(**{**state, "auxillary_file_paths": tuple(state["auxillary_file_paths"])})
+
+
+class ValueWatch(BatchHook):
+    """Sees the values and baselines that a learner is about to learn from.
+
+    Args:
+        ledger: Where their means go.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
+        """Takes the means, in the unit of rewards; batches without values have none."""
+        scale = getattr(learner, "value_scale", None)
+        names = ["extrinsic", *getattr(getattr(learner, "signals", None), "others", {})]
+        for what in ("value", "baseline"):
+            found = getattr(batch, what, None)
+            if scale is not None and isinstance(found, Tensor) and found.dim() == 2 and len(found):
+                for name, value in zip(names, (found.detach().mean(0) * scale.unit).tolist(), strict=False):
+                    self.ledger.add(f"{what}/{name}", value)
+        return batch
+
+
+class RunFiles(Callback):
+    """Writes the files of an ML-Agents run.
+
+    Args:
+        configuration: What ``configuration.yaml`` is to hold.
+        options: Options of a behaviour, by its name.
+        show: Is given the console line of each summary; None = nobody reads it.
+        export: Writes the ONNX file of a policy; None = none is written.
+    """
+
+    def __init__(
+        self,
+        configuration: Mapping[str, Any],
+        options: Callable[[str], BehaviorOptions],
+        show: Callable[[str], None] | None = None,
+        export: Callable[[Policy, Path], object] | None = None,
+    ) -> None:
+        self.configuration = configuration
+        self.options = options
+        self.show = show
+        self.export = export
+        self.ledgers: dict[str, Ledger] = {}
+        self.gauges = Gauges()
+        self._ended: list[dict[str, Any]] = []
+        self._boards: dict[str, TensorBoard] = {}
+        self._watched: dict[str, Ledger] = {}
+        self._failed: set[str] = set()
+        self._began = time.time()
+        self._logged = 0.0
+        self._is_over = False
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Gives what counts on."""
+        ledgers = {name: asdict(ledger) for name, ledger in self.ledgers.items()}
+        return {"ledgers": ledgers, "ended": list(self._ended), "gauges": self.gauges.numbers}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        self.ledgers = {name: Ledger.from_dict(one) for name, one in state["ledgers"].items()}
+        self._ended, self.gauges.numbers = list(state["ended"]), dict(state["gauges"])
+
+    # --- moments of a training ----------------------------------------------------------------------------------------
+
+    def on_train_start(self, trainer: Trainer) -> None:
+        """Writes the configuration, and takes stock of what a run that goes on has written."""
+        self._is_over = False
+        if trainer.run_dir is None:
+            return
+        folder = trainer.run_dir.path
+        make_folder(folder / LOGS)
+        for unfinished in (folder / LOGS, *(folder / folder_name(name) for name in self.ledgers)):
+            if unfinished.is_dir():
+                clean(unfinished)
+        write_file(folder / CONFIGURATION, yaml_text(self.configuration).encode())
+        for name in trainer.policies:
+            self.ledger(trainer, name)
+        for name, ledger in self.ledgers.items():
+            take_stock(folder / folder_name(name), ledger)
+            if ledger.steps and name in trainer.policies:  # the checkpoint says of the model before it
+                self.write_final(trainer, name)
+        self.write_logs(trainer)
+
+    def on_episode_end(self, episode: Episode) -> None:
+        """Notes what an episode came to."""
+        self._ended.append(
+            {
+                "length": episode.length,
+                "returns": dict(episode.returns),
+                "policies": dict(episode.policies),
+                "groups": dict(episode.groups),
+            }
+        )
+
+    def on_iteration(self, trainer: Trainer, result: IterationResult) -> None:
+        """Writes summaries and checkpoints of behaviours where they are due."""
+        if trainer.run_dir is None:
+            return
+        self._deal(trainer)
+        is_reported = False
+        for name, policy in result.policies.items():
+            ledger = self.ledger(trainer, name)
+            if policy.decisions > ledger.learned:
+                for metric, value in policy.learning.items():
+                    if value is not None:
+                        ledger.add(f"learning/{metric}", float(value))
+            ledger.take_reported(result.reported)
+            ledger.learned, pace = policy.decisions, self.pace(name)
+            ledger.steps = policy.decisions + trainer.pool.undelivered(name)
+            if ledger.steps >= ledger.summary_at:
+                self.summary(trainer, name, result, ledger.steps - ledger.steps % pace.summary_freq)
+                ledger.summary_at = next_multiple(ledger.steps, pace.summary_freq)
+                is_reported = True
+            if ledger.steps >= ledger.checkpoint_at:
+                self.keep(trainer, name)
+                ledger.checkpoint_at = next_multiple(ledger.steps, pace.checkpoint_interval)
+                is_reported, self._logged = True, 0.0
+        if is_reported and time.monotonic() - self._logged >= LOGS_APART:
+            self.write_logs(trainer)
+
+    def on_checkpoint(self, trainer: Trainer, path: Path) -> None:
+        """Writes the model of each behaviour as it is at a checkpoint of the run."""
+        if trainer.run_dir is None or path.parent != trainer.run_dir.checkpoints:
+            return
+        for name in trainer.policies:
+            self.write_final(trainer, name)
+        self.write_logs(trainer)
+
+    def on_train_end(self, trainer: Trainer, result: IterationResult) -> None:
+        """Keeps each behaviour as it is."""
+        self.end(trainer)
+
+    def end(self, trainer: Trainer) -> None:
+        """Keeps each behaviour as it is at the end, finished or interrupted; a second call does nothing."""
+        if trainer.run_dir is not None and self.ledgers and not self._is_over:
+            self._is_over = True
+            for name, ledger in self.ledgers.items():
+                if name in trainer.policies and not any(one.steps == ledger.steps for one in ledger.checkpoints):
+                    self.keep(trainer, name)
+                if name in trainer.policies:
+                    self.write_final(trainer, name)
+            self.write_logs(trainer)
+        for board in self._boards.values():
+            board.close()
+        self._boards.clear()
+
+    # --- one behaviour ------------------------------------------------------------------------------------------------
+
+    def lessons(self, numbers: Mapping[str, int]) -> dict[str, int]:
+        """Gives the number of the lesson of every parameter of the configuration: 0 of one that has no others."""
+        return {**dict.fromkeys(self.configuration.get("environment_parameters") or {}, 0), **numbers}
+
+    def pace(self, name: str) -> Pace:
+        """Gives the pace of a behaviour."""
+        return Pace.of(self.options(name))
+
+    def ledger(self, trainer: Trainer, name: str) -> Ledger:
+        """Gives the ledger of a behaviour, and has its learner watched; a behaviour that is new gets one."""
+        ledger, pace = self.ledgers.get(name), self.pace(name)
+        if ledger is None:
+            ledger = self.ledgers[name] = Ledger(summary_at=pace.summary_freq, checkpoint_at=pace.checkpoint_interval)
+        if self._watched.get(name) is not ledger and name in trainer.learners:
+            trainer.learners[name].hooks.append(ValueWatch(ledger))
+            self._watched[name] = ledger
+        return ledger
+
+    def _deal(self, trainer: Trainer) -> None:
+        """Gives each behaviour its part of the episodes that have ended."""
+        ended, self._ended = self._ended, []
+        members = groups_of(trainer.env)
+        for episode in ended:
+            played = {name: [a for a, by in episode["policies"].items() if by == name] for name in trainer.policies}
+            for name, agents in played.items():
+                ledger = self.ledger(trainer, name)
+                earned = [episode["returns"][agent] for agent in agents if agent in episode["returns"]]
+                ledger.returns += earned
+                ledger.lengths += [episode["length"]] * len(earned)
+                ledger.group_returns += [
+                    value for group, value in episode["groups"].items() if set(members.get(group, ())) & set(agents)
+                ]
+
+    def seen(self, trainer: Trainer, name: str, result: IterationResult) -> Seen:
+        """Gives what is known of a behaviour since the summary before."""
+        ledger, learner = self.ledgers[name], trainer.learners.get(name)
+        now = None if learner is None else learner.now()
+        settings = {key: getattr(now, key, None) for key in SCHEDULED}
+        signals = getattr(getattr(now, "signals", None), "others", {})
+        extrinsic = getattr(getattr(now, "signals", None), "extrinsic", None)
+        strengths = {"extrinsic": extrinsic.strength if extrinsic is not None else 1.0}
+        strengths |= {signal: cfg.strength for signal, cfg in signals.items()}
+        rating = result.self_play.get(name)
+        return Seen(
+            returns=ledger.returns,
+            lengths=ledger.lengths,
+            group_returns=ledger.group_returns,
+            learning=ledger.means("learning/"),
+            values=ledger.means("value/"),
+            baselines=ledger.means("baseline/"),
+            strengths=strengths,
+            settings={key: float(value) for key, value in settings.items() if isinstance(value, int | float)},
+            lessons=self.lessons({parameter: lesson.lesson - 1 for parameter, lesson in result.lessons.items()}),
+            elo=None if rating is None else rating.rating,
+            coefficients=coefficients_of(ledger.means("learning/"), learner, trainer.policies[name].action_spec),
+            beside={key: value for key, (_, value, _) in result.metrics.items()}
+            | {key: together(how, told) for key, (how, told) in ledger.reported.items()},
+        )
+
+    def summary(self, trainer: Trainer, name: str, result: IterationResult, step: int) -> None:
+        """Writes what a behaviour has come to: to TensorBoard, to the gauges, and as a line."""
+        ledger, seen = self.ledgers[name], self.seen(trainer, name, result)
+        trainer_type = algorithm_family(settings_of(trainer.config, name)) if name in trainer.learners else ""
+        shown = tags_of(seen, trainer_type)
+        learns = name in trainer.learners and trainer.is_learning(name)
+        sums = {"Environment/Cumulative Reward": sum(seen.returns), "Environment/Episode Length": sum(seen.lengths)}
+        for tag, value in shown.items():
+            self.gauges.note(name, tag, value, sums.get(tag))
+        self.gauges.note(name, "Is Training", float(learns))
+        self.gauges.note(name, "Step", float(step))
+        try:
+            board = self._board(trainer, name)
+            board.add_row(shown, step)
+            told = {f"{key}_hist": numbers for key, (how, numbers) in ledger.reported.items() if how == "histogram"}
+            board.add_histogram({**histograms_of(seen), **told}, step)
+            board.flush()
+        except OSError as error:
+            raise WriteError(f"{name}: TensorBoard's file cannot be written: {error.strerror}") from None
+        if self.show is not None:
+            line = console_line(
+                name,
+                step,
+                result.seconds,
+                seen.returns,
+                group_returns=seen.group_returns,
+                elo=seen.elo,
+                is_training=learns,
+            )
+            self.show(line)
+        ledger.reward = ledger.latest_reward()
+        ledger.begin()
+
+    def _board(self, trainer: Trainer, name: str) -> TensorBoard:
+        """Gives the event file of a behaviour; a new one hides what earlier ones say of later steps."""
+        if name not in self._boards:
+            assert trainer.run_dir is not None
+            folder, ledger = trainer.run_dir.path / folder_name(name), self.ledgers[name]
+            make_folder(folder)
+            goes_on = any(folder.glob("events.out.tfevents.*"))
+            board = self._boards[name] = TensorBoard(folder)
+            pace = self.pace(name)
+            if goes_on:
+                board.resume(ledger.summary_at - pace.summary_freq)
+            else:
+                board.add_text("Hyperparameters/text_summary", markdown(self.configuration, name), 0)
+        return self._boards[name]
+
+    def keep(self, trainer: Trainer, name: str) -> None:
+        """Keeps a behaviour as it is now: its weights and its ONNX file; the oldest one goes."""
+        assert trainer.run_dir is not None
+        ledger, pace, base = self.ledgers[name], self.pace(name), trainer.run_dir.path / folder_name(name)
+        make_folder(base)
+        stem = f"{folder_name(name)}-{ledger.steps}"
+        model = settings_of(trainer.config, name).model
+        facts = {"env_steps": trainer.env_steps, "steps": ledger.steps, "versions": versions()}
+        write_directory(base / stem, policy_files({name: trainer.policies[name]}, {name: model}), facts, replace=True)
+        self._write_onnx(trainer, name, base / f"{stem}.onnx")
+        entry = self._entry(ledger, base / f"{stem}.onnx", base / stem)
+        ledger.checkpoints = [*(one for one in ledger.checkpoints if one.steps != ledger.steps), entry]
+        while len(ledger.checkpoints) > pace.keep_checkpoints:
+            oldest = ledger.checkpoints.pop(0)
+            remove_model(base / f"{folder_name(name)}-{oldest.steps}")
+
+    def write_final(self, trainer: Trainer, name: str) -> None:
+        """Replaces the model of a behaviour that stands in the folder of the run."""
+        assert trainer.run_dir is not None
+        ledger, path = self.ledger(trainer, name), trainer.run_dir.path / f"{folder_name(name)}.onnx"
+        self._write_onnx(trainer, name, path)
+        kept = path.parent / folder_name(name) / f"{folder_name(name)}-{ledger.steps}"
+        ledger.final = self._entry(ledger, path, kept)
+
+    def _entry(self, ledger: Ledger, path: Path, *others: Path) -> CheckpointEntry:
+        there = [str(shown(one)) for one in (path, *others) if one.exists()]
+        return CheckpointEntry(
+            steps=ledger.steps,
+            file_path=there[0] if there else "",
+            reward=ledger.latest_reward(),
+            creation_time=time.time(),
+            auxillary_file_paths=tuple(there[1:]),
+        )
+
+    def _write_onnx(self, trainer: Trainer, name: str, path: Path) -> None:
+        """Writes the ONNX file of a behaviour; one that cannot be written is told of once, and stops nothing."""
+        if self.export is None:
+            return
+        temporary = path.with_name(f".tmp-{path.name}")
+        try:
+            self.export(trainer.policies[name], temporary)
+            os.replace(temporary, path)
+        except Exception as error:
+            temporary.unlink(missing_ok=True)
+            if name not in self._failed:
+                self._failed.add(name)
+                trainer.note(f"{path}: no ONNX file of {name}: {error}; training goes on without it")
+
+    # --- the whole run ------------------------------------------------------------------------------------------------
+
+    def write_logs(self, trainer: Trainer) -> None:
+        """Replaces ``training_status.json`` and ``timers.json``."""
+        assert trainer.run_dir is not None
+        folder = trainer.run_dir.path / LOGS
+        standing = trainer.self_play.standing()
+        status = status_text(
+            self.lessons(trainer.curriculum.lessons),
+            {name: ledger.checkpoints for name, ledger in self.ledgers.items()},
+            {name: ledger.final for name, ledger in self.ledgers.items() if ledger.final is not None},
+            {name: one.rating for name, one in standing.items()},
+        )
+        write_file(folder / "training_status.json", status.encode())
+        timers = timers_text(trainer.timers.state_dict(), self.gauges, self._began, time.time())
+        write_file(folder / "timers.json", timers.encode())
+        self._logged = time.monotonic()
+
+
+def coefficients_of(
+    learning: Mapping[str, float], learner: Algorithm[Any] | None, action: ActionSpec
+) -> dict[str, float]:
+    """Gives the temperatures of an algorithm that has some: of numbers, and the mean of those of choices."""
+    log_alpha = getattr(getattr(learner, "temperature", None), "log_alpha", None)
+    several = log_alpha.detach().exp().flatten().tolist() if isinstance(log_alpha, Tensor) else []
+    if len(several) < 2:
+        kind = "continuous_alpha" if action.num_numbers else "discrete_alpha"
+        return {kind: learning["alpha"]} if "alpha" in learning else {}
+    choices = several[: len(action.sizes)]  # those of the numbers stand behind them
+    found = {"discrete_alpha": sum(choices) / len(choices)} if choices else {}
+    return found | ({"continuous_alpha": several[-1]} if action.num_numbers else {})
+
+
+def next_multiple(steps: int, every: int) -> int:
+    """Gives the multiple of a number that comes next after some steps."""
+    return (steps // every + 1) * every
+
+
+def folder_name(behavior: str) -> str:
+    """Gives what the files of a behaviour are called."""
+    return re.sub(r"[/\\\0]", "_", behavior)
+
+
+def take_stock(folder: Path, ledger: Ledger) -> None:
+    """Makes a ledger and the checkpoints in the folder of a behaviour agree, where a run goes on: those that it has not
+    made yet are removed, those that are gone are forgotten, and those that it had made before it stopped are noted,
+    which an end of a run or an interrupt writes after the last checkpoint of the run.
+    """
+    known, there = {one.steps: one for one in ledger.checkpoints}, []
+    for path in list(folder.iterdir()) if folder.is_dir() else ():
+        stem = path.with_name(path.name.removesuffix(".onnx"))
+        found = re.fullmatch(rf"{re.escape(folder.name)}-(\d+)", stem.name)
+        if found is None:
+            continue
+        steps = int(found[1])
+        if steps > ledger.steps or not stem.is_dir():
+            remove_model(stem)
+        elif path == stem:
+            there.append(known.get(steps) or entry_of_files(stem, steps, ledger))
+    ledger.checkpoints = sorted(there, key=lambda one: one.steps)
+
+
+def entry_of_files(stem: Path, steps: int, ledger: Ledger) -> CheckpointEntry:
+    """Gives an entry of a checkpoint that a ledger does not have, from its files; its reward is known if the ledger has
+    come just as far.
+    """
+    paths = [str(one) for one in (stem.with_name(f"{stem.name}.onnx"), stem) if one.exists()]
+    reward = ledger.latest_reward() if steps == ledger.steps else None
+    return CheckpointEntry(steps, paths[0], reward, stem.stat().st_mtime, tuple(paths[1:]))
+
+
+def remove_model(stem: Path) -> None:
+    """Removes the weights and the ONNX file of a checkpoint."""
+    if stem.is_dir():
+        remove_directory(stem)
+    stem.with_name(f"{stem.name}.onnx").unlink(missing_ok=True)
+
+
+def yaml_text(values: Mapping[str, Any]) -> str:
+    """Gives a mapping as YAML."""
+    from ruamel.yaml import YAML
+
+    writer, text = YAML(typ="safe", pure=True), io.StringIO()
+    writer.default_flow_style = False
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    writer.dump(dict(values), text)
+    return text.getvalue()
+
+
+def markdown(configuration: Mapping[str, Any], behavior: str) -> str:
+    """Gives the options of a behaviour as a text for TensorBoard."""
+    behaviors = configuration.get("behaviors") or {}
+    own = behaviors.get(behavior, configuration.get("default_settings")) or {}
+    return "".join(f"    {line}\n" for line in yaml_text(own).splitlines())

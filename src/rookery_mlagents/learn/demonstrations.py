@@ -1,0 +1,105 @@
+"""Files ``.demo`` of a configuration as replay directories, which imitation reads: `import_demonstrations`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from rookery.core.errors import ConfigError, RookeryError
+from rookery.replay.formats.columns import Wanted
+from rookery.replay.formats.names import read_recordings
+from rookery.replay.recording import last_change, write_recordings
+from rookery.replay.segments import Spaces
+from rookery_mlagents.files.behaviors import BehaviorSpaces
+from rookery_mlagents.files.reading_behaviors import demonstrations_of
+from rookery_mlagents.files.run_files import folder_name
+from rookery_mlagents.files.run_options import RunOptions, demo_place, demonstration_problem
+from rookery_mlagents.files.sections import BehaviorOptions, GAILOptions
+
+
+def import_demonstrations(
+    options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], folder: Path, beside: Path | None = None
+) -> dict[tuple[str, str], str]:
+    """Reads every file or directory of files ``.demo`` that behaviours of an environment imitate.
+
+    Args:
+        options: Options of the run.
+        behaviors: What the environment has, by the names of behaviours.
+        folder: Where a directory of replay is written for each behaviour and demonstration; one that is there is
+            used as it is, and its ``.demo`` is not looked for.
+        beside: Directory from which a path may start too; None = that of the configuration file.
+
+    Returns:
+        For each behaviour and ``demo_path`` of it, the replay to imitate; replays of ours stand for themselves.
+
+    Raises:
+        ConfigError: If a file does not fit the environment, or is not there; says where it was asked for.
+    """
+    options = replace(options, folder=beside or options.folder)
+    found: dict[tuple[str, str], str] = {}
+    for name, spaces in behaviors.items():
+        for key, demo in demonstrations_of(options.of(name)):
+            place = demo_place(demo, options.folder)
+            target = folder / replay_name(name, place or Path(demo))
+            if target.is_dir():
+                found[name, demo] = str(target)
+                continue
+            problem = demonstration_problem(options, name, key, demo)
+            if problem is not None or place is None:
+                raise ConfigError(problem or demo)
+            if place.is_dir() and not any(place.glob("*.demo")):  # a replay of ours, of one policy or of several
+                found[name, demo] = str(place) if str(place).endswith(demo) else f"{place}:{demo.rpartition(':')[2]}"
+                continue
+            wanted = Wanted(Spaces(spaces.obs.own, spaces.actions, 0), policy=name)
+            source = options.place_of(name, key)
+            try:
+                recordings = read_recordings([place], wanted, "unity")
+            except RookeryError as error:
+                raise ConfigError(f"{source}: {name}: {key} = {demo!r}: {error}") from None
+            if len(recordings) > 1 and name not in recordings:
+                there = ", ".join(recordings)
+                raise ConfigError(
+                    f"{source}: {name}: {key} = {demo!r}: it has demonstrations of {there}, and none of {name}"
+                )
+            one = recordings.get(name) or next(iter(recordings.values()))
+            write_recordings(target, {name: one}, written=last_change([place]))
+            found[name, demo] = str(target)
+    return found
+
+
+def replay_name(behavior: str, place: Path) -> str:
+    """Gives the name of the replay directory that demonstrations of a behaviour are read into: files of one name in
+    several directories have several.
+    """
+    digest = hashlib.sha256(f"{behavior}\0{place.absolute()}".encode()).hexdigest()[:8]
+    return f"{folder_name(behavior)}-{place.stem}-{digest}"
+
+
+def with_absolute_paths(options: RunOptions) -> RunOptions:
+    """Gives the same with absolute paths of demonstrations, which mean the same wherever they are read from; those of
+    what is not there stay as they are.
+    """
+
+    def absolute(demo: str) -> str:
+        starts = (Path(), options.folder or Path())
+        whole = next((start / demo for start in starts if (start / demo).exists()), None)
+        if whole is not None:
+            return str(whole.absolute())
+        place = demo_place(demo, options.folder)
+        return demo if place is None else f"{place.absolute()}:{demo.rpartition(':')[2]}"
+
+    def of(one: BehaviorOptions) -> BehaviorOptions:
+        cloning, gail = one.behavioral_cloning, one.reward_signals.get("gail")
+        if cloning is not None:
+            one = replace(one, behavioral_cloning=replace(cloning, demo_path=absolute(cloning.demo_path)))
+        if isinstance(gail, GAILOptions):
+            signal = replace(gail, demo_path=absolute(gail.demo_path))
+            one = replace(one, reward_signals={**one.reward_signals, "gail": signal})
+        return one
+
+    common = None if options.default_settings is None else of(options.default_settings)
+    return replace(
+        options, behaviors={name: of(one) for name, one in options.behaviors.items()}, default_settings=common
+    )

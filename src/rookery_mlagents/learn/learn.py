@@ -1,0 +1,726 @@
+"""What ``rookery mlagents learn`` does: options become a training of Rookery, in a folder as ML-Agents makes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import ConfigError, EnvError, nearest
+from rookery.core.io.files import FOLDER, LONGEST_NAME, FileError, list_checkpoints, read_checkpoint_files
+from rookery.core.io.leftovers import aside_of, locked, restore
+from rookery.core.settings.layers import Layer, override_layer, yaml_layer
+from rookery.core.settings.trust import TrustCode
+from rookery.envs.base import VectorEnv, is_only_one
+from rookery.envs.groups import groups_of
+from rookery.envs.logs import logs_in
+from rookery.envs.make import make_env
+from rookery.policies.export import FILE
+from rookery.policies.policy import Policy
+from rookery.report.live import write_line
+from rookery.rollout.hooks import EpisodeListener
+from rookery.run.checkpoint import own_files
+from rookery.run.checkpoint.run_dir import RunDir
+from rookery.run.checks.misread_settings import MINIBATCH
+from rookery.run.checks.trusted_code import check_stored
+from rookery.run.describe.facts import finished_lines
+from rookery.run.loggers import Logger
+from rookery.run.pace import ITERATION
+from rookery.run.settings import SamplingConfig
+from rookery.run.trainer import Trainer
+from rookery_mlagents.files.behaviors import (
+    BehaviorSpaces,
+    behaviors_of_players,
+    entries_to_come,
+    match_behaviors,
+)
+from rookery_mlagents.files.foreign_options import check_reach
+from rookery_mlagents.files.mlagents_checkpoint import check_kind, read_weights, take_over
+from rookery_mlagents.files.run_files import CONFIGURATION, RESERVED, Pace, RunFiles, folder_name
+from rookery_mlagents.files.run_options import RunOptions, goes_on, read_options
+from rookery_mlagents.files.sections import BehaviorOptions, CheckpointOptions, POCAOptions, PPOOptions
+from rookery_mlagents.learn.demonstrations import import_demonstrations, with_absolute_paths
+from rookery_mlagents.learn.schedule_ends import StoredEnds
+from rookery_mlagents.learn.translate import AS_IS, DEFAULT, layers_of, notes_of
+from rookery_mlagents.link.player_program import EDITOR, PREFIX
+
+MLAGENTS = "mlagents"
+"""The console style that shows ML-Agents' lines."""
+
+SOURCE = "rookery mlagents"
+"""The source of values that this command gives by itself."""
+
+ENV_ARG = (
+    "name=value, an argument of the environment's constructor, as size=5; a Python environment has no command line of "
+    "its own"
+)
+"""What a word behind ``--env-args`` must be."""
+
+OUR_DEFAULT = "Rookery's default"
+"""The place of what nobody gave, where Rookery's own default is better than that of ML-Agents."""
+
+DEMONSTRATIONS = "demonstrations"
+"""Folder of a run with the demonstrations of ML-Agents that it imitates, as replay."""
+
+PLAYER_KEYS = (
+    "base_port", "num_areas", "timeout_wait", "max_lifetime_restarts", "restarts_rate_limit_n",
+    "restarts_rate_limit_period_s", "width", "height", "quality_level", "time_scale", "target_frame_rate",
+    "capture_frame_rate", "no_graphics", "no_graphics_monitor",
+)  # fmt: skip
+"""Keys of `env_settings` and `engine_settings` that are arguments of a Unity player under the same names."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user has asked for.
+
+    Attributes:
+        file: The configuration file, or None.
+        flags: Flags of ML-Agents by name, as of `read_options`.
+        console: ``mlagents``, or a style of `logging.console`.
+        episodes: With ``--inference``, episodes after which it ends; None = when it is interrupted.
+        trust_pickle: Whether a ``checkpoint.pt`` of ML-Agents may be read.
+        trust_code: Whether code that a run names may be run, whoever wrote it.
+        keep_schedules: Whether a larger ``max_steps`` leaves the end of schedules where it is.
+    """
+
+    file: str | None
+    flags: Mapping[str, object]
+    console: str
+    episodes: int | None
+    trust_pickle: bool
+    trust_code: TrustCode
+    keep_schedules: bool = False
+
+
+Changes = Callable[[Path, Sequence[Layer], Request], Layer]
+"""Gives what layers of settings change in the run of a folder; refuses what cannot be changed there."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A training that is about to begin, or to go on.
+
+    Attributes:
+        trainer: The training.
+        files: What writes ML-Agents' files.
+        options: The options.
+        folder: The folder of the run.
+    """
+
+    trainer: Trainer
+    files: RunFiles
+    options: RunOptions
+    folder: Path
+
+
+# --- options and folders ----------------------------------------------------------------------------------------------
+
+
+def options_of(request: Request) -> RunOptions:
+    """Reads the options; those of a run that goes on without a file are the ones it has written down.
+
+    Raises:
+        ConfigError: If anything in it is wrong.
+    """
+    usual = CheckpointOptions()
+    run = {name: request.flags.get(name, getattr(usual, name)) for name in ("results_dir", "run_id")}
+    kept = Path(*map(str, run.values())) / CONFIGURATION
+    if request.file is None and request.flags.get("resume") and kept.is_file():
+        options = kept_options(kept, {**request.flags, **run}, request.trust_code)  # it lies where it was found
+        check_reach(kept, request.flags, request.trust_code)  # which looks at the environment, whose code is known now
+        return options
+    return read_options(request.file, request.flags)
+
+
+def kept_options(configuration: Path, flags: Mapping[str, object], trust_code: TrustCode) -> RunOptions:
+    """Reads the options that a run has written down.
+
+    Raises:
+        ConfigError: If somebody else has written the run, and it names code that nobody trusts (docs/trust.md).
+    """
+    values = yaml_layer(configuration).values
+    behaviors, env, common = (values.get(name) for name in ("behaviors", "env_settings", "default_settings"))
+    named: dict[str, Any] = {"algorithm.name": common.get("trainer_type")} if isinstance(common, Mapping) else {}
+    if isinstance(env, Mapping) and "env" not in flags:
+        named["env.name"] = env.get("env_path")
+    for name, one in behaviors.items() if isinstance(behaviors, Mapping) else ():
+        named[f"policies.{name}.name"] = one.get("trainer_type") if isinstance(one, Mapping) else None
+    if (configuration.parent / "config.yaml").is_file():
+        check_stored(configuration.parent, {path: one for path, one in named.items() if one is not None}, trust_code)
+    return read_options(configuration, flags)
+
+
+def folder_of(options: RunOptions) -> Path:
+    """The folder of a run."""
+    settings = options.checkpoint_settings
+    return Path(settings.results_dir) / settings.run_id
+
+
+def check_folder(options: RunOptions) -> Path:
+    """Gives the folder of a run, if what is asked for can be done there.
+
+    Raises:
+        ConfigError: If it exists and is neither to be resumed nor replaced, or is to be resumed and does not exist.
+    """
+    settings, folder = options.checkpoint_settings, folder_of(options)
+    if Path(settings.run_id).name != settings.run_id or settings.run_id in ("", ".", ".."):
+        raise ConfigError(f"--run-id {settings.run_id!r}: must be the name of a folder, not a path")
+    if (size := len(os.fsencode(settings.run_id))) > LONGEST_NAME:
+        raise ConfigError(f"--run-id: the name has {size:,} bytes; a folder's name may have {LONGEST_NAME}")
+    recover(folder)
+    exists, is_ours = folder.exists(), (folder / "config.yaml").is_file()
+    is_empty = own_files.was_killed_at_start(folder)
+    if settings.resume:
+        if not exists:
+            raise ConfigError(
+                f"--resume: there is no run {settings.run_id!r}: {folder} does not exist{near_runs(folder)}; leave "
+                "--resume out to begin one"
+            )
+        if not is_ours and is_empty:
+            raise ConfigError(
+                f"--resume: {folder} was killed before it had begun; leave --resume out to begin it again"
+            )
+        if not is_ours:
+            raise ConfigError(
+                f"--resume: {folder} is no run of Rookery; weights of a run of ML-Agents itself can be taken over into "
+                f"a new one: --initialize-from {settings.run_id} --trust-pickle, with another --run-id"
+            )
+    elif exists and not is_empty:
+        if not settings.force or settings.inference:
+            raise ConfigError(
+                f"--run-id {settings.run_id}: there is data of that run already in {folder}: give another --run-id, "
+                + (
+                    "or --resume to play it"
+                    if settings.inference
+                    else "--resume to go on with it, or --force to replace it"
+                )
+            )
+        if not own_files.holds_run(folder):
+            raise ConfigError(
+                f"--force: {folder} holds no run of Rookery, so nothing there is replaced; give another --run-id, or "
+                "remove it yourself"
+            )
+    return folder
+
+
+def near_runs(folder: Path) -> str:
+    """Says which run beside one that does not exist has the nearest name."""
+    there = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
+    return nearest(folder.name, there)
+
+
+# --- the environment --------------------------------------------------------------------------------------------------
+
+
+def environment_of(options: RunOptions) -> Layer:
+    """Gives the environment and its arguments as settings; where none is named it is the Unity Editor.
+
+    Raises:
+        ConfigError: If the name is that of a file, and of no program.
+    """
+    settings = options.env_settings
+    name, place = settings.env_path, options.places.get("env_settings.env_path", "--env")
+    if options.plays_unity:
+        return _player_layer(options, f"{PREFIX}{EDITOR}" if name is None else name, place)
+    assert name is not None
+    if Path(name).exists():
+        raise ConfigError(
+            f"{place}: {name} is a file and no program: neither a Unity player nor the name of an environment"
+        )
+    words = [word.lstrip("-") for word in settings.env_args or ()]
+    said = options.places.get("env_settings.env_args", "--env-args")
+    given = dict(override_layer(words, said, ENV_ARG).values)
+    values: dict[str, Any] = {"env.name": name} | ({"env.config": given} if given else {})
+    return Layer(
+        SOURCE, values, {"env.name": place, "env.config": said, **{f"env.config.{key}": said for key in given}}
+    )
+
+
+def _player_layer(options: RunOptions, name: str, place: str) -> Layer:
+    """Gives a Unity player, or the Editor, as settings: what differs from the defaults of both."""
+    env, given = options.env_settings, dict[str, Any]()
+    lines = {"env.name": place}
+    usual = RunOptions()
+    for section in ("env_settings", "engine_settings"):
+        for key, value in vars(getattr(options, section)).items():
+            if key in PLAYER_KEYS and value != getattr(getattr(usual, section), key):
+                given[key] = value
+                lines[f"env.config.{key}"] = options.places.get(f"{section}.{key}", DEFAULT)
+    if env.env_args:
+        given["args"] = list(env.env_args)
+        lines["env.config.args"] = options.places.get("env_settings.env_args", "--env-args")
+    if env.seed >= 0:
+        given["seed"], lines["env.config.seed"] = env.seed, options.places.get("env_settings.seed", "--seed")
+    return Layer(SOURCE, {"env.name": name} | ({"env.config": given} if given else {}), lines)
+
+
+def with_copies(options: RunOptions) -> RunOptions:
+    """Gives the options with the number of copies of an environment in Python.
+
+    A Unity scene holds many agents, so that one player is the default there. An environment in Python has its own few:
+    where nobody says how many copies there are to be, it is as many as a run that goes on has, or Rookery's default.
+    """
+    key = "env_settings.num_envs"
+    if options.plays_unity or key in options.places or "env_settings.num_areas" in options.places:
+        return options
+    count: Any = SamplingConfig().num_envs
+    if goes_on(options.checkpoint_settings):
+        kept = yaml_layer(folder_of(options) / "config.yaml").values.get("sampling")
+        count = kept.get("num_envs", count) if isinstance(kept, Mapping) else count
+    settings = replace(options.env_settings, num_envs=count)
+    return replace(options, env_settings=settings, places={**options.places, key: OUR_DEFAULT})
+
+
+def spaces_in(options: RunOptions, env: Layer) -> tuple[dict[str, BehaviorSpaces], VectorEnv | None]:
+    """Makes the environment once, to see which behaviours it has.
+
+    Returns:
+        What each behaviour sees and does; and what was made, where it is the only one and so what is to be trained in.
+
+    Raises:
+        ConfigError: If its agents do not belong to the behaviours of the file, or a behaviour's folder would be one of
+            the run's own.
+    """
+    name = env.values["env.name"]
+    count = options.env_settings.num_envs if options.plays_unity else 1
+    try:
+        seen = make_env(name, env.values.get("env.config"), (), count, "auto")
+    except EnvError as error:  # which calls arguments what settings call them
+        said = env.lines.get("env.config")
+        raise EnvError(str(error).replace("env.config", said or "env.config")) from error
+    kept = False
+    try:
+        called = str(name).rpartition(":")[2].rpartition(".")[2].partition("-v")[0]
+        if options.plays_unity:
+            found = behaviors_of_players(options, seen.kinds, goals_of(seen))
+        else:
+            found = match_behaviors(options, seen.kinds, groups_of(seen), called)
+        alone = is_only_one(seen) and options.env_settings.num_envs * options.env_settings.num_areas == 1
+        kept = options.plays_unity or alone
+    finally:
+        if not kept:
+            seen.close()
+    if not options.behaviors and not options.plays_unity and [len(kind.agents) for kind in seen.kinds] == [1]:
+        # whose agent is called agent
+        found = {re.sub(r"[^\w-]+", "-", name.rpartition(":")[2]): spaces for spaces in found.values()}
+    for name in found:
+        if folder_name(name) in RESERVED:
+            seen.close()
+            raise ConfigError(f"behaviors.{name}: a run has a folder of that name; call the behaviour otherwise")
+    return found, seen if kept else None
+
+
+def goals_of(env: VectorEnv) -> dict[str, tuple[str, ...]]:
+    """Gives the paths of the sensors that players call goals, by behaviours with their teams; none of environments
+    that are no players.
+    """
+    from rookery_mlagents.link.unity_env import UnityEnv  # which needs packages that environments in Python do without
+
+    return {name: one.goals for name, one in env.players.layouts.items()} if isinstance(env, UnityEnv) else {}
+
+
+# --- weights to begin with --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Starts:
+    """What behaviours begin with.
+
+    Attributes:
+        runs: A run or checkpoint of Rookery, with the policy in it, by behaviour.
+        theirs: A ``checkpoint.pt`` of ML-Agents, by behaviour.
+    """
+
+    runs: Mapping[str, str]
+    theirs: Mapping[str, Path]
+
+    def layer(self) -> Layer:
+        """Gives the former as settings."""
+        entries = {name: {"init_from": source} for name, source in self.runs.items()}
+        return Layer(SOURCE, {"policies": entries} if entries else {})
+
+
+def starts_of(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces], trust_pickle: bool) -> Starts:
+    """Finds what `initialize_from` and each `init_path` name.
+
+    Raises:
+        ConfigError: If it is not there, a behaviour is missing in it, or it is of a kind that cannot be read.
+    """
+    settings = options.checkpoint_settings
+    runs: dict[str, str] = {}
+    theirs: dict[str, Path] = {}
+    if goes_on(settings):
+        return Starts(runs, theirs)
+    if settings.initialize_from is not None:
+        place = Path(settings.results_dir) / settings.initialize_from
+        flag = options.places.get("checkpoint_settings.initialize_from", "--initialize-from")
+        if settings.initialize_from == settings.run_id:
+            raise ConfigError(f"{flag}: {place} is the run itself; give another --run-id, or --resume to go on with it")
+        there = behaviors_in(place, flag)
+        for name in behaviors:
+            if name not in there:
+                raise ConfigError(
+                    f"{flag}: behaviour {name!r} is not in {place}{nearest(name, list(there))}; there are "
+                    f"{', '.join(there)}; give init_path to those that are to begin with weights"
+                )
+            _sort(name, there[name], runs, theirs, trust_pickle)
+    for name in behaviors:
+        path = options.of(name).init_path
+        if path is None:
+            continue
+        if not Path(path.partition(":")[0]).exists() and "/" not in path and settings.initialize_from:
+            path = str(Path(settings.results_dir) / settings.initialize_from / folder_name(name) / path)
+        try:
+            _sort(name, path, runs, theirs, trust_pickle)
+        except ConfigError as error:
+            said = options.place_of(name, "init_path") or options.file
+            raise ConfigError(*(f"{said}: {name}: init_path: {line}" for line in error.problems)) from None
+    return Starts(runs, theirs)
+
+
+def _sort(name: str, source: str, runs: dict[str, str], theirs: dict[str, Path], trust_pickle: bool) -> None:
+    """Puts what a behaviour begins with where it belongs."""
+    runs.pop(name, None)
+    theirs.pop(name, None)
+    place = Path(source) if restore(Path(source)) else Path(source.partition(":")[0])
+    if restore(place) and place.is_dir():
+        runs[name] = source
+    else:
+        check_kind(place, trust_pickle)
+        theirs[name] = place
+
+
+def behaviors_in(place: Path, flag: str) -> dict[str, str]:
+    """Gives the behaviours of a run with what to begin from: one of Rookery, or one of ML-Agents itself.
+
+    Raises:
+        ConfigError: If there is no such run, or nothing in it.
+    """
+    if not place.is_dir():
+        raise ConfigError(f"{flag}: there is no run in {place}{near_runs(place)}")
+    if list_checkpoints(place / FOLDER):
+        _, files, _ = read_checkpoint_files(place)
+        return {name: f"{place}:{name}" for name in json.loads(files[FILE])}
+    found = {path.parent.name: str(path) for path in sorted(place.glob("*/checkpoint.pt"))}
+    if not found:
+        raise ConfigError(f"{flag}: {place} holds no checkpoint: neither of Rookery nor a checkpoint.pt of ML-Agents")
+    return found
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def learning(request: Request, changes: Changes) -> Iterator[Session]:
+    """Begins a training or goes on with one; when this ends, the files of the run are complete.
+
+    Args:
+        request: What is asked for.
+        changes: Says what settings of a run that goes on are changed.
+
+    Raises:
+        ConfigError: If anything that was asked for cannot be done; says what, and what to do.
+    """
+    options = options_of(request)
+    folder = check_folder(options)
+    is_resumed, is_continued = options.checkpoint_settings.resume, goes_on(options.checkpoint_settings)
+    stays = DEMONSTRATIONS if is_resumed else None
+    moved: list[str] = []
+    with ExitStack() as stack:
+        replaced = stack.enter_context(put_aside(folder, is_replaced=not is_continued, stays=stays))
+        stack.enter_context(logs_in(folder))
+        plan = planned(request, options, folder)
+        stack.enter_context(closed_on_error(plan.copies))
+        options, play = plan.options, plan.copies or True
+        files = run_files(with_absolute_paths(options), request.console == MLAGENTS)
+        layers = plan.layers(request, folder / DEMONSTRATIONS)
+        if is_continued:
+            layer, trust_code = changes(folder, layers, request), request.trust_code
+            ends = StoredEnds(folder)
+            trainer = Trainer.load(
+                folder, resume=True, play=play, callbacks=[files], config=[layer], trust_code=trust_code
+            )
+            moved = ends.notes(trainer)
+        else:
+            trainer = Trainer(config=layers, callbacks=[files], run_dir=folder, stand_in=plan.copies)
+            plan.begin(trainer, request.trust_pickle)
+    with trainer:
+        told = [*trainer.notes, *notes_of(options, plan.behaviors)]
+        trainer.notes[:] = told if options.debug else filter(is_asked_for, told)
+        trainer.notes += [*moved, *finished_notes(trainer), *replaced]
+        try:
+            yield Session(trainer, files, options, folder)
+        finally:
+            files.end(trainer)
+
+
+def finished_notes(trainer: Trainer) -> list[str]:
+    """Says of a run that goes on which behaviours learn no more, although something is still played."""
+    lines = finished_lines(trainer)
+    if len(lines) < len(trainer.learners):
+        until = "it plays on without learning until the other behaviours have come as far as they are to"
+    elif trainer.progress is not None:
+        until = "it plays on without learning until the iteration ends that was interrupted"
+    else:
+        return []  # the trainer says that there is nothing to do
+    return [f"{line}; {until}; a larger max_steps lets it learn on" for line in lines]
+
+
+@contextmanager
+def put_aside(folder: Path, *, is_replaced: bool, stays: str | None = None) -> Iterator[list[str]]:
+    """Moves a run that is replaced aside, as a context: it is removed at the end, or put back after an error. If the
+    process is killed, the next start puts it back (`recover`).
+
+    Args:
+        folder: The run.
+        is_replaced: Whether it is.
+        stays: A folder in it that the new one has too.
+
+    Yields:
+        A list, to which notes for the user are added at the end.
+
+    Raises:
+        FileError: If the run is being written.
+    """
+    notes: list[str] = []
+    with ExitStack() as stack:
+        is_moved = is_replaced and folder.exists()
+        if is_moved:
+            RunDir(folder).close()  # no other process is writing there
+            stack.enter_context(locked(folder))
+            folder.rename(aside_of(folder))
+        try:
+            if is_moved and stays is not None and (aside_of(folder) / stays).is_dir():
+                shutil.copytree(aside_of(folder) / stays, folder / stays)
+            yield notes
+        except BaseException:
+            if is_replaced:
+                shutil.rmtree(folder, ignore_errors=True)
+                if is_moved:
+                    aside_of(folder).rename(folder)
+                with suppress(OSError):  # of a folder with other runs
+                    folder.parent.rmdir()
+            raise
+        if is_moved:
+            notes += remove_replaced(folder)
+
+
+def recover(folder: Path) -> None:
+    """Puts back a run whose replacement was killed; the files of the new run are moved aside.
+
+    Raises:
+        FileError: If another process is replacing the run now.
+    """
+    aside = aside_of(folder)
+    if aside.exists():
+        with locked(aside, patience=0.0) as is_free:
+            if is_free is False:
+                raise FileError(f"{folder}: another process is replacing this run; wait for it or stop it")
+            if folder.exists():
+                folder.rename(own_files.aside_of_killed(folder))
+            aside.rename(folder)
+
+
+def remove_replaced(folder: Path) -> list[str]:
+    """Removes a run that was replaced, except for files of the user, which move to the new run; returns notes.
+
+    A run that was killed at its start is kept.
+    """
+    aside = aside_of(folder)
+    if own_files.was_killed_at_start(aside):
+        killed = own_files.aside_of_killed(folder)
+        aside.rename(killed)
+        return [own_files.killed_note(folder, killed)]
+    old = own_files.free_name(folder, "replaced")
+    aside.rename(old)  # first: killed from here on, the new run stays
+    kept = {path: folder / path.relative_to(old) for path in own_files.remove(old, keep=())}
+    for path, place in kept.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not os.path.lexists(place):
+            path.rename(place)
+    for part in [*sorted({path.parent for path in kept} - {old}), old]:
+        with suppress(OSError):  # of one that holds what could not be moved
+            part.rmdir()
+    return own_files.kept_note(folder, kept.values())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run as far as it is decided before anything of it is made.
+
+    Attributes:
+        options: Its options, with an entry for each behaviour.
+        folder: Its folder.
+        env: Its environment, as settings.
+        behaviors: What each behaviour sees and does.
+        starts: What behaviours begin with.
+        copies: The copies to train in, where they are there already.
+    """
+
+    options: RunOptions
+    folder: Path
+    env: Layer
+    behaviors: Mapping[str, BehaviorSpaces]
+    starts: Starts
+    copies: VectorEnv | None
+
+    def demonstrations(self, request: Request, folder: Path) -> dict[tuple[str, str], str]:
+        """Reads demonstrations of ML-Agents into a folder, where they stay as they are if they are there; gives the
+        replay that each became, by behaviour and path.
+        """
+        beside = None if request.file is None else Path(request.file).parent
+        return import_demonstrations(self.options, self.behaviors, folder, beside)
+
+    def layers(self, request: Request, demonstrations: Path) -> list[Layer]:
+        """Gives all settings of the run, lowest layer first."""
+        console = "quiet" if request.console == MLAGENTS else request.console
+        length = iteration_steps(self.options, self.behaviors)
+        own = Layer(SOURCE, {"logging.tensorboard": False, "logging.console": console} | length)
+        replays = self.demonstrations(request, demonstrations)
+        to_come = entries_to_come(self.options, self.behaviors)
+        return [own, *layers_of(self.options, self.behaviors, replays, to_come), self.env, self.starts.layer()]
+
+    def begin(self, trainer: Trainer, trust_pickle: bool) -> None:
+        """Gives behaviours the weights of ML-Agents that they are to begin with, and hands them out."""
+        for name, path in self.starts.theirs.items():
+            take_over(trainer.policies[name], read_weights(path, trust_pickle), path)
+        changed = [name for name in self.starts.theirs if name in trainer.learners]
+        trainer.pool.set_weights({name: trainer.learners[name].behaviour for name in changed})
+
+
+def iteration_steps(options: RunOptions, behaviors: Mapping[str, BehaviorSpaces]) -> dict[str, int]:
+    """Gives the env steps of an iteration where one as long as usual would leave out summaries or checkpoints of a
+    behaviour: until the next update of a behaviour that learns by itself, or `ITERATION` env steps.
+    """
+    short = []
+    for name, spaces in behaviors.items():
+        one, agents = options.of(name), max(1, len(spaces.agents))
+        usual = ITERATION * agents
+        if isinstance(one.hyperparameters, PPOOptions | POCAOptions):
+            usual = one.hyperparameters.buffer_size
+        due = min(one.summary_freq, Pace.of(one).checkpoint_interval)
+        if usual > due:
+            short.append(max(1, due // agents))
+    return {"sampling.iteration_steps": min(short)} if short else {}
+
+
+def plan_of(request: Request) -> Plan:
+    """Decides what is to be done.
+
+    Raises:
+        ConfigError: If anything that was asked for cannot be done; says what, and what to do.
+    """
+    options = options_of(request)
+    return planned(request, options, check_folder(options))
+
+
+def planned(request: Request, options: RunOptions, folder: Path) -> Plan:
+    """Decides what is to be done by some options in a folder; see `plan_of`."""
+    env, options = environment_of(options), with_copies(options)
+    behaviors, copies = spaces_in(options, env)
+    with closed_on_error(copies):
+        options = options.with_behaviors(behaviors)
+        return Plan(options, folder, env, behaviors, starts_of(options, behaviors, request.trust_pickle), copies)
+
+
+@contextmanager
+def closed_on_error(copies: VectorEnv | None) -> Iterator[None]:
+    """Closes the copies of an environment, if there are any, where what is to be done with them fails."""
+    try:
+        yield
+    except BaseException:
+        if copies is not None:
+            copies.close()
+        raise
+
+
+def is_asked_for(note: str) -> bool:
+    """Whether a note is about something that a user has said, and not about what ML-Agents has anyway. `buffer_size`
+    is the decisions of an update there too, so it was not misread.
+    """
+    file = note.partition(":")[0]
+    of_theirs = f"({AS_IS})" in note or f"({DEFAULT} " in note or ("buffer_size" in note and MINIBATCH in note)
+    return Path(file).name != CONFIGURATION and not of_theirs
+
+
+def run_files(options: RunOptions, shows_lines: bool) -> RunFiles:
+    """Gives what writes the files of a run."""
+    return RunFiles(options.as_dict(), options_by_name(options), write_line if shows_lines else None, exporter())
+
+
+def options_by_name(options: RunOptions) -> Callable[[str], BehaviorOptions]:
+    """Gives the options of a behaviour by its name; a policy that the file does not know, as an opponent that is
+    trained beside, has the defaults.
+    """
+
+    def find(name: str) -> BehaviorOptions:
+        try:
+            return options.of(name)
+        except ConfigError:
+            return BehaviorOptions()
+
+    return find
+
+
+def exporter() -> Callable[[Policy, Path], object]:
+    """Gives what writes ONNX files, loaded before training; where a package is missing, the first file says so."""
+    from rookery.onnx.graph import require_onnx
+    from rookery_mlagents.onnx_unity import write_unity
+
+    with suppress(ConfigError):
+        require_onnx()
+
+    return write_unity
+
+
+def callbacks_of_run(folder: Path) -> list[RunFiles]:
+    """Gives what writes ML-Agents' files of a run that has them; nothing for other runs. Who goes on with a run by
+    ``rookery resume`` goes on with its files too.
+    """
+    configuration = folder / CONFIGURATION
+    if not configuration.is_file():
+        return []
+    with suppress(ConfigError):
+        return [run_files(kept_options(configuration, {}, False), shows_lines=False)]
+    return []
+
+
+def begin_anew(folder: Path, layers: Sequence[Layer], callbacks: Sequence[EpisodeListener]) -> Trainer:
+    """Begins a run with ML-Agents' files again in its folder, whose demonstrations stay, as settings name them.
+
+    Args:
+        folder: The run, which holds no checkpoint.
+        layers: Its settings.
+        callbacks: What writes ML-Agents' files.
+
+    Raises:
+        ConfigError: If it is to begin with weights that ML-Agents wrote, which settings do not name.
+    """
+    options = kept_options(folder / CONFIGURATION, {}, False)
+    settings, named = options.checkpoint_settings, [one.init_path or "" for one in options.behaviors.values()]
+    origin = None if settings.initialize_from is None else Path(settings.results_dir) / settings.initialize_from
+    if any(path.endswith(".pt") for path in named) or (origin and not list_checkpoints(origin / FOLDER)):
+        raise ConfigError(
+            f"{folder}: holds no checkpoint yet and begins with weights of ML-Agents: go on with rookery mlagents "
+            f"learn --resume --run-id {folder.name} --results-dir {folder.parent} --trust-pickle"
+        )
+    trainer = Trainer(config=list(layers), callbacks=callbacks)
+    try:
+        run_dir = trainer.run_dir = RunDir(folder)
+        kept = own_files.remove(folder, keep=(*own_files.STAYING, DEMONSTRATIONS))
+        run_dir.notes += own_files.kept_note(folder, kept)
+        run_dir.begin(trainer.resolved, force=False)
+    except BaseException:
+        trainer.close()
+        raise
+    return trainer
+
+
+RUN_FILES = Logger(None, callbacks_of_run, begin_anew)

@@ -1,0 +1,455 @@
+"""Environments of ML-Agents' low-level API (`BaseEnv`) as copies that keep their own clock: `BaseEnvCopies`.
+
+Whatever has `behavior_specs`, `get_steps`, `set_actions`, `step` and `reset` as they are there counts: one of
+`mlagents_envs`, one of ours (`rookery_mlagents`), or one of somebody's own. A `step` of it blocks until an agent
+has something to say, so several copies have a thread each.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from rookery.core.errors import EnvError, SpaceError
+from rookery.core.process.tracebacks import described
+from rookery.core.spaces.arrays import MASK, Tree
+from rookery.envs.async_copies.arrival import Answer, Arrival, Asking, CopyBehavior, Ended, seats_of
+from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.envs.base import SeedPlan
+from rookery.envs.vector.closing import close_env
+from rookery_mlagents.link.base_env_checks import METHODS, WORKER, is_base_env
+from rookery_mlagents.link.layouts import CHOICES, NUMBERS, BehaviorLayout, layout_of
+from rookery_mlagents.link.messages import ActionSpecProto, AgentInfoProto, BrainParametersProto, ObservationProto
+
+CLOSE_SECONDS = 5.0
+"""How long a copy that is in the middle of a step may take to end it before it is left alone."""
+
+
+# --- what they say, as ours -------------------------------------------------------------------------------------------
+
+
+def layout_of_spec(name: str, spec: Any) -> BehaviorLayout:
+    """Lays out a behaviour as it would be if a player had said it.
+
+    Args:
+        name: Its name.
+        spec: A `BehaviorSpec`, of whichever package.
+
+    Raises:
+        SpaceError: If it sees or decides nothing.
+    """
+    observations = tuple(
+        ObservationProto(
+            shape=tuple(int(size) for size in sensor.shape),
+            dimension_properties=tuple(int(one) for one in getattr(sensor, "dimension_property", ())),
+            observation_type=int(getattr(getattr(sensor, "observation_type", 0), "value", 0)),
+            name=str(getattr(sensor, "name", "")),
+        )
+        for sensor in spec.observation_specs
+    )
+    branches = tuple(int(size) for size in spec.action_spec.discrete_branches)
+    numbers = int(spec.action_spec.continuous_size)
+    actions = ActionSpecProto(numbers, len(branches), branches)
+    return layout_of(
+        BrainParametersProto(brain_name=name, action_spec=actions), AgentInfoProto(observations=observations)
+    )
+
+
+def asking_of(layout: BehaviorLayout, steps: Any) -> Asking | None:
+    """Reads `DecisionSteps`; None if nobody is in them.
+
+    Raises:
+        SpaceError: If they are not of the behaviour; names the sensor.
+    """
+    if not len(steps):
+        return None
+    tree = _seen(layout, steps)
+    if layout.obs.has_mask:
+        masks = steps.action_mask
+        width = sum(layout.action.sizes)
+        forbidden = np.zeros((len(steps), width), bool)
+        if masks is not None:
+            forbidden = np.concatenate([np.asarray(one, bool).reshape(len(steps), -1) for one in masks], axis=1)
+        if forbidden.shape != (len(steps), width):
+            raise SpaceError(f"action_mask has {forbidden.shape[1]} flags for {width} choices")
+        tree[MASK] = ~forbidden
+    ids, groups = _ids(steps), _groups(steps)
+    return Asking(ids, tree, _rewards(steps.reward), groups, _rewards(steps.group_reward) if groups else None)
+
+
+def ended_of(layout: BehaviorLayout, steps: Any) -> Ended | None:
+    """Reads `TerminalSteps`; None if nobody is in them.
+
+    Raises:
+        SpaceError: If they are not of the behaviour; names the sensor.
+    """
+    if not len(steps):
+        return None
+    tree = _seen(layout, steps)
+    if layout.obs.has_mask:
+        tree[MASK] = np.ones((len(steps), sum(layout.action.sizes)), bool)
+    ids, groups, cut = _ids(steps), _groups(steps), np.asarray(steps.interrupted, bool)
+    return Ended(ids, tree, _rewards(steps.reward), groups, _rewards(steps.group_reward) if groups else None, cut)
+
+
+def _seen(layout: BehaviorLayout, steps: Any) -> Tree:
+    """What agents see, ``[N, *leaf.shape]`` by leaf path."""
+    if len(steps.obs) != len(layout.sensors):
+        raise SpaceError(f"{len(steps.obs)} observations, where behavior_specs names {len(layout.sensors)}")
+    tree = {}
+    for sensor, values in zip(layout.sensors, steps.obs, strict=True):
+        array = np.asarray(values, np.float32)
+        if array.shape != (wanted := (len(steps), *sensor.shape)):
+            raise SpaceError(f"sensor {sensor.said or sensor.path!r}: shape {array.shape}, expected {wanted}")
+        tree[sensor.path] = sensor.stored(array)
+    return tree
+
+
+def _ids(steps: Any) -> list[Hashable]:
+    return [int(agent) for agent in steps.agent_id]
+
+
+def _groups(steps: Any) -> list[Hashable | None]:
+    """The group of each agent; nothing where nobody has one. Releases before groups say nothing of them."""
+    numbers = [int(group) for group in getattr(steps, "group_id", ())]
+    return [group or None for group in numbers] if any(numbers) else []
+
+
+def _rewards(given: Any) -> np.ndarray:
+    return np.asarray(given, np.float64)
+
+
+def numbers_and_choices(layout: BehaviorLayout, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Takes actions ``[N, ...]``, as the space has them, apart.
+
+    Returns:
+        ``[N, numbers]`` float32 and ``[N, branches]`` int32.
+    """
+    num, spec = len(actions), layout.action
+    if spec.kind == "composite":
+        numbers = np.array([one[NUMBERS] for one in actions], np.float32).reshape(num, -1)
+        return numbers, np.array([one[CHOICES] for one in actions], np.int32).reshape(num, -1)
+    table = np.asarray(actions).reshape(num, -1)
+    if spec.kind == "box":
+        return table.astype(np.float32), np.zeros((num, 0), np.int32)
+    return np.zeros((num, 0), np.float32), table.astype(np.int32)
+
+
+# --- one copy ---------------------------------------------------------------------------------------------------------
+
+
+class BaseEnvCopy:
+    """One environment, and what it said last.
+
+    Args:
+        env: The environment.
+        lane: Number of the copy.
+        name: What runs, for messages.
+    """
+
+    def __init__(self, env: Any, lane: int, name: str) -> None:
+        self.env, self.lane, self.name = env, lane, name
+        self.layouts: dict[str, BehaviorLayout] = {}
+        self._order: dict[str, list[Hashable]] = {}
+
+    def reset(self) -> Arrival:
+        """Begins anew, and goes on until an agent has something to say.
+
+        Raises:
+            EnvError: If the environment raises, or shows what it did not announce.
+        """
+        self._called("reset")
+        return self._arrival() or self.step({})
+
+    def step(self, answers: Mapping[str, Answer]) -> Arrival:
+        """Answers those who asked, and goes on until an agent has something to say.
+
+        Raises:
+            EnvError: As `reset`.
+        """
+        for behavior, answer in answers.items():
+            self._set_actions(behavior, answer)
+        while True:
+            self._called("step")
+            if (arrival := self._arrival()) is not None:
+                return arrival
+
+    def close(self) -> None:
+        """Closes the environment, if it can be; what it raises becomes a warning."""
+        close_env(self.env, self.name)
+
+    def _set_actions(self, behavior: str, answer: Answer) -> None:
+        """Sets actions in the order in which the environment named its agents."""
+        numbers, choices = numbers_and_choices(self.layouts[behavior], answer.actions)
+        place = {agent: at for at, agent in enumerate(answer.ids)}
+        order = [place[agent] for agent in self._order[behavior]]
+        actions = self.env.behavior_specs[behavior].action_spec.empty_action(len(order))
+        actions.add_continuous(numbers[order])
+        actions.add_discrete(choices[order])
+        try:
+            self.env.set_actions(behavior, actions)
+        except Exception as error:
+            raise self._raised("set_actions", error) from error
+
+    def _called(self, method: str) -> None:
+        try:
+            getattr(self.env, method)()
+        except Exception as error:
+            raise self._raised(method, error) from error
+
+    def _raised(self, method: str, error: Exception) -> EnvError:
+        return EnvError(f"{self.name}: copy {self.lane}: {method}() raised {described(error)}")
+
+    def _arrival(self) -> Arrival | None:
+        """Reads what agents show; None if there is nothing to say."""
+        asking: dict[str, Asking] = {}
+        ended: dict[str, Ended] = {}
+        self._order = {}
+        for behavior, spec in self.env.behavior_specs.items():
+            try:
+                if behavior not in self.layouts:
+                    self.layouts[behavior] = layout_of_spec(behavior, spec)
+                layout = self.layouts[behavior]
+                decisions, terminals = self.env.get_steps(behavior)
+                asks, gone = asking_of(layout, decisions), ended_of(layout, terminals)
+            except SpaceError as error:
+                raise EnvError(f"{self.name}: copy {self.lane}, behaviour {behavior}: {error}") from error
+            except Exception as error:
+                raise self._raised("get_steps", error) from error
+            if asks is not None:
+                asking[behavior], self._order[behavior] = asks, list(asks.ids)
+            if gone is not None:
+                ended[behavior] = gone
+        return Arrival(self.lane, asking, ended) if asking or ended else None
+
+
+# --- all copies -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Said:
+    """What a copy's thread hands over.
+
+    Attributes:
+        lane: The copy.
+        begun: Which of its beginnings it belongs to.
+        arrival: What it said; None if it failed.
+        error: What it raised.
+    """
+
+    lane: int
+    begun: int
+    arrival: Arrival | None = None
+    error: Exception | None = None
+
+
+class BaseEnvCopies:
+    """All copies; see `envs/async_copies/arrival.py:Copies`. One copy is stepped by who asks for arrivals, several by a
+    thread each.
+
+    Args:
+        envs: The environments, one for each copy; closed with this.
+        name: What runs, in words a user knows.
+
+    Raises:
+        EnvError: If one cannot be used.
+    """
+
+    own_episodes = True
+
+    def __init__(self, envs: Sequence[Any], name: str) -> None:
+        self.name = name
+        self.notes: tuple[str, ...] = (
+            f"{name}: keeps its own clock and draws its episodes itself; runs do not repeat (exact: false)",
+        )
+        self.parameters: Mapping[str, Any] = {}
+        self.counters: dict[str, int] = {}
+        self._copies = [BaseEnvCopy(env, lane, name) for lane, env in enumerate(envs)]
+        _in_use.extend(envs)
+        self._begun = [0] * len(envs)
+        self._said: SimpleQueue[Said] = SimpleQueue()
+        self._orders: list[SimpleQueue[tuple[int, Callable[[], Arrival]] | None]] = [SimpleQueue() for _ in envs]
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+        self._fresh: Arrival | None = None
+        """What the first copy showed when it was looked at, until its first episode begins."""
+        self._known: dict[str, CopyBehavior] = {}
+        self.behaviors: Mapping[str, CopyBehavior] = self._known
+        try:
+            self._fresh = self._copies[0].reset()
+            self._look(self._fresh)
+        except BaseException:
+            self.close()
+            raise
+        if len(envs) > 1:
+            for lane in range(len(envs)):
+                thread = threading.Thread(target=self._work, args=(lane,), name=f"{name} {lane}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _look(self, arrival: Arrival) -> None:
+        """Takes over the behaviours of the first copy, with the agents that it has at first."""
+        seats = seats_of(arrival)
+        for behavior, layout in self._copies[0].layouts.items():
+            self._known[behavior] = CopyBehavior(layout.obs, layout.action, seats.get(behavior, (-1,)))
+
+    def begin(self, lane: int, episode: int, plan: SeedPlan) -> None:
+        """Resets a copy; what it said before and nobody has taken is forgotten. Such environments take no seeds."""
+        self._begun[lane] += 1
+        if lane == 0 and self._fresh is not None:
+            self._said.put(Said(lane, self._begun[lane], self._fresh))
+            self._fresh = None
+            return
+        self._orders[lane].put((self._begun[lane], self._copies[lane].reset))
+
+    def replan(self, plan: SeedPlan) -> None:
+        """There is nothing to tell: such environments take neither seeds nor parameters."""
+
+    def arrivals(self, seconds: float) -> list[Arrival]:
+        """Waits until a copy has something to say; see `Copies.arrivals`. One copy alone is stepped here, and takes
+        as long as it takes.
+        """
+        if not self._threads:
+            self._do(0)
+        found: dict[int, Arrival] = {}
+        until = monotonic() + seconds
+        while True:
+            try:
+                said = self._said.get(block=not found and bool(self._threads), timeout=max(until - monotonic(), 0.0))
+            except Empty:
+                return list(found.values())
+            if said.begun != self._begun[said.lane]:
+                continue
+            if said.error is not None:
+                raise said.error
+            assert said.arrival is not None
+            for behavior in (*said.arrival.asking, *said.arrival.ended):
+                self._know(said.lane, behavior)
+            found[said.lane] = said.arrival
+
+    def _know(self, lane: int, behavior: str) -> None:
+        """Adds a behaviour that appears later; refuses one that another copy has with other spaces."""
+        layout = self._copies[lane].layouts[behavior]
+        known = self._known.setdefault(behavior, CopyBehavior(layout.obs, layout.action))
+        if known.obs != layout.obs or known.action != layout.action:
+            raise EnvError(
+                f"{self.name}: copy {lane}, behaviour {behavior}: sees {layout.obs.space} and does "
+                f"{layout.action.space}; in another copy it sees {known.obs.space} and does {known.action.space}"
+            )
+
+    def answer(self, lane: int, episode: int, answers: Mapping[str, Answer]) -> None:
+        """Answers the last arrival of a copy, which goes on."""
+        copy = self._copies[lane]
+        self._orders[lane].put((self._begun[lane], lambda: copy.step(answers)))
+
+    def _work(self, lane: int) -> None:
+        """What a copy's thread does: one order after the other, until there is none."""
+        while self._do(lane):
+            pass
+
+    def _do(self, lane: int) -> bool:
+        """Follows the next order of a copy; without a thread only if there is one. Gives False at the end."""
+        try:
+            order = self._orders[lane].get(block=bool(self._threads))
+        except Empty:
+            return False
+        if order is None:
+            return False
+        begun, job = order
+        if begun == self._begun[lane]:
+            try:
+                self._said.put(Said(lane, begun, job()))
+            except Exception as error:
+                self._said.put(Said(lane, begun, error=error))
+        return True
+
+    def close(self) -> None:
+        """Ends the threads and closes the environments; one that hangs in a step is closed all the same."""
+        if self._closed:
+            return
+        self._closed = True
+        for orders in self._orders:
+            orders.put(None)
+        until = monotonic() + CLOSE_SECONDS
+        for thread in self._threads:
+            thread.join(max(until - monotonic(), 0.0))
+        for copy in self._copies:
+            _in_use[:] = [env for env in _in_use if env is not copy.env]
+            copy.close()
+
+
+def base_env(env: Any, config: Mapping[str, Any], num_lanes: int, name: str, first: Any = None) -> ClockedEnv:
+    """Shows such environments as rows.
+
+    Args:
+        env: The environment itself, or what makes one: a class or a function. One with an argument `worker_id` is
+            given the number of the copy, so that each has a port of its own.
+        config: Arguments of what makes it.
+        num_lanes: How many copies.
+        name: What runs, in words a user knows.
+        first: One that was made already, which becomes the first copy.
+
+    Raises:
+        EnvError: If one object is to be several copies, an environment cannot be made, or it cannot be used.
+    """
+    if is_base_env(env) and not inspect.isclass(env):
+        _check_alone(env, config, num_lanes, name)
+        return ClockedEnv(BaseEnvCopies([env], name), 1)
+    made: list[Any] = [] if first is None else [first]
+    try:
+        while len(made) < num_lanes:
+            made.append(_made(env, config, len(made), name))
+    except BaseException:
+        for one in made:
+            one.close()
+        raise
+    return ClockedEnv(BaseEnvCopies(made, name), num_lanes)
+
+
+def _check_alone(env: Any, config: Mapping[str, Any], num_lanes: int, name: str) -> None:
+    """Refuses to make of one object what one object cannot be."""
+    function = (
+        f"a function that makes one a call (with an argument {WORKER}, the number of the copy, if each needs a port of "
+        "its own)"
+    )
+    if any(env is other for other in _in_use):
+        raise EnvError(
+            f"{name}: this one environment is being played already, and what is to be played beside it (evaluation, "
+            f"say) needs one of its own: give {function}"
+        )
+    if config:
+        raise EnvError(f"{name}: an environment that is made already takes no env.config {dict(config)}: leave it out")
+    if num_lanes != 1:
+        told = f"one environment that is made already cannot be {num_lanes} copies"
+        raise EnvError(f"{name}: {told}: set sampling.num_envs=1, or give {function}")
+
+
+_in_use: list[Any] = []
+"""Environments that are being played."""
+
+
+def _made(make: Any, config: Mapping[str, Any], lane: int, name: str) -> Any:
+    try:
+        takes = WORKER in inspect.signature(make).parameters and WORKER not in config
+    except (TypeError, ValueError):
+        takes = False
+    numbered = {WORKER: lane} if takes else {}
+    try:
+        env = make(**config, **numbered)
+    except EnvError:
+        raise
+    except Exception as error:
+        raise EnvError(f"{name}: copy {lane}: making it raised {described(error)}") from error
+    if not is_base_env(env):
+        raise EnvError(
+            f"{name}: makes {type(env).__name__}, expected an environment of ML-Agents' low-level API: "
+            f"behavior_specs, {', '.join(METHODS)}"
+        )
+    return env

@@ -1,0 +1,518 @@
+"""What agents of Unity players see and do, as our spaces; their messages as arrays, and actions as messages.
+
+The convention, which ONNX files for Unity (`rookery_mlagents/onnx_unity.py`) and demonstrations
+(`rookery_mlagents/files/demo_replay.py`) share:
+
+- A sensor is a leaf. Leaves stand in the order in which the player names its sensors, which is that of their names in
+  Unity, so that leaf i becomes the input ``obs_i`` of an exported model. A behaviour with one sensor has its plain
+  space, others a Dict by the names of the sensors. A sensor without a name is called ``obs_i``; one whose name is
+  taken, or means something here, is called ``NAME_i`` (`paths_of`).
+- Numbers are boxes without bounds, of the shape that the player says; sensors that give categories or flags say so to
+  nobody, and are numbers.
+- A sensor that is packed as PNG is a picture of bytes, and in units of 1/255 what a model gets. Pictures of bytes or
+  floats keep the shape in which they come, ``[height, width, channels]`` or, of package 3 and later, ``[channels,
+  height, width]``, unless networks would take another axis for the channels: then they are turned. A model gets the
+  channels first in either case.
+- A table with any number of rows is an `EntitySet` of these; rows of zeros are nobody, as in exported models.
+- Goals are leaves like others; `BehaviorLayout.goals` has their paths, for the setting ``model.goals``.
+- Numbers that are decided go from -1 to 1. Choices (branches) are Discrete or MultiDiscrete; who decides both has a
+  Dict of ``continuous`` and ``discrete``. Behaviours with choices have a mask beside their observations, True where
+  allowed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rookery.core.errors import SpaceError
+from rookery.core.spaces.arrays import CENTRAL, MASK, ActionSpec, ObsSpec, Tree, action_spec, obs_spec, picture_axes
+from rookery.core.spaces.entity_set import EntitySet
+from rookery.envs.async_copies.arrival import Asking, Ended
+from rookery_mlagents.link.image_messages import channels_first, decoded
+from rookery_mlagents.link.messages import (
+    CONTINUOUS,
+    PNG,
+    AgentActionProto,
+    AgentInfoProto,
+    BrainParametersProto,
+    ListAgentActionProto,
+    ObservationProto,
+)
+from rookery_mlagents.link.protobuf_wire import (
+    LENGTH,
+    WireError,
+    from_bytes,
+    read_varint,
+    to_bytes,
+    varint,
+    wire_fields,
+)
+
+NUMBERS, CHOICES = "continuous", "discrete"
+"""What the two parts of actions are called that have both."""
+
+VARIABLE_SIZE = 4
+"""Property of a dimension: there may be any number along it, up to its size."""
+
+GOAL_SIGNAL = 1
+"""Type of an observation: a goal."""
+
+LARGEST, LARGEST_SENSOR = 2**20, 2**26
+"""Numbers or choices of an action, and numbers of a sensor, beyond which a message is not believed."""
+
+OWN_NUMBER = re.compile(r"obs_\d+")
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SensorLayout:
+    """How one sensor is laid out.
+
+    Attributes:
+        path: Its leaf.
+        said: Its name as the player says it; older players say none.
+        shape: Its shape, likewise.
+        properties: Properties of its dimensions, likewise.
+        is_packed: Whether it sends PNGs.
+        is_goal: Whether it is a goal.
+        is_turned: Whether the leaf has the channels of the picture on the other end.
+    """
+
+    path: str
+    said: str
+    shape: tuple[int, ...]
+    properties: tuple[int, ...]
+    is_packed: bool
+    is_goal: bool
+    is_turned: bool
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there may be any number of rows."""
+        return len(self.shape) == 2 and bool(self.properties) and bool(self.properties[0] & VARIABLE_SIZE)
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether neighbours along two of three dimensions belong together."""
+        return _is_picture(self.shape, self.properties, self.is_packed)
+
+    @property
+    def space(self) -> spaces.Space[Any]:
+        """The space of its leaf."""
+        if self.is_set:
+            return EntitySet(spaces.Box(-np.inf, np.inf, self.shape[1:], np.float32), self.shape[0])
+        shape = self.shape
+        if self.is_turned:
+            shape = _turned(shape, channels_first(shape, self.properties))
+        if self.is_packed:
+            return spaces.Box(0, 255, shape, np.uint8)
+        return spaces.Box(-np.inf, np.inf, shape, np.float32)
+
+    def stored(self, values: np.ndarray) -> np.ndarray:
+        """What the player sent, ``[N, *shape]``, as it is stored, ``[N, *leaf.shape]``."""
+        if self.is_set:
+            return with_presence(values)
+        if self.is_turned:
+            return (
+                np.moveaxis(values, 1, -1)
+                if channels_first(self.shape, self.properties)
+                else np.moveaxis(values, -1, 1)
+            )
+        return values
+
+    def value(self, obs: ObservationProto) -> np.ndarray:
+        """What one observation of it says, ``[*shape]``, uint8 of PNGs and float32 of numbers.
+
+        Raises:
+            WireError: If it is no observation of this sensor; names it.
+        """
+        if tuple(obs.shape) != self.shape:
+            raise WireError(f"sensor {self.path!r} has the shape {tuple(obs.shape)}, and at first it had {self.shape}")
+        if (obs.compression_type == PNG) != self.is_packed:
+            kinds = ("numbers", "PNG")
+            now, then = kinds[not self.is_packed], kinds[self.is_packed]
+            raise WireError(f"sensor {self.path!r} sends {now}, and at first it sent {then}")
+        if self.is_packed:
+            return decoded(obs)
+        values = np.array(() if obs.float_data is None else obs.float_data.data, np.float32)
+        if values.size != int(np.prod(self.shape)):
+            raise WireError(f"sensor {self.path!r} has the shape {self.shape}, and sends {values.size} numbers")
+        return values.reshape(self.shape)
+
+
+def with_presence(values: np.ndarray) -> np.ndarray:
+    """Entities ``[N, rows, numbers]`` with a column before their numbers that says who is there: whoever is not all
+    zeros.
+    """
+    return np.concatenate([values.any(axis=2, keepdims=True).astype(np.float32), values], axis=2)
+
+
+def sensor_layouts(observations: Sequence[ObservationProto]) -> tuple[SensorLayout, ...]:
+    """Lays out the sensors of an agent by what they say.
+
+    Raises:
+        SpaceError: If one gives nothing.
+    """
+    found = []
+    for path, obs in zip(paths_of([obs.name for obs in observations]), observations, strict=True):
+        shape, properties = tuple(obs.shape), tuple(obs.dimension_properties)
+        if not shape or min(shape) < 1 or math.prod(shape) > LARGEST_SENSOR:
+            raise SpaceError(f"sensor {path!r} has the shape {shape}: give it 1 to {LARGEST_SENSOR:,} numbers in Unity")
+        is_packed = obs.compression_type == PNG
+        turned = False
+        if _is_picture(shape, properties, is_packed):
+            first = channels_first(shape, properties)
+            turned = _is_taken_for(shape, first) and not _is_taken_for(_turned(shape, first), not first)
+        is_goal = obs.observation_type == GOAL_SIGNAL
+        found.append(SensorLayout(path, obs.name, shape, properties, is_packed, is_goal, turned))
+    return tuple(found)
+
+
+def paths_of(names: Sequence[str]) -> list[str]:
+    """Names leaves after the sensors of one agent.
+
+    The only sensor is called ``obs``, as plain spaces are. Names that mean something else here get the sensor's number:
+    those of masks and of what critics see, and those that are numbered already, by another number.
+    """
+    if len(names) == 1:
+        return ["obs"]
+    found: list[str] = []
+    for number, said in enumerate(names):
+        own = f"obs_{number}"
+        name = said or own
+        numbered_otherwise = OWN_NUMBER.fullmatch(name) is not None and name != own
+        if numbered_otherwise or name in (MASK, CENTRAL) or name.startswith(f"{CENTRAL}/"):
+            name = f"{name.replace('/', '_')}_{number}"
+        while name in found:
+            name = f"{name}_{number}"
+        found.append(name)
+    return found
+
+
+def sensed_space(sensors: Sequence[SensorLayout]) -> spaces.Space[Any]:
+    """The space of observations: that of the only sensor, or a Dict of all, in their order."""
+    if len(sensors) == 1:
+        return sensors[0].space
+    return spaces.Dict(OrderedDict((sensor.path, sensor.space) for sensor in sensors))
+
+
+def decided_space(brain: BrainParametersProto) -> spaces.Space[Any]:
+    """The space of a behaviour's actions.
+
+    Raises:
+        SpaceError: If it decides nothing.
+    """
+    said = brain.action_spec
+    numbers, branches = (0, ()) if said is None else (said.num_continuous_actions, tuple(said.discrete_branch_sizes))
+    if not numbers and not branches:  # players of API 1.0 to 1.2, and older ones
+        sizes = tuple(brain.vector_action_size_deprecated)
+        is_numbers = brain.vector_action_space_type_deprecated == CONTINUOUS
+        numbers, branches = (sizes[0] if sizes else 0, ()) if is_numbers else (0, sizes)
+    if numbers not in range(LARGEST) or any(size not in range(1, LARGEST) for size in branches):
+        raise SpaceError(f"behaviour {brain.brain_name!r} decides {numbers} numbers and branches of {branches}")
+    box = spaces.Box(-1.0, 1.0, (numbers,), np.float32)
+    if numbers and branches:
+        return spaces.Dict({NUMBERS: box, CHOICES: spaces.MultiDiscrete(list(branches))})
+    if not numbers and not branches:
+        raise SpaceError(
+            f"behaviour {brain.brain_name!r} has no actions: give its Behavior Parameters in Unity continuous actions "
+            "or discrete branches"
+        )
+    if numbers:
+        return box
+    return spaces.Discrete(branches[0]) if len(branches) == 1 else spaces.MultiDiscrete(list(branches))
+
+
+def _turned(shape: tuple[int, ...], first: bool) -> tuple[int, ...]:
+    """The shape of a picture with its channels on the other end; `first` says whether they come first now."""
+    return (*shape[1:], shape[0]) if first else (shape[2], *shape[:2])
+
+
+def _is_taken_for(shape: tuple[int, ...], first: bool) -> bool:
+    """Whether networks take a picture for one whose channels stand on the other end."""
+    axes = picture_axes(shape)
+    return axes is not None and axes[3] == first
+
+
+def _is_picture(shape: tuple[int, ...], properties: tuple[int, ...], is_packed: bool) -> bool:
+    """Whether something of three dimensions is a picture; where nothing is said of them, it is one."""
+    return len(shape) == 3 and (is_packed or not any(properties) or properties in ((1, 2, 2), (2, 2, 1)))
+
+
+@dataclass(frozen=True)
+class BehaviorLayout:
+    """What agents of a behaviour see and do.
+
+    Attributes:
+        name: Its name, with its team: ``Striker?team=1``.
+        sensors: What it senses, in order.
+        obs: Its observations.
+        action: Its actions.
+    """
+
+    name: str
+    sensors: tuple[SensorLayout, ...]
+    obs: ObsSpec
+    action: ActionSpec
+
+    @cached_property
+    def goals(self) -> tuple[str, ...]:
+        """Paths of the leaves that are goals."""
+        return tuple(sensor.path for sensor in self.sensors if sensor.is_goal)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Lines that a user should read once: sensors whose pictures networks take for others than they are."""
+        found = []
+        for sensor in self.sensors:
+            if sensor.is_picture:
+                first = channels_first(sensor.shape, sensor.properties)
+                if not sensor.is_turned and _is_taken_for(sensor.shape, first):
+                    channels = sensor.shape[0 if first else 2]
+                    found.append(
+                        f"behaviour {self.name!r}, sensor {sensor.path!r}: networks take the shorter of the first and "
+                        f"last of {sensor.shape} for its channels, and it has {channels}; give it fewer channels than "
+                        "rows or columns"
+                    )
+        return tuple(found)
+
+
+def layout_of(brain: BrainParametersProto, agent_info: AgentInfoProto) -> BehaviorLayout:
+    """Lays out a behaviour.
+
+    Args:
+        brain: What the player says of it.
+        agent_info: Its first agent.
+
+    Raises:
+        SpaceError: If it sees or decides nothing.
+    """
+    if not agent_info.observations:
+        raise SpaceError(
+            f"behaviour {brain.brain_name!r} senses nothing: give its agent in Unity observations or a sensor component"
+        )
+    sensors = sensor_layouts(agent_info.observations)
+    action = action_spec(decided_space(brain))
+    obs = obs_spec(sensed_space(sensors), action.space, info_mask=bool(action.sizes))
+    return BehaviorLayout(brain.brain_name, sensors, obs, action)
+
+
+# --- messages as arrays -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Around:
+    """The bytes around the numbers of a sensor, which are the same in all messages of it.
+
+    Attributes:
+        before: ``[B]`` uint8, those before the numbers.
+        after: ``[A]`` uint8, those after them.
+        size: How many there are with the numbers.
+    """
+
+    before: np.ndarray
+    after: np.ndarray
+    size: int
+
+
+def _around(content: bytes, count: int) -> Around | None:
+    """Finds the block of `count` numbers in an observation; None if there is none in one piece."""
+    numbers = {name: number for number, (name, _) in wire_fields(ObservationProto).items()}
+    view, place = memoryview(content), 0
+    while place < len(view):
+        key, place = read_varint(view, place)
+        if key & 7 != LENGTH:
+            _, place = read_varint(view, place)
+            continue
+        size, place = read_varint(view, place)
+        if key >> 3 == numbers["float_data"]:
+            block_key, start = read_varint(view, place)
+            length, start = read_varint(view, start)
+            if block_key != 1 << 3 | LENGTH or length != 4 * count or start + length != place + size:
+                return None
+            both = np.frombuffer(content, np.uint8)
+            return Around(both[:start].copy(), both[start + length :].copy(), len(content))
+        place += size
+    return None
+
+
+class BehaviorReader:
+    """Reads messages of agents of one behaviour, and writes theirs.
+
+    Args:
+        layout: The behaviour.
+    """
+
+    def __init__(self, layout: BehaviorLayout) -> None:
+        self.layout = layout
+        self._arounds: list[Around | None] = [None] * len(layout.sensors)
+        self._width = sum(layout.action.sizes)
+        self._writer = ActionWriter(layout.action)
+
+    def read(self, infos: Sequence[Any]) -> tuple[Asking | None, Ended | None]:
+        """Reads agents of one message.
+
+        Args:
+            infos: ``[N]`` messages `AgentInfoProto`, of a class whose observations and masks are raw.
+
+        Returns:
+            Those who ask for an action, and those whose episode has ended; None where there are none.
+
+        Raises:
+            WireError: If one cannot be read, or shows something else than agents of the behaviour do.
+        """
+        infos = list(infos)  # objects that are kept need not be made anew for each field
+        gone = np.array([info.ended for info in infos], dtype=bool)
+        if not gone.any():
+            return self._asking(infos), None
+        if gone.all():
+            return None, self._ended(infos)
+        ended = [info for info, is_gone in zip(infos, gone, strict=True) if is_gone]
+        asking = [info for info, is_gone in zip(infos, gone, strict=True) if not is_gone]
+        return self._asking(asking), self._ended(ended)
+
+    def _asking(self, infos: Sequence[Any]) -> Asking:
+        ids, reward, groups, group_reward = _told(infos)
+        return Asking(ids, self._seen(infos), reward, groups, group_reward)
+
+    def _ended(self, infos: Sequence[Any]) -> Ended:
+        ids, reward, groups, group_reward = _told(infos)
+        truncated = np.array([info.max_step_reached for info in infos], dtype=bool)
+        return Ended(ids, self._seen(infos), reward, groups, group_reward, truncated)
+
+    def _seen(self, infos: Sequence[Any]) -> Tree:
+        """What agents see, ``[N, *leaf.shape]`` by leaf path."""
+        sensors = self.layout.sensors
+        seen = [info.observations for info in infos]
+        if set(map(len, seen)) != {len(sensors)}:
+            wrong = next(number for number, one in enumerate(seen) if len(one) != len(sensors))
+            raise WireError(f"agent {infos[wrong].id} has {len(seen[wrong])} sensors, and the first had {len(sensors)}")
+        tree = {
+            sensor.path: sensor.stored(self._values(number, [one[number] for one in seen]))
+            for number, sensor in enumerate(sensors)
+        }
+        if self._width:
+            tree[MASK] = self._allowed([info.action_mask for info in infos])
+        return tree
+
+    def _values(self, number: int, contents: list[bytes]) -> np.ndarray:
+        """What a sensor sends, ``[N, *shape]``, of its messages; all at once where only their numbers differ."""
+        sensor, around = self.layout.sensors[number], self._arounds[number]
+        if around is not None:
+            whole = b"".join(contents)
+            if len(whole) == around.size * len(contents) and len(set(map(len, contents))) == 1:
+                table = np.frombuffer(whole, np.uint8).reshape(len(contents), around.size)
+                start, end = len(around.before), around.size - len(around.after)
+                if (table[:, :start] == around.before).all() and (table[:, end:] == around.after).all():
+                    block = np.ascontiguousarray(table[:, start:end]).view("<f4")
+                    return block.reshape(len(contents), *sensor.shape)
+        values = [sensor.value(from_bytes(ObservationProto, content)) for content in contents]
+        if not sensor.is_packed:
+            self._arounds[number] = _around(contents[0], int(np.prod(sensor.shape)))
+        return np.stack(values)
+
+    def _allowed(self, masks: list[bytes]) -> np.ndarray:
+        """``[N, sum of branches]`` bool, what agents may choose; one that says nothing may choose all."""
+        width = self._width
+        if not any(masks):
+            return np.ones((len(masks), width), dtype=bool)
+        if wrong := set(map(len, masks)) - {0, width}:
+            raise WireError(f"a mask is of {wrong.pop()} actions, and there are {width}")
+        whole = b"".join([mask or bytes(width) for mask in masks])
+        return np.asarray(np.frombuffer(whole, np.uint8).reshape(len(masks), width) == 0)
+
+    def write(self, actions: np.ndarray) -> bytes:
+        """Writes actions ``[N, ...]``, as the space has them, as a `ListAgentActionProto`."""
+        return self._writer.write(actions)
+
+
+def _told(infos: Sequence[Any]) -> tuple[list[Hashable], np.ndarray, list[Hashable | None], np.ndarray | None]:
+    """Ids, rewards ``[N]``, and of agents in groups, these and what they got."""
+    ids: list[Hashable] = [info.id for info in infos]
+    reward = np.array([info.reward for info in infos], np.float32)
+    numbers = [info.group_id for info in infos]
+    if not any(numbers):
+        return ids, reward, [], None
+    groups: list[Hashable | None] = [number or None for number in numbers]
+    return ids, reward, groups, np.array([info.group_reward for info in infos], np.float32)
+
+
+# --- actions as messages ----------------------------------------------------------------------------------------------
+
+SMALL = 128
+"""Whole numbers below this are one byte of a message."""
+
+
+class ActionWriter:
+    """Writes actions as messages, all of a behaviour at once.
+
+    Numbers and choices are written twice, as all players since API 1.3 read them, and as older ones do.
+
+    Args:
+        action: What is decided.
+    """
+
+    def __init__(self, action: ActionSpec) -> None:
+        self._action = action
+        self._is_small = all(size <= SMALL for size in action.sizes)
+        numbers = {name: number for number, (name, _) in wire_fields(AgentActionProto).items()}
+        floats, whole = action.num_numbers, len(action.sizes)
+        row = bytearray()
+        starts = []
+        for name, size in (
+            ("vector_actions_deprecated", 4 * (floats + whole)),
+            ("continuous_actions", 4 * floats),
+            ("discrete_actions", whole),
+        ):
+            if size:
+                row += varint(numbers[name] << 3 | LENGTH) + varint(size)
+            starts.append(len(row))
+            row += bytes(size)
+        head = varint(next(iter(wire_fields(ListAgentActionProto))) << 3 | LENGTH) + varint(len(row))
+        self._starts = [len(head) + start for start in starts]
+        self._row = np.frombuffer(head + row, np.uint8)
+
+    def write(self, actions: np.ndarray) -> bytes:
+        """Writes actions ``[N, ...]``, as the space has them, as a `ListAgentActionProto`."""
+        floats, choices = self._apart(actions)
+        num = len(actions)
+        both = np.concatenate([floats, choices], axis=1, dtype=np.float32)
+        if not self._is_small:
+            rows = zip(both.tolist(), floats.tolist(), choices.tolist(), strict=True)
+            return to_bytes(
+                ListAgentActionProto(tuple(AgentActionProto(old, 0.0, some, whole) for old, some, whole in rows))
+            )
+        table = np.empty((num, len(self._row)), np.uint8)
+        table[:] = self._row
+        old, new, whole = self._starts
+        table[:, old : old + 4 * both.shape[1]] = _bytes_of(both)
+        table[:, new : new + 4 * floats.shape[1]] = _bytes_of(floats)
+        table[:, whole : whole + choices.shape[1]] = choices
+        return table.tobytes()
+
+    def _apart(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers ``[N, C]`` float32 and choices ``[N, D]`` of actions."""
+        num, spec = len(actions), self._action
+        if spec.kind == "composite":
+            floats = np.array([one[NUMBERS] for one in actions], np.float32).reshape(num, spec.num_numbers)
+            return floats, np.array([one[CHOICES] for one in actions], np.int64).reshape(num, len(spec.sizes))
+        flat = actions.reshape(num, -1)
+        if spec.num_numbers:
+            return flat.astype(np.float32, copy=False), np.zeros((num, 0), np.int64)
+        return np.zeros((num, 0), np.float32), flat
+
+
+def _bytes_of(floats: np.ndarray) -> np.ndarray:
+    """The bytes ``[N, 4 * C]`` of numbers ``[N, C]``."""
+    return np.ascontiguousarray(floats, "<f4").view(np.uint8)

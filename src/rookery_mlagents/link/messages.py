@@ -1,0 +1,228 @@
+"""Messages of Unity's ML-Agents toolkit (communicator API 1.0 to 1.5, and 0.15.0): those that demonstrations consist
+of, and those that a player and a trainer exchange.
+
+A player speaks first, always: it sends a `UnityMessageProto` with `unity_output`, and gets one with `unity_input`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from rookery_mlagents.link.protobuf_wire import WireField
+
+UNCOMPRESSED, PNG = 0, 1
+"""How an observation is packed."""
+
+DISCRETE, CONTINUOUS = 0, 1
+"""What actions were, before there were both."""
+
+OK, GOODBYE = 200, 400
+"""Status of a message: go on; this is the last one, from either side."""
+
+STEP, RESET, QUIT = 0, 1, 2
+"""What a player is told to do."""
+
+
+@dataclass(frozen=True)
+class DemonstrationMetaProto:
+    """What a demonstration file says of itself."""
+
+    api_version: Annotated[int, WireField(1, "int")] = 0
+    demonstration_name: Annotated[str, WireField(2, "text")] = ""
+    number_steps: Annotated[int, WireField(3, "int")] = 0
+    number_episodes: Annotated[int, WireField(4, "int")] = 0
+    mean_reward: Annotated[float, WireField(5, "float")] = 0.0
+
+
+@dataclass(frozen=True)
+class ActionSpecProto:
+    """What an agent decides: numbers, and choices (branches), each of so many."""
+
+    num_continuous_actions: Annotated[int, WireField(1, "int")] = 0
+    num_discrete_actions: Annotated[int, WireField(2, "int")] = 0
+    discrete_branch_sizes: Annotated[tuple[int, ...], WireField(3, "int", repeated=True)] = ()
+    action_descriptions: Annotated[tuple[str, ...], WireField(4, "text", repeated=True)] = ()
+
+
+@dataclass(frozen=True)
+class BrainParametersProto:
+    """What a behaviour is called, and what it decides."""
+
+    vector_action_size_deprecated: Annotated[tuple[int, ...], WireField(3, "int", repeated=True)] = ()
+    vector_action_descriptions_deprecated: Annotated[tuple[str, ...], WireField(5, "text", repeated=True)] = ()
+    vector_action_space_type_deprecated: Annotated[int, WireField(6, "int")] = 0
+    brain_name: Annotated[str, WireField(7, "text")] = ""
+    is_training: Annotated[bool, WireField(8, "bool")] = False
+    action_spec: Annotated[ActionSpecProto | None, WireField(9, "message", False, ActionSpecProto)] = None
+
+
+@dataclass(frozen=True)
+class FloatData:
+    """The numbers of an observation."""
+
+    data: Annotated[tuple[float, ...], WireField(1, "float", repeated=True)] = ()
+
+
+@dataclass(frozen=True)
+class ObservationProto:
+    """What one sensor shows, as numbers or as pictures."""
+
+    shape: Annotated[tuple[int, ...], WireField(1, "int", repeated=True)] = ()
+    compression_type: Annotated[int, WireField(2, "int")] = 0
+    compressed_data: Annotated[bytes, WireField(3, "bytes")] = b""
+    float_data: Annotated[FloatData | None, WireField(4, "message", False, FloatData)] = None
+    compressed_channel_mapping: Annotated[tuple[int, ...], WireField(5, "int", repeated=True)] = ()
+    dimension_properties: Annotated[tuple[int, ...], WireField(6, "int", repeated=True)] = ()
+    observation_type: Annotated[int, WireField(7, "int")] = 0
+    name: Annotated[str, WireField(8, "text")] = ""
+
+
+@dataclass(frozen=True)
+class AgentInfoProto:
+    """What an agent sees when it decides, or when its episode has ended."""
+
+    reward: Annotated[float, WireField(7, "float")] = 0.0
+    ended: Annotated[bool, WireField(8, "bool")] = False
+    max_step_reached: Annotated[bool, WireField(9, "bool")] = False
+    id: Annotated[int, WireField(10, "int")] = 0
+    action_mask: Annotated[tuple[bool, ...], WireField(11, "bool", repeated=True)] = ()
+    observations: Annotated[tuple[ObservationProto, ...], WireField(13, "message", True, ObservationProto)] = ()
+    group_id: Annotated[int, WireField(14, "int")] = 0
+    group_reward: Annotated[float, WireField(15, "float")] = 0.0
+
+
+@dataclass(frozen=True)
+class AgentActionProto:
+    """What an agent decided."""
+
+    vector_actions_deprecated: Annotated[tuple[float, ...], WireField(1, "float", repeated=True)] = ()
+    value: Annotated[float, WireField(4, "float")] = 0.0
+    continuous_actions: Annotated[tuple[float, ...], WireField(6, "float", repeated=True)] = ()
+    discrete_actions: Annotated[tuple[int, ...], WireField(7, "int", repeated=True)] = ()
+
+
+@dataclass(frozen=True)
+class AgentInfoActionPairProto:
+    """A row of a demonstration: what an agent saw, and what it did."""
+
+    agent_info: Annotated[AgentInfoProto | None, WireField(1, "message", False, AgentInfoProto)] = None
+    action_info: Annotated[AgentActionProto | None, WireField(2, "message", False, AgentActionProto)] = None
+
+
+# --- what players and trainers exchange -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnityRLCapabilitiesProto:
+    """What one side understands beyond the first version of the exchange."""
+
+    base_capabilities: Annotated[bool, WireField(1, "bool")] = False
+    concatenated_png: Annotated[bool, WireField(2, "bool")] = False
+    compressed_channel_mapping: Annotated[bool, WireField(3, "bool")] = False
+    hybrid_actions: Annotated[bool, WireField(4, "bool")] = False
+    training_analytics: Annotated[bool, WireField(5, "bool")] = False
+    variable_length_observation: Annotated[bool, WireField(6, "bool")] = False
+    multi_agent_groups: Annotated[bool, WireField(7, "bool")] = False
+
+
+@dataclass(frozen=True)
+class HeaderProto:
+    """How things stand: `OK`, or `GOODBYE`."""
+
+    status: Annotated[int, WireField(1, "int")] = 0
+    message: Annotated[str, WireField(2, "text")] = ""
+
+
+@dataclass(frozen=True)
+class ListAgentInfoProto:
+    """The agents of one behaviour that ask for an action, and those whose episode has ended."""
+
+    value: Annotated[tuple[AgentInfoProto, ...], WireField(1, "message", True, AgentInfoProto)] = ()
+
+
+@dataclass(frozen=True)
+class ListAgentActionProto:
+    """Actions of one behaviour, for the agents that have asked, in their order."""
+
+    value: Annotated[tuple[AgentActionProto, ...], WireField(1, "message", True, AgentActionProto)] = ()
+
+
+@dataclass(frozen=True)
+class UnityRLOutputProto:
+    """A moment of a player: agents by behaviour."""
+
+    agent_infos: Annotated[Mapping[str, ListAgentInfoProto], WireField(2, "map", message=ListAgentInfoProto)] = field(
+        default_factory=dict
+    )
+    side_channel: Annotated[bytes, WireField(3, "bytes")] = b""
+
+
+@dataclass(frozen=True)
+class UnityRLInitializationOutputProto:
+    """What a player says of itself in its first message; later, of behaviours that have their first agents."""
+
+    name: Annotated[str, WireField(1, "text")] = ""
+    communication_version: Annotated[str, WireField(2, "text")] = ""
+    log_path: Annotated[str, WireField(3, "text")] = ""
+    brain_parameters: Annotated[
+        tuple[BrainParametersProto, ...], WireField(5, "message", True, BrainParametersProto)
+    ] = ()
+    package_version: Annotated[str, WireField(7, "text")] = ""
+    capabilities: Annotated[
+        UnityRLCapabilitiesProto | None, WireField(8, "message", False, UnityRLCapabilitiesProto)
+    ] = None
+
+
+@dataclass(frozen=True)
+class UnityOutputProto:
+    """What a player says."""
+
+    rl_output: Annotated[UnityRLOutputProto | None, WireField(1, "message", False, UnityRLOutputProto)] = None
+    rl_initialization_output: Annotated[
+        UnityRLInitializationOutputProto | None, WireField(2, "message", False, UnityRLInitializationOutputProto)
+    ] = None
+
+
+@dataclass(frozen=True)
+class UnityRLInputProto:
+    """What a player is to do: `STEP` with these actions, `RESET`, or `QUIT`."""
+
+    agent_actions: Annotated[Mapping[str, ListAgentActionProto], WireField(1, "map", message=ListAgentActionProto)] = (
+        field(default_factory=dict)
+    )
+    command: Annotated[int, WireField(4, "int")] = 0
+    side_channel: Annotated[bytes, WireField(5, "bytes")] = b""
+
+
+@dataclass(frozen=True)
+class UnityRLInitializationInputProto:
+    """What a trainer says of itself."""
+
+    seed: Annotated[int, WireField(1, "int")] = 0
+    communication_version: Annotated[str, WireField(2, "text")] = ""
+    package_version: Annotated[str, WireField(3, "text")] = ""
+    capabilities: Annotated[
+        UnityRLCapabilitiesProto | None, WireField(4, "message", False, UnityRLCapabilitiesProto)
+    ] = None
+    num_areas: Annotated[int, WireField(5, "int")] = 0
+
+
+@dataclass(frozen=True)
+class UnityInputProto:
+    """What a player is told."""
+
+    rl_input: Annotated[UnityRLInputProto | None, WireField(1, "message", False, UnityRLInputProto)] = None
+    rl_initialization_input: Annotated[
+        UnityRLInitializationInputProto | None, WireField(2, "message", False, UnityRLInitializationInputProto)
+    ] = None
+
+
+@dataclass(frozen=True)
+class UnityMessageProto:
+    """All that goes over the line."""
+
+    header: Annotated[HeaderProto | None, WireField(1, "message", False, HeaderProto)] = None
+    unity_output: Annotated[UnityOutputProto | None, WireField(2, "message", False, UnityOutputProto)] = None
+    unity_input: Annotated[UnityInputProto | None, WireField(3, "message", False, UnityInputProto)] = None

@@ -1,0 +1,111 @@
+"""Google's classes for the messages, made from the descriptions in `messages`; no generated file.
+
+`to_bytes` and `from_bytes` of `wire` read and write the same bytes by hand, which is fast enough for files. For what
+goes to and fro while agents play there are classes of protobuf here. A field may be declared as *raw*: its bytes are
+handed over as they are. That is compatible on the wire, because blocks of numbers and messages inside others are bytes
+with a length before them, as bytes are; and arrays are then made of whole blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from rookery.core.errors import ConfigError
+from rookery_mlagents.link.protobuf_wire import WireField, wire_fields
+
+SERVICE, METHOD = "communicator_objects.UnityToExternalProto", "Exchange"
+"""The one call there is: a `messages.UnityMessageProto` for another."""
+
+PACKAGE = "communicator_objects"
+
+Raw = frozenset[tuple[type, str]]
+"""Messages, each with the name of a field whose bytes are handed over as they are."""
+
+NOTHING_RAW: Raw = frozenset()
+
+
+def missing(what: str, error: ImportError) -> ConfigError:
+    """The refusal where an optional package is not there.
+
+    Args:
+        what: What it is needed for.
+        error: What importing it raised.
+    """
+    return ConfigError(f"{what} needs grpcio and protobuf ({error}): pip install 'rookery[unity]'")
+
+
+@cache
+def proto(message: type, raw: Raw = NOTHING_RAW) -> Any:
+    """The protobuf class of a message, with the names of fields that its description has.
+
+    Args:
+        message: Its description, a dataclass of `messages`.
+        raw: Fields that are bytes in it and in the messages inside it.
+
+    Raises:
+        ConfigError: If protobuf is not installed.
+    """
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    except ImportError as error:
+        raise missing("speaking with Unity players", error) from None
+    pool = descriptor_pool.DescriptorPool()  # its own, so that names do not clash with those of an installed package
+    file = descriptor_pb2.FileDescriptorProto(name=f"{message.__name__}.proto", package=PACKAGE, syntax="proto3")
+    for one in _inside(message, raw):
+        _describe(file.message_type.add(), one, raw)
+    pool.Add(file) if not hasattr(pool, "AddSerializedFile") else pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{message.__name__}"))
+
+
+def _inside(message: type, raw: Raw) -> Iterable[type]:
+    """A message and all that are inside it, once each."""
+    found: dict[type, None] = {}
+    waiting = [message]
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found[one] = None
+            fields = wire_fields(one).values()
+            waiting += [wire.message for name, wire in fields if wire.message and not _is_raw_inside(one, name, raw)]
+    return found
+
+
+def _is_raw_inside(message: type, name: str, raw: Raw) -> bool:
+    """Whether messages of a field stay closed, so that their class need not be known. Of a map, its values do."""
+    return (message, name) in raw
+
+
+def _describe(told: Any, message: type, raw: Raw) -> None:
+    """Fills a description of protobuf's (DescriptorProto)."""
+    told.name = message.__name__
+    for number, (name, wire) in wire_fields(message).items():
+        closed = (message, name) in raw
+        field = told.field.add(name=name, number=number)
+        field.label = field.LABEL_OPTIONAL
+        if wire.kind == "map":
+            entry = told.nested_type.add(name="".join(part.title() for part in name.split("_")) + "Entry")
+            entry.options.map_entry = True
+            entry.field.add(name="key", number=1, label=field.LABEL_OPTIONAL, type=field.TYPE_STRING)
+            value = entry.field.add(name="value", number=2, label=field.LABEL_OPTIONAL)
+            _type(value, wire, closed)
+            field.label, field.type = field.LABEL_REPEATED, field.TYPE_MESSAGE
+            field.type_name = f".{PACKAGE}.{message.__name__}.{entry.name}"
+            continue
+        if wire.repeated and not (closed and wire.kind != "message"):
+            field.label = field.LABEL_REPEATED
+        _type(field, wire, closed)
+
+
+def _type(field: Any, wire: WireField, closed: bool) -> None:
+    """Says what a field is; whole numbers and choices are all the same on the wire."""
+    if closed:
+        field.type = field.TYPE_BYTES
+    elif wire.message is not None:
+        field.type, field.type_name = field.TYPE_MESSAGE, f".{PACKAGE}.{wire.message.__name__}"
+    else:
+        field.type = {
+            "int": field.TYPE_INT32, "bool": field.TYPE_BOOL, "float": field.TYPE_FLOAT,
+            "text": field.TYPE_STRING, "bytes": field.TYPE_BYTES,
+        }[wire.kind]  # fmt: skip

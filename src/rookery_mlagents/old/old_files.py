@@ -1,0 +1,477 @@
+"""Files of ML-Agents 0.13 to 0.18, read: `OldFile`, with all keys of a trainer configuration and what a file is.
+
+A trainer configuration is flat: a section for each behaviour, copied over the section ``default``. Curricula and
+samplers are read by `rookery_mlagents.old.old_parameters`; `rookery_mlagents.old.convert` makes today's file of
+all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest, refuse
+from rookery.core.io.json_text import DuplicateKeyError, unique_keys
+from rookery.core.io.yaml_reader import compose_yaml, construct_yaml
+from rookery.core.settings.layers import yaml_layer
+
+OLD = "ML-Agents 0.13 to 0.18"
+"""Whose files are read, as messages call it."""
+
+VERSIONS = ("0.13", "0.14", "0.15", "0.16")
+"""Releases whose files are read; the meaning of a few keys differs between them."""
+
+CURRENT = (
+    "behaviors", "default_settings", "env_settings", "engine_settings", "environment_parameters",
+    "checkpoint_settings", "torch_settings", "debug",
+)  # fmt: skip
+"""Sections of a file of today."""
+
+
+CALLED = {"trainer": "a trainer configuration", "curriculum": "a curriculum", "sampler": "a sampler file"}
+"""What each kind of old file is called in messages."""
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OldKey:
+    """A key of a section of an old trainer configuration.
+
+    Attributes:
+        path: Where its value stands in today's section of a behaviour; empty = the converter computes something of it.
+        kind: ``whole``, ``number``, ``flag``, ``text``, ``section``, or the words that are allowed, separated by ``|``.
+        trainers: Trainers that read it.
+        versions: Releases that read it.
+        steps: Whether it counts steps, which 0.13 counted otherwise.
+        needed: Whether these releases refused a section without it.
+    """
+
+    path: str
+    kind: str
+    trainers: tuple[str, ...] = ("ppo", "sac")
+    versions: tuple[str, ...] = VERSIONS
+    steps: bool = False
+    needed: bool = False
+
+
+PPO, SAC, CLONING = ("ppo",), ("sac",), ("offline_bc", "online_bc")
+IMITATION = "imitation"
+"""What ``online_bc`` was called before 0.6."""
+
+EVERY = (*PPO, *SAC, *CLONING)
+BEFORE_016, SINCE_014 = VERSIONS[:3], VERSIONS[1:]
+
+KEYS = {
+    "trainer": OldKey("", "ppo|sac|offline_bc|online_bc", EVERY),
+    "batch_size": OldKey("hyperparameters.batch_size", "whole", EVERY, needed=True),
+    "buffer_size": OldKey("hyperparameters.buffer_size", "whole", needed=True),
+    "learning_rate": OldKey("hyperparameters.learning_rate", "number", EVERY, needed=True),
+    "learning_rate_schedule": OldKey("hyperparameters.learning_rate_schedule", "linear|constant"),
+    "beta": OldKey("hyperparameters.beta", "number", PPO, needed=True),
+    "epsilon": OldKey("hyperparameters.epsilon", "number", PPO, needed=True),
+    "lambd": OldKey("hyperparameters.lambd", "number", PPO, needed=True),
+    "num_epoch": OldKey("hyperparameters.num_epoch", "whole", PPO, needed=True),
+    "buffer_init_steps": OldKey("hyperparameters.buffer_init_steps", "whole", SAC, steps=True, needed=True),
+    "init_entcoef": OldKey("hyperparameters.init_entcoef", "number", SAC, needed=True),
+    "tau": OldKey("hyperparameters.tau", "number", SAC, needed=True),
+    "save_replay_buffer": OldKey("hyperparameters.save_replay_buffer", "flag", SAC),
+    "steps_per_update": OldKey("hyperparameters.steps_per_update", "number", SAC, ("0.16",)),
+    "num_update": OldKey("", "whole", SAC, BEFORE_016),
+    "train_interval": OldKey("", "whole", SAC, BEFORE_016),
+    "normalize": OldKey("network_settings.normalize", "flag", EVERY, needed=True),
+    "hidden_units": OldKey("network_settings.hidden_units", "whole", EVERY, needed=True),
+    "num_layers": OldKey("network_settings.num_layers", "whole", EVERY, needed=True),
+    "vis_encode_type": OldKey("network_settings.vis_encode_type", "simple|nature_cnn|resnet"),
+    "use_recurrent": OldKey("", "flag", EVERY, needed=True),
+    "sequence_length": OldKey("", "whole", EVERY),
+    "memory_size": OldKey("", "whole", EVERY),
+    "max_steps": OldKey("max_steps", "whole", EVERY, steps=True, needed=True),
+    "time_horizon": OldKey("time_horizon", "whole", EVERY, needed=True),
+    "summary_freq": OldKey("summary_freq", "whole", EVERY, steps=True, needed=True),
+    "threaded": OldKey("threaded", "flag", ("ppo", "sac"), ("0.16",)),
+    "reward_signals": OldKey("", "section", needed=True),
+    "self_play": OldKey("", "section", versions=SINCE_014),
+    "behavioral_cloning": OldKey("", "section"),
+    "pretraining": OldKey("", "section"),
+    "demo_path": OldKey("", "text", CLONING),
+    "brain_to_imitate": OldKey("", "text", CLONING),
+    "batches_per_epoch": OldKey("", "whole", CLONING),
+}  # fmt: skip
+"""Keys of a section of a trainer configuration."""
+
+UNREAD = {
+    "gamma": "no release since 0.9 read it; a discount stands in each reward signal",
+    "use_curiosity": "no release since 0.9 read it; curiosity is a section of reward_signals",
+    "curiosity_strength": "no release since 0.9 read it; curiosity is a section of reward_signals",
+    "curiosity_enc_size": "no release since 0.9 read it; curiosity is a section of reward_signals",
+    "burn_in_ratio": "today's memory has no steps that are played and not learned from",
+    "init_path": "it named weights in TensorFlow's format, which cannot be read; train anew or clone from a .demo file",
+    "keep_checkpoints": "the flag --keep-checkpoints stood over it: give it after --, or write it into the new file",
+    "summary_path": "the trainer set it itself",
+    "model_path": "the trainer set it itself",
+    "graph_scope": "no release since 0.12 read it",
+    "use_depth": "no release read it",
+}
+"""Keys that are left out, and why."""
+
+SIGNALS_OF_OLD = {
+    "gamma": "number",
+    "use_curiosity": "flag",
+    "curiosity_strength": "number",
+    "curiosity_enc_size": "whole",
+}
+"""Keys that said rewards before 0.9; they count in a section without ``reward_signals``, which later ones needed."""
+
+SIGNALS = {
+    "extrinsic": {"strength": "number", "gamma": "number"},
+    "curiosity": {"strength": "number", "gamma": "number", "encoding_size": "whole", "learning_rate": "number"},
+    "gail": {
+        "strength": "number", "gamma": "number", "demo_path": "text", "encoding_size": "whole",
+        "learning_rate": "number", "use_actions": "flag", "use_vail": "flag",
+    },
+}  # fmt: skip
+"""Reward signals, and the keys of each."""
+
+SIGNAL_UPDATES = {"reward_signal_num_update": BEFORE_016, "reward_signal_steps_per_update": ("0.16",)}
+"""Keys that stand among the reward signals and belong to SAC, and the releases that read them."""
+
+SELF_PLAY = {
+    "save_steps": "whole", "swap_steps": "whole", "window": "whole", "initial_elo": "number",
+    "play_against_current_self_ratio": "number", "play_against_latest_model_ratio": "number", "team_change": "whole",
+}  # fmt: skip
+"""Keys of ``self_play``."""
+
+CLONING_KEYS = {
+    "demo_path": "text", "steps": "whole", "strength": "number", "samples_per_update": "whole", "num_epoch": "whole",
+    "batch_size": "whole",
+}  # fmt: skip
+"""Keys of ``behavioral_cloning``."""
+
+SPOKEN = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+"""Words that YAML of those years read as a flag."""
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class OldFile:
+    """An old file and what is wrong in it.
+
+    Attributes:
+        source: Its name, for messages.
+        values: What it says.
+        lines: Where: dotted path -> ``file:line``.
+        problems: Mistakes found so far; `check` raises them all at once.
+        notes: What a reader has to know of it.
+        path: Where it lies, as a user gave it.
+    """
+
+    source: str
+    values: Mapping[Any, object]
+    lines: Mapping[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    path: str = ""
+
+    def place(self, path: str) -> str:
+        """Gives ``file:line`` of a dotted path, or of the section around it."""
+        while path and path not in self.lines:
+            path = path.rpartition(".")[0]
+        return self.lines.get(path, self.source)
+
+    def wrong(self, path: str, message: str) -> None:
+        """Notes a mistake."""
+        self.problems.append(f"{self.place(path)}: {path}{message}")
+
+    def check(self) -> None:
+        """Raises a ConfigError with all mistakes, if there are any."""
+        refuse(dict.fromkeys(self.problems))
+
+    def section(self, path: str, value: object) -> Mapping[Any, object]:
+        """Gives a value that has to be a mapping; an empty one where it is not, and notes that."""
+        if isinstance(value, Mapping):
+            return value
+        if value is not None:
+            self.wrong(path, f" = {value!r}: must be a section of keys")
+        return {}
+
+    def read(self, path: str, value: object, kind: str) -> object:
+        """Gives a value as its kind has it, or notes what is wrong and gives None."""
+        found: object = None
+        if kind == "whole":
+            number = _number(value)
+            found = int(number) if number is not None and float(number).is_integer() else None
+        elif kind == "number":
+            found = _number(value)
+        elif kind == "numbers":
+            if isinstance(value, list):
+                each = [_number(one) for one in value]
+                found = None if None in each else each
+        elif kind == "flag":
+            found = value if isinstance(value, bool) else SPOKEN.get(str(value).lower())
+        elif kind == "text":
+            found = str(value) if value is not None and not isinstance(value, Mapping | list) else None
+        else:
+            found = value if value in kind.split("|") else None
+        if found is None:
+            near = nearest(str(value), kind.split("|")) if "|" in kind else ""
+            self.wrong(path, f" = {value!r}: must be {KINDS.get(kind) or 'one of ' + kind.replace('|', ', ')}{near}")
+        return found
+
+    def unknown(self, path: str, key: object, known: Iterable[str]) -> None:
+        """Notes a key that nobody knows."""
+        names = list(known)
+        near = nearest(str(key), names) or f"; known are {', '.join(names)}"
+        self.wrong(f"{path}.{key}" if path else str(key), f": there is no such key{near}")
+
+
+KINDS = {
+    "whole": "a whole number",
+    "number": "a number",
+    "numbers": "a list of numbers",
+    "flag": "true or false",
+    "text": "a text",
+}
+"""How each kind of value is called in messages."""
+
+
+def _number(value: object) -> int | float | None:
+    """Gives a finite number, also one that YAML of those years read as a text."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    if not math.isfinite(found):
+        return None
+    return found if isinstance(value, str) else value
+
+
+def read_trainer(path: str | Path) -> OldFile:
+    """Reads a trainer configuration, in which the last of two equal keys counts, as it did.
+
+    Raises:
+        ConfigError: If it cannot be read; says where.
+    """
+    try:
+        return read_file(path)
+    except ConfigError as error:
+        if "found duplicate key" not in str(error):
+            raise
+    from ruamel.yaml.nodes import MappingNode, Node
+
+    lines: dict[str, str] = {}
+    notes: list[str] = []
+    found = OldFile(str(path), {}, lines, notes=notes, path=str(path))
+
+    def note(node: Node, above: str) -> None:
+        last = {}
+        for key, value in node.value if isinstance(node, MappingNode) else ():
+            here, line = f"{above}{key.value}", f"{found.source}:{key.start_mark.line + 1}"
+            if here in lines:
+                notes.append(f"{line}: {here} stands twice; this one counts, as it did, and not {lines[here]}")
+            lines[here], last[key.value] = line, (key, value)
+            note(value, f"{here}.")
+        if isinstance(node, MappingNode):
+            node.value = list(last.values())
+
+    text = Path(path).read_text(encoding="utf-8")
+    tree = compose_yaml(text, found.source)
+    if tree is not None:
+        note(tree, "")
+    found.values = construct_yaml(tree, text, found.source)
+    return found
+
+
+def read_file(path: str | Path) -> OldFile:
+    """Reads an old file: JSON if it is called ``.json``, else YAML.
+
+    Raises:
+        ConfigError: If it cannot be read; says where.
+    """
+    place = Path(path)
+    if place.suffix.lower() != ".json":
+        layer = yaml_layer(place, str(path))
+        return OldFile(layer.source, dict(layer.values), layer.lines, path=str(path))
+    try:
+        text = place.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as text: {error}") from None
+    try:
+        values = json.loads(text, object_pairs_hook=unique_keys)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
+    except DuplicateKeyError as error:
+        line = _last_line_of(text, error.key)
+        raise ConfigError(f"{path}:{line}: not JSON: key {error.key!r} stands twice in one section") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not JSON: it is nested too deeply") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f'{path}:1: must be an object such as {{"measure": "reward", ...}}')
+    return OldFile(str(path), values, dict(_lines_of(text, str(path), values, "", 0)), path=str(path))
+
+
+def _last_line_of(text: str, key: str) -> int:
+    return text.count("\n", 0, max(text.rfind(json.dumps(key)), 0)) + 1
+
+
+def _lines_of(text: str, name: str, values: Mapping[str, object], above: str, start: int) -> Iterator[tuple[str, str]]:
+    """Yields where keys of JSON stand, going by the order in which a reader meets them."""
+    for key, value in values.items():
+        found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, start)
+        start = found.end() if found else start
+        line = text.count("\n", 0, found.start() if found else start) + 1
+        yield f"{above}{key}", f"{name}:{line}"
+        if isinstance(value, Mapping):
+            yield from _lines_of(text, name, value, f"{above}{key}.", start)
+
+
+def kind_of(document: Mapping[Any, object]) -> str:
+    """Says what a file is, going by its keys.
+
+    Returns:
+        ``current`` (a file of today), ``between`` (of 0.17 and 0.18: today's behaviours, curricula and samplers as they
+        were before), ``trainer``, ``curriculum`` or ``sampler`` of 0.13 to 0.16, or ``unknown``.
+    """
+    keys = {str(key) for key in document}
+    sections = [{str(key) for key in value} for value in document.values() if isinstance(value, Mapping)]
+    if ("behaviors" in keys and keys & {"curriculum", "parameter_randomization"}) or has_flat_behaviors(document):
+        return "between"
+    if keys & set(CURRENT):
+        return "current"
+    if "resampling-interval" in keys or any({"sampler-type", "sampler_type"} & section for section in sections):
+        return "sampler"
+    marks = {"measure", "thresholds", "min_lesson_length", "parameters"}
+    if len(keys & marks) > 1 or any(len(section & marks) > 1 for section in sections):
+        return "curriculum"
+    if "default" in keys or len(keys & KEYS.keys()) > 1 or any(section & KEYS.keys() for section in sections):
+        return "trainer"
+    return "unknown"
+
+
+def has_flat_behaviors(document: Mapping[Any, object]) -> bool:
+    """Says whether behaviours stand under ``behaviors`` with the flat keys of before, as 0.17 had them."""
+    behaviors = document.get("behaviors")
+    each = behaviors.values() if isinstance(behaviors, Mapping) else ()
+    return any(isinstance(one, Mapping) and "trainer" in one for one in each)
+
+
+def is_old(document: Mapping[Any, object]) -> bool:
+    """Says whether a file is of ML-Agents 0.13 to 0.18, which `rookery mlagents convert` reads."""
+    return kind_of(document) not in ("current", "unknown")
+
+
+def convert_command(path: str | Path, extra: Sequence[str] = ()) -> str:
+    """Gives the command that converts an old file.
+
+    Args:
+        path: Path of the file as a user gave it.
+        extra: Further words, for example ``["--curriculum", "wall_jump.yaml"]``.
+    """
+    place = Path(path)
+    words = [str(place), *extra, "-o", str(place.with_name(f"{place.stem}.new.yaml"))]
+    return f"rookery mlagents convert {shlex.join(words)}"
+
+
+def old_file_message(path: str | Path, document: Mapping[Any, object]) -> str:
+    """Gives what a user reads who gives an old file where one of today is expected."""
+    name, place = str(path), Path(path)
+    kind = kind_of(document)
+    if kind in ("curriculum", "sampler"):
+        command = f"rookery mlagents convert TRAINER_CONFIG.yaml --{kind} {shlex.quote(str(place))} -o NEW.yaml"
+        return f"{name}:1: this is {CALLED[kind]} of {OLD}; put it into a file of today: {command}"
+    command = convert_command(path)
+    if kind == "between":
+        line = "it has curriculum or parameter_randomization; today it is environment_parameters"
+        return f"{name}:1: this is {CALLED['trainer']} of ML-Agents 0.17 or 0.18: {line}; convert it: {command}"
+    return f"{name}:1: this is {CALLED['trainer']} of {OLD}; convert it: {command}"
+
+
+# -- sections of behaviours ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value and the dotted path where an old file gives it."""
+
+    value: object
+    path: str
+
+
+Section = dict[str, Given]
+"""Keys of a behaviour, with those of ``default`` beneath them."""
+
+
+def sections(file: OldFile) -> tuple[Section | None, dict[str, Section]]:
+    """Gives ``default`` and all behaviours of a trainer configuration, each as its trainer got it.
+
+    A behaviour's keys replace those of ``default`` one by one, sections among them whole. A behaviour that is the name
+    of another takes that one's keys.
+
+    Raises:
+        ConfigError: If it is no trainer configuration of these releases.
+    """
+    _refuse_others(file)
+    below = _given(file, "default", file.values["default"]) if "default" in file.values else None
+    found = {}
+    for name in file.values:
+        if name != "default":
+            key = _followed(file, str(name))
+            own = _given(file, key, file.values.get(key)) if key != "default" else {}
+            found[str(name)] = {**(below or {}), **own}
+    file.check()
+    return below, found
+
+
+def _refuse_others(file: OldFile) -> None:
+    kind = kind_of(file.values)
+    if kind == "current":
+        raise ConfigError(
+            f"{file.source}:1: this file is of today's form: there is nothing to convert; "
+            f"run it: rookery mlagents learn {shlex.quote(file.path or file.source)}"
+        )
+    if kind in ("curriculum", "sampler"):
+        raise ConfigError(
+            f"{file.source}:1: this is {CALLED[kind]}: give it as --{kind}, beside a trainer configuration"
+        )
+    if kind == "trainer" and (flat := [key for key in file.values if key in KEYS and key != "default"]):
+        raise ConfigError(
+            f"{file.place(str(flat[0]))}: {flat[0]} stands outside of any section: put the keys of a behaviour under "
+            "its name, or under default:"
+        )
+    if kind == "unknown" or not file.values:
+        raise ConfigError(
+            f"{file.source}:1: this is no trainer configuration of {OLD}: it has neither default: nor "
+            "behaviors:, nor a section of a behaviour with keys such as trainer or max_steps"
+        )
+
+
+def _given(file: OldFile, name: str, value: object) -> Section:
+    return {str(key): Given(one, f"{name}.{key}") for key, one in file.section(name, value).items()}
+
+
+def _followed(file: OldFile, name: str) -> str:
+    """Gives the section that a behaviour's keys stand in: its own, or the one that it names."""
+    trail = [name]
+    while isinstance(target := file.values.get(trail[-1]), str):
+        if target not in file.values:
+            near = nearest(target, [str(key) for key in file.values])
+            file.wrong(trail[-1], f" = {target!r}: there is no section of that name{near}")
+            return name
+        if target in trail:
+            file.wrong(name, f": {' -> '.join([*trail, target])}: these sections name each other, and none has keys")
+            return name
+        trail.append(target)
+    return trail[-1]

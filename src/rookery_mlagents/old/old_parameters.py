@@ -1,0 +1,240 @@
+"""Curricula and samplers of ML-Agents 0.13 to 0.18, read and checked.
+
+A curriculum was a directory with a JSON file for each behaviour (0.13), later one YAML file for all. A sampler file
+draws parameters of the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rookery.core.errors import ConfigError, nearest
+from rookery_mlagents.old.old_files import CALLED, OldFile, kind_of, read_file
+
+CURRICULUM = {
+    "measure": "reward|progress", "thresholds": "numbers", "min_lesson_length": "whole", "signal_smoothing": "flag",
+    "parameters": "section",
+}  # fmt: skip
+"""Keys of a curriculum; each of these releases refused one that lacked any."""
+
+SAMPLERS = {
+    "uniform": ("uniform", ("min_value", "max_value")),
+    "gaussian": ("gaussian", ("mean", "st_dev")),
+    "multirange_uniform": ("multirangeuniform", ("intervals",)),
+}
+"""Old samplers: how each is called today, and its parameters."""
+
+
+# -- curricula -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OldCurriculum:
+    """A curriculum of one behaviour.
+
+    Attributes:
+        behavior: The behaviour that is measured.
+        measure: ``reward`` or ``progress``.
+        thresholds: Where each lesson but the last ends.
+        min_lesson_length: Episodes that are measured.
+        signal_smoothing: Whether a quarter of the last measure is added to three quarters of the new one.
+        parameters: A value for each lesson, by parameter.
+        place: ``file:line``.
+    """
+
+    behavior: str
+    measure: str
+    thresholds: list[float]
+    min_lesson_length: int
+    signal_smoothing: bool
+    parameters: dict[str, list[float]]
+    place: str
+
+
+def read_curricula(path: str | Path) -> tuple[list[OldCurriculum], bool]:
+    """Reads a curriculum file, or a directory of them.
+
+    Returns:
+        Curricula, and whether they are in the form of 0.13: a file for each behaviour, called like it.
+
+    Raises:
+        ConfigError: If one is not right, or there is none.
+    """
+    place = Path(path)
+    if place.is_dir():
+        files = sorted(one for one in place.iterdir() if one.suffix.lower() == ".json")
+        if not files:
+            raise ConfigError(f"{path}: there is no .json file in this directory: curricula are called BEHAVIOUR.json")
+        return [_lone_curriculum(one, read_file(one)) for one in files], True
+    file = read_file(place)
+    _refuse_other(file, "curriculum")
+    if set(CURRICULUM) & {str(key) for key in file.values}:
+        return [_lone_curriculum(place, file)], True
+    return curricula_of(file, file.values), False
+
+
+def _lone_curriculum(path: Path, file: OldFile) -> OldCurriculum:
+    found = _curriculum(file, path.stem, "", file.values)
+    file.check()
+    return found
+
+
+def curricula_of(file: OldFile, values: Mapping[Any, object], above: str = "") -> list[OldCurriculum]:
+    """Gives the curricula of a file that holds those of several behaviours."""
+    found = [
+        _curriculum(file, str(name), f"{above}{name}.", file.section(f"{above}{name}", value))
+        for name, value in values.items()
+    ]
+    file.check()
+    if not found:
+        raise ConfigError(f"{file.source}: there is no curriculum in it")
+    return found
+
+
+def _curriculum(file: OldFile, behavior: str, above: str, values: Mapping[Any, object]) -> OldCurriculum:
+    read: dict[str, object] = {"thresholds": [], "parameters": {}}
+    for key, value in values.items():
+        if key not in CURRICULUM:
+            file.unknown(above.rstrip("."), key, CURRICULUM)
+        elif key == "parameters":
+            read["parameters"] = file.section(f"{above}parameters", value)
+        else:
+            read[str(key)] = file.read(f"{above}{key}", value, CURRICULUM[str(key)])
+    for key in CURRICULUM:
+        if key not in values:
+            at = above.rstrip(".")
+            file.problems.append(f"{file.place(at)}: curriculum of {behavior}: {key} is missing")
+    thresholds, parameters = read["thresholds"], read["parameters"]
+    assert isinstance(parameters, Mapping)
+    steps: list[float] = thresholds if isinstance(thresholds, list) else []
+    if read.get("measure") == "progress" and not all(0 <= one <= 1 for one in steps):
+        file.wrong(f"{above}thresholds", f" = {steps}: progress is between 0 and 1")
+    lessons: dict[str, list[float]] = {}
+    for name, value in parameters.items():
+        at = f"{above}parameters.{name}"
+        each = file.read(at, value, "numbers")
+        if isinstance(each, list):
+            lessons[str(name)] = each
+            if len(each) != len(steps) + 1:
+                file.wrong(at, f": has {len(each)} values; {len(steps)} thresholds make {len(steps) + 1} lessons")
+    measure, length = str(read.get("measure")), read.get("min_lesson_length")
+    return OldCurriculum(
+        behavior, measure, steps, length if isinstance(length, int) else 0, read.get("signal_smoothing") is True,
+        lessons, file.place(above.rstrip(".")),
+    )  # fmt: skip
+
+
+# -- samplers --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OldSamplers:
+    """What a sampler file says.
+
+    Attributes:
+        interval: Steps between two drawings; None = the file does not say it.
+        samplers: Today's sampler by parameter.
+        changes: What was changed in them.
+        places: ``file:line`` by parameter.
+    """
+
+    interval: int | None
+    samplers: dict[str, dict[str, object]]
+    changes: list[str]
+    places: dict[str, str]
+
+
+def read_samplers(path: str | Path) -> OldSamplers:
+    """Reads a sampler file.
+
+    Raises:
+        ConfigError: If it is not right.
+    """
+    file = read_file(path)
+    _refuse_other(file, "sampler")
+    return samplers_of(file, file.values)
+
+
+def _refuse_other(file: OldFile, wanted: str) -> None:
+    """Refuses a file that is plainly of another kind than the option says that it was given to."""
+    kind = kind_of(file.values)
+    if kind in CALLED and kind != wanted:
+        place = "as the first file" if kind == "trainer" else f"as --{kind}"
+        raise ConfigError(f"--{wanted} {file.source}: this is {CALLED[kind]}, not {CALLED[wanted]}: give it {place}")
+
+
+def samplers_of(file: OldFile, values: Mapping[Any, object], above: str = "") -> OldSamplers:
+    """Gives the samplers that a mapping holds, ``sampler-type`` (to 0.17) or ``sampler_type`` (0.18) in each.
+
+    Raises:
+        ConfigError: If it is not right.
+    """
+    interval: object = None
+    found: dict[str, dict[str, object]] = {}
+    changes: list[str] = []
+    for name, value in values.items():
+        path = f"{above}{name}"
+        if name == "resampling-interval":
+            interval = file.read(path, value, "whole")
+            if isinstance(interval, int) and interval <= 0:
+                file.wrong(path, f" = {interval}: must be 1 or more")
+        elif nearest(str(name).lower().replace("_", "-"), ["resampling-interval"]):
+            file.wrong(path, ": there is no such key; did you mean 'resampling-interval'?")
+        else:
+            found[str(name)] = _sampler(file, path, file.section(path, value), changes)
+    file.check()
+    places = {name: file.place(f"{above}{name}") for name in found}
+    return OldSamplers(interval if isinstance(interval, int) else None, found, changes, places)
+
+
+def _sampler(file: OldFile, path: str, values: Mapping[Any, object], changes: list[str]) -> dict[str, object]:
+    """Gives a sampler as it is written today."""
+    inner = file.section(f"{path}.sampler_parameters", values.get("sampler_parameters"))
+    flat = {**{key: one for key, one in values.items() if key != "sampler_parameters"}, **inner}
+    kind = flat.pop("sampler-type", flat.pop("sampler_type", None))
+    if kind is None:
+        near = next((f"; did you mean 'sampler-type' instead of {key!r}?" for key in flat if "type" in str(key)), "")
+        file.wrong(path, f": sampler-type is missing: one of {', '.join(SAMPLERS)}{near}")
+        return {}
+    known = {**SAMPLERS, "multirangeuniform": SAMPLERS["multirange_uniform"]}
+    if str(kind) not in known:
+        near = nearest(str(kind), list(SAMPLERS))
+        file.wrong(
+            f"{path}.sampler-type",
+            f" = {kind!r}: must be one of {', '.join(SAMPLERS)}{near}; a sampler that was registered in Python has no "
+            "counterpart in this file: write the distribution as one of these, or draw it in the environment",
+        )
+        return {}
+    today, parameters = known[str(kind)]
+    read: dict[str, object] = {}
+    for key in parameters:
+        if key not in flat:
+            file.wrong(path, f": {key} is missing: {kind} needs {' and '.join(parameters)}")
+        elif key == "intervals":
+            read[key] = _intervals(file, f"{path}.{key}", flat[key], changes)
+        else:
+            read[key] = file.read(f"{path}.{key}", flat[key], "number")
+    for other in flat:
+        if other not in parameters and other != "seed":
+            file.unknown(path, other, ("sampler-type", *parameters))
+    low, high = read.get("min_value"), read.get("max_value")
+    if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+        read["min_value"], read["max_value"] = high, low
+        changes.append(f"{file.place(path)}: {path}: min_value was above max_value; they change places")
+    return {"sampler_type": today, "sampler_parameters": read}
+
+
+def _intervals(file: OldFile, path: str, value: object, changes: list[str]) -> list[list[float]]:
+    found: list[list[float]] = []
+    for one in value if isinstance(value, list) else [None]:
+        each = file.read(path, one, "numbers") if isinstance(one, list) and len(one) == 2 else None
+        if not isinstance(each, list):
+            file.wrong(path, f" = {value!r}: must be a list of pairs, such as [[1, 2], [5, 6]]")
+            return []
+        if each[0] > each[1]:
+            changes.append(f"{file.place(path)}: {path}: {each} goes downwards; its ends change places")
+        found.append(sorted(each))
+    return found

@@ -1,0 +1,28 @@
+"""``python -m rookery_mlagents.testing``: with ``ENV`` a pretended player of Unity that hosts an environment, with
+``record`` what stands between a player and its trainer, with ``replay`` a player that repeats a recorded session.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from rookery.core.errors import RookeryError
+from rookery_mlagents.testing.player import play
+from rookery_mlagents.testing.recorder import record, replay
+
+VERBS = {"record": record, "replay": replay}
+
+
+def main(arguments: list[str]) -> int:
+    """Does what the command line says; gives the exit status."""
+    try:
+        if arguments and arguments[0] in VERBS:
+            return VERBS[arguments[0]](arguments[1:])
+        return play(arguments)
+    except RookeryError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,306 @@
+"""``rookery mlagents``: ML-Agents' own command, with its flags and files, on Rookery."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from rookery.cli.resume import KeepSchedules, check
+from rookery.cli.runs import Provenance, TrustedCode, read_provenance
+from rookery.cli.train import exit_of_interrupts, unsaved_in
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.settings.layers import Layer, flow
+from rookery_mlagents.old.old_flags import GONE, OLD_FLAGS
+from rookery_mlagents.verbs.mlagents_convert import convert
+from rookery_mlagents.verbs.mlagents_run import run_script
+
+if TYPE_CHECKING:
+    from rookery_mlagents.learn.learn import Request, Session
+
+app = typer.Typer(no_args_is_help=True)
+
+ENV_ARGS = "--env-args"
+"""The flag that takes all words behind it."""
+
+RESUMED = "rookery mlagents learn --resume"
+"""The source of settings that change in a run that is resumed."""
+
+STYLES = ("mlagents", "auto", "live", "plain", "quiet", "json")
+"""What ``--console`` can be."""
+
+
+class LearnCommand(TyperCommand):
+    """A command whose last flag takes all words behind it, as ML-Agents' ``--env-args`` does."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Takes these words away before others are looked at; flags that are gone are named with what came after."""
+        if ENV_ARGS in args:
+            at = args.index(ENV_ARGS)
+            ctx.meta[ENV_ARGS], args = args[at + 1 :], args[:at]
+        for word in args:
+            if (flag := word.partition("=")[0]) in GONE:
+                raise ConfigError(
+                    f"{flag} is a flag of ML-Agents 0.16 or older. Today: {OLD_FLAGS[flag].becomes.replace('`', '')}; "
+                    "rookery mlagents convert FILE -o NEW.yaml -- FLAGS makes a file and a command of today of old ones"
+                )
+        left: list[str] = super().parse_args(ctx, args)
+        return left
+
+
+@app.callback()
+def mlagents() -> None:
+    """Train with ML-Agents' configuration files and flags, into its folders; run scripts of its low-level API."""
+
+
+@app.command(cls=LearnCommand)
+def learn(
+    context: typer.Context,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE.yaml]", help="ML-Agents' configuration file.", show_default=False)
+    ] = None,
+    env: Annotated[
+        str | None, typer.Option(help="A Unity player, or an environment as rookery train takes it; none = the Editor.")
+    ] = None,
+    run_id: Annotated[str | None, typer.Option(help="Name of the run's folder in results/ (ppo).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of that name.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the run of that name.")] = False,
+    initialize_from: Annotated[
+        str | None, typer.Option(metavar="RUN_ID", help="A run whose weights all behaviours begin with.")
+    ] = None,
+    inference: Annotated[bool, typer.Option("--inference", help="Play and learn nothing; Ctrl-C ends it.")] = False,
+    deterministic: Annotated[
+        bool | None, typer.Option("--deterministic", help="Take the likeliest actions.", show_default=False)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Names all random numbers; -1 = drawn.")] = None,
+    results_dir: Annotated[str | None, typer.Option(help="Folder that the run's folder is made in (results).")] = None,
+    num_envs: Annotated[int | None, typer.Option(help="Copies of the environment.")] = None,
+    num_areas: Annotated[int | None, typer.Option(help="Training areas in each; they multiply copies here.")] = None,
+    torch_device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="As ML-Agents' flag.")] = False,
+    base_port: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    timeout_wait: Annotated[int | None, typer.Option(help="Of players, in seconds.")] = None,
+    max_lifetime_restarts: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    restarts_rate_limit_n: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    restarts_rate_limit_period_s: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    width: Annotated[int | None, typer.Option(help="Of players' window.")] = None,
+    height: Annotated[int | None, typer.Option(help="Of players' window.")] = None,
+    quality_level: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    time_scale: Annotated[float | None, typer.Option(help="Of players.")] = None,
+    target_frame_rate: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    capture_frame_rate: Annotated[int | None, typer.Option(help="Of players.")] = None,
+    no_graphics: Annotated[bool, typer.Option("--no-graphics", help="Of players.")] = False,
+    no_graphics_monitor: Annotated[bool, typer.Option("--no-graphics-monitor", help="Of players.")] = False,
+    load: Annotated[bool, typer.Option("--load", help="Of old: does nothing; --resume goes on.")] = False,
+    train: Annotated[bool, typer.Option("--train", help="Of old: does nothing; training is what happens.")] = False,
+    torch: Annotated[bool, typer.Option("--torch", help="Of old: does nothing.")] = False,
+    tensorflow: Annotated[bool, typer.Option("--tensorflow", help="Of old: does nothing.")] = False,
+    env_args: Annotated[
+        str | None, typer.Option(metavar="...", help="All words behind it are the environment's: name=value.")
+    ] = None,
+    console: Annotated[
+        str | None, typer.Option(help="Progress: mlagents (as theirs), auto, live, plain, quiet or json.")
+    ] = None,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="With --inference: end after so many episodes.", show_default=False)
+    ] = None,
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="Read weights from a checkpoint.pt of ML-Agents itself.")
+    ] = False,
+    trust_code: TrustedCode = False,
+    keep_schedules: KeepSchedules = False,
+) -> None:
+    """Train as mlagents-learn does, with its configuration file and its flags; flags beat the file.
+
+    rookery mlagents learn Basic.yaml --env rookery.tasks:Basic --run-id basic
+    """
+    run(request_of(context))
+
+
+def run(request: Request) -> None:
+    """Does what is asked for: flags and the file say whether that is training or playing.
+
+    Raises:
+        ConfigError: If it cannot be done.
+    """
+    from rookery_mlagents.learn.learn import options_of
+
+    if options_of(request).checkpoint_settings.inference:
+        infer(request)
+        return
+    if request.episodes is not None:
+        raise ConfigError("--episodes goes with --inference; max_steps of a behaviour ends a training")
+    train_or_resume(request)
+
+
+def request_of(context: typer.Context) -> Request:
+    """Gives what a command line asks for.
+
+    Raises:
+        ConfigError: If flags of ours are wrong; those of ML-Agents are looked at with the file.
+    """
+    from rookery_mlagents.learn.learn import Request
+
+    values = dict(context.params)
+    own = {
+        name: values.pop(name)
+        for name in ("file", "console", "episodes", "trust_pickle", "trust_code", "keep_schedules")
+    }
+    dead = [name for name in ("torch", "tensorflow") if values.pop(name)]
+    flags = {name: value for name, value in values.items() if value is not None and value is not False}
+    if ENV_ARGS in context.meta:
+        flags["env_args"] = list(context.meta[ENV_ARGS])
+    for name in dead:
+        typer.echo(f"note: --{name} does nothing: everything runs on PyTorch", err=True)
+    style = own["console"] = own["console"] or STYLES[0]
+    if style not in STYLES:
+        raise ConfigError(f"--console {style!r}: is none of {', '.join(STYLES)}{nearest(style, STYLES)}")
+    return Request(flags=flags, **own)
+
+
+def train_or_resume(request: Request) -> None:
+    """Trains to the end, or until it is interrupted, and says what is written where."""
+    from rookery.cli.terminal.json_output import report_rows, rows_apart
+    from rookery_mlagents.learn.learn import learning
+
+    style = Layer("--console", {"logging.console": "quiet" if request.console == "mlagents" else request.console})
+    with rows_apart([style]) as rows, learning(request, changes) as session:
+        report_rows(session.trainer, rows)
+        folder = session.folder
+        go_on = f"go on with: rookery mlagents learn --resume --run-id {folder.name}"
+        if folder.parent != Path("results"):
+            go_on += f" --results-dir {folder.parent}"
+
+        def so_far(kept: bool) -> str:
+            return f"interrupted; {f'all is written in {folder}' if kept else unsaved_in(folder)}; {go_on}"
+
+        with exit_of_interrupts(so_far):
+            session.trainer.train()
+    if request.console != "json":
+        tell(session)
+
+
+def tell(session: Session) -> None:
+    """Says what has become of each behaviour."""
+    for name, ledger in session.files.ledgers.items():
+        if ledger.final is not None:
+            reward = "no episode has ended" if ledger.final.reward is None else f"reward {ledger.final.reward:.3f}"
+            where = ledger.final.file_path or f"{session.folder}/ (no ONNX file)"
+            typer.echo(f"{name}: {ledger.steps:,} steps, {reward}, {where}")
+
+
+def infer(request: Request) -> None:
+    """Lets policies play, and says what they earned."""
+    from rookery_mlagents.learn.inference import play
+
+    for name, earned in play(request, time.monotonic).items():
+        typer.echo(f"{name}: {earned.text() if earned.count else 'no episode has ended'}")
+
+
+def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
+    """Gives the settings that differ from those of a run, as a layer that keeps their sources. What nobody gives now
+    keeps the value that somebody gave before.
+
+    Args:
+        folder: The run.
+        layers: What it would begin with now.
+        request: What is asked for; without a file only flags say anything, as all else is what the run has written
+            down itself.
+
+    Raises:
+        ConfigError: If one of them keeps its value in the middle of a run.
+    """
+    from rookery.algorithms.names import ALGORITHMS
+    from rookery.core.config import DEFAULT, resolve
+    from rookery.run.settings import RunConfig
+    from rookery_mlagents.learn.learn import OUR_DEFAULT
+    from rookery_mlagents.learn.schedule_ends import StoredEnds
+    from rookery_mlagents.learn.translate import AS_IS
+    from rookery_mlagents.learn.translate import DEFAULT as THEIR_DEFAULT
+
+    provenance = read_provenance(folder)
+    asked = resolve(RunConfig, list(layers), ALGORITHMS).history
+    values, lines, kept = {}, {}, []
+    for path, given in asked.items():
+        source, value = given[-1]
+        before, was = provenance.get(path, [(DEFAULT, flow(None))])[-1]
+        was_given = before != DEFAULT and not before.startswith((THEIR_DEFAULT, AS_IS))
+        if source.startswith(OUR_DEFAULT) or (source.startswith(THEIR_DEFAULT) and was_given):
+            kept.append(path)
+            continue
+        if source == DEFAULT or " as algorithm." in source or (request.file is None and not source.startswith("--")):
+            continue
+        if flow(value) != was and not (path.startswith("policies.") and path.endswith(".init_from")):
+            values[path], lines[path] = value, source
+    ends = StoredEnds(folder)
+    for path, limit in ends.settle(values, kept, request.keep_schedules).items():
+        lines[path] = lines[limit]
+    changed = Layer(RESUMED, values, lines)
+    if values:
+        if other := other_kinds(folder, provenance, asked):
+            raise ConfigError(*other)
+        free = ends.rescaled(values)
+        checked = {path: value for path, value in values.items() if path not in free}
+        check(folder, provenance, [Layer(RESUMED, checked, lines)], bool(request.trust_code))
+    return changed
+
+
+def other_kinds(folder: Path, before: Provenance, asked: Mapping[str, Sequence[tuple[str, Any]]]) -> list[str]:
+    """Says which behaviours of a run are to go on under other names or with other trainers, which none of their
+    settings would survive, and what to do; nothing if all are as they were.
+
+    Args:
+        folder: The run.
+        before: Every value that its settings were given.
+        asked: Those that they would be given now.
+    """
+    was, now = ({path.split(".")[1]: given[-1] for path, given in history.items()
+                 if re.fullmatch(r"policies\.[^.]+\.name", path)} for history in (before, asked))  # fmt: skip
+    anew = "for a new run give another --run-id instead of --resume"
+    lines = []
+    for name, (source, kind) in now.items():
+        if name not in was:
+            lines.append(
+                f"{source}: {folder} has no behaviour {name!r}{nearest(name, list(was))}; it has {', '.join(was)}, "
+                f"and a run keeps its behaviours: call it as there to go on; {anew}, and init_path to begin "
+                "with old weights"
+            )
+        elif flow(kind) != was[name][1]:
+            lines.append(
+                f"{source}: behaviour {name!r} is learned by {was[name][1]} in {folder}, and now it is to be "
+                f"{flow(kind)}: a run keeps its trainer_type: put {was[name][1]} back to go on; {anew}"
+            )
+    return lines
+
+
+app.command()(convert)
+app.command(name="run", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(run_script)
+
+
+@app.command()
+def alias(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file of that name.")] = False,
+) -> None:
+    """Write a two-line mlagents-learn, so that scripts that call it need no change."""
+    path = folder / "mlagents-learn"
+    if path.exists() and not force:
+        raise ConfigError(f"{path}: there is one already; add --force to replace it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rookery mlagents learn "$@"\n')
+        path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    typer.echo(f"written: {path}")
+    if str(folder.resolve()) not in os.environ.get("PATH", "").split(os.pathsep):
+        typer.echo(f'put it before others: export PATH="{folder.resolve()}:$PATH"')
