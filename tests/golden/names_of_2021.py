@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from public_api import described, object_lines, own_names
-
 from rookery.compat.rllib.imports import EVERYTHING, _target, find, is_known, known, module
 from rookery.compat.rllib.not_here import HINTS
 

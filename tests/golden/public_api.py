@@ -18,7 +18,9 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Annotated, Any
 
-PACKAGES = ("rookery", "rookery.extend", "rookery_rllib", "rookery_mlagents")
+ALIASES = ("rookery.compat.rllib", "rookery.compat.mlagents")
+
+PACKAGES = ("rookery", "rookery.extend", "rookery_rllib", "rookery_mlagents", *ALIASES)
 
 LONGEST = 100
 """Characters of a value that is written out."""

@@ -17,6 +17,7 @@ import ray
 
 import rookery
 from rookery.core.errors import ConfigError
+from rookery.core.packages import OWN
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -53,15 +54,20 @@ def code_here(actor: object = None) -> tuple[str, str, int, str, str, str, str]:
         actor: The actor that is asked, where Ray calls this.
     """
     root = Path(rookery.__file__).parent
+    folders = [root.with_name(name) for name in OWN]
+
+    def found_by(*patterns: str) -> dict[str, Path]:
+        paths = [path for folder in folders for pattern in patterns for path in folder.rglob(pattern)]
+        return {path.relative_to(root.parent).as_posix(): path for path in paths}
 
     def hash_of(*patterns: str) -> str:
-        paths = {path.relative_to(root).as_posix(): path for pattern in patterns for path in root.rglob(pattern)}
+        paths = found_by(*patterns)
         found = hashlib.sha256()
         for name in sorted(paths):
             found.update(b"%s\0%s\0" % (name.encode(), paths[name].read_bytes()))
         return found.hexdigest()[:8]
 
-    compiled = hash_of("*.cpp", "*.[ch]") if any(root.rglob("*.cpp")) else ""
+    compiled = hash_of("*.cpp", "*.[ch]") if found_by("*.cpp") else ""
     node = "" if actor is None else str(ray.get_runtime_context().get_node_id())
     return node, socket.gethostname(), os.getpid(), str(root), rookery.__version__, hash_of("*.py"), compiled
 

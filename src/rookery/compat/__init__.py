@@ -1,1 +1,1 @@
-"""Other systems' names: their scripts and files run here, on ordinary Rookery objects."""
+"""Aliases of the packages `rookery_rllib` and `rookery_mlagents` under the names they had before version 0.2."""

@@ -65,7 +65,6 @@ MOVED: dict[str, str] = {
     "rookery.cli.replay_report": "rookery.cli.replay.replay_report",
     "rookery.cli.rllib": "rookery_rllib.verbs",
     "rookery.cli.rllib_train": "rookery_rllib.train_verbs",
-    "rookery.compat.mlagents": "rookery_mlagents",
     "rookery.compat.mlagents.__main__": "rookery_mlagents.__main__",
     "rookery.compat.mlagents.behaviors": "rookery_mlagents.files.behaviors",
     "rookery.compat.mlagents.console_line": "rookery_mlagents.files.console_line",
@@ -110,7 +109,6 @@ MOVED: dict[str, str] = {
     "rookery.compat.mlagents.timers_file": "rookery_mlagents.files.timers_file",
     "rookery.compat.mlagents.translate": "rookery_mlagents.learn.translate",
     "rookery.compat.mlagents.yaml_file": "rookery_mlagents.files.yaml_file",
-    "rookery.compat.rllib": "rookery_rllib",
     "rookery.compat.rllib.__main__": "rookery_rllib.__main__",
     "rookery.compat.rllib.action_distributions": "rookery_rllib.model.action_distributions",
     "rookery.compat.rllib.agent_mapping": "rookery_rllib.env.agent_mapping",
@@ -462,6 +460,8 @@ A package that is gone needs a row where modules below it have one.
 """
 
 MOVED_NAMES: dict[str, str] = {
+    "rookery.compat.mlagents:install": "rookery_mlagents:install",
+    "rookery.compat.mlagents:mlagents_envs": "rookery_mlagents:mlagents_envs",
     "rookery.compat.rllib.catalog:register_all": "rookery.compat.rllib.registrations:register_all",
     "rookery.compat.rllib.catalog:registered": "rookery.compat.rllib.registrations:registered",
     "rookery.compat.rllib.finder:NamesModule": "rookery.compat.rllib.imports:NamesModule",
@@ -488,6 +488,11 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.compat.rllib.tuning.registry:register_all": "rookery.compat.rllib.registrations:register_all",
     "rookery.compat.rllib.tuning.registry:registered": "rookery.compat.rllib.registrations:registered",
     "rookery.compat.rllib.tuning.registry:registered_env": "rookery.compat.rllib.registrations:registered_env",
+    "rookery.compat.rllib:gym": "rookery_rllib:gym",
+    "rookery.compat.rllib:install": "rookery_rllib:install",
+    "rookery.compat.rllib:ray": "rookery_rllib:ray",
+    "rookery.compat.rllib:rllib": "rookery_rllib:rllib",
+    "rookery.compat.rllib:tune": "rookery_rllib:tune",
     "rookery.envs.make:code_of": "rookery.envs.schemes:code_of",
     "rookery.envs.make:is_player": "rookery.envs.unity.scheme:is_player",
     "rookery.envs.make:random_actions": "rookery.envs.random_play:random_actions",

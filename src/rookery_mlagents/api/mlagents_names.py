@@ -31,12 +31,12 @@ _SPECS = {
 }  # fmt: skip
 _STEPS = {name: f"steps:{name}" for name in ("DecisionStep", "DecisionSteps", "TerminalStep", "TerminalSteps")}
 _GYM = {name: f"gym_wrapper:{name}" for name in ("UnityToGymWrapper", "UnityGymException", "ActionFlattener")}
-_REGISTRY = {name: f"registry:{name}" for name in ("default_registry", "UnityEnvRegistry")}
+_REGISTRY = {name: f"player_registry:{name}" for name in ("default_registry", "UnityEnvRegistry")}
 _STATS = ("StatsAggregationMethod", "StatsSideChannel", "StatList", "EnvironmentStats")
 _LOGGERS = ("get_logger", "set_log_level", "CRITICAL", "FATAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET")
 
 NAMES: dict[str, dict[str, str]] = {
-    "mlagents_envs": {"__version__": "names:VERSION"},
+    "mlagents_envs": {"__version__": "mlagents_names:VERSION"},
     "mlagents_envs.base_env": {"BaseEnv": "base_env:BaseEnv", **_SPECS, **_STEPS},
     "mlagents_envs.environment": {
         "UnityEnvironment": "unity_environment:UnityEnvironment",
@@ -93,7 +93,7 @@ NAMES: dict[str, dict[str, str]] = {
     "mlagents_envs.registry": _REGISTRY,
     "mlagents_envs.registry.unity_env_registry": _REGISTRY,
     "mlagents_envs.logging_util": {name: f"loggers:{name}" for name in _LOGGERS},
-    "gym_unity": {"__version__": "names:VERSION"},
+    "gym_unity": {"__version__": "mlagents_names:VERSION"},
     "gym_unity.envs": _GYM,
 }
 """By module, what stands behind its names: ``module:Name`` of this package."""

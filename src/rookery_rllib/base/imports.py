@@ -15,7 +15,7 @@ from typing import Any
 from rookery.core.errors import nearest
 from rookery_rllib.base import names as tables
 
-HERE = __name__.rpartition(".")[0]
+HERE = __name__.partition(".")[0]
 """The package that targets of tables are relative to."""
 
 EVERYTHING = "*"

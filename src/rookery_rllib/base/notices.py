@@ -6,6 +6,8 @@ import multiprocessing
 import sys
 from collections.abc import Iterable
 
+from rookery.core.packages import is_own
+
 _said: set[str] = set()
 
 
@@ -49,5 +51,5 @@ def _helps() -> bool:
     """Whether another process started this one: through `multiprocessing`, or as a module of Rookery's own."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     module = "" if spec is None else spec.name
-    own = module.startswith("rookery.") and module != "rookery.__main__" and not module.startswith("rookery.compat.")
+    own = is_own(module) and not module.endswith(".__main__")
     return own or multiprocessing.parent_process() is not None

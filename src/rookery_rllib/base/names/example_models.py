@@ -8,7 +8,7 @@ _AT = "ray.rllib.examples.models"
 
 def _of(**names: str) -> dict[str, str]:
     """Names with the classes of `example_models` that they stand for."""
-    return {name: f"example_models:{target}" for name, target in names.items()}
+    return {name: f"examples.torch_models:{target}" for name, target in names.items()}
 
 
 def _both(**names: str) -> dict[str, str]:

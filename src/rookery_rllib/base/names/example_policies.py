@@ -3,13 +3,13 @@
 _AT = "ray.rllib.examples.policy"
 
 NAMES: dict[str, dict[str, str]] = {
-    f"{_AT}.random_policy": {"RandomPolicy": "example_policies:RandomPolicy"},
+    f"{_AT}.random_policy": {"RandomPolicy": "examples.scripted_policies:RandomPolicy"},
     f"{_AT}.rock_paper_scissors_dummies": {
-        "AlwaysSameHeuristic": "example_policies:AlwaysSameHeuristic",
-        "BeatLastHeuristic": "example_policies:BeatLastHeuristic",
+        "AlwaysSameHeuristic": "examples.scripted_policies:AlwaysSameHeuristic",
+        "BeatLastHeuristic": "examples.scripted_policies:BeatLastHeuristic",
     },
     f"{_AT}.episode_env_aware_policy": {
-        "EpisodeEnvAwareLSTMPolicy": "example_policies:EpisodeEnvAwareLSTMPolicy",
-        "EpisodeEnvAwareAttentionPolicy": "example_policies:EpisodeEnvAwareAttentionPolicy",
+        "EpisodeEnvAwareLSTMPolicy": "examples.scripted_policies:EpisodeEnvAwareLSTMPolicy",
+        "EpisodeEnvAwareAttentionPolicy": "examples.scripted_policies:EpisodeEnvAwareAttentionPolicy",
     },
 }

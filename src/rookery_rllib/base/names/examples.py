@@ -5,7 +5,7 @@ def _of(module: str, *names: str) -> dict[str, str]:
     return {name: f"{module}:{name}" for name in names}
 
 
-_ONE, _MANY = "example_envs", "example_multi_agent_envs"
+_ONE, _MANY = "examples.single_agent_envs", "examples.multi_agent_envs"
 _AT = "ray.rllib.examples.env"
 
 NAMES: dict[str, dict[str, str]] = {
@@ -15,7 +15,7 @@ NAMES: dict[str, dict[str, str]] = {
     f"{_AT}.curriculum_capable_env": _of(_ONE, "CurriculumCapableEnv"),
     f"{_AT}.debug_counter_env": _of(_ONE, "DebugCounterEnv") | _of(_MANY, "MultiAgentDebugCounterEnv"),
     f"{_AT}.env_using_remote_actor": _of(
-        "example_actor_envs", "CartPoleWithRemoteParamServer", "ParameterStorage"
+        "examples.actor_envs", "CartPoleWithRemoteParamServer", "ParameterStorage"
     ),
     f"{_AT}.fast_image_env": _of(_ONE, "FastImageEnv"),
     f"{_AT}.gpu_requiring_env": _of(_ONE, "GPURequiringEnv"),
@@ -31,8 +31,8 @@ NAMES: dict[str, dict[str, str]] = {
             _MANY, "BasicMultiAgent", "EarlyDoneMultiAgent", "FlexAgentsMultiAgent", "RoundRobinMultiAgent",
             "MultiAgentCartPole", "MultiAgentMountainCar", "MultiAgentPendulum", "MultiAgentStatelessCartPole",
         ),
-        "make_multi_agent": "envs:make_multi_agent",
-        "make_multiagent": "envs:make_multi_agent",
+        "make_multi_agent": "env.envs:make_multi_agent",
+        "make_multiagent": "env.envs:make_multi_agent",
     },
     f"{_AT}.nested_space_repeat_after_me_env": _of(_ONE, "NestedSpaceRepeatAfterMeEnv"),
     f"{_AT}.parametric_actions_cartpole": _of(

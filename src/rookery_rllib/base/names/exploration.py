@@ -12,8 +12,8 @@ _MODULES = {
 _AT = "ray.rllib.utils.exploration"
 
 NAMES: dict[str, dict[str, str]] = {
-    _AT: {name: f"explorations:{name}" for name in _MODULES.values()},
-    **{f"{_AT}.{module}": {name: f"explorations:{name}"} for module, name in _MODULES.items()},
+    _AT: {name: f"policy.explorations:{name}" for name in _MODULES.values()},
+    **{f"{_AT}.{module}": {name: f"policy.explorations:{name}"} for module, name in _MODULES.items()},
 }
 
 _PER_WORKER = "exploration that differs from worker to worker; all copies play in one here and explore alike: use "

@@ -1,17 +1,17 @@
 """Names of `gym` that scripts for RLlib used in 2021."""
 
 _CORE = {
-    "Env": "gym_names:Env",
-    "GoalEnv": "gym_names:GoalEnv",
-    "Wrapper": "gym_names:Wrapper",
-    "ObservationWrapper": "gym_names:ObservationWrapper",
-    "RewardWrapper": "gym_names:RewardWrapper",
-    "ActionWrapper": "gym_names:ActionWrapper",
+    "Env": "gym.core:Env",
+    "GoalEnv": "gym.core:GoalEnv",
+    "Wrapper": "gym.core:Wrapper",
+    "ObservationWrapper": "gym.core:ObservationWrapper",
+    "RewardWrapper": "gym.core:RewardWrapper",
+    "ActionWrapper": "gym.core:ActionWrapper",
 }
 
 _SPACES = {
-    "Box": "gym_spaces:Box",
-    "Discrete": "gym_spaces:Discrete",
+    "Box": "gym.spaces:Box",
+    "Discrete": "gym.spaces:Discrete",
     "Space": "=gymnasium.spaces:Space",
     "MultiDiscrete": "=gymnasium.spaces:MultiDiscrete",
     "MultiBinary": "=gymnasium.spaces:MultiBinary",
@@ -24,30 +24,30 @@ _SPACES = {
 }
 
 _REGISTRY = {
-    "make": "gym_registry:make",
-    "register": "gym_registry:register",
-    "spec": "gym_registry:spec",
-    "registry": "gym_registry:registry",
+    "make": "gym.registry:make",
+    "register": "gym.registry:register",
+    "spec": "gym.registry:spec",
+    "registry": "gym.registry:registry",
 }
 
 _CLASSIC = {
-    "CartPoleEnv": "gym_classic:CartPoleEnv",
-    "PendulumEnv": "gym_classic:PendulumEnv",
-    "MountainCarEnv": "gym_classic:MountainCarEnv",
-    "Continuous_MountainCarEnv": "gym_classic:Continuous_MountainCarEnv",
-    "AcrobotEnv": "gym_classic:AcrobotEnv",
+    "CartPoleEnv": "gym.classic:CartPoleEnv",
+    "PendulumEnv": "gym.classic:PendulumEnv",
+    "MountainCarEnv": "gym.classic:MountainCarEnv",
+    "Continuous_MountainCarEnv": "gym.classic:Continuous_MountainCarEnv",
+    "AcrobotEnv": "gym.classic:AcrobotEnv",
 }
 
 _GRID = {
-    "FrozenLakeEnv": "gym_grid:FrozenLakeEnv",
-    "TaxiEnv": "gym_grid:TaxiEnv",
-    "CliffWalkingEnv": "gym_grid:CliffWalkingEnv",
+    "FrozenLakeEnv": "gym.grid:FrozenLakeEnv",
+    "TaxiEnv": "gym.grid:TaxiEnv",
+    "CliffWalkingEnv": "gym.grid:CliffWalkingEnv",
 }
 
-_BOX2D = {name: f"gym_box2d:{name}" for name in ("LunarLander", "BipedalWalker", "CarRacing")}
+_BOX2D = {name: f"gym.box2d:{name}" for name in ("LunarLander", "BipedalWalker", "CarRacing")}
 
 _MUJOCO = {
-    f"{name}Env": f"gym_mujoco:{name}Env"
+    f"{name}Env": f"gym.mujoco:{name}Env"
     for name in [
         "Ant",
         "HalfCheetah",
@@ -64,9 +64,9 @@ _MUJOCO = {
 }
 
 _WRAPPERS = {
-    "TimeLimit": "gym_names:TimeLimit",
+    "TimeLimit": "gym.core:TimeLimit",
     **{
-        name: f"gym_wrappers:{name}"
+        name: f"gym.wrappers:{name}"
         for name in (
             "Monitor",
             "ClipAction",
@@ -88,7 +88,7 @@ NAMES = {
         **_CORE,
         **_REGISTRY,
         "Space": "=gymnasium.spaces:Space",
-        "__version__": "gym_names:VERSION",
+        "__version__": "gym.core:VERSION",
     },
     "gym.core": {**_CORE, "Space": "=gymnasium.spaces:Space"},
     "gym.spaces": _SPACES,
@@ -103,9 +103,9 @@ NAMES = {
     "gym.envs": _REGISTRY,
     "gym.envs.registration": {
         **_REGISTRY,
-        "EnvSpec": "gym_registry:EnvSpec",
-        "EnvRegistry": "gym_registry:EnvRegistry",
-        "load": "gym_registry:load",
+        "EnvSpec": "gym.registry:EnvSpec",
+        "EnvRegistry": "gym.registry:EnvRegistry",
+        "load": "gym.registry:load",
     },
     "gym.envs.classic_control": _CLASSIC,
     "gym.envs.classic_control.cartpole": {"CartPoleEnv": _CLASSIC["CartPoleEnv"]},
@@ -118,7 +118,7 @@ NAMES = {
         "Continuous_MountainCarEnv": _CLASSIC["Continuous_MountainCarEnv"]
     },
     "gym.envs.classic_control.acrobot": {"AcrobotEnv": _CLASSIC["AcrobotEnv"]},
-    "gym.envs.classic_control.rendering": {"*": "rendering:"},
+    "gym.envs.classic_control.rendering": {"*": "gym.rendering:"},
     "gym.envs.toy_text": _GRID,
     "gym.envs.toy_text.frozen_lake": {
         "FrozenLakeEnv": _GRID["FrozenLakeEnv"],
@@ -135,13 +135,13 @@ NAMES = {
     "gym.envs.mujoco.half_cheetah": {"HalfCheetahEnv": _MUJOCO["HalfCheetahEnv"]},
     "gym.envs.mujoco.hopper": {"HopperEnv": _MUJOCO["HopperEnv"]},
     "gym.error": {"*": "=gymnasium.error:"},
-    "gym.logger": {"*": "gym_logger:"},
+    "gym.logger": {"*": "gym.logger:"},
     "gym.utils": {"EzPickle": "=gymnasium.utils:EzPickle", "colorize": "=gymnasium.utils:colorize"},
     "gym.utils.ezpickle": {"EzPickle": "=gymnasium.utils:EzPickle"},
     "gym.utils.seeding": {
-        "np_random": "gym_seeding:np_random",
-        "create_seed": "gym_seeding:create_seed",
-        "hash_seed": "gym_seeding:hash_seed",
+        "np_random": "gym.seeding:np_random",
+        "create_seed": "gym.seeding:create_seed",
+        "hash_seed": "gym.seeding:hash_seed",
     },
     "gym.wrappers": _WRAPPERS,
     "gym.wrappers.time_limit": {"TimeLimit": _WRAPPERS["TimeLimit"]},

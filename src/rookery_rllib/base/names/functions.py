@@ -1,7 +1,7 @@
 """Names of ``ray.rllib.utils``: what scripts import around models, policies and environments."""
 
 _NUMPY = {
-    name: f"numpy_functions:{name}"
+    name: f"batch.numpy_functions:{name}"
     for name in (
         "LARGE_INTEGER", "MAX_LOG_NN_OUTPUT", "MIN_LOG_NN_OUTPUT", "SMALL_NUMBER", "aligned_array",
         "concat_aligned", "concat_multi_gpu_td_errors", "convert_to_numpy", "fc", "flatten_inputs_to_1d_tensor",
@@ -10,7 +10,7 @@ _NUMPY = {
     )
 }  # fmt: skip
 _TORCH = {
-    name: f"torch_functions:{name}"
+    name: f"batch.torch_functions:{name}"
     for name in (
         "FLOAT_MAX", "FLOAT_MIN", "apply_grad_clipping", "atanh", "convert_to_non_torch_type",
         "convert_to_torch_tensor", "explained_variance", "global_norm", "huber_loss", "l2_loss",
@@ -18,45 +18,45 @@ _TORCH = {
         "softmax_cross_entropy_with_logits",
     )
 } | {
-    "Swish": "framework:Swish",
-    "concat_multi_gpu_td_errors": "numpy_functions:concat_multi_gpu_td_errors",
-    "flatten_inputs_to_1d_tensor": "numpy_functions:flatten_inputs_to_1d_tensor",
+    "Swish": "keras.framework:Swish",
+    "concat_multi_gpu_td_errors": "batch.numpy_functions:concat_multi_gpu_td_errors",
+    "flatten_inputs_to_1d_tensor": "batch.numpy_functions:flatten_inputs_to_1d_tensor",
 }  # fmt: skip
 _TENSORFLOW = {
-    name: f"torch_functions:{name}"
+    name: f"batch.torch_functions:{name}"
     for name in ("explained_variance", "huber_loss", "make_tf_callable", "one_hot", "reduce_mean_ignore_inf")
-} | {"convert_to_non_tf_type": "torch_functions:convert_to_non_torch_type"}
+} | {"convert_to_non_tf_type": "batch.torch_functions:convert_to_non_torch_type"}
 _SCHEDULES = {
-    name: f"schedules:{name}"
+    name: f"base.schedules:{name}"
     for name in (
         "ConstantSchedule", "ExponentialSchedule", "LinearSchedule", "PiecewiseSchedule", "PolynomialSchedule",
         "Schedule",
     )
 }  # fmt: skip
 _DEPRECATION = {
-    name: f"deprecation:{name}"
+    name: f"base.deprecation:{name}"
     for name in (
         "DEPRECATED_VALUE", "deprecation_warning", "moved_function", "renamed_agent", "renamed_class",
         "renamed_function",
     )
 }  # fmt: skip
-_ANNOTATIONS = {name: f"annotations:{name}" for name in ("override", "PublicAPI", "DeveloperAPI", "Deprecated")}
+_ANNOTATIONS = {name: f"base.annotations:{name}" for name in ("override", "PublicAPI", "DeveloperAPI", "Deprecated")}
 _FRAMEWORK = {
-    name: f"framework:{name}"
+    name: f"keras.framework:{name}"
     for name in (
         "get_activation_fn", "get_variable", "tf_function", "try_import_jax", "try_import_tf", "try_import_tfp",
         "try_import_torch",
     )
 }  # fmt: skip
 _CHECKS = {
-    name: f"checks:{name}"
+    name: f"trainer.checks:{name}"
     for name in (
         "check", "check_compute_single_action", "check_learning_achieved", "check_train_results",
         "framework_iterator", "run_learning_tests_from_yaml",
     )
 }  # fmt: skip
 _TYPES = {
-    name: f"type_names:{name}"
+    name: f"base.type_names:{name}"
     for name in (
         "AgentID", "AlgorithmConfigDict", "EnvActionType", "EnvConfigDict", "EnvCreator", "EnvID", "EnvInfoDict",
         "EnvObsType", "EnvType", "EpisodeID", "FileType", "FromConfigSpec", "GradInfoDict", "LearnerStatsDict",
@@ -67,22 +67,23 @@ _TYPES = {
     )
 }  # fmt: skip
 _FILTERS = {
-    name: f"filters:{name}"
+    name: f"model.filters:{name}"
     for name in ("ConcurrentMeanStdFilter", "Filter", "MeanStdFilter", "NoFilter", "RunningStat", "get_filter")
 }
 _SPACES = {
-    name: f"spaces:{name}"
+    name: f"gym.rllib_spaces:{name}"
     for name in (
         "clip_action", "flatten_space", "flatten_to_single_ndarray", "get_base_struct_from_space",
         "get_dummy_batch_for_space", "normalize_action", "unbatch", "unsquash_action",
     )
 }  # fmt: skip
 _DICTS = {
-    name: f"nested_dicts:{name}" for name in ("add_mixins", "deep_update", "force_list", "force_tuple", "merge_dicts")
+    name: f"base.nested_dicts:{name}"
+    for name in ("add_mixins", "deep_update", "force_list", "force_tuple", "merge_dicts")
 }
-_SGD = {name: f"minibatches:{name}" for name in ("averaged", "do_minibatch_sgd", "minibatches", "standardized")}
+_SGD = {name: f"batch.minibatches:{name}" for name in ("averaged", "do_minibatch_sgd", "minibatches", "standardized")}
 _PACKING = {
-    name: f"compression:{name}"
+    name: f"batch.compression:{name}"
     for name in ("compression_supported", "is_compressed", "pack", "pack_if_needed", "unpack", "unpack_if_needed")
 }
 
@@ -109,56 +110,56 @@ NAMES: dict[str, dict[str, str]] = {
                 "softmax",
             )
         },
-        "Filter": "filters:Filter",
-        "FilterManager": "filters:FilterManager",
-        "NullContextManager": "nested_dicts:NullContextManager",
+        "Filter": "model.filters:Filter",
+        "FilterManager": "model.filters:FilterManager",
+        "NullContextManager": "base.nested_dicts:NullContextManager",
     },
     "ray.rllib.utils.annotations": _ANNOTATIONS,
     "ray.rllib.utils.compression": _PACKING,
-    "ray.rllib.utils.debug": {"log_once": "debug_text:log_once", "summarize": "debug_text:summarize"},
+    "ray.rllib.utils.debug": {"log_once": "batch.debug_text:log_once", "summarize": "batch.debug_text:summarize"},
     "ray.rllib.utils.deprecation": _DEPRECATION,
-    "ray.rllib.utils.error": {"UnsupportedSpaceException": "spaces:UnsupportedSpaceException"},
+    "ray.rllib.utils.error": {"UnsupportedSpaceException": "gym.rllib_spaces:UnsupportedSpaceException"},
     "ray.rllib.utils.filter": _FILTERS,
-    "ray.rllib.utils.filter_manager": {"FilterManager": "filters:FilterManager"},
+    "ray.rllib.utils.filter_manager": {"FilterManager": "model.filters:FilterManager"},
     "ray.rllib.utils.framework": {
         **_FRAMEWORK,
-        "TensorShape": "type_names:TensorShape",
-        "TensorStructType": "type_names:TensorStructType",
-        "TensorType": "type_names:TensorType",
+        "TensorShape": "base.type_names:TensorShape",
+        "TensorStructType": "base.type_names:TensorStructType",
+        "TensorType": "base.type_names:TensorType",
     },
     "ray.rllib.utils.from_config": {
-        "from_config": "from_config:from_config",
-        "from_file": "from_config:from_file",
-        "lookup_type": "from_config:lookup_type",
+        "from_config": "base.from_config:from_config",
+        "from_file": "base.from_config:from_file",
+        "lookup_type": "base.from_config:lookup_type",
     },
     "ray.rllib.utils.memory": {
-        "aligned_array": "numpy_functions:aligned_array",
-        "concat_aligned": "numpy_functions:concat_aligned",
+        "aligned_array": "batch.numpy_functions:aligned_array",
+        "concat_aligned": "batch.numpy_functions:concat_aligned",
     },
     "ray.rllib.utils.numpy": _NUMPY,
-    "ray.rllib.utils.pre_checks.env": {"check_env": "envs:check_env"},
+    "ray.rllib.utils.pre_checks.env": {"check_env": "env.envs:check_env"},
     "ray.rllib.utils.schedules": _SCHEDULES,
-    "ray.rllib.utils.schedules.constant_schedule": {"ConstantSchedule": "schedules:ConstantSchedule"},
-    "ray.rllib.utils.schedules.exponential_schedule": {"ExponentialSchedule": "schedules:ExponentialSchedule"},
-    "ray.rllib.utils.schedules.linear_schedule": {"LinearSchedule": "schedules:LinearSchedule"},
-    "ray.rllib.utils.schedules.piecewise_schedule": {"PiecewiseSchedule": "schedules:PiecewiseSchedule"},
-    "ray.rllib.utils.schedules.polynomial_schedule": {"PolynomialSchedule": "schedules:PolynomialSchedule"},
-    "ray.rllib.utils.schedules.schedule": {"Schedule": "schedules:Schedule"},
+    "ray.rllib.utils.schedules.constant_schedule": {"ConstantSchedule": "base.schedules:ConstantSchedule"},
+    "ray.rllib.utils.schedules.exponential_schedule": {"ExponentialSchedule": "base.schedules:ExponentialSchedule"},
+    "ray.rllib.utils.schedules.linear_schedule": {"LinearSchedule": "base.schedules:LinearSchedule"},
+    "ray.rllib.utils.schedules.piecewise_schedule": {"PiecewiseSchedule": "base.schedules:PiecewiseSchedule"},
+    "ray.rllib.utils.schedules.polynomial_schedule": {"PolynomialSchedule": "base.schedules:PolynomialSchedule"},
+    "ray.rllib.utils.schedules.schedule": {"Schedule": "base.schedules:Schedule"},
     "ray.rllib.utils.sgd": _SGD,
-    "ray.rllib.utils.spaces.flexdict": {"FlexDict": "spaces:FlexDict"},
-    "ray.rllib.utils.spaces.repeated": {"Repeated": "spaces:Repeated"},
-    "ray.rllib.utils.spaces.simplex": {"Simplex": "spaces:Simplex"},
+    "ray.rllib.utils.spaces.flexdict": {"FlexDict": "gym.rllib_spaces:FlexDict"},
+    "ray.rllib.utils.spaces.repeated": {"Repeated": "gym.rllib_spaces:Repeated"},
+    "ray.rllib.utils.spaces.simplex": {"Simplex": "gym.rllib_spaces:Simplex"},
     "ray.rllib.utils.spaces.space_utils": _SPACES,
     "ray.rllib.utils.test_utils": _CHECKS,
     "ray.rllib.utils.tf_ops": _TENSORFLOW,
     "ray.rllib.utils.tf_utils": _TENSORFLOW,
-    "ray.rllib.utils.threading": {"with_lock": "locks:with_lock"},
-    "ray.rllib.utils.timer": {"TimerStat": "running_statistics:TimerStat"},
+    "ray.rllib.utils.threading": {"with_lock": "base.locks:with_lock"},
+    "ray.rllib.utils.timer": {"TimerStat": "base.running_statistics:TimerStat"},
     "ray.rllib.utils.torch_ops": _TORCH,
     "ray.rllib.utils.torch_utils": _TORCH,
-    "ray.rllib.utils.tracking_dict": {"UsageTrackingDict": "sample_batch:SampleBatch"},
+    "ray.rllib.utils.tracking_dict": {"UsageTrackingDict": "batch.sample_batch:SampleBatch"},
     "ray.rllib.utils.typing": _TYPES | {name: f"=typing:{name}" for name in ("Any", "Dict", "List", "Tuple", "Union")},
-    "ray.rllib.utils.window_stat": {"WindowStat": "running_statistics:WindowStat"},
+    "ray.rllib.utils.window_stat": {"WindowStat": "base.running_statistics:WindowStat"},
 }
 
 _ACTORS = "pools of Ray actors; calls run in order in this process, and trainers play copies in helpers (num_workers)"

@@ -1,13 +1,13 @@
 """Names of `ray.rllib.models`: models, networks, layers and action distributions."""
 
-_MODEL_V2 = {"ModelV2": "model_v2:ModelV2"}
-_ACTION_DISTRIBUTION = {"ActionDistribution": "action_distributions:ActionDistribution"}
+_MODEL_V2 = {"ModelV2": "model.model_v2:ModelV2"}
+_ACTION_DISTRIBUTION = {"ActionDistribution": "model.action_distributions:ActionDistribution"}
 _CATALOG = {
-    "ModelCatalog": "catalog:ModelCatalog",
-    "MODEL_DEFAULTS": "defaults:MODEL_DEFAULTS",
+    "ModelCatalog": "model.catalog:ModelCatalog",
+    "MODEL_DEFAULTS": "config.defaults:MODEL_DEFAULTS",
 }
 _SEQUENCES = {
-    name: f"sequences:{name}"
+    name: f"batch.sequences:{name}"
     for name in (
         "add_time_dimension",
         "chop_into_sequences",
@@ -15,29 +15,29 @@ _SEQUENCES = {
         "timeslice_along_seq_lens_with_overlap",
     )
 }
-_FULLY_CONNECTED = {"FullyConnectedNetwork": "networks:FullyConnectedNetwork"}
-_VISION = {"VisionNetwork": "networks:VisionNetwork"}
-_COMPLEX = {"ComplexInputNetwork": "networks:ComplexInputNetwork"}
+_FULLY_CONNECTED = {"FullyConnectedNetwork": "model.networks:FullyConnectedNetwork"}
+_VISION = {"VisionNetwork": "model.networks:VisionNetwork"}
+_COMPLEX = {"ComplexInputNetwork": "model.networks:ComplexInputNetwork"}
 _ATTENTION = {
-    "GTrXLNet": "attention_networks:GTrXLNet",
-    "AttentionWrapper": "attention_networks:AttentionWrapper",
+    "GTrXLNet": "model.attention_networks:GTrXLNet",
+    "AttentionWrapper": "model.attention_networks:AttentionWrapper",
 }
 _MODULES = {
-    "GRUGate": "attention_networks:GRUGate",
-    "MultiHeadAttention": "attention_networks:MultiHeadAttention",
-    "RelativeMultiHeadAttention": "attention_networks:RelativeMultiHeadAttention",
-    "SkipConnection": "network_layers:SkipConnection",
-    "NoisyLayer": "network_layers:NoisyLayer",
+    "GRUGate": "model.attention_networks:GRUGate",
+    "MultiHeadAttention": "model.attention_networks:MultiHeadAttention",
+    "RelativeMultiHeadAttention": "model.attention_networks:RelativeMultiHeadAttention",
+    "SkipConnection": "model.network_layers:SkipConnection",
+    "NoisyLayer": "model.network_layers:NoisyLayer",
 }
 _DISTRIBUTIONS = {
-    "Categorical": "action_distributions:TorchCategorical",
-    "MultiCategorical": "action_distributions:TorchMultiCategorical",
-    "DiagGaussian": "action_distributions:TorchDiagGaussian",
-    "SquashedGaussian": "action_distributions:TorchSquashedGaussian",
-    "Beta": "action_distributions:TorchBeta",
-    "Deterministic": "action_distributions:TorchDeterministic",
-    "Dirichlet": "action_distributions:TorchDirichlet",
-    "MultiActionDistribution": "action_distributions:TorchMultiActionDistribution",
+    "Categorical": "model.action_distributions:TorchCategorical",
+    "MultiCategorical": "model.action_distributions:TorchMultiCategorical",
+    "DiagGaussian": "model.action_distributions:TorchDiagGaussian",
+    "SquashedGaussian": "model.action_distributions:TorchSquashedGaussian",
+    "Beta": "model.action_distributions:TorchBeta",
+    "Deterministic": "model.action_distributions:TorchDeterministic",
+    "Dirichlet": "model.action_distributions:TorchDirichlet",
+    "MultiActionDistribution": "model.action_distributions:TorchMultiActionDistribution",
 }
 _TORCH = "ray.rllib.models.torch"
 _TF = "ray.rllib.models.tf"
@@ -48,31 +48,31 @@ NAMES: dict[str, dict[str, str]] = {
     "ray.rllib.models.modelv2": _MODEL_V2,
     "ray.rllib.models.action_dist": _ACTION_DISTRIBUTION,
     "ray.rllib.models.utils": {
-        "get_activation_fn": "network_layers:get_activation_fn",
-        "get_filter_config": "network_layers:get_filter_config",
-        "get_initializer": "network_layers:get_initializer",
+        "get_activation_fn": "model.network_layers:get_activation_fn",
+        "get_filter_config": "model.network_layers:get_filter_config",
+        "get_initializer": "model.network_layers:get_initializer",
     },
     "ray.rllib.policy.rnn_sequencing": _SEQUENCES,
-    "ray.rllib.agents.dqn.distributional_q_tf_model": {"DistributionalQTFModel": "model_v2:TFModelV2"},
-    "ray.rllib.agents.dqn.dqn_torch_model": {"DQNTorchModel": "networks:DQNTorchModel"},
+    "ray.rllib.agents.dqn.distributional_q_tf_model": {"DistributionalQTFModel": "model.model_v2:TFModelV2"},
+    "ray.rllib.agents.dqn.dqn_torch_model": {"DQNTorchModel": "model.networks:DQNTorchModel"},
     # torch
-    f"{_TORCH}.torch_modelv2": {"TorchModelV2": "model_v2:TorchModelV2", **_MODEL_V2},
+    f"{_TORCH}.torch_modelv2": {"TorchModelV2": "model.model_v2:TorchModelV2", **_MODEL_V2},
     f"{_TORCH}.torch_action_dist": {
         **{f"Torch{name}": target for name, target in _DISTRIBUTIONS.items()},
-        "TorchDistributionWrapper": "action_distributions:TorchDistributionWrapper",
+        "TorchDistributionWrapper": "model.action_distributions:TorchDistributionWrapper",
         **_ACTION_DISTRIBUTION,
     },
     f"{_TORCH}.fcnet": _FULLY_CONNECTED,
     f"{_TORCH}.visionnet": _VISION,
     f"{_TORCH}.complex_input_net": _COMPLEX,
-    f"{_TORCH}.noop": {"TorchNoopModel": "networks:TorchNoopModel"},
+    f"{_TORCH}.noop": {"TorchNoopModel": "model.networks:TorchNoopModel"},
     f"{_TORCH}.recurrent_net": {
-        "RecurrentNetwork": "recurrent_networks:RecurrentNetwork",
-        "LSTMWrapper": "recurrent_networks:LSTMWrapper",
+        "RecurrentNetwork": "model.recurrent_networks:RecurrentNetwork",
+        "LSTMWrapper": "model.recurrent_networks:LSTMWrapper",
     },
     f"{_TORCH}.attention_net": _ATTENTION,
     f"{_TORCH}.misc": {
-        name: f"network_layers:{name}"
+        name: f"model.network_layers:{name}"
         for name in ("normc_initializer", "same_padding", "SlimConv2d", "SlimFC", "AppendBiasLayer", "Reshape")
     },
     f"{_TORCH}.modules": _MODULES,
@@ -83,30 +83,30 @@ NAMES: dict[str, dict[str, str]] = {
     },
     f"{_TORCH}.modules.skip_connection": {"SkipConnection": _MODULES["SkipConnection"]},
     f"{_TORCH}.modules.noisy_layer": {"NoisyLayer": _MODULES["NoisyLayer"]},
-    f"{_TORCH}.modules.convtranspose2d_stack": {"ConvTranspose2DStack": "network_layers:ConvTranspose2DStack"},
+    f"{_TORCH}.modules.convtranspose2d_stack": {"ConvTranspose2DStack": "model.network_layers:ConvTranspose2DStack"},
     # TensorFlow, where the same runs on torch
     _TF: {
-        "TFModelV2": "model_v2:TFModelV2",
-        "RecurrentNetwork": "recurrent_networks:TFRecurrentNetwork",
+        "TFModelV2": "model.model_v2:TFModelV2",
+        "RecurrentNetwork": "model.recurrent_networks:TFRecurrentNetwork",
         **_FULLY_CONNECTED,
         **_VISION,
     },
-    f"{_TF}.tf_modelv2": {"TFModelV2": "model_v2:TFModelV2", **_MODEL_V2},
+    f"{_TF}.tf_modelv2": {"TFModelV2": "model.model_v2:TFModelV2", **_MODEL_V2},
     f"{_TF}.tf_action_dist": {
         **_DISTRIBUTIONS,
-        "GumbelSoftmax": "action_distributions:GumbelSoftmax",
-        "TFActionDistribution": "action_distributions:TorchDistributionWrapper",
+        "GumbelSoftmax": "model.action_distributions:GumbelSoftmax",
+        "TFActionDistribution": "model.action_distributions:TorchDistributionWrapper",
         **_ACTION_DISTRIBUTION,
     },
     f"{_TF}.fcnet": _FULLY_CONNECTED,
     f"{_TF}.visionnet": _VISION,
     f"{_TF}.complex_input_net": _COMPLEX,
     f"{_TF}.recurrent_net": {
-        "RecurrentNetwork": "recurrent_networks:TFRecurrentNetwork",
-        "LSTMWrapper": "recurrent_networks:LSTMWrapper",
+        "RecurrentNetwork": "model.recurrent_networks:TFRecurrentNetwork",
+        "LSTMWrapper": "model.recurrent_networks:LSTMWrapper",
     },
     f"{_TF}.attention_net": _ATTENTION,
-    f"{_TF}.misc": {"normc_initializer": "network_layers:normc_initializer"},
+    f"{_TF}.misc": {"normc_initializer": "model.network_layers:normc_initializer"},
 }
 
 _KERAS = "a Keras network of its own; without a custom_model the network is made by the section model"

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-_TEMPLATES = {name: f"policy_templates:{name}" for name in ("build_policy_class", "build_torch_policy")}
-_TF_TEMPLATE = {"build_tf_policy": "policy_templates:build_tf_policy"}
-_SCHEDULES = {name: f"policy_mixins:{name}" for name in ("LearningRateSchedule", "EntropyCoeffSchedule")}
-_VALUES = {"ValueNetworkMixin": "policy_mixins:ValueNetworkMixin"}
-_TARGET = {"TargetNetworkMixin": "policy_mixins:TargetNetworkMixin"}
+_TEMPLATES = {name: f"policy.templates:{name}" for name in ("build_policy_class", "build_torch_policy")}
+_TF_TEMPLATE = {"build_tf_policy": "policy.templates:build_tf_policy"}
+_SCHEDULES = {name: f"policy.mixins:{name}" for name in ("LearningRateSchedule", "EntropyCoeffSchedule")}
+_VALUES = {"ValueNetworkMixin": "policy.mixins:ValueNetworkMixin"}
+_TARGET = {"TargetNetworkMixin": "policy.mixins:TargetNetworkMixin"}
 _PPO = {
     **{
-        name: f"policy_losses:{name}"
+        name: f"policy.losses:{name}"
         for name in ("ppo_surrogate_loss", "kl_and_loss_stats", "vf_preds_fetches", "setup_config", "setup_mixins")
     },
-    "KLCoeffMixin": "policy_mixins:KLCoeffMixin",
+    "KLCoeffMixin": "policy.mixins:KLCoeffMixin",
     **_VALUES,
     **_SCHEDULES,
-    "compute_gae_for_sample_batch": "postprocessing:compute_gae_for_sample_batch",
-    "apply_grad_clipping": "torch_functions:apply_grad_clipping",
+    "compute_gae_for_sample_batch": "batch.postprocessing:compute_gae_for_sample_batch",
+    "apply_grad_clipping": "batch.torch_functions:apply_grad_clipping",
 }
 _A3C = {
     **{
-        name: f"policy_losses:{name}"
+        name: f"policy.losses:{name}"
         for name in ("actor_critic_loss", "loss_and_entropy_stats", "add_advantages", "torch_optimizer")
     },
-    "model_value_predictions": "policy_losses:vf_preds_fetches",
-    "postprocess_advantages": "policy_losses:add_advantages",
-    "setup_mixins": "policy_losses:setup_value_mixin",
+    "model_value_predictions": "policy.losses:vf_preds_fetches",
+    "postprocess_advantages": "policy.losses:add_advantages",
+    "setup_mixins": "policy.losses:setup_value_mixin",
     **_VALUES,
 }
-_PG = {name: f"policy_losses:{name}" for name in ("pg_torch_loss", "pg_loss_stats", "post_process_advantages")}
-_PG_TF = {"pg_tf_loss": "policy_losses:pg_torch_loss", "post_process_advantages": _PG["post_process_advantages"]}
-_Q_LOSS = {"build_q_losses": "not_here:build_q_losses"}
+_PG = {name: f"policy.losses:{name}" for name in ("pg_torch_loss", "pg_loss_stats", "post_process_advantages")}
+_PG_TF = {"pg_tf_loss": "policy.losses:pg_torch_loss", "post_process_advantages": _PG["post_process_advantages"]}
+_Q_LOSS = {"build_q_losses": "base.not_here:build_q_losses"}
 
 NAMES: dict[str, dict[str, str]] = {
     "ray.rllib.policy": {**_TEMPLATES, **_TF_TEMPLATE},
     "ray.rllib.policy.policy_template": {"build_policy_class": _TEMPLATES["build_policy_class"]},
     "ray.rllib.policy.torch_policy_template": {"build_torch_policy": _TEMPLATES["build_torch_policy"]},
     "ray.rllib.policy.tf_policy_template": _TF_TEMPLATE,
-    "ray.rllib.policy.torch_policy": {"TorchPolicy": "torch_policy:TorchPolicy", **_SCHEDULES},
+    "ray.rllib.policy.torch_policy": {"TorchPolicy": "policy.torch_policy:TorchPolicy", **_SCHEDULES},
     "ray.rllib.policy.tf_policy": _SCHEDULES,
     "ray.rllib.agents.ppo.ppo_torch_policy": _PPO,
     "ray.rllib.agents.ppo.ppo_tf_policy": _PPO,

@@ -9,165 +9,165 @@ def _in(module: str, names: str) -> dict[str, str]:
 
 
 _CORE = _in(
-    "ray_core",
+    "base.ray_core",
     "init shutdown is_initialized get put wait remote method kill cancel get_actor nodes cluster_resources "
     "available_resources get_gpu_ids get_resource_ids timeline show_in_dashboard get_runtime_context client "
     "ClientBuilder ObjectRef ObjectID LOCAL_MODE SCRIPT_MODE WORKER_MODE __version__",
 )
 _EXCEPTIONS = _in(
-    "ray_exceptions",
+    "base.ray_exceptions",
     "RayError CrossLanguageError TaskCancelledError RayTaskError WorkerCrashedError RayActorError RaySystemError "
     "ObjectStoreFullError ObjectLostError GetTimeoutError PlasmaObjectNotAvailable AsyncioActorExit",
 )
 _SPACE = _in(
-    "tuning.space",
+    "tune.space",
     "grid_search choice uniform quniform loguniform qloguniform randint qrandint lograndint qlograndint randn qrandn "
     "sample_from function",
 )
 _SESSION = _in(
-    "tuning.session",
+    "trainer.trial.session",
     "report get_trial_dir get_trial_name get_trial_id make_checkpoint_dir save_checkpoint checkpoint_dir "
     "is_session_enabled",
 )
 _REGISTRY = {
-    **_in("registrations", "register_env"),
+    **_in("base.registrations", "register_env"),
     **_in(
-        "tuning.registry",
+        "tune.trainables",
         "register_trainable get_trainable_cls has_trainable validate_trainable ENV_CREATOR TRAINABLE_CLASS",
     ),
-    "_global_registry": "tuning.registry:global_registry",
+    "_global_registry": "tune.trainables:global_registry",
 }
 _STOPPERS = _in(
-    "tuning.stopper",
+    "tune.stopper",
     "Stopper CombinedStopper NoopStopper FunctionStopper MaximumIterationStopper ExperimentPlateauStopper "
     "TrialPlateauStopper TimeoutStopper EarlyStopping",
 )
 _SCHEDULERS = _in(
-    "tuning.schedulers",
+    "tune.schedulers",
     "TrialScheduler FIFOScheduler AsyncHyperBandScheduler ASHAScheduler HyperBandScheduler MedianStoppingRule "
     "PopulationBasedTraining PopulationBasedTrainingReplay create_scheduler",
 )
 _SEARCHES = _in(
-    "tuning.search",
+    "tune.search",
     "SearchAlgorithm Searcher BasicVariantGenerator ConcurrencyLimiter Repeater create_searcher",
 )
 _LOGGERS = {
     **_in(
-        "tuning.logger",
+        "trainer.trial.loggers",
         "Logger NoopLogger JsonLogger CSVLogger TBXLogger UnifiedLogger DEFAULT_LOGGERS pretty_print "
         "SafeFallbackEncoder",
     ),
     **_in(
-        "tuning.callback",
+        "tune.callback",
         "LoggerCallback LegacyLoggerCallback JsonLoggerCallback CSVLoggerCallback TBXLoggerCallback",
     ),
 }
 _REPORTERS = _in(
-    "tuning.reporters",
+    "tune.reporters",
     "ProgressReporter TuneReporterBase CLIReporter JupyterNotebookReporter TrialProgressCallback",
 )
-_ANALYSIS = _in("tuning.analysis", "Analysis ExperimentAnalysis")
-_TUNER = _in("tuning.tuner", "Tuner ResultGrid TuneConfig")
-_RUN_CONFIGS = _in("tuning.tuner", "RunConfig CheckpointConfig FailureConfig")
+_ANALYSIS = _in("tune.analysis", "Analysis ExperimentAnalysis")
+_TUNER = _in("tune.tuner", "Tuner ResultGrid TuneConfig")
+_RUN_CONFIGS = _in("tune.tuner", "RunConfig CheckpointConfig FailureConfig")
 _TRAINABLE = {
-    "Trainable": "trainable:Trainable",
-    "with_parameters": "trainable:with_parameters",
+    "Trainable": "trainer.trial.trainable:Trainable",
+    "with_parameters": "trainer.trial.trainable:with_parameters",
 }
 _FLAT = {
-    "flatten_dict": "tuning.logger:flatten_dict",
-    "merge_dicts": "nested_dicts:merge_dicts",
-    "deep_update": "nested_dicts:deep_update",
-    "unflatten_dict": "tuning.dict_paths:unflatten_dict",
-    "unflattened_lookup": "tuning.dict_paths:unflattened_lookup",
-    "date_str": "tuning.driver:moment",
-    "validate_save_restore": "tuning.saving:validate_save_restore",
+    "flatten_dict": "trainer.trial.loggers:flatten_dict",
+    "merge_dicts": "base.nested_dicts:merge_dicts",
+    "deep_update": "base.nested_dicts:deep_update",
+    "unflatten_dict": "tune.dict_paths:unflatten_dict",
+    "unflattened_lookup": "tune.dict_paths:unflattened_lookup",
+    "date_str": "tune.driver:moment",
+    "validate_save_restore": "tune.saving:validate_save_restore",
 }
 
 NAMES: dict[str, dict[str, str]] = {
     "ray": _CORE,
     "ray.worker": _CORE,
-    "ray.actor": _in("ray_core", "ActorClass ActorHandle ActorMethod exit_actor method"),
+    "ray.actor": _in("base.ray_core", "ActorClass ActorHandle ActorMethod exit_actor method"),
     "ray.exceptions": _EXCEPTIONS,
-    "ray.client_builder": _in("ray_core", "ClientBuilder ClientContext client"),
+    "ray.client_builder": _in("base.ray_core", "ClientBuilder ClientContext client"),
     "ray.util": {
         **_in(
-            "ray_core",
+            "base.ray_core",
             "ActorPool get_node_ip_address inspect_serializability register_serializer deregister_serializer connect "
             "disconnect",
         ),
-        "log_once": "debug_text:log_once",
+        "log_once": "batch.debug_text:log_once",
     },
-    "ray.util.actor_pool": _in("ray_core", "ActorPool"),
-    "ray.util.debug": {"log_once": "debug_text:log_once"},
+    "ray.util.actor_pool": _in("base.ray_core", "ActorPool"),
+    "ray.util.debug": {"log_once": "batch.debug_text:log_once"},
     "ray.tune": {
         **_SPACE, **_SESSION, **_REPORTERS, **_ANALYSIS, **_TRAINABLE, **_TUNER, **_RUN_CONFIGS,
-        **_in("tuning.experiment", "run run_experiments Experiment"),
-        **_in("registrations", "register_env"),
-        **_in("tuning.registry", "register_trainable"),
-        **_in("tuning.resources", "PlacementGroupFactory SyncConfig"),
-        "TuneError": "tuning.errors:TuneError",
-        "Callback": "tuning.callback:Callback",
-        "Stopper": "tuning.stopper:Stopper",
-        "EarlyStopping": "tuning.stopper:EarlyStopping",
-        "create_scheduler": "tuning.schedulers:create_scheduler",
-        "create_searcher": "tuning.search:create_searcher",
+        **_in("tune.experiment", "run run_experiments Experiment"),
+        **_in("base.registrations", "register_env"),
+        **_in("tune.trainables", "register_trainable"),
+        **_in("trainer.trial.resources", "PlacementGroupFactory SyncConfig"),
+        "TuneError": "trainer.trial.tune_errors:TuneError",
+        "Callback": "tune.callback:Callback",
+        "Stopper": "tune.stopper:Stopper",
+        "EarlyStopping": "tune.stopper:EarlyStopping",
+        "create_scheduler": "tune.schedulers:create_scheduler",
+        "create_searcher": "tune.search:create_searcher",
     },
-    "ray.tune.tune": _in("tuning.experiment", "run run_experiments"),
+    "ray.tune.tune": _in("tune.experiment", "run run_experiments"),
     "ray.tune.tuner": _TUNER,
-    "ray.tune.result_grid": _in("tuning.tuner", "ResultGrid Result"),
+    "ray.tune.result_grid": _in("tune.tuner", "ResultGrid Result"),
     "ray.air": _RUN_CONFIGS,
     "ray.air.config": _RUN_CONFIGS,
-    "ray.tune.experiment": _in("tuning.experiment", "Experiment"),
-    "ray.tune.trainable": {**_TRAINABLE, "wrap_function": "trainable:wrap_function"},
+    "ray.tune.experiment": _in("tune.experiment", "Experiment"),
+    "ray.tune.trainable": {**_TRAINABLE, "wrap_function": "trainer.trial.trainable:wrap_function"},
     "ray.tune.function_runner": {
-        "wrap_function": "trainable:wrap_function",
-        "FunctionRunner": "trainable:FunctionTrainable",
-        "StatusReporter": "trainable:StatusReporter",
+        "wrap_function": "trainer.trial.trainable:wrap_function",
+        "FunctionRunner": "trainer.trial.trainable:FunctionTrainable",
+        "StatusReporter": "trainer.trial.trainable:StatusReporter",
     },
     "ray.tune.registry": _REGISTRY,
-    "ray.tune.error": _in("tuning.errors", "TuneError AbortTrialExecution"),
+    "ray.tune.error": _in("trainer.trial.tune_errors", "TuneError AbortTrialExecution"),
     "ray.tune.result": _in(
-        "tuning.results",
+        "trainer.trial.result_keys",
         "DONE SHOULD_CHECKPOINT HOSTNAME TRIAL_ID EXPERIMENT_TAG NODE_IP PID DEFAULT_METRIC EPISODE_REWARD_MEAN "
         "MEAN_LOSS NEG_MEAN_LOSS MEAN_ACCURACY EPISODES_THIS_ITER EPISODES_TOTAL TIMESTEPS_THIS_ITER TIMESTEPS_TOTAL "
         "TIME_THIS_ITER_S TIME_TOTAL_S TRAINING_ITERATION RESULT_DUPLICATE TRIAL_INFO STDOUT_FILE STDERR_FILE "
         "EXPR_PARAM_FILE EXPR_PROGRESS_FILE EXPR_RESULT_FILE AUTO_RESULT_KEYS DEFAULT_RESULTS_DIR",
     ),
     "ray.tune.stopper": _STOPPERS,
-    "ray.tune.sample": {**_SPACE, **_in("tuning.space", "Domain Float Integer Categorical Function")},
-    "ray.tune.suggest": {**_SEARCHES, "grid_search": "tuning.space:grid_search"},
-    "ray.tune.suggest.suggestion": _in("tuning.search", "Searcher ConcurrencyLimiter"),
-    "ray.tune.suggest.search": _in("tuning.search", "SearchAlgorithm"),
-    "ray.tune.suggest.basic_variant": _in("tuning.search", "BasicVariantGenerator"),
+    "ray.tune.sample": {**_SPACE, **_in("tune.space", "Domain Float Integer Categorical Function")},
+    "ray.tune.suggest": {**_SEARCHES, "grid_search": "tune.space:grid_search"},
+    "ray.tune.suggest.suggestion": _in("tune.search", "Searcher ConcurrencyLimiter"),
+    "ray.tune.suggest.search": _in("tune.search", "SearchAlgorithm"),
+    "ray.tune.suggest.basic_variant": _in("tune.search", "BasicVariantGenerator"),
     "ray.tune.suggest.variant_generator": {
-        "grid_search": "tuning.space:grid_search",
-        "format_vars": "tuning.dict_paths:format_vars",
+        "grid_search": "tune.space:grid_search",
+        "format_vars": "tune.dict_paths:format_vars",
     },
-    "ray.tune.suggest.repeater": _in("tuning.search", "Repeater"),
-    "ray.tune.suggest.optuna": _in("tuning.search", "OptunaSearch"),
-    "ray.tune.schedulers": {**_SCHEDULERS, "PB2": "tuning.schedulers:PB2"},
-    "ray.tune.schedulers.trial_scheduler": _in("tuning.schedulers", "TrialScheduler FIFOScheduler"),
-    "ray.tune.schedulers.async_hyperband": _in("tuning.schedulers", "AsyncHyperBandScheduler ASHAScheduler"),
-    "ray.tune.schedulers.hyperband": _in("tuning.schedulers", "HyperBandScheduler"),
-    "ray.tune.schedulers.median_stopping_rule": _in("tuning.schedulers", "MedianStoppingRule"),
-    "ray.tune.schedulers.pbt": _in("tuning.schedulers", "PopulationBasedTraining PopulationBasedTrainingReplay"),
-    "ray.tune.schedulers.pb2": _in("tuning.schedulers", "PB2"),
+    "ray.tune.suggest.repeater": _in("tune.search", "Repeater"),
+    "ray.tune.suggest.optuna": _in("tune.search", "OptunaSearch"),
+    "ray.tune.schedulers": {**_SCHEDULERS, "PB2": "tune.schedulers:PB2"},
+    "ray.tune.schedulers.trial_scheduler": _in("tune.schedulers", "TrialScheduler FIFOScheduler"),
+    "ray.tune.schedulers.async_hyperband": _in("tune.schedulers", "AsyncHyperBandScheduler ASHAScheduler"),
+    "ray.tune.schedulers.hyperband": _in("tune.schedulers", "HyperBandScheduler"),
+    "ray.tune.schedulers.median_stopping_rule": _in("tune.schedulers", "MedianStoppingRule"),
+    "ray.tune.schedulers.pbt": _in("tune.schedulers", "PopulationBasedTraining PopulationBasedTrainingReplay"),
+    "ray.tune.schedulers.pb2": _in("tune.schedulers", "PB2"),
     "ray.tune.logger": _LOGGERS,
-    "ray.tune.callback": _in("tuning.callback", "Callback CallbackList"),
+    "ray.tune.callback": _in("tune.callback", "Callback CallbackList"),
     "ray.tune.progress_reporter": _REPORTERS,
     "ray.tune.analysis": _ANALYSIS,
     "ray.tune.analysis.experiment_analysis": _ANALYSIS,
-    "ray.tune.session": {**_SESSION, "get_session": "tuning.session:get_session"},
-    "ray.tune.trial": _in("tuning.trial", "Trial Checkpoint ExportFormat Location TrialInfo"),
-    "ray.tune.checkpoint_manager": _in("tuning.trial", "Checkpoint"),
-    "ray.tune.resources": _in("tuning.resources", "Resources"),
-    "ray.tune.syncer": _in("tuning.resources", "SyncConfig"),
+    "ray.tune.session": {**_SESSION, "get_session": "trainer.trial.session:get_session"},
+    "ray.tune.trial": _in("tune.trial", "Trial Checkpoint ExportFormat Location TrialInfo"),
+    "ray.tune.checkpoint_manager": _in("tune.trial", "Checkpoint"),
+    "ray.tune.resources": _in("trainer.trial.resources", "Resources"),
+    "ray.tune.syncer": _in("trainer.trial.resources", "SyncConfig"),
     "ray.tune.utils": _FLAT,
     "ray.tune.utils.util": _FLAT,
-    "ray.tune.utils.log": _in("tuning.reporters", "Verbosity has_verbosity set_verbosity"),
-    "ray.tune.utils.placement_groups": _in("tuning.resources", "PlacementGroupFactory"),
-    "ray.tune.utils.trainable": {"with_parameters": "trainable:with_parameters"},
-    "ray.tune.config_parser": {"make_parser": "command_line:base_parser"},
+    "ray.tune.utils.log": _in("tune.reporters", "Verbosity has_verbosity set_verbosity"),
+    "ray.tune.utils.placement_groups": _in("trainer.trial.resources", "PlacementGroupFactory"),
+    "ray.tune.utils.trainable": {"with_parameters": "trainer.trial.trainable:with_parameters"},
+    "ray.tune.config_parser": {"make_parser": "script.command_line:base_parser"},
 }  # fmt: skip
 """Targets of names, by module of 2021."""
 

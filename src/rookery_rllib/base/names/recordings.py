@@ -12,9 +12,9 @@ _BY_MODULE = {
 _AT = "ray.rllib.offline"
 
 NAMES: dict[str, dict[str, str]] = {
-    _AT: {name: f"offline:{name}" for names in _BY_MODULE.values() for name in names},
-    **{f"{_AT}.{module}": {name: f"offline:{name}" for name in names} for module, names in _BY_MODULE.items()},
-    "ray._private.utils": {"get_user_temp_dir": "offline:get_user_temp_dir"},
+    _AT: {name: f"batch.offline:{name}" for names in _BY_MODULE.values() for name in names},
+    **{f"{_AT}.{module}": {name: f"batch.offline:{name}" for name in names} for module, names in _BY_MODULE.items()},
+    "ray._private.utils": {"get_user_temp_dir": "batch.offline:get_user_temp_dir"},
 }
 
 _ESTIMATES = "estimates of a policy's value from recorded experience; play episodes with Trainer.evaluate"

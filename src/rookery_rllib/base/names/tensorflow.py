@@ -3,7 +3,9 @@
 
 def _at(names: str = "", **renamed: str) -> dict[str, str]:
     """Entries for functions of `tensorflow_names`: of the same name, or of another."""
-    return {name: f"tensorflow_names:{here}" for name, here in {**{n: n for n in names.split()}, **renamed}.items()}
+    return {
+        name: f"keras.tensorflow_names:{here}" for name, here in {**{n: n for n in names.split()}, **renamed}.items()
+    }
 
 
 _MATH = _at(
@@ -38,7 +40,7 @@ _TF = {
         slice="slice_",
         no_op="group",
     ),
-    "__needs__": "keras_backend:needs_keras",
+    "__needs__": "keras.backend:needs_keras",
 }
 
 _SWITCHES = (
@@ -75,9 +77,9 @@ _HOMES = {"tensorflow": _TF, "tensorflow.compat.v1": _TF1, "tensorflow.compat.v2
 NAMES = {
     **_HOMES,
     **{f"{home}.{part}": entries for home in _HOMES for part, entries in _PARTS.items()},
-    **{f"{home}.keras": {"*": "tensorflow_names:keras"} for home in (*_HOMES, "tensorflow.python")},
+    **{f"{home}.keras": {"*": "keras.tensorflow_names:keras"} for home in (*_HOMES, "tensorflow.python")},
     **{
-        f"{home}.keras.{part}": {"*": f"tensorflow_names:keras.{part}"}
+        f"{home}.keras.{part}": {"*": f"keras.tensorflow_names:keras.{part}"}
         for home in (*_HOMES, "tensorflow.python")
         for part in _KERAS_PARTS.split()
     },
@@ -85,10 +87,10 @@ NAMES = {
 
 for _home in (*_HOMES, "tensorflow.python"):
     NAMES[f"{_home}.keras.layers"] = {
-        "LSTM": "keras_layers:LSTM",
-        "GRU": "keras_layers:GRU",
-        "SimpleRNN": "keras_layers:SimpleRNN",
-        "*": "tensorflow_names:keras.layers",
+        "LSTM": "keras.layers:LSTM",
+        "GRU": "keras.layers:GRU",
+        "SimpleRNN": "keras.layers:SimpleRNN",
+        "*": "keras.tensorflow_names:keras.layers",
     }
 
 _SESSIONS = "a part of graphs and sessions; all is done at once here, and policy.get_session().run(x) gives numpy"
