@@ -1,5 +1,7 @@
 """Images of the bundled tasks: functions from a state to ``[height, width, 3]`` uint8, with even sides for video.
 
+Most take last `timestep`, the steps of this episode so far, and `max_timesteps`, those of a whole episode.
+
 `Picture` and `Board` hold an image while it is drawn. What does not change from frame to frame (tiles, discs, their
 shadows) is drawn once, large, scaled down for smooth edges and kept; a frame copies it together.
 """
@@ -209,8 +211,6 @@ def draw_arena(
         visited: Tiles that agent1 has visited, ``[rows, columns]`` bool.
         cells: Row and column of each of the two agents.
         returns: Return so far of each of them in this episode.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     board = Board(*visited.shape)
     board.fill(visited, TILE_VISITED)
@@ -237,8 +237,6 @@ def draw_sorter(
         side: Number of places in a row and in a column.
         explorer: Row and column of the explorer.
         tiles: Row, column and number of each tile, and whether it was visited.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     board = Board(side, side)
     for row, column, _, visited in tiles:
@@ -288,8 +286,6 @@ def draw_key_door(
         explorer: Row and column of the explorer, a disc.
         has_key: Whether the explorer has the key.
         total: Return so far.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     size = visited.shape[1]
     board = Board(size, size)
@@ -336,8 +332,6 @@ def draw_wall(
         carries: Whether the explorer carries the block, above its head.
         wall_height: Height of the wall, in columns.
         block_height: Height of the block, in columns.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     columns, wall, goal = places
     unit, high = 24, 9  # pixels of a column, and columns above the floor
@@ -385,8 +379,6 @@ def draw_strips(strips: Sequence[Strip], timestep: int, max_timesteps: int) -> n
 
     Args:
         strips: Sequence of each agent; its latest `STRIP` cards are drawn.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     high = CARD + 18  # a card and the disc below it
     picture = blank(2 * MARGIN + STRIP * CARD, MARGIN + high * len(strips) + FOOTER)
@@ -476,8 +468,6 @@ def draw_corridor(
         door: First cell behind the door.
         agents: Cell of each agent, and whether it lives; one that does not is a cross below the altar.
         is_open: Whether the door is open.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     side, gap = 48, 16  # the door's own room
     picture = blank(2 * MARGIN + cells * side + gap, MARGIN + 3 * side + FOOTER)
@@ -517,8 +507,6 @@ def draw_loads(
         agents: Row and column of each agent.
         loads: Row, column and weight of each load that is left.
         delivered: Weight that was delivered.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     board = Board(*shape)
     board.fill((slice(None), 0), TILE_VISITED)
@@ -552,8 +540,6 @@ def draw_pitch(
         ball: Place of the ball.
         half: Half of the pitch's length and width.
         reach: Radius of the faint ring around a player within which it kicks the ball.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     unit = 240
     wide, high = round(2 * half[0] * unit), round(2 * half[1] * unit)
@@ -597,8 +583,6 @@ def draw_line(places: int, prizes: tuple[int, int], agent: int, timestep: int, m
         places: Number of places.
         prizes: Places of the small and of the large prize.
         agent: Place of the agent.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     board = Board(1, places)
     for place, color in zip(prizes, (WOOD, GOLD), strict=True):
@@ -617,8 +601,6 @@ def draw_plate(
         half: Half of the cube's width.
         ball: Place of the ball's middle ``[3]``, from the middle of the cube.
         radius: Radius of the ball.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     unit, wide, high = 42, 380, 380
     width, height = wide + 2 * MARGIN, MARGIN + high + FOOTER
@@ -660,8 +642,6 @@ def draw_goal_grid(cells: np.ndarray, goal: int, timestep: int, max_timesteps: i
     Args:
         cells: What is in each cell, ``[rows, columns]``: 0 nothing, 1 the plus, 2 the cross, 3 the agent.
         goal: Number of the goal, 0 the plus or 1 the cross.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     board = Board(*cells.shape)
     board.fill(cells == 1 + goal, TILE_AGAIN)
@@ -694,8 +674,6 @@ def draw_push_block(
         block: Row and column of the block.
         agent: Row and column of the agent.
         looks: Quarters to the right from up.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     board = Board(*goal.shape)
     board.fill(goal, TILE_AGAIN)
@@ -724,8 +702,6 @@ def draw_food(
         agents: Place of each agent, angle to which it looks, whether it is frozen and whether it shoots.
         meals: Place of each piece, and whether it is food.
         sizes: Half of the arena's width, radius of an agent and of a piece, and length of a laser.
-        timestep: Steps of this episode so far.
-        max_timesteps: Steps of a whole episode.
     """
     half, agent_radius, meal_radius, beam = sizes
     wide = 440
