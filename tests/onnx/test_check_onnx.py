@@ -12,8 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from rookery.core.errors import ConfigError
 from rookery.models.memory import MemoryConfig
 from rookery.onnx import check, check_file, write_generic, write_unity
-from rookery.onnx.check import problems_in
-from rookery.onnx.check_file import look_at
+from rookery.onnx.check import look_at, problems_in
 
 HYBRID = spaces.Dict(jump=spaces.MultiDiscrete([3, 2]), move=spaces.Box(-1, 1, (2,)))
 

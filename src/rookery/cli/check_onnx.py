@@ -17,7 +17,7 @@ def check_onnx(
 
     rookery check-onnx runs/BallPlate-ppo-s0/main.onnx
     """
-    from rookery.onnx.check_file import look_at
+    from rookery.onnx.check import look_at
 
     look = look_at(file)
     if not look.outputs:

@@ -500,8 +500,6 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.envs.make:random_play": "rookery.envs.random_play:random_play",
     "rookery.envs.make:random_rows": "rookery.envs.random_play:random_rows",
     "rookery.envs.make:time_limit_of": "rookery.envs.adapters.gym_ids:time_limit_of",
-    "rookery.onnx.check:check_file": "rookery.onnx.check_file:check_file",
-    "rookery.onnx.check:look_at": "rookery.onnx.check_file:look_at",
     "rookery.onnx:write_unity": "rookery.onnx.unity:write_unity",
 }
 """New ``module:Name`` by old ``module:Name``, for classes and functions that left their module or have a new name."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rookery.core.plugins import EXPORTERS
-from rookery.onnx.check_file import check_file
+from rookery.onnx.check import check_file
 from rookery.onnx.generic import write_generic
 from rookery.onnx.graph import ExportError
 from rookery.onnx.written import Written

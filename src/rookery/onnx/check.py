@@ -1,15 +1,19 @@
-"""Rules for the content of an ONNX file: those of onnxruntime, and those of what the file is for (`OnnxRules`)."""
+"""An ONNX file, looked at: what is in it, and what is wrong with it by the rules of onnxruntime and of its program."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rookery.core.errors import ConfigError, nearest
+from rookery.core.plugins import EXPORTERS
 from rookery.onnx.compare import run, session_of
+from rookery.onnx.graph import require_onnx
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
@@ -97,6 +101,31 @@ class OnnxRules:
 
 
 ANY_PROGRAM = OnnxRules()
+
+
+def check_file(path: str | Path) -> list[str]:
+    """Says what is wrong with an ONNX file, a sentence each; nothing if it can be used.
+
+    A file with names of ML-Agents is checked as Unity's importer would, any other by running it alone.
+
+    Raises:
+        ConfigError: If the extra is not installed, or there is no such file.
+    """
+    return look_at(path).problems
+
+
+def look_at(path: str | Path) -> Look:
+    """Looks at an ONNX file; raises as `check_file`."""
+    require_onnx()
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        names = [other.name for other in file.parent.glob("*.onnx")] if file.parent.is_dir() else []
+        raise ConfigError(f"{file}: there is no such file{nearest(file.name, names)}") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+    return look_into(content, [rules for name in EXPORTERS.own if (rules := EXPORTERS.load(name).rules)])
 
 
 def problems_in(content: bytes, known: Sequence[OnnxRules] = ()) -> list[str]:
