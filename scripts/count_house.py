@@ -27,7 +27,7 @@ from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 
-from source_reading import Source, circles, code_lines, package_of
+from source_reading import RLLIB_ROOMS, Source, circles, code_lines, package_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "benchmarks" / "results" / "house.md"
@@ -39,11 +39,6 @@ PARTS = {
                       "rookery/envs/unity/"),
 }  # fmt: skip
 """What is no part of the engine, by where its files are in `src`, now and before."""
-
-RLLIB_ROOMS = [
-    "base", "gym", "keras", "env", "config", "batch", "model", "policy", "trainer", "tune", "examples", "script",
-]  # fmt: skip
-"""Rooms of `rookery_rllib`, lowest first."""
 
 LAZY = ("__init__.py", "extend.py", "core/moved.py", "compat/rllib.py", "rookery_rllib/__init__.py",
         "compat/mlagents.py", "rookery_mlagents/__init__.py")  # fmt: skip

@@ -18,6 +18,22 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("rookery", "rookery_rllib", "rookery_mlagents")
+RLLIB_ROOMS = (
+    "base",  # errors, lines for the user, tables of names, ray in this process
+    "gym",  # gym of 2021
+    "keras",  # TensorFlow's names on Keras
+    "env",  # RLlib's forms of environments
+    "config",  # from keys of 2021 to settings
+    "batch",  # batches, trajectories, files of them, functions on arrays
+    "model",  # models, preprocessors, action distributions, the catalog
+    "policy",  # policies, losses, explorations, callbacks
+    "trainer",  # Trainable and Trainer, workers, results
+    "tune",  # tune.run and its parts
+    "examples",  # environments, models and policies of RLlib's examples
+    "script",  # scripts and commands
+)
+"""Rooms of `rookery_rllib`, lowest first. A room imports from itself and from lower ones; the root stands above all."""
+
 EMPTY = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
          tokenize.ENDMARKER}  # fmt: skip
 
