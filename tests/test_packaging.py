@@ -113,18 +113,19 @@ def test_the_kernels_compile_without_a_warning_and_need_no_cpp_library(tree, tmp
         assert b"libstdc++" not in path.read_bytes()
 
 
-def test_the_template_of_the_page_is_in_the_wheel_and_in_the_source_distribution(tree, tmp_path):
-    template = "rookery/report/experiment_page.html"
-    (tree / "src" / template).parent.mkdir()
-    shutil.copy(ROOT / "src" / template, tree / "src" / template)
-    (tree / "src" / template).with_name("__init__.py").touch()
+def test_files_that_are_read_are_in_the_wheel_and_in_the_source_distribution(tree, tmp_path):
+    files = ("rookery/report/experiment_page.html", "rookery_mlagents/unity_operators.json")
+    for name in files:
+        (tree / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "src" / name, tree / "src" / name)
+        (tree / "src" / name).with_name("__init__.py").touch()
     wheel, _ = build(tree, **without_compiler(tmp_path))
     with ZipFile(wheel) as archive:
-        assert template in archive.namelist()
+        assert {*files} <= {*archive.namelist()}
     wheel.unlink()
     archive, _ = build(tree, "sdist")
-    with tarfile.open(archive) as files:
-        assert any(name.endswith(f"src/{template}") for name in files.getnames())
+    with tarfile.open(archive) as packed:
+        assert {*files} <= {name.partition("/src/")[2] for name in packed.getnames()}
 
 
 def test_without_a_compiler_the_wheel_builds_carries_none_and_one_line_says_so(tree, tmp_path):

@@ -6,8 +6,10 @@ looks at a model before an agent may use it, and Unity's list of ONNX operators.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -15,32 +17,13 @@ from rookery.core.errors import nearest
 from rookery.onnx.check import Look, OnnxRules
 from rookery.onnx.graph import OPSETS
 
-SENTIS = frozenset(
-    [
-        "Abs", "Acos", "Acosh", "Add", "And", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Atanh", "AveragePool",
-        "BatchNormalization", "Bernoulli", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Compress", "Concat",
-        "Constant", "ConstantOfShape", "Conv", "ConvTranspose", "Cos", "Cosh", "CumSum", "DepthToSpace", "Div",
-        "Dropout", "Einsum", "Elu", "Equal", "Erf", "Exp", "Expand", "Flatten", "Floor", "Gather", "GatherElements",
-        "GatherND", "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Greater", "GreaterOrEqual", "HardSigmoid",
-        "HardSwish", "Hardmax", "Identity", "InstanceNormalization", "IsInf", "IsNaN", "LRN", "LSTM",
-        "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool",
-        "Mean", "Min", "Mod", "Mul", "Multinomial", "Neg", "NonMaxSuppression", "NonZero", "Not", "OneHot", "Or",
-        "PRelu", "Pad", "Pow", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range",
-        "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
-        "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu", "Reshape", "Resize", "Round",
-        "ScatterElements", "ScatterND", "Selu", "Shape", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Size", "Slice",
-        "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tan", "Tanh",
-        "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Upsample", "Where", "Xor",
-    ]
-)  # fmt: skip
-"""Operators that Unity's Sentis (the Inference Engine) imports."""
+_OPERATORS = json.loads(Path(__file__).with_name("unity_operators.json").read_text(encoding="utf-8"))
 
-NOT_IN_BARRACUDA = frozenset(
-    [
-        "CumSum", "Einsum", "Erf", "GatherElements", "GatherND", "IsInf", "IsNaN", "Mod", "Range", "Sign", "Trilu",
-    ]
-)  # fmt: skip
-"""Some of these that its forerunner Barracuda, of packages up to 2.3, does not know; the exact GELU needs the first."""
+NOT_IN_BARRACUDA = frozenset(_OPERATORS["sentis"])
+"""Operators that Sentis imports and its forerunner Barracuda, of packages up to 2.3, does not know."""
+
+SENTIS = NOT_IN_BARRACUDA.union(_OPERATORS["barracuda"])
+"""Operators that Unity's Sentis (the Inference Engine) imports. The exact GELU needs `Erf`."""
 
 FACTS = ("version_number", "memory_size")
 PLAIN_INPUTS = ("action_masks", "recurrent_in")
