@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rookery_rllib.base import ray_core
-from rookery_rllib.gym.classic import CartPoleEnv
+from rookery_rllib.gym.env_classes import CartPoleEnv
 
 SERVER = "param-server"
 """What the actor is called unless a configuration says otherwise."""

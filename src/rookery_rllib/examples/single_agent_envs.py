@@ -13,8 +13,8 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from rookery_rllib.base import nested
 from rookery_rllib.env.envs import TaskSettableEnv
-from rookery_rllib.gym.classic import CartPoleEnv, PendulumEnv
 from rookery_rllib.gym.core import Env, Wrapper
+from rookery_rllib.gym.env_classes import CartPoleEnv, PendulumEnv
 from rookery_rllib.gym.registry import make
 from rookery_rllib.gym.rllib_spaces import Repeated, flatten_space, holds
 

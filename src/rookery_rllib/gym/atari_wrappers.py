@@ -16,6 +16,7 @@ import torch
 from gymnasium.spaces import Box
 
 from rookery_rllib.gym.core import ObservationWrapper, RewardWrapper, Wrapper
+from rookery_rllib.gym.wrappers import StackedObservations
 
 Shown = tuple[Any, Any, Any, Any]
 
@@ -216,32 +217,12 @@ def _shares(length: int, size: int) -> torch.Tensor:
     return covered.clamp(min=0.0) * (size / length)
 
 
-class FrameStack(Wrapper):
-    """Shows the last `k` pictures, along the last axis.
-
-    Args:
-        env: Environment that shows arrays with channels last.
-        k: How many.
-    """
+class FrameStack(StackedObservations):
+    """Stacks pictures along their last axis."""
 
     def __init__(self, env: Any, k: int = 4) -> None:
-        super().__init__(env)
+        super().__init__(env, k, np.concatenate, -1)
         self.k = k
-        self.frames: deque[Any] = deque(maxlen=k)
-        one = env.observation_space
-        low, high = np.repeat(one.low, k, axis=-1), np.repeat(one.high, k, axis=-1)
-        self.observation_space = Box(low, high, dtype=one.dtype)
-
-    def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode, whose first picture is shown `k` times."""
-        self.frames.extend([self.env.reset(**kwargs)] * self.k)
-        return np.concatenate(self.frames, axis=-1)
-
-    def step(self, action: Any) -> Shown:
-        """Steps once."""
-        obs, reward, done, info = self.env.step(action)
-        self.frames.append(obs)
-        return np.concatenate(self.frames, axis=-1), reward, done, info
 
 
 class FrameStackTrajectoryView(ObservationWrapper):

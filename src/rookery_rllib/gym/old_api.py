@@ -6,12 +6,10 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from rookery_rllib.gym.core import TRUNCATED
 from rookery_rllib.gym.registry import make
 
 ALL = "__all__"
-
-CUT_OFF = "TimeLimit.truncated"
-"""Key of `info` that says that an episode was cut off, as Gym's time limit set it."""
 
 
 def takes_seed(env: Any) -> bool:
@@ -53,7 +51,7 @@ def step(env: Any, action: Any) -> tuple[Any, Any, Any, Any]:
         }
         return obs, reward, done, info
     if truncated and not terminated:
-        info = {**info, CUT_OFF: True}
+        info = {**info, TRUNCATED: True}
     return obs, reward, bool(terminated or truncated), info
 
 

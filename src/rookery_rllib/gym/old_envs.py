@@ -19,6 +19,7 @@ from rookery.envs.adapters.dict_env import ALL
 from rookery_rllib.base.chance import Chance, inside, libraries_may_draw
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.gym.core import TRUNCATED, Env
+from rookery_rllib.gym.old_api import takes_seed
 from rookery_rllib.gym.rllib_spaces import holds
 
 SpacesOf = Callable[[Any], tuple[Any, Any]]
@@ -57,19 +58,12 @@ def is_old(env: Any) -> bool:
         return False
     if callable(getattr(env, "last", None)) or callable(getattr(env, "observation_space", None)):
         return False
-    return not _takes_seed(env)
+    return not takes_seed(env)
 
 
 def speaks_in_dicts(env: Any) -> bool:
     """Says whether an environment of 2021 is one of several agents: it, or one inside it, is a `MultiAgentEnv`."""
     return any(base.__name__ == "MultiAgentEnv" for inner in inside(env) for base in type(inner).__mro__)
-
-
-def _takes_seed(env: Any) -> bool:
-    try:
-        return "seed" in inspect.signature(env.reset).parameters
-    except (TypeError, ValueError):
-        return False
 
 
 class _Adapted:

@@ -168,32 +168,46 @@ class ResizeObservation(ObservationWrapper):
         return np.asarray(picture.resize((width, height), Image.Resampling.BOX)).reshape(self.observation_space.shape)
 
 
-class FrameStack(Wrapper):
-    """Shows the last observations together, the oldest first, along a new first axis.
+class StackedObservations(Wrapper):
+    """Returns the last observations together, the oldest first; the first of an episode fills the places before it.
 
     Args:
         env: The environment.
-        num_stack: Number of observations; the first of an episode stands for those before it.
+        number: Number of observations.
+        join: Joins arrays: `numpy.stack`, or `numpy.concatenate`.
+        axis: Axis along which arrays are joined.
     """
 
-    def __init__(self, env: Any, num_stack: int, lz4_compress: bool = False) -> None:
+    def __init__(self, env: Any, number: int, join: Callable[..., Any], axis: int) -> None:
         super().__init__(env)
-        self.num_stack = num_stack
-        self.frames: deque[Any] = deque(maxlen=num_stack)
+        self.frames: deque[Any] = deque(maxlen=number)
+        self._join, self._axis = join, axis
         inner = env.observation_space
-        low, high = (np.repeat(bound[None], num_stack, axis=0) for bound in (inner.low, inner.high))
+        low, high = (join([bound] * number, axis=axis) for bound in (inner.low, inner.high))
         self.observation_space = Box(low, high, dtype=inner.dtype)
 
+    def _joined(self) -> Any:
+        return self._join(self.frames, axis=self._axis)
+
     def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode and returns its first observation so many times."""
-        self.frames.extend([self.env.reset(**kwargs)] * self.num_stack)
-        return np.stack(self.frames)
+        """Returns the first observation of an episode in each place."""
+        obs = self.env.reset(**kwargs)
+        self.frames.extend([obs] * (self.frames.maxlen or 0))
+        return self._joined()
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Does an action and returns the last observations with the rest."""
+        """Returns the last observations with reward, done and info."""
         obs, reward, done, info = self.env.step(action)
         self.frames.append(obs)
-        return np.stack(self.frames), reward, done, info
+        return self._joined(), reward, done, info
+
+
+class FrameStack(StackedObservations):
+    """Stacks observations along a new first axis."""
+
+    def __init__(self, env: Any, num_stack: int, lz4_compress: bool = False) -> None:
+        super().__init__(env, num_stack, np.stack, 0)
+        self.num_stack = num_stack
 
 
 class RecordEpisodeStatistics(Wrapper):

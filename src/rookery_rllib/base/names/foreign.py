@@ -31,23 +31,23 @@ _REGISTRY = {
 }
 
 _CLASSIC = {
-    "CartPoleEnv": "gym.classic:CartPoleEnv",
-    "PendulumEnv": "gym.classic:PendulumEnv",
-    "MountainCarEnv": "gym.classic:MountainCarEnv",
-    "Continuous_MountainCarEnv": "gym.classic:Continuous_MountainCarEnv",
-    "AcrobotEnv": "gym.classic:AcrobotEnv",
+    "CartPoleEnv": "gym.env_classes:CartPoleEnv",
+    "PendulumEnv": "gym.env_classes:PendulumEnv",
+    "MountainCarEnv": "gym.env_classes:MountainCarEnv",
+    "Continuous_MountainCarEnv": "gym.env_classes:Continuous_MountainCarEnv",
+    "AcrobotEnv": "gym.env_classes:AcrobotEnv",
 }
 
 _GRID = {
-    "FrozenLakeEnv": "gym.grid:FrozenLakeEnv",
-    "TaxiEnv": "gym.grid:TaxiEnv",
-    "CliffWalkingEnv": "gym.grid:CliffWalkingEnv",
+    "FrozenLakeEnv": "gym.env_classes:FrozenLakeEnv",
+    "TaxiEnv": "gym.env_classes:TaxiEnv",
+    "CliffWalkingEnv": "gym.env_classes:CliffWalkingEnv",
 }
 
-_BOX2D = {name: f"gym.box2d:{name}" for name in ("LunarLander", "BipedalWalker", "CarRacing")}
+_BOX2D = {name: f"gym.env_classes:{name}" for name in ("LunarLander", "BipedalWalker", "CarRacing")}
 
 _MUJOCO = {
-    f"{name}Env": f"gym.mujoco:{name}Env"
+    f"{name}Env": f"gym.env_classes:{name}Env"
     for name in [
         "Ant",
         "HalfCheetah",
