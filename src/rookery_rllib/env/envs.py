@@ -19,7 +19,7 @@ from rookery.core.errors import ConfigError, EnvError
 from rookery.envs.check import check_env as findings
 from rookery_rllib.env.external_env import ExternalEnv, ExternalMultiAgentEnv
 from rookery_rllib.gym import old_api
-from rookery_rllib.gym.core import ActionWrapper, Env
+from rookery_rllib.gym.core import TRUNCATED, ActionWrapper, Env
 from rookery_rllib.gym.old_envs import adapted
 from rookery_rllib.gym.registry import make
 
@@ -584,7 +584,7 @@ class AsGymnasiumVector(gymnasium.vector.VectorEnv[Any, Any, Any]):
         told: dict[str, Any] = {}
         for place, info in enumerate(infos):
             told = self._add_info(told, info or {}, place)
-        cut = np.array([bool((info or {}).get(old_api.CUT_OFF)) for info in infos])
+        cut = np.array([bool((info or {}).get(TRUNCATED)) for info in infos])
         over = np.array(ends, dtype=bool)
         return self._joined(), np.array(rewards, np.float64), over & ~cut, over & cut, told
 

@@ -25,7 +25,7 @@ ParameterStorage = ray_core.remote(_ParameterStorage)
 """Class of actors that give parameters of carts; ``.options(name="param-server").remote()`` makes one."""
 
 
-class CartPoleWithRemoteParamServer(CartPoleEnv):
+class CartPoleWithRemoteParamServer(CartPoleEnv):  # type: ignore[misc]
     """A pole on a cart whose mass an actor says, another one in each episode.
 
     Args:
@@ -40,7 +40,7 @@ class CartPoleWithRemoteParamServer(CartPoleEnv):
         self.env_config = env_config
         self._storage = ray_core.get_actor(env_config.get("param_server", SERVER))
 
-    def reset(self) -> Any:  # type: ignore[override]
+    def reset(self) -> Any:
         """Starts an episode with the mass that the actor says."""
         obs = super().reset()
         params = ray_core.get(self._storage.get_params.remote(self.np_random))

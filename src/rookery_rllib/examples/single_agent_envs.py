@@ -71,23 +71,25 @@ class GPURequiringEnv(SimpleCorridor):
         print(f"Env can see these GPUs: {list(range(torch.cuda.device_count()))}")  # noqa: T201
 
 
-class StatelessCartPole(CartPoleEnv):
+class StatelessCartPole(CartPoleEnv):  # type: ignore[misc]
     """The pole on a cart whose velocities are not shown, without a limit of steps.
 
     Args:
         config: Is not needed.
     """
 
+    observation_space: Any
+
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         whole: Any = self.observation_space
         self.observation_space = Box(whole.low[::2], whole.high[::2])
 
-    def reset(self) -> Any:  # type: ignore[override]
+    def reset(self) -> Any:
         """Starts near the middle."""
         return super().reset()[::2].copy()
 
-    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:  # type: ignore[override]
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
         """Pushes the cart: 0 to the left, 1 to the right."""
         obs, reward, done, info = super().step(action)
         return obs[::2].copy(), reward, done, info
