@@ -44,7 +44,6 @@ LAYERS = [
 """Lowest first. A package imports from itself and from lower layers; siblings never import each other."""
 
 LATE = {
-    "resource": "not on every system; helpers are chosen where it is",
     "pydantic": "takes a tenth of a second, and the first look at a setting needs none of it",
     "pydantic_core": "likewise",
     "ruamel": "takes a tenth of a second; needed by those who read or write YAML",

@@ -5,7 +5,7 @@ What is chosen here changes how fast a run is and nothing else: rows, weights an
 
 from __future__ import annotations
 
-import os
+import resource
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -110,7 +110,7 @@ def choose(factory: Callable[[], Any], num_lanes: int, name: str, only_here: str
         EnvError: If the environment cannot be built.
     """
     most = min(usable_cores(), num_lanes) - 1
-    if most < 1 or os.name != "posix":
+    if most < 1:
         return _measured("serial", 0)
     instead = "stepped in this process; env.implementation=processes or threads asks for helpers"
     if only_here:
@@ -201,8 +201,6 @@ def _cost(env: SerialEnv) -> float:
 
 def _times_let_go() -> int:
     """How often this thread has let go of the processor by itself, to wait for something."""
-    import resource  # not on every system, and helpers are not chosen there
-
     who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
     return resource.getrusage(who).ru_nvcsw
 

@@ -348,7 +348,7 @@ def source_of(view: str) -> KeySource:
     """
     if view not in ("auto", "terminal", "window"):
         raise ConfigError(f"--view {view}: must be auto, terminal or window")
-    has_display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    has_display = sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if view == "window":
         return WindowKeys()
     if view == "auto" and has_display:

@@ -46,8 +46,6 @@ def key_file() -> Path:
     try:
         if sys.platform == "darwin":
             base = Path.home() / "Library" / "Application Support"
-        elif sys.platform == "win32":
-            base = Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
         else:
             base = Path(os.environ.get("XDG_CONFIG_HOME", ""))
             if not base.is_absolute():
@@ -136,7 +134,7 @@ def _read(file: Path) -> bytes:
     """Reads a key, if nobody else can."""
     with file.open("rb") as opened:
         found, key = os.fstat(opened.fileno()), opened.read(BYTES + 1)
-    if os.name == "posix" and (found.st_mode & OTHERS or found.st_uid != os.geteuid()):
+    if found.st_mode & OTHERS or found.st_uid != os.geteuid():
         raise NoKeyError(f"{file}: is open to others, so that it proves nothing; make it yours alone, chmod 600")
     if len(key) != BYTES:
         raise NoKeyError(f"{file}: is no key (it has not {BYTES} bytes); remove it, and a new one is made")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import hmac
+import resource
 import secrets
 import selectors
 import socket
@@ -37,8 +38,6 @@ def most_strangers(max_connections: int) -> int:
     Args:
         max_connections: Most connections of all kinds.
     """
-    import resource
-
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max_connections if files == resource.RLIM_INFINITY else min(max_connections, max(files // 4, 1))
 

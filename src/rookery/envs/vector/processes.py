@@ -72,8 +72,6 @@ def processes_env(
     Raises:
         EnvError: If the environment cannot be sent to another process, built or used.
     """
-    if os.name != "posix":
-        raise EnvError(f"{name}: helper processes need Linux or macOS; use env.implementation=serial")
     try:
         pickled = cloudpickle.dumps(factory)
     except Exception as error:
