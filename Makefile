@@ -4,7 +4,9 @@ BIN = $(VENV)/bin
 KERNELS = $(wildcard src/rookery/core/kernels/*.cpp src/rookery/core/kernels/*.h src/rookery/envs/native/*.h \
 	src/rookery/envs/native/sources/*.c)
 
-.PHONY: demo test test-all test-learning test-faults check lock docs bench golden peers help
+FACES = tests/rookery_rllib tests/rookery_mlagents
+
+.PHONY: demo test test-faces test-all test-learning test-faults check lock docs bench golden peers help
 
 help:                         ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -13,8 +15,12 @@ demo: $(VENV)/.stamp          ## trains two policies in the arena for a few seco
 	$(BIN)/python examples/arena.py
 
 # bytecode is kept: most of the collection, and much of each of the many processes, would be compiling
-test: $(VENV)/.stamp          ## the tests but the slow ones, in parallel
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=20 -m "not slow"
+test: $(VENV)/.stamp          ## the tests but the slow ones and those of the faces, in parallel
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=20 -m "not slow" \
+		$(FACES:%=--ignore=%)
+
+test-faces: $(VENV)/.stamp    ## the tests of rookery_rllib and rookery_mlagents but the slow ones, in parallel
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal --durations=20 -m "not slow" $(FACES)
 
 test-all: .venv-all/.stamp    ## every test, every build of the kernels, with every extra (installed in .venv-all)
 	PYTHONDONTWRITEBYTECODE= ROOKERY_FAULTS=10 .venv-all/bin/python -m pytest -n 2 --dist worksteal --durations=20 \

@@ -52,7 +52,7 @@ def build(root, what="wheel", **environment):
         text=True,
     )
     assert result.returncode == 0, result.stdout
-    (made,) = (root / "dist").iterdir()
+    (made,) = (path for path in (root / "dist").iterdir() if path.name.endswith(".tar.gz") == (what == "sdist"))
     return made, result.stdout
 
 
@@ -66,6 +66,19 @@ def kernels_in(wheel, folder):
     with ZipFile(wheel) as archive:
         archive.extractall(folder)
     return {path.name: path for path in (folder / "rookery" / "core" / "kernels").glob("*")}
+
+
+def test_one_distribution_holds_the_three_packages(tree):
+    for package in ("rookery_rllib", "rookery_mlagents"):
+        shutil.copytree(ROOT / "src" / package, tree / "src" / package, ignore=shutil.ignore_patterns("__pycache__"))
+    wheel, _ = build(tree, CXX="")
+    made, _ = build(tree, "sdist", CXX="")
+    with ZipFile(wheel) as archive, tarfile.open(made) as sources:
+        inside = set(archive.namelist())
+        shipped = {name.partition("/src/")[2] for name in sources.getnames()}
+    for package in ("rookery_rllib", "rookery_mlagents"):
+        files = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / package).rglob("*.py")}
+        assert {*files, f"{package}/py.typed"} <= inside & shipped
 
 
 def warnings_of(said):
