@@ -13,6 +13,7 @@ from rookery.extend import (
     Adam,
     Algorithm,
     AlgorithmConfig,
+    Capabilities,
     Demand,
     Fraction,
     Means,
@@ -43,6 +44,7 @@ class AWRConfig(AlgorithmConfig):
     """Settings of AWR."""
 
     algorithm: ClassVar[str] = "own_algorithm:AWR"
+    capabilities = Capabilities(supports_memory=True)  # `advantage_targets` gives rows in sequences then
 
     lr: Scheduled[PositiveFloat] = 2e-3
     gamma: Fraction = 0.99
@@ -71,8 +73,6 @@ class AWR(Algorithm[AWRConfig]):
 
     saved = ("net", "optimizer", "rng")
     fixed = ("forward",)
-
-    learns_memory = True  # rows of `advantage_targets` come in sequences, where the policy remembers
 
     def __init__(self, policy: Policy, cfg: AWRConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)

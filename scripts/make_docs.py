@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 from collections.abc import Mapping
 from itertools import groupby
@@ -14,30 +15,16 @@ from typing import Any
 
 from regressions import regressions_page
 
+from rookery.algorithms.capabilities import TABLE_HEAD, Capabilities, capability_table
 from rookery.algorithms.imitation import ImitationConfig
-from rookery.algorithms.multi_agent.mappo import MAPPOConfig
+from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.off_policy.action_noise import NoiseConfig
 from rookery.algorithms.off_policy.critics import CriticConfig
-from rookery.algorithms.off_policy.ddpg import DDPGConfig
-from rookery.algorithms.off_policy.dqn import DQNConfig, TargetConfig
+from rookery.algorithms.off_policy.dqn import TargetConfig
 from rookery.algorithms.off_policy.q_exploration import ExplorationConfig
 from rookery.algorithms.off_policy.q_values import ValuesConfig
-from rookery.algorithms.off_policy.sac import SACConfig
-from rookery.algorithms.off_policy.td3 import TD3Config
-from rookery.algorithms.offline.awac import AWACConfig
-from rookery.algorithms.offline.bc import BCConfig, MARWILConfig
-from rookery.algorithms.offline.cql import CQLConfig, DiscreteCQLConfig
-from rookery.algorithms.offline.dt import DTConfig
-from rookery.algorithms.offline.iql import IQLConfig
-from rookery.algorithms.offline.td3bc import TD3BCConfig
-from rookery.algorithms.on_policy.a2c import A2CConfig
-from rookery.algorithms.on_policy.appo import APPOConfig
-from rookery.algorithms.on_policy.impala import IMPALAConfig
-from rookery.algorithms.on_policy.ppo import PPOConfig
-from rookery.algorithms.on_policy.pqn import PQNConfig
-from rookery.algorithms.on_policy.reinforce import ReinforceConfig
 from rookery.core.settings.fields import default_of, describe, fields_of, hints_of, object_name
-from rookery.core.settings.layers import flow
+from rookery.core.settings.layers import flow, import_object
 from rookery.core.source import field_texts
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
@@ -119,25 +106,7 @@ SECTIONS: list[tuple[str, str, type]] = [
     ("env", "env.", EnvConfig),
     ("sampling", "sampling.", SamplingConfig),
     ("cluster", "cluster.", ClusterConfig),
-    ("algorithm: ppo", "algorithm.", PPOConfig),
-    ("algorithm: mappo", "algorithm.", MAPPOConfig),
-    ("algorithm: a2c", "algorithm.", A2CConfig),
-    ("algorithm: impala", "algorithm.", IMPALAConfig),
-    ("algorithm: appo", "algorithm.", APPOConfig),
-    ("algorithm: reinforce", "algorithm.", ReinforceConfig),
-    ("algorithm: dqn", "algorithm.", DQNConfig),
-    ("algorithm: pqn", "algorithm.", PQNConfig),
-    ("algorithm: sac", "algorithm.", SACConfig),
-    ("algorithm: td3", "algorithm.", TD3Config),
-    ("algorithm: ddpg", "algorithm.", DDPGConfig),
-    ("algorithm: bc", "algorithm.", BCConfig),
-    ("algorithm: marwil", "algorithm.", MARWILConfig),
-    ("algorithm: iql", "algorithm.", IQLConfig),
-    ("algorithm: cql", "algorithm.", CQLConfig),
-    ("algorithm: discrete_cql", "algorithm.", DiscreteCQLConfig),
-    ("algorithm: td3bc", "algorithm.", TD3BCConfig),
-    ("algorithm: awac", "algorithm.", AWACConfig),
-    ("algorithm: dt", "algorithm.", DTConfig),
+    *((f"algorithm: {name}", "algorithm.", import_object(path)) for name, path in ALGORITHMS.own.items()),
     ("algorithm.imitation, of ppo and sac", "algorithm.imitation.", ImitationConfig),
     ("algorithm.replay, of all that learn from a memory", "algorithm.replay.", ReplayConfig),
     ("algorithm.replay.select", "algorithm.replay.select.", SelectionConfig),
@@ -227,6 +196,28 @@ def presets_page() -> str:
     lines += rows_of(ENV_PRESETS)
     lines += ["", "## By name", "", "For any environment, if asked for: `--preset rainbow`.", ""]
     lines += rows_of(NAMED_PRESETS)
+    return "\n".join(lines) + "\n"
+
+
+def algorithms_page() -> str:
+    """Every algorithm with what it can do, and what the words mean."""
+    lines = [
+        "# Algorithms",
+        "",
+        "Generated from the code by `make docs`; `rookery algos` prints the table. Each algorithm declares what it can do on",
+        "its settings class, as `capabilities = Capabilities(...)`; so does [your own](../how-to/own-algorithm.md).",
+        "",
+        f"| {' | '.join(TABLE_HEAD)} |",
+        "|---" * len(TABLE_HEAD) + "|",
+    ]
+    for name, *row in capability_table():
+        page = DOCS.parent / "algorithms" / f"{name.removeprefix('discrete_')}.md"
+        lines.append(f"| [{name}](../algorithms/{page.name}) | {' | '.join(row)} |")
+    lines += ["", "## Fields of `Capabilities`", "", "| field | default | meaning |", "|---|---|---|"]
+    texts = field_texts(object_name(Capabilities))
+    for name, default in vars(Capabilities()).items():
+        lines.append(f"| `{name}` | `{flow(default)}` | {texts[name]} |")
+    lines += ["", *inspect.cleandoc(Capabilities.__doc__ or "").splitlines()[2:]]
     return "\n".join(lines) + "\n"
 
 
@@ -374,6 +365,7 @@ def main() -> int:
     pages = {
         "settings.md": settings_page(),
         "presets.md": presets_page(),
+        "algorithms.md": algorithms_page(),
         "rllib-keys.md": rllib_keys_page(),
         "mlagents-keys.md": mlagents_keys_page(),
         "regressions.md": regressions_page(),

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, BatchHook, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.on_policy.actor_critic import ActorCritic, advantage_targets
 from rookery.algorithms.on_policy.ppo import ppo_loss
 from rookery.algorithms.rewarding import add_signals
@@ -90,6 +91,7 @@ __all__ = [
     "AlgorithmConfig",
     "AtStart",
     "BatchHook",
+    "Capabilities",
     "ClosedForm",
     "Decisions",
     "Demand",

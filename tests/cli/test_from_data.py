@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from recorded import poles
 from rookery import load_policy
-from rookery.algorithms.names import ALGORITHMS, FROM_DATA, WITH_REPLAY
+from rookery.algorithms.names import ALGORITHMS
 from rookery.core.settings.fields import fields_of
 from rookery.core.settings.layers import import_object, yaml_layer
 from rookery.models.team_heads import TeamActors, TeamQValues
@@ -140,19 +140,19 @@ def test_a_curve_of_data_alone_says_so(rookery, shown, tmp_path):
 def test_what_has_no_use_for_data_names_what_has(rookery, shown):
     code, _, err = rookery("train", "CartPole-v1", "--algo", "ppo", "--replay", shown)
     assert code == 2 and "--replay: ppo learns from what it has just played and takes no data; from data alone " in err
-    assert "learn bc, marwil, iql, " in err and "dqn, sac, td3, ddpg start from them and play on" in err
+    assert "learn bc, marwil, iql, " in err and "dqn, sac, td3 and ddpg start from them and play on" in err
     code, _, err = rookery("train", "CartPole-v1", "--algo", "dqn", "--replay", shown, "--gradient-steps", 5)
     assert code == 2 and "--gradient-steps: dqn learns while it plays; from data alone learn bc, " in err
     code, _, err = clone(rookery, shown, "algorithm.model.memory.kind=gru", algo="iql")
     assert code == 2 and "cannot learn to remember; from data alone dt looks back, over its last decisions" in err
 
 
-def test_the_algorithms_that_messages_name_are_those_whose_settings_say_so():
-    classes = {name: import_object(path) for name, path in ALGORITHMS.items()}
-    assert {name for name, cls in classes.items() if cls.from_data} == set(FROM_DATA)
-    kept = {name: cls() for name, cls in classes.items() if "replay" in fields_of(cls) and not cls.from_data}
-    alone = {name for name, cfg in kept.items() if not isinstance(cfg.head, TeamActors | TeamQValues)}
-    assert alone == set(WITH_REPLAY)
+def test_what_algorithms_declare_is_what_their_settings_hold():
+    for name, path in ALGORITHMS.items():
+        cls = import_object(path)
+        known = cls.capabilities
+        assert known.uses_replay == ("replay" in fields_of(cls)), name
+        assert known.needs_team == isinstance(cls().head, TeamActors | TeamQValues), name
 
 
 def test_a_decision_transformer_is_measured_for_another_return_and_plays_no_further(rookery, shown, tmp_path):
@@ -171,7 +171,7 @@ def test_a_decision_transformer_is_measured_for_another_return_and_plays_no_furt
     assert code == 2 and "path=value" in err.lower()
     code, _, err = rookery("resume", run, "--env", "CartPole-v1", "--stop", "env_steps=100")
     assert code == 2 and "all its gradient steps are made; make N more with rookery resume" in err
-    assert "does not play on: iql, awac, td3bc, cql and discrete_cql do" in err
+    assert "does not play on: iql, cql, discrete_cql, td3bc and awac do" in err
 
 
 # --- playing on -------------------------------------------------------------------------------------------------------

@@ -368,7 +368,7 @@ def test_an_algorithm_that_corrects_nothing_is_refused():
         overlapping("CartPole-v1", cfg=ReinforceConfig())
     message = str(caught.value)
     assert message.startswith("code: sampling.staleness = 1: policy 'main' is learned by Reinforce, which takes")
-    assert message.endswith("use ppo, a2c, impala or appo, or sampling.staleness = 0")
+    assert message.endswith("use ppo, a2c, impala, appo or pqn, or sampling.staleness = 0")
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------

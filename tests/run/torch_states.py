@@ -10,7 +10,8 @@ from lives import digest
 
 from recorded import keep
 from rookery import Trainer, load_policy
-from rookery.algorithms.names import ALGORITHMS, FROM_DATA
+from rookery.algorithms.capabilities import algorithms_with, known_capabilities
+from rookery.algorithms.names import ALGORITHMS
 from team_envs import TwoStepGame
 
 
@@ -55,7 +56,7 @@ SETTINGS = {
     "sac": SOFT,
     "td3": SOFT,
     "ddpg": SOFT,
-    **dict.fromkeys(FROM_DATA, LEARNED),
+    **dict.fromkeys(algorithms_with(offline=True), LEARNED),
     "dt": {**LEARNED, "context": 4, "layers": 1, "width": 8, "heads": 2},
 }
 """Settings of a small run of each algorithm, below `algorithm`."""
@@ -63,10 +64,7 @@ SETTINGS = {
 OF_NUMBERS = ("sac", "td3", "ddpg", "cql", "td3bc", "iql")
 """Those that play Pendulum; the others play CartPole."""
 
-OF_TEAMS = ("vdn", "qmix", "maddpg")
-
-WITH_MEMORY = ("ppo", "mappo", "poca", "a2c", "impala", "appo", "dqn", "vdn", "qmix", "sac")
-"""Those whose policies may remember."""
+WITH_MEMORY = algorithms_with(supports_memory=True, offline=False)
 
 CASES = [(name, memory) for name in ALGORITHMS for memory in MEMORIES if memory == "none" or name in WITH_MEMORY]
 """Algorithms and kinds of memory that go together."""
@@ -86,12 +84,12 @@ def arguments_of(algorithm, memory, data):
         settings["algorithm.model.hidden"] = (8,)
     if memory != "none":
         settings["algorithm.model.memory"] = {"kind": memory, "size": 8, "sequence_length": 4, "context": 3}
-    if algorithm in FROM_DATA:
+    if known_capabilities()[algorithm].offline:
         settings["algorithm.gradient_steps"] = 8
         return {"env": None, "config": settings, "replay": data[algorithm in OF_NUMBERS]}
     settings |= {"sampling.num_envs": 2, "sampling.iteration_steps": 48, "env.implementation": "serial"}
     settings |= {"evaluation.episodes": 2, "evaluation.max_episode_steps": 6}
-    if algorithm in OF_TEAMS:
+    if known_capabilities()[algorithm].needs_team:
         return {"env": TwoStepGame, "config": {**settings, "teams": {"team": ("a", "b")}}}
     return {"env": "Pendulum-v1" if algorithm in OF_NUMBERS else "CartPole-v1", "config": settings}
 

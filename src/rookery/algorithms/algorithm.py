@@ -11,6 +11,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 
+from rookery.algorithms.capabilities import (
+    OLD_ALGORITHM_FLAGS,
+    OLD_FLAGS,
+    Capabilities,
+    OldFlag,
+    capabilities_of,
+    translate_flags,
+)
 from rookery.core.batch import Demand, Rollout
 from rookery.core.errors import TrainingError
 from rookery.core.optim import Optimizer
@@ -34,30 +42,20 @@ class AlgorithmConfig(Settings):
 
     Attributes:
         algorithm: Import path of the class these settings steer, ``package.module:Class``.
-        cheaper: By the name of a setting, what to do with it so that learning costs less a step, for ``rookery bench``.
-        from_data: Whether all there is to learn from is in `replay` before anything is played.
-        plays_later: Whether an algorithm that learns `from_data` can go on by playing, and learns from that too.
-        sees_central: Whether the algorithm has a critic that sees what observations show to critics alone; else that is
-            not stored.
-        sees_group: Whether observations get what all members of a group see, for critics alone, and members that ended
-            before their group stay as rows that do not act (`envs/groups.py:GroupEnv`).
-        sees_moment: Whether they also get a number that members have in common at one moment.
-        learns_together: Whether several learners can agree on all that it learns from; each class says so for itself.
+        capabilities: What the algorithm can do.
         model: The networks.
     """
 
     algorithm: ClassVar[str]
-    cheaper: ClassVar[Mapping[str, str]] = {}
-    from_data: ClassVar[bool] = False
-    plays_later: ClassVar[bool] = False
-    sees_central: ClassVar[bool] = True
-    sees_group: ClassVar[bool] = False
-    sees_moment: ClassVar[bool] = False
-    learns_together: ClassVar[bool] = False
+    capabilities: ClassVar[Capabilities] = Capabilities()
     model: Structural[ModelConfig]
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        translate_flags(cls)
+
     @property
-    def tells_member(self) -> bool:
+    def adds_member_id(self) -> bool:
         """Whether policies see which member of its group a row is; for algorithms that see groups."""
         return False
 
@@ -79,11 +77,15 @@ class AlgorithmConfig(Settings):
 
     def stored(self, obs: ObsSpec) -> ObsSpec:
         """Gives the part of the observations that is kept and learned from: without what only others have asked for."""
-        if not self.sees_central:
+        if not self.capabilities.uses_central_obs:
             return obs.own
-        added = () if self.sees_group else paths_of_groups(obs)
+        added = () if self.capabilities.needs_group_obs else paths_of_groups(obs)
         return obs.without(*added, *WHO) if added else obs
 
+
+for _old, _new in OLD_FLAGS.items():
+    setattr(AlgorithmConfig, _old, OldFlag(_new))
+AlgorithmConfig.tells_member = property(lambda settings: settings.adds_member_id)  # type: ignore[attr-defined]
 
 ConfigT = TypeVar("ConfigT", bound=AlgorithmConfig)
 BatchT = TypeVar("BatchT")
@@ -126,12 +128,6 @@ class Algorithm(Stateful, Generic[ConfigT]):
     saved: ClassVar[tuple[str, ...]] = ("policy", "env_steps", "horizon", "updates")
     fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams", "staleness", "hooks", "decisions", "_resolved")
 
-    corrects_staleness: ClassVar[bool] = False
-    """Whether `training_step` allows for decisions that older weights made, as `staleness` = 1 says they did."""
-
-    learns_memory: ClassVar[bool] = False
-    """Whether `training_step` learns policies that remember, row by row in sequences (docs/how-to/memory.md)."""
-
     replay: Replay | None = None
 
     def __init__(self, policy: Policy, cfg: ConfigT, streams: Streams, name: str) -> None:
@@ -154,6 +150,11 @@ class Algorithm(Stateful, Generic[ConfigT]):
         self.staleness = 0
         """By how many updates the weights that play may be older than those that learn. The trainer sets it."""
         self._resolved: tuple[tuple[Any, ...], Any] = ((), cfg)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the algorithm can do, as its settings class declares it."""
+        return capabilities_of(type(self.cfg), self)
 
     def before_targets(self, rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
         """Shows `hooks` what was played, before anything is made of it. The trainer asks before `training_step`."""
@@ -280,3 +281,7 @@ class Algorithm(Stateful, Generic[ConfigT]):
                 f"or lower policies.{self.name}.lr"
             )
         return skipped
+
+
+for _old, _new in OLD_ALGORITHM_FLAGS.items():
+    setattr(Algorithm, _old, OldFlag(_new))

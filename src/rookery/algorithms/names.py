@@ -32,11 +32,3 @@ ALGORITHMS = PluginTable(
         "dt": "rookery.algorithms.offline.dt:DTConfig",
     },
 )
-
-FROM_DATA = ("bc", "marwil", "iql", "awac", "td3bc", "cql", "discrete_cql", "dt")
-"""Those that learn from data alone."""
-
-WITH_REPLAY = ("dqn", "sac", "td3", "ddpg")
-"""Those that may start from data, and learn from these and from what they play; without those that learn a team as one
-(vdn, qmix, maddpg).
-"""

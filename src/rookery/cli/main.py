@@ -18,6 +18,7 @@ import typer
 from typer.main import get_command
 
 from rookery import __version__
+from rookery.cli.algos import algos
 from rookery.cli.bench.bench import bench
 from rookery.cli.check_onnx import check_onnx
 from rookery.cli.config import app as config_app
@@ -68,6 +69,7 @@ for verb in (
     serve,
     check_onnx,
     bench,
+    algos,
 ):
     app.command()(verb)
 app.add_typer(envs_app, name="envs")

@@ -109,7 +109,7 @@ def made(run: Path, folder: Path, provenance: Provenance, trust_code: bool) -> i
     """
     from rookery.run.checkpoint.checkpoint import read_checkpoint
 
-    if not resolved(folder, provenance, [], trust_code).config.algorithm.from_data:
+    if not resolved(folder, provenance, [], trust_code).config.algorithm.capabilities.offline:
         raise ConfigError(
             f"{LINE}: --gradient-steps is for runs that learn from data alone, and {folder} learns by playing; go on "
             f"with --stop env_steps=N; where it has replay, rookery learn {folder} --gradient-steps N learns from that"

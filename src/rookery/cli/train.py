@@ -227,10 +227,6 @@ def layers_of_arguments(what: Sequence[str], env: str | None, options: Mapping[s
     return [*map(yaml_layer, files), Layer(LINE, given), override_layer(overrides, LINE)]
 
 
-LEARNS_ONLY = "; it learns from data alone, and does not play on: iql, awac, td3bc, cql and discrete_cql do"
-"""What is said of a run whose algorithm cannot go on by playing."""
-
-
 def data_values(gradient_steps: int | None, sources: Sequence[str]) -> dict[str, Any]:
     """The options about what is learned from before anything is played, by path."""
     from rookery.run.checkpoint.replay_sources import replay_values
@@ -249,7 +245,8 @@ def check_takes_data(layers: Sequence[Layer], options: Mapping[str, Any]) -> Non
         ConfigError: If there are data for an algorithm that takes none, or gradient steps on them alone for one that
             plays.
     """
-    from rookery.algorithms.names import ALGORITHMS, FROM_DATA, WITH_REPLAY
+    from rookery.algorithms.capabilities import algorithms_with, one_of
+    from rookery.algorithms.names import ALGORITHMS
     from rookery.core.config import resolve
     from rookery.core.settings.fields import fields_of
     from rookery.run.settings import RunConfig, algorithm_name
@@ -263,12 +260,14 @@ def check_takes_data(layers: Sequence[Layer], options: Mapping[str, Any]) -> Non
     ]
     cfg = resolve(RunConfig, others, ALGORITHMS).config.algorithm
     known, told = fields_of(type(cfg)), algorithm_name(cfg)
-    alone = f"from data alone learn {', '.join(FROM_DATA)} (--algo {FROM_DATA[2]})"
+    first = algorithms_with(supports_online_finetune=True)[0]
+    alone = f"from data alone learn {one_of(algorithms_with(offline=True), 'and')} (--algo {first})"
     if "replay" not in known and len(given) - (paths[2] in given):
         beside = f"; {told} learns from demonstrations beside its play by algorithm.imitation.replay=PATH"
+        with_replay = one_of(algorithms_with(uses_replay=True, offline=False, needs_team=False), "and")
         raise ConfigError(
             f"{LINE}: --replay: {told} learns from what it has just played and takes no data; {alone}, and "
-            f"{', '.join(WITH_REPLAY)} start from them and play on{beside * ('imitation' in known)}"
+            f"{with_replay} start from them and play on{beside * ('imitation' in known)}"
         )
     if "gradient_steps" not in known and paths[2] in given:
         raise ConfigError(f"{LINE}: --gradient-steps: {told} learns while it plays; {alone}; else leave it out")
@@ -307,7 +306,7 @@ def identify(layers: list[Layer]) -> tuple[str, list[Layer]]:
     from rookery.run.settings import RunConfig, algorithm_name
 
     config: RunConfig = resolve(RunConfig, layers, ALGORITHMS).config
-    if config.env.name is None and not config.algorithm.from_data:
+    if config.env.name is None and not config.algorithm.capabilities.offline:
         raise ConfigError(
             f"{LINE}: no environment is named: rookery train CartPole-v1, or env: {{name: CartPole-v1}} in a file; "
             f"rookery envs lists some"
@@ -391,6 +390,7 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
 
     After a signal it exits as `exit_of_interrupts` does.
     """
+    from rookery.algorithms.capabilities import algorithms_with, one_of
     from rookery.run.pace import steps_left
     from rookery.run.stopping import time_limits
 
@@ -401,8 +401,11 @@ def finish(trainer: Trainer, stop: Mapping[str, float], episodes: int) -> None:
         stop = {"env_steps": BUDGET}
         trainer.reporter.note(f"nothing said when to stop: after {BUDGET:,} environment steps (--stop env_steps=N)")
     if steps is not None and steps < 1:
-        later = all(learner.cfg.plays_later for learner in trainer.learners.values())
-        plays = f", or play on with rookery resume {folder} --env ENV" if later else LEARNS_ONLY
+        if all(learner.cfg.capabilities.supports_online_finetune for learner in trainer.learners.values()):
+            plays = f", or play on with rookery resume {folder} --env ENV"
+        else:
+            others = one_of(algorithms_with(supports_online_finetune=True), "and")
+            plays = f"; it learns from data alone, and does not play on: {others} do"
         raise ConfigError(
             f"{folder}: all its gradient steps are made; make N more with rookery resume {folder} --gradient-steps N"
             f"{plays}"

@@ -27,9 +27,9 @@ def data_of(config: RunConfig) -> dict[str, list[StoredReplay]]:
     found = {}
     for name in list(config.policies) or ["main"]:
         cfg: Any = settings_of(config, name)
-        if not cfg.from_data:
+        if not cfg.capabilities.offline:
             continue
-        if cfg.replay.mix and not cfg.plays_later:
+        if cfg.replay.mix and not cfg.capabilities.supports_online_finetune:
             raise ConfigError(
                 f"policies.{name}.replay.mix: this algorithm goes through all of its data alike, and draws no part of "
                 "a batch from each; name them as replay.start_from (--replay PATH, without *PART)"
@@ -49,7 +49,7 @@ def capacity_layers(config: RunConfig) -> list[Layer]:
         if data:
             copied = data[: len(cfg.replay.start_from)]  # what is mixed in has buffers of its own
             size = sum(count_chosen(stored, cfg.replay.select) for stored in copied)
-            room = max(size, ROOM) if cfg.plays_later else 0
+            room = max(size, ROOM) if cfg.capabilities.supports_online_finetune else 0
             values[f"{prefix}.replay.capacity"] = max(size + room, cfg.batch_size)
     return [Layer("size of the data", values)] if values else []
 
@@ -65,7 +65,7 @@ def env_of_data(config: RunConfig) -> AbsentEnv | None:
         SpaceError: If those of a policy have different spaces.
     """
     names = list(config.policies) or ["main"]
-    if config.env.name is not None or not all(settings_of(config, name).from_data for name in names):
+    if config.env.name is not None or not all(settings_of(config, name).capabilities.offline for name in names):
         return None
     kinds = []
     for name, data in data_of(config).items():

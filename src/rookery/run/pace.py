@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm, Row
-from rookery.algorithms.names import FROM_DATA, WITH_REPLAY
+from rookery.algorithms.capabilities import algorithms_with, one_of
 from rookery.core.errors import ConfigError, nearest
 from rookery.replay.budget import gigabytes
 from rookery.run.run import Progress, Run
@@ -71,9 +71,10 @@ def with_replay(run: Run, task: str, policies: Sequence[str] | None) -> list[str
     known = list(run.replays)
     if not known:
         there = ", ".join(f"{name} by {type(one).__name__}" for name, one in run.learners.items()) or "none"
+        playing = one_of(algorithms_with(uses_replay=True, offline=False, needs_team=False))
         raise ConfigError(
             f"{task}: no policy of this run learns from replay (learning: {there}); choose an algorithm that does: "
-            f"{', '.join(WITH_REPLAY)}; or one that learns from data: {', '.join(FROM_DATA)}"
+            f"{playing}; or one that learns from data: {one_of(algorithms_with(offline=True))}"
         )
     if policies is None:
         return known
@@ -90,9 +91,10 @@ def steps_left(run: Run) -> int | None:
     the start on, or because all that can go on by playing have made theirs, and there is an environment.
     """
     learners: list[Any] = list(run.learners.values())
-    if not learners or not all(learner.cfg.from_data for learner in learners):
+    known = [learner.cfg.capabilities for learner in learners]
+    if not learners or not all(one.offline for one in known):
         return None
-    plays_later = run.config.env.name is not None and all(learner.cfg.plays_later for learner in learners)
+    plays_later = run.config.env.name is not None and all(one.supports_online_finetune for one in known)
     if plays_later and (run.env_steps or all(learner.replay.is_empty for learner in learners)):
         return None
     left: int = max(learner.planned_steps - learner.replay.gradient_steps for learner in learners)
@@ -121,14 +123,15 @@ def describe_pace(learner: Algorithm[Any]) -> str:
         if decisions is None:
             return f"an update for every {learner.demand.fragment_length:,} decisions of an agent"
         return f"an update for {decisions:,} decisions"
-    if learner.cfg.from_data and not learner.cfg.plays_later:
+    known = learner.cfg.capabilities
+    if known.offline and not known.supports_online_finetune:
         return f"data of {len(learner.replay.buffer):,} decisions, not by playing"
     ratio = learner.replay.cfg.updates_per_step
     if 0 < ratio < 1 and (1 / ratio).is_integer():
         pace = f"one gradient step for {1 / ratio:,.0f} decisions"
     else:
         pace = f"{ratio:g} gradient step{'' if ratio == 1 else 's'} a decision"
-    own, data = learner.replay.own, "data, and by playing after that: " * learner.cfg.from_data
+    own, data = learner.replay.own, "data, and by playing after that: " * known.offline
     return (
         f"{data}{pace} from decision {learner.replay.cfg.learning_starts:,} on, replay {own.capacity:,} decisions "
         f"({gigabytes(own.full_bytes)})"

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rookery.algorithms.algorithm import Algorithm
+from rookery.algorithms.capabilities import algorithms_with, one_of
 from rookery.cluster.ranks import Ranks
 from rookery.core.config import Resolved
 from rookery.core.device import check_compiler, check_device, has_bfloat16
@@ -301,9 +302,10 @@ def as_played(env: VectorEnv, config: RunConfig) -> VectorEnv:
     if config.teams:
         env = TeamEnv(env, config.teams)
     learning = [entry.algorithm for entry in config.policies.values()] or [config.algorithm]
-    if any(settings.sees_group for settings in learning):
-        moments, ids = (any(asked) for asked in zip(*((s.sees_moment, s.tells_member) for s in learning), strict=True))
-        return GroupEnv(env, moments, ids, rivals=bool(config.self_play))
+    if any(settings.capabilities.needs_group_obs for settings in learning):
+        timesteps = any(settings.capabilities.needs_timestep_id for settings in learning)
+        ids = any(settings.adds_member_id for settings in learning)
+        return GroupEnv(env, timesteps, ids, rivals=bool(config.self_play))
     return env
 
 
@@ -466,18 +468,20 @@ def check_learner(learner: Algorithm[Any], resolved: Resolved[RunConfig]) -> Non
     Raises:
         ConfigError: If it would have to learn from older weights' play, or a policy that remembers, and cannot.
     """
-    name, told = learner.name, type(learner).__name__
-    if learner.staleness and not learner.corrects_staleness:
+    name, told, known = learner.name, type(learner).__name__, learner.capabilities
+    if learner.staleness and not known.supports_staleness:
         ahead = "asynchronous" if resolved.config.sampling.asynchronous else "staleness"
         now, never = ("true", "false") if ahead == "asynchronous" else ("1", "0")
+        others = one_of(algorithms_with(supports_staleness=True, uses_replay=False))
         raise ConfigError(
             f"{resolved.history[f'sampling.{ahead}'][-1][0]}: sampling.{ahead} = {now}: policy {name!r} is learned by "
-            f"{told}, which takes what older weights played for its own play; use ppo, a2c, impala or appo, or "
-            f"sampling.{ahead} = {never}"
+            f"{told}, which takes what older weights played for its own play; use {others}, or sampling.{ahead} = "
+            f"{never}"
         )
-    if learner.policy.memory_size and not learner.learns_memory:
-        who = "use ppo, a2c, impala, appo, dqn or sac"
-        if learner.cfg.from_data:
+    if learner.policy.memory_size and not known.supports_memory:
+        plain = {"offline": False, "needs_team": False, "needs_group_obs": False}
+        who = f"use {one_of(algorithms_with(supports_memory=True, **plain))}"
+        if known.offline:
             who = "from data alone dt looks back, over its last decisions (--algo dt, algorithm.context)"
         raise ConfigError(
             f"policies.{name}.model.memory: policy {name!r} is learned by {told}, which takes every decision for "
@@ -504,7 +508,7 @@ def make_policy(name: str, kind: Kind, config: RunConfig, streams: Streams, env:
         same = {*texts_in([cfg.model.module]), object_name(type(cfg.head))}  # it has to be the same network in any case
         way_out = f"if you trust whoever wrote it, give policy {name!r} the same model"
         start_from(policy, read_policy(entry.init_from, trust_code=same, way_out=way_out), entry.init_from)
-    elif policy.normalizer is not None and decisions and not cfg.from_data and has_throwaways(env):
+    elif policy.normalizer is not None and decisions and not cfg.capabilities.offline and has_throwaways(env):
         warm_up(policy, kind, _throwaway_copies(config, env), streams, decisions)
     return attach_actor(policy).to(torch.device(config.device))
 

@@ -447,7 +447,7 @@ class Run(Stateful):
             rollout: What it has learned from, or stored.
         """
         normalizer = self.policies[name].normalizer
-        if normalizer is not None and not self.learners[name].cfg.from_data:
+        if normalizer is not None and not self.learners[name].cfg.capabilities.offline:
             rows = rollout.valid_rows()
             normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
         self.decisions[name] = self.decisions.get(name, 0) + self.pool.delivered(name, rollout)

@@ -14,6 +14,7 @@ from gymnasium.spaces import Box
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.core.batch import Demand, Rollout, TensorTree
 from rookery.core.device import as_tensor
 from rookery.core.seeding import Streams
@@ -35,6 +36,7 @@ class ScriptPolicyConfig(AlgorithmConfig):
     """Settings of a policy that a script has written by hand."""
 
     algorithm: ClassVar[str] = "rookery_rllib.policy.script_policies:ScriptLearning"
+    capabilities = Capabilities(supports_memory=True)
 
     policy_class: Annotated[Any, Reaches("code")] = None
     """The script's class."""
@@ -311,7 +313,6 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
 
     saved: ClassVar[tuple[str, ...]] = ("script_state", "slots")
     fixed = ("script_policy", "fetched", "_hook", "_seen", "_stood")
-    learns_memory = True
 
     def __init__(self, policy: Actor, cfg: ScriptPolicyConfig, streams: Streams, name: str) -> None:
         super().__init__(policy, cfg, streams, name)

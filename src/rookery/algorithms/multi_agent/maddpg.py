@@ -15,6 +15,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.critics import (
     CriticBatch,
     CriticConfig,
@@ -53,7 +54,7 @@ class MADDPGConfig(AlgorithmConfig, CriticSettings):
     """Settings of MADDPG."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.maddpg:MADDPG"
-    sees_central: ClassVar[bool] = True
+    capabilities = Capabilities(supports_staleness=True, uses_replay=True, needs_team=True)
 
     lr: Scheduled[PositiveFloat] = 1e-3
     gamma: Fraction = 0.95
@@ -198,7 +199,6 @@ class MADDPG(Algorithm[MADDPGConfig]):
         "signals",
     )
     fixed = ("actor", "_actor_target_data", "_critic_target_data")
-    corrects_staleness = True  # whose play it is does not matter
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: MADDPGConfig, streams: Streams, name: str) -> None:

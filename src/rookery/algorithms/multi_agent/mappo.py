@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, ppo_gradient, ppo_loss
 from rookery.core.batch import Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.errors import ConfigError
@@ -32,7 +33,10 @@ class MAPPOConfig(PPOConfig):
     """Settings of MAPPO: those of PPO, some with the defaults of the paper, and what the critic sees."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.mappo:MAPPO"
-    sees_group = True
+    # rows of members that have ended hold actions that no policy has chosen, which no ratio can weigh
+    capabilities = Capabilities(
+        supports_memory=True, needs_group_obs=True, speed_hints=PPOConfig.capabilities.speed_hints
+    )
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(7e-4, 1e-4))
     """Learning rate of Adam; where no end in env steps is known it stays at its start."""
@@ -57,7 +61,7 @@ class MAPPOConfig(PPOConfig):
     """
 
     @property
-    def tells_member(self) -> bool:
+    def adds_member_id(self) -> bool:
         """Whether policies see which member of its group a row is."""
         return self.member_id
 
@@ -144,7 +148,6 @@ def mappo_kernel(kernels: Any, batch: Minibatch, cfg: MAPPOConfig) -> Metrics | 
 class MAPPO(PPO):
     """The algorithm: PPO on what the members of a group have played, each row with what the critic sees of all."""
 
-    corrects_staleness = False  # rows of who has gone hold actions that nobody has played, which no ratio can weigh
     loss = staticmethod(mappo_loss)  # type: ignore[assignment]
     closed_form = ClosedForm(mappo_loss, mappo_gradient, mappo_kernel)
 

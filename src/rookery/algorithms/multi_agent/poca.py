@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.multi_agent.group_critic import GroupActorCritic, GroupOutputs, with_one
 from rookery.algorithms.on_policy.actor_critic import beyond_episodes, following_values, in_time
 from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, ppo_loss
@@ -40,8 +41,12 @@ class POCAConfig(PPOConfig):
     """Settings of MA-POCA: those of PPO, but for `kl_coef`, and the critic."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.poca:POCA"
-    sees_group = True
-    sees_moment = True
+    capabilities = Capabilities(
+        supports_memory=True,
+        needs_group_obs=True,
+        needs_timestep_id=True,
+        speed_hints=PPOConfig.capabilities.speed_hints,
+    )
 
     minibatch_size: Count = 512
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
@@ -137,7 +142,6 @@ class POCA(PPO):
 
     cfg: POCAConfig
     net: GroupActorCritic
-    corrects_staleness = False
     loss = staticmethod(poca_loss)  # type: ignore[assignment]
 
     def __init__(self, policy: Policy, cfg: POCAConfig, streams: Streams, name: str) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar
 import torch
 from torch import nn
 
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.multi_agent.vdn import VDN, VDNConfig
 from rookery.core.settings.fields import NonNegativeInt, Structural
 from rookery.core.settings.reach import Width, Within
@@ -24,7 +25,7 @@ class QMIXConfig(VDNConfig):
     """Settings of QMIX."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.qmix:QMIX"
-    sees_central: ClassVar[bool] = True
+    capabilities = Capabilities(supports_staleness=True, supports_memory=True, uses_replay=True, needs_team=True)
 
     mixing_size: Structural[Width] = 32
     """Units between the two layers of the mixer."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.dqn import DQN, DQNConfig
 from rookery.algorithms.off_policy.q_values import DELTA, Estimate, QBatch, QNetwork
 from rookery.core.batch import TensorTree
@@ -37,6 +38,9 @@ class VDNConfig(DQNConfig):
     """Settings of VDN."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.multi_agent.vdn:VDN"
+    capabilities = Capabilities(
+        supports_staleness=True, supports_memory=True, uses_replay=True, needs_team=True, uses_central_obs=False
+    )
 
     share: Structural[bool] = True
     """Whether members that see and act alike have one network, which is told which of them it stands for."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.experience import Experience
 from rookery.algorithms.off_policy.action_noise import SizedNoiseConfig
 from rookery.algorithms.off_policy.critics import (
@@ -48,7 +49,7 @@ class DDPGConfig(AlgorithmConfig, CriticSettings):
     """Settings of DDPG. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.off_policy.ddpg:DDPG"
-    learns_together = True
+    capabilities = Capabilities(supports_staleness=True, supports_multi_learner=True, uses_replay=True)
 
     exploration: SizedNoiseConfig = field(default_factory=SizedNoiseConfig)
     """The noise on actions while playing."""
@@ -97,7 +98,6 @@ class DDPG(Algorithm[DDPGConfig]):
 
     saved = ("critics", "actor_target", "actor_optimizer", "rng", "replay", "signals")
     fixed = ("actor", "target_forward", "_actor_target_data")
-    corrects_staleness = True  # whose play it is does not matter
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: DDPGConfig, streams: Streams, name: str) -> None:

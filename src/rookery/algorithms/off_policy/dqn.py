@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.critics import target_of
 from rookery.algorithms.off_policy.q_exploration import Exploration, ExplorationConfig, ParameterNoise
 from rookery.algorithms.off_policy.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
@@ -86,8 +87,13 @@ class DQNConfig(AlgorithmConfig, ReplaySettings):
     """Settings of DQN. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.off_policy.dqn:DQN"
-    learns_together = True
-    sees_central = False
+    capabilities = Capabilities(
+        supports_staleness=True,
+        supports_memory=True,
+        supports_multi_learner=True,
+        uses_replay=True,
+        uses_central_obs=False,
+    )
 
     lr: Scheduled[PositiveFloat] = 5e-4
     batch_size: Rows = 64
@@ -156,8 +162,6 @@ class DQN(Algorithm[DQNConfig]):
 
     saved: ClassVar[tuple[str, ...]] = ("target_net", "optimizer", "exploration", "rng", "replay", "signals")
     fixed = ("net", "forward", "target_data", "target_forward", "estimate")
-    corrects_staleness = True  # whose play it is does not matter
-    learns_memory = True
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: DQNConfig, streams: Streams, name: str) -> None:

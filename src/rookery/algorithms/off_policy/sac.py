@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.experience import Experience, RecurrentInput, sequence_experience
 from rookery.algorithms.imitation import ImitationConfig, add_imitation
 from rookery.algorithms.off_policy.action_noise import NoiseConfig
@@ -70,7 +71,9 @@ class SACConfig(AlgorithmConfig, CriticSettings):
     """Settings of SAC. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.off_policy.sac:SAC"
-    learns_together = True
+    capabilities = Capabilities(
+        supports_staleness=True, supports_memory=True, supports_multi_learner=True, uses_replay=True
+    )
 
     n_step: Few = 1
     """Decisions whose rewards a target counts before it trusts a value; they are those of the policy that played, and
@@ -363,8 +366,6 @@ class SAC(Algorithm[SACConfig]):
         "imitation",
     )
     fixed: ClassVar[tuple[str, ...]] = ("actor", "has_branches")
-    corrects_staleness = True  # whose play it is does not matter
-    learns_memory = True
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: SACConfig, streams: Streams, name: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.critics import CriticConfig, behavior_of
 from rookery.algorithms.off_policy.ddpg import DDPG, DDPGConfig
 from rookery.core.batch import TensorTree
@@ -25,7 +26,7 @@ class TD3Config(DDPGConfig):
     """Settings of TD3. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.off_policy.td3:TD3"
-    learns_together = True
+    capabilities = Capabilities(supports_staleness=True, supports_multi_learner=True, uses_replay=True)
 
     critic: CriticConfig = field(default_factory=CriticConfig)
     policy_delay: Count = 2

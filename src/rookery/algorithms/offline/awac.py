@@ -28,6 +28,7 @@ from rookery.algorithms.offline.bc import ClonedPolicy
 from rookery.algorithms.offline.data_learner import (
     CHOICES,
     NUMBERS,
+    OFFLINE_AND_ONLINE,
     WeightedActorSettings,
     check_actions,
     check_critics,
@@ -54,9 +55,7 @@ class AWACConfig(WeightedActorSettings, AlgorithmConfig, CriticSettings):
     """Settings of AWAC. The data are replay: ``replay.start_from``, or ``--replay``."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.offline.awac:AWAC"
-    from_data = True
-    plays_later = True
-    sees_central = False
+    capabilities = OFFLINE_AND_ONLINE
 
     advantage_lambda: PositiveFloat = 1.0
     """How little an action that is better than usual counts more (lambda of the paper): its weight is exp(advantage /
@@ -90,7 +89,6 @@ class AWAC(Algorithm[AWACConfig]):
 
     saved = ("critics", "actor_optimizer", "rng", "replay", "signals")
     fixed = ("actor",)
-    corrects_staleness = True  # whose play it is does not matter
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: AWACConfig, streams: Streams, name: str) -> None:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.critics import actor_structure, behavior_of
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
@@ -50,8 +51,7 @@ class BCConfig(AlgorithmConfig):
     """Settings of behavioural cloning. The data are replay: ``replay.start_from``, or ``--replay``."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.offline.bc:BC"
-    from_data = True
-    sees_central = False
+    capabilities = Capabilities(offline=True, uses_replay=True, uses_central_obs=False)
     train_every: ClassVar[int] = 1
     learning_starts: ClassVar[int] = 0
 
@@ -103,6 +103,7 @@ class MARWILConfig(BCConfig):
     """Settings of MARWIL."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.offline.bc:MARWIL"
+    capabilities = BCConfig.capabilities
 
     beta: NonNegative = 1.0
     """How much an action that came out better than usual counts more: its weight is exp(beta advantage / c); 0 =

@@ -35,6 +35,7 @@ from rookery.algorithms.off_policy.sac import ACTOR_GRADIENT, SAC, SACConfig, Te
 from rookery.algorithms.offline.data_learner import (
     CHOICES,
     NUMBERS,
+    OFFLINE_AND_ONLINE,
     ActorStep,
     DataSettings,
     check_actions,
@@ -67,10 +68,7 @@ class CQLConfig(DataSettings, SACConfig):
     """Settings of CQL. The data are replay: ``replay.start_from``, or ``--replay``."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.offline.cql:CQL"
-    from_data = True
-    plays_later = True
-    learns_together = False
-    sees_central = False
+    capabilities = OFFLINE_AND_ONLINE
 
     conservative_weight: Scheduled[NonNegative] = 5.0
     """What it counts that actions of the data are valued higher than others, beside the squared error of the values
@@ -104,9 +102,7 @@ class DiscreteCQLConfig(DataSettings, DQNConfig):
     """Settings of CQL for choices. The data are replay: ``replay.start_from``, or ``--replay``."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.offline.cql:DiscreteCQL"
-    from_data = True
-    plays_later = True
-    learns_together = False
+    capabilities = OFFLINE_AND_ONLINE
 
     conservative_weight: Scheduled[NonNegative] = 1.0
     """What it counts that choices of the data are valued higher than others (alpha of the paper), beside the error of
@@ -268,7 +264,6 @@ class CQL(SAC):
 
     saved = ("multiplier", "multiplier_optimizer")
     fixed = ("cloning",)
-    learns_memory = False
     cfg: CQLConfig
 
     def __init__(self, policy: Policy, cfg: CQLConfig, streams: Streams, name: str) -> None:
@@ -406,7 +401,6 @@ class ConservativeValue(MeanValue):
 class DiscreteCQL(DQN):
     """Learns conservative values of choices from data."""
 
-    learns_memory = False
     cfg: DiscreteCQLConfig
 
     def __init__(self, policy: Policy, cfg: DiscreteCQLConfig, streams: Streams, name: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.critics import CriticSettings, named
 from rookery.algorithms.offline.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
 from rookery.core.batch import Transitions
@@ -35,6 +36,15 @@ from rookery.native.forward import Forward
 from rookery.replay.buffer import ReplayBuffer
 from rookery.replay.demonstrations import StoredDemonstrations, check_finite
 from rookery.replay.mixture import Mixture
+
+OFFLINE_AND_ONLINE = Capabilities(
+    offline=True,
+    supports_online_finetune=True,
+    supports_staleness=True,
+    uses_replay=True,
+    uses_central_obs=False,
+)
+"""What critics learned from data can do: they learn from what is played later too, by any weights."""
 
 
 @dataclass(frozen=True)

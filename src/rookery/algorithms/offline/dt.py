@@ -17,6 +17,7 @@ from annotated_types import Interval
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.offline.data_learner import CHOICES, NUMBERS, ActorStep, check_actions, look_at_data
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
@@ -55,8 +56,7 @@ class DTConfig(AlgorithmConfig):
     """Settings of the Decision Transformer. The data are replay: ``replay.start_from``, or ``--replay``."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.offline.dt:DT"
-    from_data = True
-    sees_central = False
+    capabilities = Capabilities(offline=True, supports_memory=True, uses_replay=True, uses_central_obs=False)
     train_every: ClassVar[int] = 1
     learning_starts: ClassVar[int] = 0
 
@@ -231,7 +231,6 @@ class DT(Algorithm[DTConfig]):
 
     saved = ("optimizer", "replay", "rng", "best_return", "sizes")
     fixed = ("net", "transformer", "_data", "_windows")
-    learns_memory = True
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: DTConfig, streams: Streams, name: str) -> None:

@@ -27,6 +27,7 @@ from rookery.algorithms.offline.bc import ClonedPolicy, ReturnBatch, Value
 from rookery.algorithms.offline.data_learner import (
     CHOICES,
     NUMBERS,
+    OFFLINE_AND_ONLINE,
     WeightedActorSettings,
     check_actions,
     check_critics,
@@ -53,9 +54,7 @@ class IQLConfig(WeightedActorSettings, AlgorithmConfig, CriticSettings):
     """Settings of IQL. The data are replay: ``replay.start_from``, or ``--replay``."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.offline.iql:IQL"
-    from_data = True
-    plays_later = True
-    sees_central = False
+    capabilities = OFFLINE_AND_ONLINE
 
     expectile: Fraction = 0.7
     """Which expectile of the actions' values the value of an observation is: 0.5 = their mean, towards 1 the best."""
@@ -122,7 +121,6 @@ class IQL(Algorithm[IQLConfig]):
 
     saved = ("critics", "value", "value_optimizer", "actor_optimizer", "replay", "signals")
     fixed = ("value_forward", "actor")
-    corrects_staleness = True  # whose play it is does not matter
     replay: Replay
 
     def __init__(self, policy: Policy, cfg: IQLConfig, streams: Streams, name: str) -> None:

@@ -24,6 +24,7 @@ from rookery.algorithms.off_policy.critics import (
 from rookery.algorithms.off_policy.td3 import TD3, TD3Config
 from rookery.algorithms.offline.data_learner import (
     NUMBERS,
+    OFFLINE_AND_ONLINE,
     DataSettings,
     check_actions,
     check_critics,
@@ -49,10 +50,7 @@ class TD3BCConfig(DataSettings, TD3Config):
     """Settings of TD3+BC. The data are replay: ``replay.start_from``, or ``--replay``."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.offline.td3bc:TD3BC"
-    from_data = True
-    plays_later = True
-    learns_together = False
-    sees_central = False
+    capabilities = OFFLINE_AND_ONLINE
 
     alpha: NonNegative = 2.5
     """What the critics' values count beside likeness to the data, both brought to the size of 1; 0 = cloning alone."""

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.on_policy.actor_critic import (
     ONE_UPDATE_LATE,
     ActorCritic,
@@ -45,7 +46,7 @@ class A2CConfig(AlgorithmConfig):
     """Settings of A2C. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.a2c:A2C"
-    learns_together = True
+    capabilities = Capabilities(supports_staleness=True, supports_memory=True, supports_multi_learner=True)
 
     lr: Scheduled[PositiveFloat] = 7e-4
     """Learning rate of RMSprop."""
@@ -137,8 +138,6 @@ class A2C(Algorithm[A2CConfig]):
 
     saved = ("net", "optimizer", "signals", "return_scale", "value_scale")
     fixed = ("forward", "columns")
-    corrects_staleness = True
-    learns_memory = True
     loss = staticmethod(a2c_loss)
     closed_form = ClosedForm(a2c_loss, a2c_gradient)
 

@@ -17,6 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.on_policy.actor_critic import Correction
 from rookery.algorithms.on_policy.ppo import PPO, PPOConfig
 from rookery.core.batch import Minibatch, Rollout, joined
@@ -36,8 +37,12 @@ class APPOConfig(PPOConfig):
     """Settings of APPO. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.appo:APPO"
-    learns_together = True
-    cheaper = {"minibatch_size": "larger minibatches", "batch_uses": "fewer uses of a batch"}
+    capabilities = Capabilities(
+        supports_staleness=True,
+        supports_memory=True,
+        supports_multi_learner=True,
+        speed_hints={"minibatch_size": "larger minibatches", "batch_uses": "fewer uses of a batch"},
+    )
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(5e-4, 1e-4))
     """Learning rate of Adam; where no end in env steps is known it stays at its start."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.on_policy.a2c import A2C, A2CConfig
 from rookery.algorithms.on_policy.actor_critic import Correction
 from rookery.core.flat import flatten
@@ -22,7 +23,7 @@ class IMPALAConfig(A2CConfig):
     """Settings of IMPALA. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.impala:IMPALA"
-    learns_together = True
+    capabilities = Capabilities(supports_staleness=True, supports_memory=True, supports_multi_learner=True)
 
     lr: Scheduled[PositiveFloat] = 5e-4
     """Learning rate."""

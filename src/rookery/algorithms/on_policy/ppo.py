@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.imitation import ImitationConfig, add_imitation
 from rookery.algorithms.on_policy.actor_critic import (
     ONE_UPDATE_LATE,
@@ -47,8 +48,12 @@ class PPOConfig(AlgorithmConfig):
     """Settings of PPO. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.ppo:PPO"
-    learns_together = True
-    cheaper = {"minibatch_size": "larger minibatches", "epochs": "fewer passes"}
+    capabilities = Capabilities(
+        supports_staleness=True,
+        supports_memory=True,
+        supports_multi_learner=True,
+        speed_hints={"minibatch_size": "larger minibatches", "epochs": "fewer passes"},
+    )
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(3e-4, 1e-4))
     """Learning rate of Adam; where no end in env steps is known it stays at its start."""
@@ -231,8 +236,6 @@ class PPO(Algorithm[PPOConfig]):
         "kl_coef",
     )
     fixed: ClassVar[tuple[str, ...]] = ("forward",)
-    corrects_staleness = True
-    learns_memory = True
     loss = staticmethod(ppo_loss)
     closed_form = ClosedForm(ppo_loss, ppo_gradient, ppo_kernel, ppo_steps)
 

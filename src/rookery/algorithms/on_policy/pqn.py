@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.q_values import QBatch, QNetwork, only_played, played, values_of
 from rookery.algorithms.on_policy.actor_critic import following_values
 from rookery.algorithms.rewarding import add_signals
@@ -40,8 +41,11 @@ class PQNConfig(AlgorithmConfig):
     """Settings of PQN. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.pqn:PQN"
-    sees_central = False
-    cheaper = {"minibatch_size": "larger minibatches", "epochs": "fewer passes"}
+    capabilities = Capabilities(
+        supports_staleness=True,
+        uses_central_obs=False,
+        speed_hints={"minibatch_size": "larger minibatches", "epochs": "fewer passes"},
+    )
 
     lr: Scheduled[PositiveFloat] = 2.5e-4
     """Learning rate of Adam."""
@@ -95,7 +99,6 @@ class PQN(Algorithm[PQNConfig]):
 
     saved = ("optimizer", "rng", "signals")
     fixed = ("net", "forward")
-    corrects_staleness = True  # its targets take no account of whose play it was, old or new
     loss = staticmethod(pqn_loss)
     closed_form = ClosedForm(pqn_loss, pqn_gradient)
 

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
+from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.rewarding import add_signals
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.errors import TrainingError
@@ -54,7 +55,7 @@ class ReinforceConfig(AlgorithmConfig):
     """Settings of REINFORCE. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.reinforce:Reinforce"
-    sees_central = False
+    capabilities = Capabilities(uses_central_obs=False)
 
     lr: Scheduled[PositiveFloat] = 3e-3
     """Learning rate of Adam."""

@@ -238,7 +238,8 @@ def advice(own: Tried, fastest: Tried, limits: Limits, settings: AlgorithmConfig
     shares = fastest.pace.shares
     part = max(shares, key=lambda name: shares[name])
     step = 1e6 / limits.environment
-    lighter = [f"{what} (algorithm.{name}, now {getattr(settings, name)})" for name, what in settings.cheaper.items()]
+    hints = settings.capabilities.speed_hints
+    lighter = [f"{what} (algorithm.{name}, now {getattr(settings, name)})" for name, what in hints.items()]
     remedies = {
         "environment": f"a step of one copy costs {step:,.1f} us, whatever the learner does: make it cheaper, or let "
         "more cores step",

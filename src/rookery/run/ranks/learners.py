@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import cloudpickle
 
+from rookery.algorithms.capabilities import algorithms_with, one_of, supports_multi_learner
 from rookery.cluster.address import AUTO, STARTS, guard_own_cluster, will_begin
 from rookery.cluster.local_ranks import LocalRanks
 from rookery.cluster.ranks import Ranks
@@ -69,10 +70,10 @@ def check_learners(config: RunConfig, ranks: Ranks) -> None:
             raise ConfigError(f"{where}: {path} is not for several learners: {why}; leave it out, or learn on one")
     own = {f"policies.{name}": entry.algorithm for name, entry in config.policies.items() if not entry.frozen}
     for path, settings in (own or {"algorithm": config.algorithm}).items():
-        if not vars(type(settings)).get("learns_together"):  # what derives from one that does may agree on less
+        if not supports_multi_learner(type(settings)):
             raise ConfigError(
                 f"{where}: {path}.name = {algorithm_name(settings)}: of it learners do not agree on everything; use "
-                "PPO, APPO, A2C, IMPALA, DQN, SAC, TD3, DDPG"
+                f"{one_of(algorithms_with(supports_multi_learner=True))}"
             )
         if getattr(getattr(settings, "critic", None), "norm", "") == "batch":
             raise ConfigError(
