@@ -78,7 +78,7 @@ def one_of(names: Sequence[str], word: str = "or") -> str:
     return f" {word} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-TABLE_HEAD = ("algorithm", "learns from", "memory", "stale rollouts", "several learners", "agents")
+TABLE_HEAD = ("algorithm", "learns from", "memory", "stale rollouts", "several learners", "acts for")
 """Columns of `capability_table`."""
 
 
@@ -90,8 +90,8 @@ def capability_table() -> list[tuple[str, ...]]:
         if known.offline:
             source = "data, then play" if known.supports_online_finetune else "data"
         flags = known.supports_memory, known.supports_staleness, known.supports_multi_learner
-        agents = "a team as one" if known.needs_team else "a group" if known.needs_group_obs else "any"
-        rows.append((name, source, *("yes" if flag else "no" for flag in flags), agents))
+        acts_for = "a team as one" if known.needs_team else "a group" if known.needs_group_obs else "any"
+        rows.append((name, source, *("yes" if flag else "no" for flag in flags), acts_for))
     return rows
 
 
