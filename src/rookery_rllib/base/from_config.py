@@ -15,17 +15,7 @@ from rookery_rllib.base import imports
 
 
 def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
-    """Makes an object.
-
-    Args:
-        cls: Class of the object, made when nothing else is said; or, alone, the description.
-        config: The object itself, which is returned; a class or function; a name among ``cls.__type_registry__``; an
-            import path; a file with JSON or YAML; or a dict of arguments whose entry ``type`` is one of these.
-        **kwargs: Further arguments, which win; ``_args`` has those without a name.
-
-    Raises:
-        ConfigError: If a name stands for nothing.
-    """
+    """Makes an object; raises a ConfigError if a name stands for nothing."""
     if config is None and isinstance(cls, Mapping | str):
         cls, config = None, cls
     elif isinstance(cls, type) and isinstance(config, cls):
@@ -49,17 +39,6 @@ def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
 
 
 def from_file(cls: Any, filename: str, *args: Any, **kwargs: Any) -> Any:
-    """Makes an object from a file with JSON or YAML.
-
-    Args:
-        cls: Class of the object, as for `from_config`.
-        filename: Path of the file.
-        *args: Arguments without a name.
-        **kwargs: Further arguments.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-    """
     text = Path(filename).read_text(encoding="utf-8")
     if filename.endswith(".json"):
         found = json.loads(text)

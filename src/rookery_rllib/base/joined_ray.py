@@ -103,7 +103,6 @@ def join(what: str, address: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leave() -> None:
-    """Leaves the cluster, if this process has joined one."""
     if _Joined.ray is not None:
         _Joined.ray.shutdown()
         _Joined.ray, _Joined.address = None, ""
@@ -120,7 +119,6 @@ def errors_of_2021() -> Iterator[None]:
 
 
 def told(error: BaseException) -> BaseException:
-    """Returns an error of `ray_exceptions` for one of Ray's."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, BaseException):
         named = re.search(r"ray::([\w.]+)", str(error))
@@ -133,26 +131,22 @@ def told(error: BaseException) -> BaseException:
 
 
 def remote(thing: Any, options: Mapping[str, Any]) -> Any:
-    """Returns Ray's own remote function, or class of actors."""
     theirs = joined()
     once = {name: value for name, value in options.items() if name in ONCE}
     return theirs.remote(**once)(thing) if once else theirs.remote(thing)
 
 
 def optioned(thing: Any, options: Mapping[str, Any]) -> Any:
-    """Returns a remote function or class of actors of Ray's with options."""
     others = {name: value for name, value in options.items() if name not in ONCE}
     return thing.options(**others) if others else thing
 
 
 def is_ref(thing: Any) -> bool:
-    """Says whether something is a reference of Ray's."""
     theirs = joined()
     return theirs is not None and isinstance(thing, theirs.ObjectRef)
 
 
 def is_actor(thing: Any) -> bool:
-    """Says whether something is an actor of Ray's."""
     theirs = joined()
     if theirs is None:
         return False

@@ -22,7 +22,6 @@ class Machine:
 
 
 def use_machine(local_mode: bool, num_cpus: float | None, actors: Callable[[], list[str]] = list) -> None:
-    """Notes the arguments of ``ray.init``; see `Machine`."""
     Machine.local_mode, Machine.num_cpus, Machine.actors = local_mode, num_cpus, staticmethod(actors)
 
 

@@ -11,7 +11,6 @@ from rookery.core.errors import ConfigError, nearest
 
 
 def merge_dicts(d1: Mapping[Any, Any], d2: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Returns a copy of the first dict with the second one's entries, those of dicts within them likewise."""
     return deep_update(copy.deepcopy(dict(d1)), d2, True)
 
 
@@ -22,18 +21,6 @@ def deep_update(
     allow_new_subkey_list: Iterable[str] | None = None,
     override_all_if_type_changes: Iterable[str] | None = None,
 ) -> dict[Any, Any]:
-    """Puts the entries of a dict into another one, those of dicts within them likewise, and returns it.
-
-    Args:
-        original: What is changed.
-        new_dict: What goes in.
-        new_keys_allowed: Whether there may be keys in it that `original` does not have.
-        allow_new_subkey_list: Keys of dicts in which there may be such keys anyway.
-        override_all_if_type_changes: Keys of dicts that are replaced as a whole when their entry ``type`` changes.
-
-    Raises:
-        ConfigError: If a key is not allowed.
-    """
     free, whole = set(allow_new_subkey_list or ()), set(override_all_if_type_changes or ())
     for key, value in new_dict.items():
         if key not in original and not new_keys_allowed:
@@ -52,16 +39,6 @@ def deep_update(
 
 
 def flatten_dict(dt: Mapping[str, Any], delimiter: str = "/", prevent_delimiter: bool = False) -> dict[str, Any]:
-    """Returns a dict of one level, whose keys are paths.
-
-    Args:
-        dt: Dicts within dicts; empty ones stay.
-        delimiter: What stands between the keys of a path.
-        prevent_delimiter: Whether keys must not have it in them.
-
-    Raises:
-        ValueError: If a key has it.
-    """
     flat: dict[str, Any] = {}
     for key, value in dt.items():
         if prevent_delimiter and isinstance(key, str) and delimiter in key:
@@ -75,7 +52,6 @@ def flatten_dict(dt: Mapping[str, Any], delimiter: str = "/", prevent_delimiter:
 
 
 def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
-    """Returns dicts within dicts, from one whose keys are paths."""
     found: dict[str, Any] = {}
     for path, value in dt.items():
         *above, last = path.split(delimiter)
@@ -87,12 +63,6 @@ def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any
 
 
 def force_list(elements: Any = None, to_tuple: bool = False) -> Any:
-    """Returns a list of what it is given: of one thing, of several, or of nothing for None.
-
-    Args:
-        elements: One thing, or a list or tuple.
-        to_tuple: Whether to return a tuple.
-    """
     kind: Any = tuple if to_tuple else list
     if elements is None:
         return kind()
@@ -100,18 +70,10 @@ def force_list(elements: Any = None, to_tuple: bool = False) -> Any:
 
 
 def force_tuple(elements: Any = None, to_tuple: bool = True) -> Any:
-    """Returns a tuple of what it is given; see `force_list`."""
     return force_list(elements, to_tuple)
 
 
 def add_mixins(base: type, mixins: Iterable[type] | None, reversed: bool = False) -> type:
-    """Returns a class whose bases are the mixins and `base`.
-
-    Args:
-        base: The class below them.
-        mixins: The first one's methods come first; None = `base` itself.
-        reversed: Whether the last one's methods come first.
-    """
     order = list(mixins or ())
     for mixin in order if reversed else order[::-1]:
         base = type("new_base", (mixin, base), {})
@@ -119,8 +81,6 @@ def add_mixins(base: type, mixins: Iterable[type] | None, reversed: bool = False
 
 
 class NullContextManager:
-    """A context in which nothing is different."""
-
     def __enter__(self) -> None:
         return None
 

@@ -33,7 +33,6 @@ def take_as_said(lines: Iterable[str]) -> None:
 
 
 def say(text: str) -> None:
-    """Prints for the user of a script."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

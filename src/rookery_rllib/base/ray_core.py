@@ -66,8 +66,6 @@ class _Ray:
 
 
 class ClientContext(dict[str, Any]):
-    """What `init` returns: where a Ray of several processes would be; the keys are attributes too."""
-
     def __getattr__(self, name: str) -> Any:
         try:
             return self[name]
@@ -81,7 +79,6 @@ class ClientContext(dict[str, Any]):
         shutdown()
 
     def disconnect(self) -> None:
-        """Ends what `init` has begun."""
         shutdown()
 
 
@@ -96,22 +93,10 @@ def init(
     namespace: str | None = None,
     **others: Any,
 ) -> ClientContext:
-    """Begins; prints one line.
+    """Begins in this process, or joins the cluster that `address`, or ``RAY_ADDRESS``, names.
 
-    Args:
-        address: Where a cluster is, which needs the extra ``ray``: ``auto``, ``HOST:PORT`` or ``ray://HOST:PORT``;
-            None = what ``RAY_ADDRESS`` says, else here; ``local`` = here.
-        num_cpus: Cores that trials share; None = all there are.
-        num_gpus: GPUs as `cluster_resources` shows them; None = those there are.
-        resources: Further resources, likewise.
-        local_mode: Whether trials of ``tune.run`` stay in this process, one after the other.
-        ignore_reinit_error: Whether a second call is no error.
-        namespace: Of the names of actors.
-        others: All other arguments of 2021, which are about processes that are not begun here.
-
-    Raises:
-        RuntimeError: At a second call.
-        ConfigError: If an address is given, and Ray is not installed or no cluster is there.
+    Arguments about processes that are not begun here change nothing. Raises a RuntimeError at a second call, and a
+    ConfigError if an address is given and Ray is not installed or no cluster is there.
     """
     if is_initialized():
         if ignore_reinit_error:
@@ -148,7 +133,6 @@ _NODE = secrets.token_hex(28)
 
 
 def shutdown(_exiting_interpreter: bool = False) -> None:
-    """Ends what `init` has begun, and forgets actors."""
     for actor in list(_Ray.named.values()):
         kill(actor)
     _Ray.named.clear()
@@ -158,7 +142,6 @@ def shutdown(_exiting_interpreter: bool = False) -> None:
 
 
 def is_initialized() -> bool:
-    """Says whether `init` was called, or this is a worker of a cluster."""
     return _Ray.initialized or joined() is not None
 
 
@@ -175,13 +158,6 @@ class _OrTheirs(type):
 
 
 class ObjectRef(metaclass=_OrTheirs):
-    """What stands for a value until `get` is called.
-
-    Args:
-        value: The value.
-        error: What is raised in its place.
-    """
-
     is_theirs = staticmethod(joined_ray.is_ref)
 
     def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
@@ -189,19 +165,15 @@ class ObjectRef(metaclass=_OrTheirs):
         self._hex = f"{next(_numbers):056x}"
 
     def hex(self) -> str:
-        """Returns a name of its own."""
         return self._hex
 
     def binary(self) -> bytes:
-        """Returns the name as bytes."""
         return bytes.fromhex(self._hex)
 
     def is_nil(self) -> bool:
-        """Says no: it stands for something."""
         return False
 
     def future(self) -> Any:
-        """Returns a future that is done."""
         made: Future[Any] = Future()
         if self._error is not None:
             made.set_exception(self._error)
@@ -232,7 +204,6 @@ def copied(value: Any) -> Any:
 
 
 def put(value: Any) -> ObjectRef:
-    """Keeps a copy of a value."""
     if isinstance(value, ObjectRef):
         raise TypeError("ray.put: takes a value, not what ray.put or a task has returned")
     if (theirs := joined()) is not None:
@@ -247,7 +218,6 @@ def _value_of(ref: ObjectRef) -> Any:
 
 
 def get(object_refs: Any, *, timeout: float | None = None) -> Any:
-    """Returns the value of a reference, or the values of a list of them; raises what their tasks have raised."""
     if isinstance(object_refs, ObjectRef):
         return _values_of([object_refs], timeout)[0]
     if not isinstance(object_refs, list | tuple) or not all(isinstance(ref, ObjectRef) for ref in object_refs):
@@ -335,12 +305,7 @@ def _called(name: str, function: Callable[..., Any], args: Any, kwargs: Any, num
 
 
 class RemoteFunction:
-    """A function whose ``.remote(...)`` calls it.
-
-    Args:
-        function: The function.
-        options: Of `remote`: only ``num_returns`` changes anything here.
-    """
+    """A function whose ``.remote(...)`` calls it; in this process only the option ``num_returns`` changes anything."""
 
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         self._function, self._options = function, dict(options)
@@ -351,11 +316,9 @@ class RemoteFunction:
         return {**self.__dict__, "_theirs": []}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuses: a call without ``.remote`` is a slip."""
         raise TypeError(f"{self.__name__} is a remote function: call {self.__name__}.remote(...)")  # type: ignore[attr-defined]
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function, or lets the cluster do it; returns a reference."""
         if joined() is not None:
             return _sent(joined_ray.optioned(_remote_of(self._theirs, self._function, self._options), self._options),
                          args, kwargs)  # fmt: skip
@@ -363,7 +326,6 @@ class RemoteFunction:
         return _called(name, self._function, args, kwargs, self._options.get("num_returns"))
 
     def options(self, **options: Any) -> RemoteFunction:
-        """Returns the function with other options."""
         made = RemoteFunction(self._function, {**self._options, **options})
         made._theirs = self._theirs
         return made
@@ -384,12 +346,7 @@ def _sent(remote: Any, args: Any, kwargs: Any) -> Any:
 
 
 class ActorClass:
-    """A class whose ``.remote(...)`` makes an object that methods are called on with ``.remote(...)``.
-
-    Args:
-        kind: The class.
-        options: Of `remote`: ``name`` and ``namespace`` count here.
-    """
+    """A class whose ``.remote(...)`` makes an actor; here only the options ``name`` and ``namespace`` count."""
 
     def __init__(self, kind: type, options: Mapping[str, Any]) -> None:
         self.__ray_actor_class__ = kind
@@ -398,7 +355,6 @@ class ActorClass:
         self.__name__, self.__doc__, self.__module__ = kind.__name__, kind.__doc__, kind.__module__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuses: a call without ``.remote`` is a slip."""
         raise TypeError(f"{self.__name__} is an actor class: call {self.__name__}.remote(...)")
 
     def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
@@ -408,7 +364,6 @@ class ActorClass:
         return {**self.__dict__, "_theirs": []}
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Makes the object, here or on the cluster."""
         if joined() is not None:
             kind = _remote_of(self._theirs, self.__ray_actor_class__, self._options)
             return _sent(joined_ray.optioned(kind, self._options), args, kwargs)
@@ -423,21 +378,13 @@ class ActorClass:
         return handle
 
     def options(self, **options: Any) -> ActorClass:
-        """Returns the class with other options."""
         made = ActorClass(self.__ray_actor_class__, {**self._options, **options})
         made._theirs = self._theirs
         return made
 
 
 class ActorHandle(metaclass=_OrTheirs):
-    """An object whose methods are called with ``.remote(...)``.
-
-    Args:
-        kind: Its class.
-        args: Arguments of its constructor.
-        kwargs: Likewise, by name.
-        shown: The class of the object, where `kind` is a function that gives it.
-    """
+    """An object whose methods are called with ``.remote(...)``; `shown` is its class where `kind` is a function."""
 
     is_theirs = staticmethod(joined_ray.is_actor)
 
@@ -460,7 +407,6 @@ class ActorHandle(metaclass=_OrTheirs):
         return ActorMethod(self, name, getattr(getattr(self._kind, name), "__ray_num_returns__", None))
 
     def _call(self, name: str, args: Any, kwargs: Any, num_returns: int | None) -> Any:
-        """Calls a method."""
         where = f"{self._kind.__name__}.{name}"
         if name == "__ray_terminate__":
             kill(self)
@@ -511,32 +457,20 @@ def _raise(error: BaseException) -> None:
 
 
 class ActorMethod:
-    """A method of an actor.
-
-    Args:
-        handle: The actor.
-        name: Name of the method.
-        num_returns: How many values it returns.
-    """
-
     def __init__(self, handle: ActorHandle, name: str, num_returns: int | None) -> None:
         self._handle, self._name, self._num_returns = handle, name, num_returns
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuses: a call without ``.remote`` is a slip."""
         raise TypeError(f"{self._name} is a method of an actor: call .{self._name}.remote(...)")
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the method; returns a reference."""
         return self._handle._call(self._name, args, kwargs, self._num_returns)
 
     def options(self, num_returns: int | None = None, **options: Any) -> ActorMethod:
-        """Returns the method with another number of results."""
         return ActorMethod(self._handle, self._name, num_returns)
 
 
 def remote(*args: Any, **options: Any) -> Any:
-    """Makes a function or class remote: ``@ray.remote``, ``@ray.remote(num_cpus=1)``, ``ray.remote(Class)``."""
     if len(args) == 1 and not options and (callable(args[0]) or isinstance(args[0], type)):
         return _made_remote(args[0], {})
     if args or not options:
@@ -553,8 +487,6 @@ def _made_remote(thing: Any, options: Mapping[str, Any]) -> Any:
 
 
 def method(*, num_returns: int = 1, **options: Any) -> Callable[[Any], Any]:
-    """Says how many values a method of an actor returns: ``@ray.method(num_returns=2)``."""
-
     def decorated(function: Any) -> Any:
         function.__ray_num_returns__ = num_returns
         return function
@@ -562,19 +494,16 @@ def method(*, num_returns: int = 1, **options: Any) -> Callable[[Any], Any]:
     return decorated
 
 
-class _ActorExit(BaseException):
-    """Ends an actor from inside."""
+class _ActorExit(BaseException): ...
 
 
 def exit_actor() -> None:
-    """Ends the actor whose method calls this."""
     if (theirs := joined()) is not None:
         theirs.actor.exit_actor()
     raise _ActorExit
 
 
 def kill(actor: Any, *, no_restart: bool = True) -> None:
-    """Ends an actor: its methods raise from now on."""
     if not isinstance(actor, ActorHandle):
         raise ValueError("ray.kill: takes an actor, not a reference or anything else")
     if type(actor) is not ActorHandle:
@@ -586,11 +515,6 @@ def kill(actor: Any, *, no_restart: bool = True) -> None:
 
 
 def get_actor(name: str, namespace: str | None = None) -> Any:
-    """Returns the actor of a name.
-
-    Raises:
-        ValueError: If there is none.
-    """
     if (theirs := joined()) is not None:
         return theirs.get_actor(name, namespace)
     space = namespace or _Ray.namespace
@@ -614,7 +538,6 @@ def why_at_home() -> str:
 
 
 def cluster_resources() -> dict[str, float]:
-    """Returns what there is, or what `init` was told there is."""
     if (theirs := joined()) is not None:
         return theirs.cluster_resources()  # type: ignore[no-any-return]
     found = {"CPU": float(usable_cores()), "GPU": float(len(visible_gpus())), f"node:{node_ip()}": 1.0}
@@ -640,14 +563,12 @@ def nodes() -> list[dict[str, Any]]:
 
 
 def get_gpu_ids() -> list[Any]:
-    """Returns the numbers of the GPUs that this process may use."""
     if (theirs := joined()) is not None:
         return theirs.get_gpu_ids()  # type: ignore[no-any-return]
     return [int(name) if name.isdigit() else name for name in visible_gpus()]
 
 
 def get_resource_ids() -> dict[str, Any]:
-    """Returns what this process has of each resource."""
     return {name: [(number, 1.0) for number in range(int(amount))] for name, amount in cluster_resources().items()}
 
 
@@ -663,8 +584,6 @@ def show_in_dashboard(message: str, key: str = "", dtype: str = "text") -> None:
 
 
 class RuntimeContext:
-    """Who runs here."""
-
     namespace = property(lambda self: _Ray.namespace)
     node_id = property(lambda self: _NODE)
     job_id = "01000000"
@@ -672,31 +591,22 @@ class RuntimeContext:
     actor_id = None
 
     def get(self) -> dict[str, Any]:
-        """Returns all as a dict."""
         return {"job_id": self.job_id, "node_id": _NODE, "namespace": _Ray.namespace}
 
 
 def get_runtime_context() -> Any:
-    """Returns who runs here."""
     if (theirs := joined()) is not None:
         return theirs.get_runtime_context()
     return RuntimeContext()
 
 
 class ClientBuilder:
-    """Begins as ``ray.client(...).connect()`` did.
-
-    Args:
-        address: Where a cluster is; None = here.
-    """
-
     def __init__(self, address: str | None = None) -> None:
         self._address = None if address in (None, *HERE) else f"ray://{str(address).removeprefix('ray://')}"
         self._env: dict[str, Any] = {}
         self._namespace: str | None = None
 
     def namespace(self, namespace: str) -> ClientBuilder:
-        """Sets the namespace of actors' names."""
         self._namespace = namespace
         return self
 
@@ -706,22 +616,18 @@ class ClientBuilder:
         return self
 
     def connect(self) -> ClientContext:
-        """Begins."""
         return init(self._address, namespace=self._namespace, runtime_env=self._env or None)
 
 
 def client(address: str | None = None) -> ClientBuilder:
-    """Returns what ``.connect()`` begins."""
     return ClientBuilder(address)
 
 
 def connect(conn_str: str, *args: Any, **kwargs: Any) -> ClientContext:
-    """Joins the cluster whose client server is at ``HOST:PORT``."""
     return client(conn_str).connect()
 
 
 def disconnect() -> None:
-    """Ends what `init` has begun."""
     shutdown()
 
 
@@ -729,33 +635,24 @@ def disconnect() -> None:
 
 
 class ActorPool:
-    """Gives values to several actors in turn.
-
-    Args:
-        actors: The actors.
-    """
-
     def __init__(self, actors: Iterable[ActorHandle]) -> None:
         self._idle = list(actors)
         self._results: list[tuple[ActorHandle, ObjectRef]] = []
         self._waiting: list[tuple[Callable[[ActorHandle, Any], ObjectRef], Any]] = []
 
     def map(self, fn: Callable[[ActorHandle, Any], ObjectRef], values: Iterable[Any]) -> Iterable[Any]:
-        """Yields the results for all values, in their order."""
         for value in values:
             self.submit(fn, value)
         while self.has_next():
             yield self.get_next()
 
     def map_unordered(self, fn: Callable[[Any, Any], ObjectRef], values: Iterable[Any]) -> Iterable[Any]:
-        """Yields the results for all values, as they come."""
         for value in values:
             self.submit(fn, value)
         while self.has_next():
             yield self.get_next_unordered()
 
     def submit(self, fn: Callable[[ActorHandle, Any], ObjectRef], value: Any) -> None:
-        """Gives a value to an actor that is free, or keeps it until one is."""
         if not self._idle:
             self._waiting.append((fn, value))
             return
@@ -763,25 +660,14 @@ class ActorPool:
         self._results.append((actor, fn(actor, value)))
 
     def has_next(self) -> bool:
-        """Says whether a result is to be taken."""
         return bool(self._results)
 
     def get_next(self, timeout: float | None = None) -> Any:
-        """Returns the next result.
-
-        Raises:
-            StopIteration: If there is none.
-        """
         if not self._results:
             raise StopIteration("there are no more results")
         return self._taken(0, timeout)
 
     def get_next_unordered(self, timeout: float | None = None) -> Any:
-        """Returns a result that is there.
-
-        Raises:
-            StopIteration: If there is none to come.
-        """
         if not self._results:
             raise StopIteration("there are no more results")
         refs = [ref for _, ref in self._results]
@@ -796,27 +682,22 @@ class ActorPool:
             self.push(actor)
 
     def has_free(self) -> bool:
-        """Says whether an actor is free."""
         return bool(self._idle) and not self._waiting
 
     def pop_idle(self) -> ActorHandle | None:
-        """Takes a free actor out; None if none is."""
         return self._idle.pop() if self.has_free() else None
 
     def push(self, actor: ActorHandle) -> None:
-        """Adds an actor."""
         self._idle.append(actor)
         if self._waiting:
             self.submit(*self._waiting.pop(0))
 
 
 def get_node_ip_address(address: str = "") -> str:
-    """Returns the address of this machine in its network."""
     return node_ip()
 
 
 def inspect_serializability(base_obj: Any, name: str | None = None, **options: Any) -> tuple[bool, set[Any]]:
-    """Says whether an object can be sent to another process."""
     try:
         cloudpickle.dumps(base_obj)
     except Exception as error:  # whatever an object does when it is pickled
@@ -826,10 +707,8 @@ def inspect_serializability(base_obj: Any, name: str | None = None, **options: A
 
 
 def register_serializer(cls: type, *, serializer: Any, deserializer: Any) -> None:
-    """Registers how objects of a class are taken apart and put together, for copies and other processes."""
     copyreg.pickle(cls, lambda value: (deserializer, (serializer(value),)))
 
 
 def deregister_serializer(cls: type) -> None:
-    """Forgets what `register_serializer` was told."""
     copyreg.dispatch_table.pop(cls, None)

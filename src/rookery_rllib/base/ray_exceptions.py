@@ -7,32 +7,21 @@ from functools import cache
 from rookery.core.errors import RookeryError
 
 
-class RayError(RookeryError):
-    """Anything that Ray raises."""
+class RayError(RookeryError): ...
 
 
-class CrossLanguageError(RayError):
-    """A task of another language has failed."""
+class CrossLanguageError(RayError): ...
 
 
-class TaskCancelledError(RayError):
-    """A task was cancelled."""
+class TaskCancelledError(RayError): ...
 
 
 class RayTaskError(RayError):
-    """A task has raised; the error that is caught is of the class of what it raised, too.
-
-    Args:
-        function_name: What has raised.
-        cause: What was raised.
-    """
-
     def __init__(self, function_name: str = "", cause: BaseException | None = None) -> None:
         super().__init__(f"{function_name} raised {type(cause).__name__}: {cause}")
         self.function_name, self.cause = function_name, cause
 
     def as_instanceof_cause(self) -> BaseException:
-        """Returns an error that is caught as this one, and as what was raised."""
         if self.cause is None or not isinstance(self.cause, Exception):
             return self
         made = _both(type(self.cause))  # type: ignore[arg-type]
@@ -55,33 +44,27 @@ def _both(kind: type[BaseException]) -> type[BaseException] | None:
         return None
 
 
-class WorkerCrashedError(RayError):
-    """A worker has crashed."""
+class WorkerCrashedError(RayError): ...
 
 
-class RayActorError(RayError):
-    """An actor is gone."""
+class RayActorError(RayError): ...
 
 
-class RaySystemError(RayError):
-    """Ray itself has failed."""
+class RaySystemError(RayError): ...
 
 
-class ObjectStoreFullError(RayError):
-    """There is no room for objects."""
+class ObjectStoreFullError(RayError): ...
 
 
-class ObjectLostError(RayError):
-    """An object is gone."""
+class ObjectLostError(RayError): ...
 
 
-class GetTimeoutError(RayError):
-    """An object was not there in time."""
+class GetTimeoutError(RayError): ...
 
 
 class PlasmaObjectNotAvailable(RayError):  # the name of 2021
-    """An object is not there."""
+    ...
 
 
 class AsyncioActorExit(RayError):  # the name of 2021
-    """An actor ends itself."""
+    ...

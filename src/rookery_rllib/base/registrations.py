@@ -22,12 +22,6 @@ ENVIRONMENTS: dict[str, Callable[..., Any]] = table("environments")
 
 
 def register_env(name: str, env_creator: Callable[..., Any]) -> None:
-    """Gives an environment a name.
-
-    Args:
-        name: What configurations call it.
-        env_creator: Function of its configuration that makes one.
-    """
     if not callable(env_creator):
         raise ConfigError(f"register_env({name!r}): takes a function of env_config, not {type(env_creator).__name__}")
     ENVIRONMENTS[name] = env_creator
@@ -44,6 +38,5 @@ def registered() -> dict[str, Mapping[str, Any]]:
 
 
 def register_all(known: Mapping[str, Mapping[str, Any]]) -> None:
-    """Adds the names that another process knows."""
     for kind, entries in known.items():
         table(kind).update(entries)

@@ -11,12 +11,6 @@ import numpy as np
 
 
 class TimerStat:
-    """Seconds of a block of code, ``with timer:``, and their mean over the last ones.
-
-    Args:
-        window_size: How many are in the mean.
-    """
-
     def __init__(self, window_size: int = 10) -> None:
         self._samples: deque[float] = deque(maxlen=window_size)
         self._units: deque[float] = deque(maxlen=window_size)
@@ -38,56 +32,41 @@ class TimerStat:
         self._start_time = None
 
     def push(self, time_delta: float) -> None:
-        """Adds seconds."""
         self._samples.append(time_delta)
         self._total_time += time_delta
         self.count += 1
 
     def push_units_processed(self, n: float) -> None:
-        """Adds how many of something were dealt with in that time."""
         self._units.append(n)
 
     def has_units_processed(self) -> bool:
-        """Says whether that was ever told."""
         return bool(self._units)
 
     @property
     def mean(self) -> float:
-        """The mean seconds; 0 where there are none."""
         return float(np.mean(self._samples)) if self._samples else 0.0
 
     @property
     def mean_units_processed(self) -> float:
-        """The mean number of what was dealt with; 0 where there is none."""
         return float(np.mean(self._units)) if self._units else 0.0
 
     @property
     def mean_throughput(self) -> float:
-        """How many were dealt with in a second; 0 where no time passed."""
         seconds = float(sum(self._samples))
         return float(sum(self._units)) / seconds if seconds else 0.0
 
 
 class WindowStat:
-    """Statistics of the last `n` values of something.
-
-    Args:
-        name: What it is called in the statistics.
-        n: How many values are kept.
-    """
-
     def __init__(self, name: str, n: int) -> None:
         self.name = name
         self.items: deque[float] = deque(maxlen=n)
         self.count = 0
 
     def push(self, obj: float) -> None:
-        """Adds a value."""
         self.items.append(obj)
         self.count += 1
 
     def stats(self) -> dict[str, Any]:
-        """Returns count, mean, standard deviation and quantiles (0, 10, 50, 90, 100 %); NaN is left out."""
         values = np.array([value for value in self.items if not np.isnan(value)], np.float64)
         nothing = float("nan")
         return {

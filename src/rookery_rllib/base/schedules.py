@@ -10,31 +10,20 @@ import torch
 
 
 class Schedule(ABC):
-    """A value for each time step; `value(t)` and calling it are the same.
-
-    Args:
-        framework: Is not needed; a tensor of torch as time step gives a tensor.
-    """
-
     def __init__(self, framework: str | None = None) -> None:
         self.framework = framework
 
     def value(self, t: Any) -> Any:
-        """Returns the value at time step `t`."""
         return self._value(t.float() if isinstance(t, torch.Tensor) else t)
 
     def __call__(self, t: Any) -> Any:
-        """Returns the value at time step `t`."""
         return self.value(t)
 
     @abstractmethod
-    def _value(self, t: Any) -> Any:
-        """Returns the value at time step `t`."""
+    def _value(self, t: Any) -> Any: ...
 
 
 class ConstantSchedule(Schedule):
-    """The same value for ever."""
-
     def __init__(self, value: float, framework: str | None = None) -> None:
         super().__init__(framework)
         self._v = value
@@ -44,8 +33,6 @@ class ConstantSchedule(Schedule):
 
 
 class PolynomialSchedule(Schedule):
-    """From `initial_p` to `final_p` as ``(1 - t / schedule_timesteps) ** power``; then `final_p`."""
-
     def __init__(
         self,
         schedule_timesteps: int,
@@ -69,8 +56,6 @@ class PolynomialSchedule(Schedule):
 
 
 class LinearSchedule(PolynomialSchedule):
-    """From `initial_p` to `final_p` in a straight line; then `final_p`."""
-
     def __init__(
         self, schedule_timesteps: int, final_p: float, framework: str | None = None, initial_p: float = 1.0
     ) -> None:
@@ -78,8 +63,6 @@ class LinearSchedule(PolynomialSchedule):
 
 
 class ExponentialSchedule(Schedule):
-    """The value ``initial_p * decay_rate ** (t / schedule_timesteps)``, which goes on falling after the last step."""
-
     def __init__(
         self,
         schedule_timesteps: int,
@@ -103,15 +86,6 @@ def _between(left: float, right: float, alpha: float) -> float:
 
 
 class PiecewiseSchedule(Schedule):
-    """Values at given time steps, and what lies between.
-
-    Args:
-        endpoints: Pairs of time step and value, in ascending order.
-        framework: Is not needed.
-        interpolation: What gives the value between two, of the left one, the right one and the share of the way.
-        outside_value: Value before the first and from the last time step on; None = there is none there.
-    """
-
     def __init__(
         self,
         endpoints: Sequence[tuple[float, float]],

@@ -23,8 +23,6 @@ Polled = tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[Any, Any], d
 
 
 class BaseEnv:
-    """Copies of environments: `poll` says what agents see who must act, `send_actions` says what they do."""
-
     observation_space: Any = None
     action_space: Any = None
 
@@ -37,19 +35,7 @@ class BaseEnv:
         remote_env_batch_wait_ms: int = 0,
         policy_config: Any = None,
     ) -> BaseEnv:
-        """Returns an environment of any form as a `BaseEnv`.
-
-        Args:
-            env: Environment of one agent or of several, or a `VectorEnv`.
-            make_env: Maker of further copies, called with their number.
-            num_envs: Number of copies.
-            remote_envs: Must be false: copies are played here.
-            remote_env_batch_wait_ms: Is not needed.
-            policy_config: Is not needed.
-
-        Raises:
-            ConfigError: If the copies are to be played elsewhere, or the environment drives itself.
-        """
+        """Returns an environment of any form as a `BaseEnv`. Copies are played here: `remote_envs` must be false."""
         if remote_envs:
             raise ConfigError("to_base_env: remote_envs is not here; trainers play copies in helpers (num_workers)")
         if isinstance(env, BaseEnv):
@@ -63,31 +49,24 @@ class BaseEnv:
         return _FromVector(VectorEnv.wrap(make_env, [env], num_envs))
 
     def poll(self) -> Polled:
-        """Returns observations, rewards, ends and infos by copy and agent, and actions that were chosen already."""
         raise NotImplementedError(f"{type(self).__name__} has no poll()")
 
     def send_actions(self, action_dict: Mapping[Any, Mapping[Any, Any]]) -> None:
-        """Steps the copies with actions by copy and agent."""
         raise NotImplementedError(f"{type(self).__name__} has no send_actions()")
 
     def try_reset(self, env_id: Any = None) -> Any:
-        """Starts an episode of one copy and returns its observations by agent; None if it cannot."""
         return None
 
     def get_unwrapped(self) -> list[Any]:
-        """Returns the environments of the copies, if there are such."""
         return []
 
     def get_sub_environments(self) -> list[Any]:
-        """Returns the environments of the copies, if there are such."""
         return self.get_unwrapped()
 
     def try_render(self, env_id: Any = None) -> Any:
-        """Draws one copy, if it can."""
         return None
 
     def stop(self) -> None:
-        """Closes the environments."""
         for env in self.get_unwrapped():
             if hasattr(env, "close"):
                 env.close()
@@ -103,7 +82,6 @@ class _FromVector(BaseEnv):
         self._shown: tuple[list[Any], ...] | None = None
 
     def poll(self) -> Polled:
-        """Returns what all copies show."""
         if self._shown is None:
             num = self.num_envs
             self._shown = (self.vector_env.vector_reset(), [None] * num, [False] * num, [{} for _ in range(num)])
@@ -117,20 +95,16 @@ class _FromVector(BaseEnv):
         )
 
     def send_actions(self, action_dict: Mapping[Any, Mapping[Any, Any]]) -> None:
-        """Steps all copies."""
         actions = [action_dict[place][DUMMY_AGENT_ID] for place in range(self.num_envs)]
         self._shown = self.vector_env.vector_step(actions)
 
     def try_reset(self, env_id: Any = None) -> dict[Any, Any]:
-        """Starts an episode of one copy and returns its observation, which the next actions are for."""
         return {DUMMY_AGENT_ID: self.vector_env.reset_at(env_id)}
 
     def get_unwrapped(self) -> list[Any]:
-        """Returns the environments of the copies."""
         return self.vector_env.get_unwrapped()
 
     def try_render(self, env_id: Any = None) -> Any:
-        """Draws one copy."""
         return self.vector_env.try_render_at(env_id)
 
 
@@ -157,11 +131,7 @@ class _FromMultiAgent(BaseEnv):
         return told
 
     def send_actions(self, action_dict: Mapping[Any, Mapping[Any, Any]]) -> None:
-        """Steps the copies that actions are given for.
-
-        Raises:
-            ValueError: If the episode of a copy is over, or its dict of ends has no ``__all__``.
-        """
+        """Steps copies; raises a ValueError if an episode is over, or the dict of ends has no ``__all__``."""
         for place, actions in action_dict.items():
             if place in self._over:
                 raise ValueError(f"copy {place}: the episode is over, call try_reset({place})")
@@ -173,7 +143,6 @@ class _FromMultiAgent(BaseEnv):
             self._shown[place] = shown
 
     def try_reset(self, env_id: Any = None) -> dict[Any, Any]:
-        """Starts an episode of one copy and returns its observations."""
         place = env_id or 0
         obs: dict[Any, Any] = old_api.reset(self.envs[place])
         ends = {**dict.fromkeys(obs, False), old_api.ALL: False}
@@ -182,9 +151,7 @@ class _FromMultiAgent(BaseEnv):
         return obs
 
     def get_unwrapped(self) -> list[Any]:
-        """Returns the environments."""
         return list(self.envs)
 
     def try_render(self, env_id: Any = None) -> Any:
-        """Draws one copy."""
         return self.envs[env_id or 0].render()

@@ -59,16 +59,6 @@ TaskType = Any
 
 
 class EnvContext(dict[str, Any]):
-    """The settings of an environment (``env_config``), with the place of the copy among all.
-
-    Args:
-        env_config: The settings.
-        worker_index: Number of the worker, from 1; 0 = the one in the trainer's process.
-        vector_index: Number of the copy in its worker.
-        remote: Whether the copy has a process of its own.
-        num_workers: Number of workers.
-    """
-
     def __init__(
         self,
         env_config: Mapping[str, Any],
@@ -91,7 +81,6 @@ class EnvContext(dict[str, Any]):
         remote: bool | None = None,
         num_workers: int | None = None,
     ) -> EnvContext:
-        """Returns a copy, in which what is given here replaces what this one says."""
         return EnvContext(
             self if env_config is None else env_config,
             self.worker_index if worker_index is None else worker_index,
@@ -105,29 +94,13 @@ class EnvContext(dict[str, Any]):
 
 
 class MultiAgentEnv:
-    """An environment of several agents, who come, go and take turns: those who have an observation act next.
-
-    A class of a script says `reset` and `step`. Spaces are `observation_space` and `action_space`, for all agents, or
-    stand in the configuration of the policies.
-    """
-
     def reset(self) -> Any:
-        """Starts an episode and returns the observations of those who act first, by agent."""
         raise NotImplementedError(f"{type(self).__name__} has no reset()")
 
     def step(self, action_dict: dict[Any, Any]) -> Any:
-        """Steps once and returns observations, rewards, ends and infos by agent.
-
-        Args:
-            action_dict: Action of each agent who had an observation.
-
-        Returns:
-            Four dicts; that of the ends has an entry ``__all__``.
-        """
         raise NotImplementedError(f"{type(self).__name__} has no step()")
 
     def render(self, mode: str | None = None) -> Any:
-        """Draws nothing, unless a class says what."""
         return None
 
     def with_agent_groups(
@@ -136,29 +109,11 @@ class MultiAgentEnv:
         obs_space: Space[Any] | None = None,
         act_space: Space[Any] | None = None,
     ) -> GroupAgentsWrapper:
-        """Returns this environment with groups of agents that see and act as one.
-
-        Args:
-            groups: Members of each group.
-            obs_space: Tuple of the members' observation spaces; None = made of what is known of them.
-            act_space: Tuple of the members' action spaces, likewise.
-        """
         return GroupAgentsWrapper(self, groups, obs_space, act_space)
 
 
 def make_multi_agent(env_name_or_creator: Any) -> Any:
-    """Returns a class of environments in which N copies of an environment of one agent play side by side.
-
-    The agents are called 0, 1, ...; the setting ``num_agents`` (1 where it is missing) says how many there are, the
-    other settings go to the copies.
-
-    Args:
-        env_name_or_creator: An id, or a function of the settings.
-    """
-
     class MultiEnv(MultiAgentEnv):
-        """Copies of an environment side by side, each an agent."""
-
         def __init__(self, config: Mapping[str, Any] | None = None) -> None:
             given = {} if config is None else config
             rest = {key: value for key, value in given.items() if key != "num_agents"}
@@ -177,25 +132,21 @@ def make_multi_agent(env_name_or_creator: Any) -> Any:
             return self._seeds
 
         def reset(self) -> dict[int, Any]:
-            """Starts an episode of every copy."""
             self.dones = set()
             seeds, self._seeds = self._seeds, [None] * len(self.agents)
             pairs = zip(self.agents, seeds, strict=True)
             return {place: old_api.reset(env, seed) for place, (env, seed) in enumerate(pairs)}
 
         def step(self, action_dict: dict[int, Any]) -> tuple[dict[Any, Any], ...]:
-            """Steps the copies that go on."""
             shown = {place: old_api.step(self.agents[place], action) for place, action in action_dict.items()}
             obs, rewards, ends, infos = ({place: four[i] for place, four in shown.items()} for i in range(4))
             self.dones |= {place for place, over in ends.items() if over}
             return obs, rewards, {**ends, old_api.ALL: len(self.dones) == len(self.agents)}, infos
 
         def render(self, mode: str | None = None) -> list[Any]:
-            """Returns what each copy draws."""
             return [env.render() for env in self.agents]
 
         def close(self) -> None:
-            """Closes the copies."""
             for env in self.agents:
                 env.close()
 
@@ -203,18 +154,6 @@ def make_multi_agent(env_name_or_creator: Any) -> Any:
 
 
 class GroupAgentsWrapper(MultiAgentEnv):
-    """An environment in which some agents see and act as one; the group's reward is the sum of theirs.
-
-    Args:
-        env: Environment of several agents.
-        groups: Members of each group; who is in none stays alone.
-        obs_space: Tuple of the members' observation spaces; None = made of what the environment says of them.
-        act_space: Tuple of the members' action spaces, likewise.
-
-    Raises:
-        ValueError: If an agent is in two groups.
-    """
-
     def __init__(
         self,
         env: Any,
@@ -250,15 +189,12 @@ class GroupAgentsWrapper(MultiAgentEnv):
         return found[0] if found and all(one == found[0] for one in found) else None
 
     def seed(self, seed: int | None = None) -> Any:
-        """Passes a seed on to the environment, if it takes one."""
         return self.env.seed(seed) if callable(getattr(self.env, "seed", None)) else None
 
     def reset(self) -> dict[Any, Any]:
-        """Starts an episode and returns the observations, those of a group as a list."""
         return self._grouped(old_api.reset(self.env))
 
     def step(self, action_dict: dict[Any, Any]) -> tuple[dict[Any, Any], ...]:
-        """Steps once with an action for each group, the members' in their order, and for each lone agent."""
         actions: dict[Any, Any] = {}
         for name, action in action_dict.items():
             if name in self.groups:
@@ -292,28 +228,21 @@ class GroupAgentsWrapper(MultiAgentEnv):
         return joint
 
     def render(self, mode: str | None = None) -> Any:
-        """Draws what the environment draws."""
         return self.env.render()
 
     def close(self) -> None:
-        """Closes the environment."""
         if hasattr(self.env, "close"):
             self.env.close()
 
 
 class TaskSettableEnv(Env):
-    """An environment whose task can be set, as a curriculum does (config ``env_task_fn``)."""
-
     def sample_tasks(self, n_tasks: int) -> list[TaskType]:
-        """Draws tasks; a class of a script says how."""
         raise NotImplementedError(f"{type(self).__name__} has no sample_tasks()")
 
     def set_task(self, task: TaskType) -> None:
-        """Sets the task of the episodes that begin from now on; a class of a script says how."""
         raise NotImplementedError(f"{type(self).__name__} has no set_task()")
 
     def get_task(self) -> TaskType:
-        """Returns the task; a class of a script says which it is."""
         raise NotImplementedError(f"{type(self).__name__} has no get_task()")
 
 
@@ -342,7 +271,6 @@ class _FromPettingZoo(MultiAgentEnv):
         self._seed: int | None = None
 
     def seed(self, seed: int | None = None) -> None:
-        """Sets the seed of the next episode."""
         self._seed = seed
 
     def _begin(self) -> Any:
@@ -350,28 +278,18 @@ class _FromPettingZoo(MultiAgentEnv):
         return self.env.reset(seed=seed)
 
     def render(self, mode: str | None = None) -> Any:
-        """Draws what the environment draws."""
         return self.env.render()
 
     def close(self) -> None:
-        """Closes the environment."""
         self.env.close()
 
 
 class PettingZooEnv(_FromPettingZoo):
-    """A turn-based environment of PettingZoo, whose agents may have different spaces.
-
-    Args:
-        env: The environment, as ``module.env()`` makes it.
-    """
-
     def reset(self) -> dict[Any, Any]:
-        """Starts an episode and returns the observation of the one who is to act."""
         self._begin()
         return {self.env.agent_selection: self.env.observe(self.env.agent_selection)}
 
     def step(self, action: dict[Any, Any]) -> tuple[dict[Any, Any], ...]:
-        """Plays the action of the one whose turn it is, and goes on to the next who is to act."""
         self.env.step(action[self.env.agent_selection])
         obs: dict[Any, Any] = {}
         rewards: dict[Any, Any] = {}
@@ -388,23 +306,15 @@ class PettingZooEnv(_FromPettingZoo):
 
 
 class ParallelPettingZooEnv(_FromPettingZoo):
-    """A parallel environment of PettingZoo, whose agents may have different spaces.
-
-    Args:
-        env: The environment, as ``module.parallel_env()`` makes it.
-    """
-
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.par_env = env
 
     def reset(self) -> dict[Any, Any]:
-        """Starts an episode and returns all observations."""
         obs: dict[Any, Any] = self._begin()[0]
         return obs
 
     def step(self, action_dict: dict[Any, Any]) -> tuple[dict[Any, Any], ...]:
-        """Steps all agents at once."""
         obs, rewards, ends, infos = old_api.step(self.env, action_dict)
         over = all(ends.get(agent) for agent in self.env.agents)  # some environments keep agents that have ended
         return obs, rewards, {**ends, old_api.ALL: over}, infos
@@ -414,16 +324,6 @@ class ParallelPettingZooEnv(_FromPettingZoo):
 
 
 class VectorEnv:
-    """An environment that plays several copies of a task at once, in lists.
-
-    A class of a script says `vector_reset`, `reset_at` and `vector_step`.
-
-    Args:
-        observation_space: Observation space of one copy.
-        action_space: Action space of one copy.
-        num_envs: Number of copies.
-    """
-
     def __init__(self, observation_space: Any = None, action_space: Any = None, num_envs: int = 1) -> None:
         self.observation_space = observation_space
         self.action_space = action_space
@@ -439,41 +339,25 @@ class VectorEnv:
         env_config: Any = None,
         policy_config: Any = None,
     ) -> VectorOfOldEnvs:
-        """Returns single environments as copies in one.
-
-        Args:
-            make_env: Maker of the copies that are missing, called with their number.
-            existing_envs: Copies that are there.
-            num_envs: Number of copies.
-            action_space: Action space of one; None = that of the first copy.
-            observation_space: Observation space of one, likewise.
-            env_config: Is not needed.
-            policy_config: Is not needed.
-        """
         return VectorOfOldEnvs(make_env, existing_envs, num_envs, action_space, observation_space)
 
     vectorize_gym_envs = wrap
 
     def vector_reset(self) -> list[Any]:
-        """Starts an episode of every copy and returns the observations."""
         raise NotImplementedError(f"{type(self).__name__} has no vector_reset()")
 
     def reset_at(self, index: int | None = None) -> Any:
-        """Starts an episode of one copy and returns its observation."""
         raise NotImplementedError(f"{type(self).__name__} has no reset_at()")
 
     def vector_step(self, actions: list[Any]) -> tuple[list[Any], list[float], list[bool], list[Any]]:
-        """Steps every copy and returns lists of observations, rewards, ends and infos."""
         raise NotImplementedError(f"{type(self).__name__} has no vector_step()")
 
     def get_unwrapped(self) -> list[Any]:
-        """Returns the environments of the copies, if there are such."""
         return []
 
     get_sub_environments = get_unwrapped
 
     def try_render_at(self, index: int | None = None) -> Any:
-        """Draws one copy, if the class can."""
         return None
 
 
@@ -499,19 +383,13 @@ class VectorOfOldEnvs(VectorEnv):
         )
 
     def vector_reset(self) -> list[Any]:
-        """Starts an episode of every copy and returns the observations."""
         return [old_api.reset(env) for env in self.envs]
 
     def reset_at(self, index: int | None = None) -> Any:
-        """Starts an episode of one copy and returns its observation."""
         return old_api.reset(self.envs[index or 0])
 
     def vector_step(self, actions: list[Any]) -> tuple[list[Any], list[float], list[bool], list[Any]]:
-        """Steps every copy and returns lists of observations, rewards, ends and infos.
-
-        Raises:
-            ValueError: If a reward is no finite number.
-        """
+        """Steps every copy; raises a ValueError if a reward is no finite number."""
         shown = [old_api.step(env, action) for env, action in zip(self.envs, actions, strict=True)]
         obs, rewards, ends, infos = ([four[i] for four in shown] for i in range(4))
         for place, reward in enumerate(rewards):
@@ -520,13 +398,11 @@ class VectorOfOldEnvs(VectorEnv):
         return obs, rewards, ends, infos
 
     def get_unwrapped(self) -> list[Any]:
-        """Returns the environments of the copies."""
         return self.envs
 
     get_sub_environments = get_unwrapped
 
     def try_render_at(self, index: int | None = None) -> Any:
-        """Draws one copy."""
         return self.envs[index or 0].render()
 
 
@@ -571,7 +447,6 @@ class AsGymnasiumVector(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self._joined(), {}
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Steps every copy."""
         each = list(iterate(self.action_space, actions))
         self._shown, rewards, ends, infos, start = [], [], [], [], 0
         for env in self.envs:
@@ -614,10 +489,7 @@ def vector_maker(make: Callable[[], VectorEnv]) -> Callable[..., AsGymnasiumVect
 
 
 class NormalizeActionWrapper(ActionWrapper):
-    """An environment of the old form whose Box actions are given from -1 to 1."""
-
     def action(self, action: Any) -> Any:
-        """Returns the action in the environment's own bounds."""
         box = self.env.action_space
         if not isinstance(box, spaces.Box):
             return action
@@ -629,14 +501,6 @@ def add_reward_uncertainty(
     reward_uncertainty_std: float,
     reward_uncertainty_mean: float = 0.0,
 ) -> Any:
-    """Returns a class of environments of several agents with normal noise on every reward.
-
-    Args:
-        EnvClass: The class without noise.
-        reward_uncertainty_std: Standard deviation of the noise.
-        reward_uncertainty_mean: Mean of the noise.
-    """
-
     def step(self: Any, action: Any) -> Any:
         obs, rewards, done, info = EnvClass.step(self, action)
         return obs, self.reward_wrapper(rewards), done, info
@@ -649,25 +513,11 @@ def add_reward_uncertainty(
 
 
 def gym_env_creator(env_context: Mapping[str, Any], env_descriptor: str) -> Any:
-    """Makes an environment by its id.
-
-    Args:
-        env_context: Settings, which go to the environment's constructor.
-        env_descriptor: The id; those of 2021 are known, too.
-    """
     return make(env_descriptor, **env_context)
 
 
 def check_env(env: Any, config: Any = None) -> None:
-    """Plays an environment at random and raises if it breaks its contract.
-
-    Args:
-        env: Environment of the old form or of today's, of which copies are played.
-        config: Is not needed.
-
-    Raises:
-        ConfigError: If something is wrong; names each.
-    """
+    """Plays copies of an environment at random; raises a ConfigError that names all that breaks its contract."""
     found = findings(lambda: adapted(copy.deepcopy(env)), None, (), episodes=2, max_steps=1000, seed=0)
     problems = [": ".join(filter(None, (one.where, one.text))) for one in found if one.severity == "error"]
     if problems:

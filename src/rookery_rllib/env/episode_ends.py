@@ -23,7 +23,6 @@ class Horizon:
     steps: int
 
     def __call__(self, env: Any) -> Any:
-        """Wraps an environment."""
         return _Ending(env, self.steps, False)
 
 
@@ -32,7 +31,6 @@ class EndlessTask:
     """Takes every end for a cut, whose future has a value, as ``no_done_at_end`` says."""
 
     def __call__(self, env: Any) -> Any:
-        """Wraps an environment."""
         return _Ending(env, None, True)
 
 
@@ -52,16 +50,13 @@ class _Ending:
 
     @property
     def unwrapped(self) -> Any:
-        """The environment below all wrappers."""
         return getattr(self.env, "unwrapped", self.env)
 
     def reset(self, *args: Any, **kwargs: Any) -> Any:
-        """Starts an episode."""
         self._steps = 0
         return self.env.reset(*args, **kwargs)
 
     def step(self, action: Any) -> Any:
-        """Steps, and ends the episode as this wrapper is for."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         self._steps += 1
         late = self._most is not None and self._steps >= self._most

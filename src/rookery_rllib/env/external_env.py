@@ -42,13 +42,7 @@ class _Episode:
 
 
 class ExternalEnv(threading.Thread):
-    """An environment whose `run` says when an episode starts, asks for actions, and logs rewards.
-
-    Args:
-        action_space: Space of actions.
-        observation_space: Space of observations.
-        max_concurrent: Is not needed: episodes are played one after the other.
-    """
+    """An environment whose `run` starts episodes, played one after the other whatever `max_concurrent` says."""
 
     def __init__(self, action_space: Any, observation_space: Any, max_concurrent: int = 100) -> None:
         super().__init__(daemon=True)
@@ -61,7 +55,6 @@ class ExternalEnv(threading.Thread):
         self._closed = False
 
     def run(self) -> None:
-        """Plays: starts episodes, asks for actions, logs rewards, ends episodes. A class of a script says how."""
         raise NotImplementedError(f"{type(self).__name__} has no run(), which plays the episodes")
 
     def start(self) -> None:
@@ -80,16 +73,7 @@ class ExternalEnv(threading.Thread):
         super().start()
 
     def start_episode(self, episode_id: str | None = None, training_enabled: bool = True) -> str:
-        """Starts an episode and returns its name.
-
-        Args:
-            episode_id: A name that no other episode has; None = one is made.
-            training_enabled: Must be true: all that is played is learned from.
-
-        Raises:
-            ConfigError: If `training_enabled` is false.
-            ValueError: If there was an episode of that name.
-        """
+        """Starts an episode; `training_enabled` must be true, because all that is played is learned from."""
         if not training_enabled:
             raise ConfigError(
                 "start_episode(training_enabled=False): an environment in this process is learned from whole; play "
@@ -102,12 +86,6 @@ class ExternalEnv(threading.Thread):
         return name
 
     def get_action(self, episode_id: str, observation: Any) -> Any:
-        """Shows an observation and waits for the policy's action.
-
-        Args:
-            episode_id: What `start_episode` returned.
-            observation: Observation; of several agents, a dict.
-        """
         episode = self._episode(episode_id)
         self._show(episode, observation, done=False)
         action = episode.answers.get()
@@ -116,25 +94,13 @@ class ExternalEnv(threading.Thread):
         return action
 
     def log_action(self, episode_id: str, observation: Any, action: Any) -> None:
-        """Refuses actions that the policy did not choose.
-
-        Raises:
-            ConfigError: In any case.
-        """
+        """Refuses actions that the policy did not choose."""
         raise ConfigError(
             "ExternalEnv.log_action is not here: what the policy did not choose cannot be learned from while it plays; "
             "ask for actions with get_action, or write what others did to a file and train from it (config['input'])"
         )
 
     def log_returns(self, episode_id: str, reward: Any, info: Any = None, multiagent_done_dict: Any = None) -> None:
-        """Adds to the reward of the last action.
-
-        Args:
-            episode_id: What `start_episode` returned.
-            reward: Reward; of several agents, a dict.
-            info: What else there is to say.
-            multiagent_done_dict: Of several agents, whose part is over.
-        """
         episode = self._episode(episode_id)
         self._check_agents(reward, multiagent_done_dict)
         if isinstance(reward, Mapping):
@@ -146,12 +112,6 @@ class ExternalEnv(threading.Thread):
         episode.info = info or episode.info
 
     def end_episode(self, episode_id: str, observation: Any) -> None:
-        """Ends an episode.
-
-        Args:
-            episode_id: What `start_episode` returned.
-            observation: Last observation; of several agents, a dict.
-        """
         episode = self._episode(episode_id)
         self._finished.add(episode.name)
         del self._episodes[episode.name]
@@ -187,14 +147,6 @@ class ExternalMultiAgentEnv(ExternalEnv):
     Agents act when an observation shows them; what each got since is added up until it is shown again. An agent whose
     part is over (``multiagent_done_dict``) is not shown again in the episode, unless as its last observation with the
     next ones; others may come at any time.
-
-    Args:
-        action_space: Space of actions, one for all or a dict by agent.
-        observation_space: Space of observations, likewise.
-        max_concurrent: Is not needed.
-
-    Raises:
-        ValueError: If the two dicts name different agents.
     """
 
     def __init__(self, action_space: Any, observation_space: Any, max_concurrent: int = 100) -> None:
@@ -302,8 +254,6 @@ class _Stepped:
 
 
 class SteppedExternalEnv(_Stepped, gymnasium.Env[Any, Any]):
-    """An `ExternalEnv` as a Gymnasium environment."""
-
     def __init__(self, external: ExternalEnv) -> None:
         super().__init__(external)
         self.observation_space, self.action_space = external.observation_space, external.action_space
@@ -314,7 +264,6 @@ class SteppedExternalEnv(_Stepped, gymnasium.Env[Any, Any]):
         return obs, dict(info)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Answers with an action, and waits for what comes next."""
         obs, reward, done, info = self._go_on(action)
         return obs, float(reward), bool(done), False, dict(info)
 
@@ -330,22 +279,18 @@ class SteppedExternalMultiAgentEnv(_Stepped):
             self.possible_agents = list(external.observation_space)
 
     def get_observation_space(self, agent: Any) -> Any:
-        """Returns the observation space of an agent."""
         space = self.observation_space
         return space[agent] if isinstance(space, dict) else space
 
     def get_action_space(self, agent: Any) -> Any:
-        """Returns the action space of an agent."""
         space = self.action_space
         return space[agent] if isinstance(space, dict) else space
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        """Waits for the next episode; the seed has no effect, because `run` draws as it likes."""
         obs, _, _, info = self._begin()
         return dict(obs), dict(info)
 
     def step(self, actions: Mapping[Any, Any]) -> tuple[dict[Any, Any], ...]:
-        """Answers with actions, and waits for what comes next."""
         obs, reward, dones, info = self._go_on(dict(actions))
         reward = reward if isinstance(reward, Mapping) else {}
         return dict(obs), dict(reward), dict(dones), {ALL: False}, dict(info)

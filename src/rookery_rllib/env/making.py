@@ -28,7 +28,6 @@ Spaces = Mapping[str, tuple[Any, Any]]
 
 
 def env_name(env: Any) -> str:
-    """Returns what directories call an environment."""
     return env if isinstance(env, str) else getattr(env, "__name__", str(env))
 
 
@@ -139,11 +138,9 @@ class EnvMaker:
         return why_only_here(made)
 
     def __call__(self) -> Any:
-        """Returns a copy in the form that Rookery takes."""
         return self._spare.pop() if self._spare else self.make()
 
     def make(self, config: Mapping[str, Any] | None = None) -> Any:
-        """Returns a copy in the form that Rookery takes, perhaps with other settings."""
         made = self.own(config)
         if isinstance(made, VectorEnv):
             if self.rewritten:

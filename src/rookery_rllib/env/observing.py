@@ -27,12 +27,10 @@ class Observed:
         return getattr(self.env, name)
 
     def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode."""
         obs, infos = self.env.reset(**kwargs)
         return self._rewritten(obs, True), infos
 
     def step(self, actions: Any) -> Any:
-        """Steps."""
         obs, *rest = self.env.step(actions)
         return self._rewritten(obs, False), *rest
 

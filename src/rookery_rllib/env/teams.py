@@ -17,7 +17,6 @@ TEAM = "team"
 """What the only team of MADDPG is called."""
 
 TEAM_KIND = ("QMIX", "MADDPG")
-"""Algorithms that learn teams."""
 
 
 class UngroupedEnv(MultiAgentEnv):
@@ -41,11 +40,9 @@ class UngroupedEnv(MultiAgentEnv):
                 self.observation_spaces[agent], self.action_spaces[agent] = _with_central(seen), done
 
     def reset(self) -> Any:
-        """Starts an episode."""
         return self._seen(old_api.reset(self.env))
 
     def step(self, action_dict: dict[Any, Any]) -> Any:
-        """Steps once."""
         obs, *rest = old_api.step(self.env, action_dict)
         return self._seen(obs), *rest
 
@@ -54,7 +51,6 @@ class UngroupedEnv(MultiAgentEnv):
         return {agent: _renamed(one) if agent in grouped else one for agent, one in obs.items()}
 
     def close(self) -> None:
-        """Closes the environment."""
         if hasattr(self.env, "close"):
             self.env.close()
 
@@ -75,11 +71,9 @@ class SharesEnv(MultiAgentEnv):
                 setattr(self, name, getattr(env, name))
 
     def reset(self) -> Any:
-        """Starts an episode."""
         return old_api.reset(self.env)
 
     def step(self, action_dict: dict[Any, Any]) -> Any:
-        """Steps once."""
         return old_api.step(self.env, {agent: self._shares(agent, action) for agent, action in action_dict.items()})
 
     def _shares(self, agent: Any, action: Any) -> Any:
@@ -88,7 +82,6 @@ class SharesEnv(MultiAgentEnv):
         return np.eye(int(space.n))[int(action) - int(space.start)] if isinstance(space, spaces.Discrete) else action
 
     def close(self) -> None:
-        """Closes the environment."""
         if hasattr(self.env, "close"):
             self.env.close()
 

@@ -42,27 +42,15 @@ CHOICES: dict[str, tuple[int, ...]] = {
 """Among how many they choose."""
 
 GAMES = sorted({*NUMBERS, *SEVERAL} - {"Goalie", "Striker", "SoccerPlayer"} | {"SoccerTwos", "SoccerStrikersVsGoalie"})
-"""The games whose policies are known."""
 
 
 class Unity3DEnv(MultiAgentEnv):
     """A Unity player, or the Editor, as an environment of several agents.
 
     Agents are called ``Behavior_0``, ``Behavior_1`` ... after the seats that they take: one whose episode ends is done,
-    and who follows takes another name until that one is free again. (RLlib's own class never let agents end.)
-
-    Args:
-        file_name: The player; None: the Editor, in which Play is to be pressed. A configuration (``env_config``) may
-            stand here with these arguments as its keys.
-        port: Port of the first player; None: 5005, and 5004 for the Editor. Other players take those that follow.
-        seed: Seed of the game.
-        no_graphics: Whether the player draws nothing.
-        timeout_wait: Seconds that the player may take to connect, and for each step.
-        episode_horizon: Steps after which all agents are cut off and the game begins anew.
-
-    Attributes:
-        unity_env: The player, as ML-Agents' low-level API shows it.
-        episode_timesteps: Steps since the last reset.
+    and who follows takes another name until that one is free again. (RLlib's own class never let agents end.) Players
+    after the first take the ports after `port`. A configuration (``env_config``) may stand in the place of `file_name`,
+    with the arguments as its keys.
     """
 
     _BASE_PORT_EDITOR = 5004
@@ -138,18 +126,13 @@ class Unity3DEnv(MultiAgentEnv):
     # -- playing -------------------------------------------------------------------------------------------------------
 
     def reset(self) -> dict[str, Any]:
-        """Lets the game begin anew; returns what agents see who ask for an action."""
         self.episode_timesteps = 0
         self._held, self._free_from = {}, {}
         self.unity_env.reset()
         return self._shown()[0]
 
     def step(self, action_dict: Mapping[Any, Any]) -> tuple[dict[str, Any], ...]:
-        """Lets agents act who ask for an action; who is given none does zeros.
-
-        Returns:
-            Observations, rewards (with those of groups), ends and infos.
-        """
+        """Steps the agents that ask for an action; those without one get zeros."""
         for behavior, spec in self.unity_env.behavior_specs.items():
             decisions = self.unity_env.get_steps(behavior)[0]
             actions = spec.action_spec.empty_action(len(decisions))
@@ -206,21 +189,12 @@ class Unity3DEnv(MultiAgentEnv):
         return self._held[behavior, number]
 
     def close(self) -> None:
-        """Closes the player."""
         self.unity_env.close()
 
     # -- policies of known games ---------------------------------------------------------------------------------------
 
     @staticmethod
     def get_policy_configs_for_game(game_name: str) -> tuple[dict[str, Any], Callable[..., str]]:
-        """Returns the policies of one of ML-Agents' example games, with their spaces, and which agent is of which.
-
-        Args:
-            game_name: The game.
-
-        Raises:
-            ConfigError: If the game is not known.
-        """
         if game_name == "SoccerStrikersVsGoalie":
             return {name: _policy(name) for name in ("Goalie", "Striker")}, _striker_or_goalie
         if game_name == "SoccerTwos":
@@ -234,7 +208,6 @@ class Unity3DEnv(MultiAgentEnv):
 
 
 ARGUMENTS = ("file_name", "port", "seed", "no_graphics", "timeout_wait", "episode_horizon")
-"""Arguments of `Unity3DEnv`."""
 
 
 def _striker_or_goalie(agent_id: str, *_: Any, **__: Any) -> str:
