@@ -11,21 +11,15 @@ from rookery.replay.formats.packed import unpack as unpack
 
 
 def compression_supported() -> bool:
-    """Says that packing is possible, which it always is."""
     return True
 
 
 def pack_if_needed(data: Any) -> Any:
-    """Packs an array; all else stays as it is."""
     return pack(data) if isinstance(data, np.ndarray) else data
 
 
 def unpack_if_needed(data: Any) -> Any:
-    """Unpacks a text or bytes, whatever they hold, and returns anything else as it is.
-
-    Raises:
-        ConfigError: If a text or bytes are not a packed column.
-    """
+    """Unpacks a text or bytes; raises a ConfigError if it is not a packed column."""
     return unpack(data) if is_compressed(data) else data
 
 

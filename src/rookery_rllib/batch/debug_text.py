@@ -24,7 +24,6 @@ class _Words:
 
 
 def summarize(obj: Any) -> str:
-    """Returns a readable text about an object: of arrays their shape and range, of batches their columns."""
     return pprint.pformat(_summary(obj), indent=2, width=60)
 
 
@@ -50,7 +49,6 @@ def _summary(obj: Any) -> Any:
 
 
 def log_once(key: str) -> bool:
-    """Says whether this is the first time that it is asked for `key`."""
     first = key not in _said
     _said.add(key)
     return first

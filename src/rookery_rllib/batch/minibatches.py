@@ -15,7 +15,6 @@ LEARNER_STATS_KEY = "learner_stats"
 
 
 def averaged(kv: Mapping[str, Any], axis: int | None = None) -> dict[str, Any]:
-    """Returns the mean of each list of numbers; of lists of dicts and of None, the first."""
     return {
         key: values[0] if values[0] is None or isinstance(values[0], dict) else np.mean(values, axis=axis)
         for key, values in kv.items()
@@ -29,16 +28,7 @@ def standardized(array: np.ndarray) -> np.ndarray:
 
 
 def minibatches(samples: SampleBatch, sgd_minibatch_size: int, shuffle: bool = True) -> Iterator[SampleBatch]:
-    """Yields batches of some rows each, in random order.
-
-    Args:
-        samples: Rows of one policy; those of sequences stay together.
-        sgd_minibatch_size: Number of rows; 0 = all of them.
-        shuffle: Whether the order is random.
-
-    Raises:
-        ValueError: If there are several policies.
-    """
+    """Yields batches of rows; those of one sequence stay together. Raises a ValueError for several policies."""
     if isinstance(samples, MultiAgentBatch):
         raise ValueError("minibatches: a batch of several policies; take one of its policy_batches")
     if not sgd_minibatch_size:
@@ -60,16 +50,6 @@ def do_minibatch_sgd(
     sgd_minibatch_size: int,
     standardize_fields: Sequence[str],
 ) -> dict[str, Any]:
-    """Learns from a batch several times over and returns the mean statistics of the last time, by policy.
-
-    Args:
-        samples: Rows of one policy or of several.
-        policies: Policies that learn.
-        local_worker: What learns, by `learn_on_batch`.
-        num_sgd_iter: How many times.
-        sgd_minibatch_size: Rows of a minibatch.
-        standardize_fields: Columns that are given mean 0 and standard deviation 1 before.
-    """
     whole = samples.as_multi_agent() if isinstance(samples, SampleBatch) else samples
     told: dict[str, Any] = {}
     for name in policies:

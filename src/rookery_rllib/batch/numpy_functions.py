@@ -15,17 +15,9 @@ SMALL_NUMBER = 1e-6
 LARGE_INTEGER = 100_000_000
 MIN_LOG_NN_OUTPUT = -5
 MAX_LOG_NN_OUTPUT = 2
-"""Bounds of what a network gives for the logarithm of something, of a standard deviation, say."""
 
 
 def aligned_array(size: int, dtype: Any, align: int = 64) -> np.ndarray:
-    """Returns an uninitialized array whose first byte lies at a multiple of `align` bytes.
-
-    Args:
-        size: Number of elements.
-        dtype: Their type.
-        align: Bytes.
-    """
     kind = np.dtype(dtype)
     raw = np.empty(size * kind.itemsize + align, np.uint8)
     start = -raw.ctypes.data % align
@@ -33,12 +25,6 @@ def aligned_array(size: int, dtype: Any, align: int = 64) -> np.ndarray:
 
 
 def concat_aligned(items: list[Any], time_major: bool | None = None) -> Any:
-    """Concatenates arrays (or tensors) along their rows, or along the second axis if time comes first.
-
-    Args:
-        items: What to concatenate; nothing gives an empty list, one array itself.
-        time_major: Whether time is the first axis.
-    """
     if len(items) < 2:
         return items[0] if items else []
     axis = 1 if time_major else 0
@@ -50,45 +36,28 @@ def concat_aligned(items: list[Any], time_major: bool | None = None) -> Any:
 
 
 def huber_loss(x: Any, delta: float = 1.0) -> Any:
-    """Returns half the square of errors below `delta`, and ``delta * (|x| - delta / 2)`` of larger ones."""
     size = np.abs(x)
     return np.where(size < delta, 0.5 * np.square(x), delta * (size - 0.5 * delta))
 
 
 def l2_loss(x: Any) -> Any:
-    """Returns half the sum of squares."""
     return np.sum(np.square(x)) / 2.0
 
 
 def sigmoid(x: Any, derivative: bool = False) -> Any:
-    """Returns ``1 / (1 + exp(-x))``; of what that gave, its derivative ``x * (1 - x)`` if that is asked for."""
     return x * (1 - x) if derivative else 1 / (1 + np.exp(-x))
 
 
 def softmax(x: Any, axis: int = -1, epsilon: float = SMALL_NUMBER) -> Any:
-    """Returns the probabilities of logits along an axis, none below `epsilon`."""
     powers = np.exp(x - np.max(x, axis=axis, keepdims=True))
     return np.maximum(powers / powers.sum(axis=axis, keepdims=True), epsilon)
 
 
 def relu(x: Any, alpha: float = 0.0) -> Any:
-    """Returns ``x`` where it is positive and ``alpha * x`` elsewhere."""
     return np.maximum(x, np.asarray(x) * alpha)
 
 
 def one_hot(x: Any, depth: int = 0, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = np.float32) -> Any:
-    """Returns one-hots of integers along a new last axis.
-
-    Args:
-        x: Integers or flags, of numpy or torch, in any shape.
-        depth: Number of categories; 0 = one more than the largest.
-        on_value: What stands where the category is.
-        off_value: What stands elsewhere.
-        dtype: Type of the result.
-
-    Raises:
-        ValueError: If an integer is not a category.
-    """
     array = np.asarray(x.cpu().numpy() if isinstance(x, torch.Tensor) else x)
     if array.dtype == np.bool_:
         array, depth = array.astype(np.int64), 2
@@ -102,19 +71,11 @@ def one_hot(x: Any, depth: int = 0, on_value: float = 1.0, off_value: float = 0.
 
 
 def one_hot_multidiscrete(x: Any, depths: list[int]) -> Any:
-    """Returns the one-hots of the columns of ``[N, len(depths)]`` integers, one after the other."""
     array = np.atleast_2d(np.asarray(x))
     return np.concatenate([one_hot(array[:, i], depth=depth) for i, depth in enumerate(depths)], axis=-1)
 
 
 def flatten_inputs_to_1d_tensor(inputs: Any, spaces_struct: Any = None, time_axis: bool = False) -> Any:
-    """Flattens a structure of batches to one row each: integers of discrete spaces as one-hots, all else as numbers.
-
-    Args:
-        inputs: Batches ``[N, ...]`` (``[N, T, ...]``) of numpy or torch.
-        spaces_struct: The space, or a structure of spaces, of the inputs; without it nothing is a one-hot.
-        time_axis: Whether there is a time axis after the rows; it is kept.
-    """
     parts = nested.flatten(inputs)
     spaces: list[Any] = [None] * len(parts)
     if spaces_struct is not None:
@@ -136,14 +97,6 @@ def flatten_inputs_to_1d_tensor(inputs: Any, spaces_struct: Any = None, time_axi
 
 
 def fc(x: Any, weights: Any, biases: Any = None, framework: str | None = None) -> Any:
-    """Returns what a dense layer gives for ``[N, in]``.
-
-    Args:
-        x: The inputs.
-        weights: ``[in, out]``; of torch, ``[out, in]``, which is turned over where it must be.
-        biases: ``[out]``; None = zeros.
-        framework: ``"torch"`` if the weights are torch's.
-    """
     inputs, matrix, bias = (convert_to_numpy(part) for part in (x, weights, biases))
     if framework == "torch" and inputs.shape[1] != matrix.shape[0] and inputs.shape[1] == matrix.shape[1]:
         matrix = matrix.T
@@ -159,19 +112,6 @@ def lstm(
     time_major: bool = False,
     forget_bias: float = 1.0,
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Returns what an LSTM layer with TensorFlow's order of gates (input, cell, forget, output) gives.
-
-    Args:
-        x: ``[N, T, in]``, or ``[T, N, in]`` if time comes first.
-        weights: ``[in + units, 4 * units]``.
-        biases: ``[4 * units]``; None = zeros.
-        initial_internal_states: The pair ``(c, h)``, each ``[N, units]``; None = zeros.
-        time_major: Whether time is the first axis.
-        forget_bias: What is added to the forget gate.
-
-    Returns:
-        The outputs, in the form of `x`, and the last pair ``(c, h)``.
-    """
     steps = np.asarray(x) if time_major else np.swapaxes(np.asarray(x), 0, 1)
     units = weights.shape[1] // 4
     cell = hidden = np.zeros((steps.shape[1], units))
@@ -189,24 +129,12 @@ def lstm(
 
 
 def concat_multi_gpu_td_errors(td_error: Any) -> dict[str, Any]:
-    """Returns TD errors and their mean under the keys that results have; of a list of arrays, those of all of them.
-
-    Args:
-        td_error: Array or tensor, or a list of them.
-    """
     parts = td_error if isinstance(td_error, list | tuple) else [td_error]
     errors = np.concatenate([np.atleast_1d(convert_to_numpy(part)) for part in parts])
     return {"td_error": errors, "mean_td_error": float(np.mean(errors))}
 
 
 def convert_to_numpy(x: Any, reduce_floats: bool = False) -> Any:
-    """Returns a structure with arrays in the place of tensors; tensors of no axis become numbers.
-
-    Args:
-        x: Any structure.
-        reduce_floats: Whether arrays of float64 become float32.
-    """
-
     def converted(item: Any) -> Any:
         if isinstance(item, torch.Tensor):
             item = item.detach().cpu()
@@ -219,7 +147,6 @@ def convert_to_numpy(x: Any, reduce_floats: bool = False) -> Any:
 
 
 def make_action_immutable(obj: Any) -> Any:
-    """Returns an action whose arrays cannot be written to."""
     for leaf in nested.flatten(obj):
         if isinstance(leaf, np.ndarray):
             leaf.setflags(write=False)

@@ -21,19 +21,9 @@ from rookery_rllib.batch.compression import pack, unpack
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 
 PACKED = ("obs", "new_obs")
-"""Columns that are packed unless a writer is told otherwise."""
 
 
 class IOContext:
-    """What readers and writers may know of whoever uses them.
-
-    Args:
-        log_dir: Directory of results; None = the present one.
-        config: The configuration.
-        worker_index: Number of the worker.
-        worker: The worker itself.
-    """
-
     def __init__(
         self, log_dir: str | None = None, config: Mapping[str, Any] | None = None, worker_index: int = 0,
         worker: Any = None,
@@ -45,38 +35,20 @@ class IOContext:
 
 
 class InputReader:
-    """Gives recorded batches; a subclass has `next`."""
-
     def next(self) -> Any:
-        """Returns the next batch."""
         raise NotImplementedError(f"{type(self).__name__} has no next()")
 
 
 class OutputWriter:
-    """Takes batches to be recorded; a subclass has `write`."""
-
     def write(self, sample_batch: Any) -> None:
-        """Records a batch."""
         raise NotImplementedError(f"{type(self).__name__} has no write()")
 
 
 class NoopOutput(OutputWriter):
-    """Records nothing."""
-
-    def write(self, sample_batch: Any) -> None:
-        """Does nothing."""
+    def write(self, sample_batch: Any) -> None: ...
 
 
 class JsonWriter(OutputWriter):
-    """Writes batches into files of a directory, a line of JSON each.
-
-    Args:
-        path: The directory, which is made if it is not there.
-        ioctx: Who writes.
-        max_file_size: Bytes after which another file begins.
-        compress_columns: Columns that are packed, arrays of numbers.
-    """
-
     def __init__(
         self, path: str, ioctx: IOContext | None = None, max_file_size: int = 64 * 1024 * 1024,
         compress_columns: Iterable[str] = PACKED,
@@ -92,7 +64,6 @@ class JsonWriter(OutputWriter):
         self._number = self._written = 0
 
     def write(self, sample_batch: Any) -> None:
-        """Writes a batch, of one policy or of several."""
         if self._file is None or self._written >= self.max_file_size:
             moment = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
             self._file = self.path / f"output-{moment}_worker-{self.ioctx.worker_index}_{self._number}.json"
@@ -128,16 +99,6 @@ def _plain(value: Any) -> Any:
 
 
 class JsonReader(InputReader):
-    """Reads batches from files of lines of JSON, file by file in random order, without end.
-
-    Args:
-        inputs: A file, a directory, a pattern (``/data/*.json``), or a list of files.
-        ioctx: Who reads.
-
-    Raises:
-        FileError: If there are no such files.
-    """
-
     def __init__(self, inputs: str | Sequence[str], ioctx: IOContext | None = None) -> None:
         self.ioctx = ioctx or IOContext()
         if isinstance(inputs, str | os.PathLike):
@@ -151,11 +112,6 @@ class JsonReader(InputReader):
         self._lines: Iterator[Any] = iter(())
 
     def next(self) -> Any:
-        """Returns the next batch.
-
-        Raises:
-            FileError: If the files hold none.
-        """
         for _ in range(2 * len(self.files) + 1):
             batch = next(self._lines, None)
             if batch is not None:
@@ -164,7 +120,6 @@ class JsonReader(InputReader):
         raise FileError(f"there are no batches in {', '.join(self.files)}")
 
     def read_all_files(self) -> Iterator[Any]:
-        """Yields all batches of all files once."""
         for path in self.files:
             yield from batches_in(path)
 
@@ -176,16 +131,7 @@ def batches_in(path: str) -> Iterator[Any]:
 
 
 def batch_of(line: str, path: str) -> Any:
-    """Returns the batch that a line holds.
-
-    Args:
-        line: The line.
-        path: Where it stands, for errors.
-
-    Raises:
-        FileError: If it is no batch.
-        ConfigError: If a column is a pickle, which is not read.
-    """
+    """Returns the batch that a line holds; raises a ConfigError if a column is a pickle, which is not read."""
     count, parts = read_line(line, path, unpack)
     batches = {
         name: SampleBatch({key: np.array(column) for key, column in part.items()}) for name, part in parts.items()
@@ -194,13 +140,6 @@ def batch_of(line: str, path: str) -> Any:
 
 
 class MixedInput(InputReader):
-    """Draws from several readers, each with a probability.
-
-    Args:
-        dist: Probability by reader, file or directory.
-        ioctx: Who reads.
-    """
-
     def __init__(self, dist: Mapping[Any, float], ioctx: IOContext | None = None) -> None:
         if abs(sum(dist.values()) - 1.0) > 1e-6:
             raise ConfigError(f"MixedInput: probabilities are {list(dist.values())}, must sum to 1")
@@ -209,25 +148,16 @@ class MixedInput(InputReader):
         self._rng = random.Random(0)
 
     def next(self) -> Any:
-        """Returns the next batch of one of the readers."""
         return self._rng.choices(self._readers, self._shares)[0].next()
 
 
 class ShuffledInput(InputReader):
-    """Keeps batches of another reader, and gives one of them at random.
-
-    Args:
-        child: The other reader.
-        n: How many are kept; 0 = none, they come in order.
-    """
-
     def __init__(self, child: InputReader, n: int = 0) -> None:
         self._child, self._size = child, n
         self._kept: list[Any] = []
         self._rng = random.Random(0)
 
     def next(self) -> Any:
-        """Returns a batch."""
         if self._size <= 1:
             return self._child.next()
         while len(self._kept) < self._size:
@@ -238,5 +168,4 @@ class ShuffledInput(InputReader):
 
 
 def get_user_temp_dir() -> str:
-    """Returns the directory for files that need not last."""
     return tempfile.gettempdir()

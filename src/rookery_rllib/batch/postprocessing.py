@@ -13,19 +13,12 @@ from rookery_rllib.batch.sample_batch import SampleBatch
 
 
 class Postprocessing:
-    """Names of columns."""
-
     ADVANTAGES = "advantages"
     VALUE_TARGETS = "value_targets"
 
 
 def discount_cumsum(x: Any, gamma: float) -> np.ndarray:
-    """Returns the discounted sums ``y[t] = x[t] + gamma * y[t + 1]``, ``[T, ...]`` float64.
-
-    Args:
-        x: ``[T, ...]``.
-        gamma: Discount.
-    """
+    """Returns the discounted sums ``y[t] = x[t] + gamma * y[t + 1]``, ``[T, ...]`` float64."""
     terms = torch.from_numpy(np.array(x, dtype=np.float64))
     if not len(terms):
         return terms.numpy()
@@ -40,22 +33,7 @@ def compute_advantages(
     use_gae: bool = True,
     use_critic: bool = True,
 ) -> SampleBatch:
-    """Adds the columns ``advantages`` and ``value_targets`` to a trajectory, float32.
-
-    Args:
-        rollout: Rows of one agent in one episode, with ``rewards``, and ``vf_preds`` if there is a critic.
-        last_r: Value of what came after the last row.
-        gamma: Discount.
-        lambda_: Decay of later errors, with GAE.
-        use_gae: Whether advantages are generalized estimates (Schulman et al. 2016); else discounted rewards.
-        use_critic: Whether values are subtracted from discounted rewards; else value targets are 0.
-
-    Returns:
-        The same batch.
-
-    Raises:
-        ValueError: If a critic is wanted, or GAE, and there are no values.
-    """
+    """Adds the columns ``advantages`` and ``value_targets`` to a trajectory, float32."""
     if use_gae and not use_critic:
         raise ValueError("use_gae needs values: use_critic=False leaves none; set use_gae=False")
     if use_critic and SampleBatch.VF_PREDS not in rollout:
@@ -82,17 +60,6 @@ def compute_gae_for_sample_batch(
     other_agent_batches: Mapping[Any, Any] | None = None,
     episode: Any = None,
 ) -> SampleBatch:
-    """Adds advantages and value targets to a trajectory, by the policy's settings and its values.
-
-    Args:
-        policy: What played, with `config` (``gamma, lambda, use_gae, use_critic``), `model` and `_value`.
-        sample_batch: Rows of one agent in one episode, whole or cut off.
-        other_agent_batches: Is not needed.
-        episode: Is not needed.
-
-    Returns:
-        The same batch.
-    """
     last_r = 0.0
     if not sample_batch[SampleBatch.DONES][-1] and policy.config.get("use_critic", True):
         seen = sample_batch.get_single_step_input_dict(policy.model.view_requirements, index="last")
@@ -108,16 +75,7 @@ def compute_gae_for_sample_batch(
 
 
 def adjust_nstep(n_step: int, gamma: float, batch: SampleBatch) -> None:
-    """Replaces rewards by discounted sums of n, and what came next by what came n steps later, in place.
-
-    Args:
-        n_step: Number of decisions in a sum, fewer at the end.
-        gamma: Discount.
-        batch: Rows of one agent in one episode.
-
-    Raises:
-        ValueError: If an episode ends before the last row.
-    """
+    """Replaces rewards by discounted sums of n, and what came next by what came n steps later, in place."""
     ends = np.asarray(batch[SampleBatch.DONES])
     if ends[:-1].any():
         raise ValueError("adjust_nstep: an episode ends in the middle of the batch, expected rows of one episode")

@@ -6,14 +6,7 @@ from typing import Any
 
 
 class RepeatedValues:
-    """A batch of lists.
-
-    Args:
-        values: Elements padded to the longest possible list, ``[B, max_len, ...]``; a structure of such tensors, or
-            further `RepeatedValues`.
-        lengths: ``[B]`` how many elements each list has.
-        max_len: How many elements a list can have.
-    """
+    """A batch of lists: `values` ``[B, max_len, ...]`` are padded; the first `lengths` ``[B]`` of each list count."""
 
     def __init__(self, values: Any, lengths: Any, max_len: int) -> None:
         self.values = values
@@ -22,7 +15,6 @@ class RepeatedValues:
         self._lists: list[Any] | None = None
 
     def unbatch_all(self) -> list[list[Any]]:
-        """Returns the lists themselves, without what they are padded with: one for each row of the batch."""
         if self._lists is None:
             self._lists = [
                 [_at(self.values, row, place) for place in range(int(length))]
@@ -31,7 +23,6 @@ class RepeatedValues:
         return self._lists
 
     def unbatch_repeat_dim(self) -> list[Any]:
-        """Returns a batch for each place in the lists: `max_len` structures of tensors ``[B, ...]``."""
         return [_place(self.values, place) for place in range(self.max_len)]
 
     def __repr__(self) -> str:

@@ -22,7 +22,6 @@ from rookery_rllib.batch.numpy_functions import concat_aligned
 DEFAULT_POLICY_ID = "default_policy"
 
 PACKED = frozenset(("obs", "new_obs"))
-"""Columns that are packed where nothing else is asked for."""
 
 _RECORDS = ("time_major", "max_seq_len", "zero_padded", "is_training")
 
@@ -47,24 +46,9 @@ def _copied(leaf: Any) -> Any:
 
 
 class SampleBatch(dict[str, Any]):
-    """Decisions of one policy, by column.
+    """Decisions of one policy, by column; lists become arrays.
 
-    A slice, ``batch[3:7]``, gives a batch of those rows.
-
-    Args:
-        *args: As of a dict: columns, of which lists become arrays.
-        **kwargs: More columns; ``_time_major``, ``_max_seq_len``, ``_zero_padded`` and ``_is_training`` set what the
-            batch says about itself.
-
-    Attributes:
-        count: Number of rows; where there are sequences, the sum of their lengths.
-        is_training: Whether a model that is given this batch learns.
-        time_major: Whether time is the first axis of columns; None = there is no time axis.
-        zero_padded: Whether all sequences were padded to `max_seq_len`.
-        max_seq_len: Largest length of a sequence.
-        accessed_keys: Columns that were read.
-        added_keys: Columns that were added after the batch was made.
-        deleted_keys: Columns that were deleted.
+    `count` is the number of rows, or the sum of the lengths where there are sequences.
     """
 
     OBS = CUR_OBS = "obs"
@@ -165,52 +149,42 @@ class SampleBatch(dict[str, Any]):
         self.intercepted_values.pop(key, None)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Returns a column, or `default` where there is none."""
         try:
             return self[key]
         except KeyError:
             return default
 
     def set_get_interceptor(self, fn: Callable[[Any], Any] | None) -> None:
-        """Sets the function that every column goes through when it is read; None = none does."""
         if fn is not self.get_interceptor:
             self.intercepted_values = {}
         self.get_interceptor = fn
 
     def set_training(self, training: Any = True) -> None:
-        """Sets whether a model that is given this batch learns."""
         self.is_training = training
 
     def columns(self, keys: Iterable[str]) -> list[Any]:
-        """Returns several columns."""
         return [self[key] for key in keys]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yields each row, as a dict."""
         columns = dict(self.items())
         for row in range(self.count):
             yield {key: _rows(column, row) for key, column in columns.items()}
 
     @property
     def data(self) -> SampleBatch:
-        """The batch itself, under a name it had."""
         return self
 
     def size_bytes(self) -> int:
-        """Returns how many bytes all columns take."""
         leaves = [leaf for column in self.values() for leaf in nested.flatten(column)]
         return sum(int(leaf.nbytes) if hasattr(leaf, "nbytes") else sys.getsizeof(leaf) for leaf in leaves)
 
     def env_steps(self) -> int:
-        """Returns the number of rows: with one agent every step of the environment is one."""
         return self.count
 
     def agent_steps(self) -> int:
-        """Returns the number of rows."""
         return self.count
 
     def as_multi_agent(self) -> MultiAgentBatch:
-        """Returns this batch as that of the policy ``default_policy``."""
         return MultiAgentBatch({DEFAULT_POLICY_ID: self}, self.count)
 
     # --- new batches ---
@@ -221,11 +195,6 @@ class SampleBatch(dict[str, Any]):
         return SampleBatch(columns, **facts)
 
     def copy(self, shallow: bool = False) -> SampleBatch:
-        """Returns a copy.
-
-        Args:
-            shallow: Whether the columns are shared.
-        """
         columns = {key: value if shallow else nested.map_structure(_copied, value) for key, value in self.items()}
         copied = self._alike(columns)
         copied.set_get_interceptor(self.get_interceptor)
@@ -241,13 +210,9 @@ class SampleBatch(dict[str, Any]):
 
     @staticmethod
     def concat_samples(samples: list[Any]) -> Any:
-        """Returns one batch of the rows of several, of one policy or of several.
+        """Returns one batch of the rows of several.
 
-        Args:
-            samples: `SampleBatch` or `MultiAgentBatch`; empty ones are left out.
-
-        Raises:
-            ValueError: If there is none, columns differ, or only some of them are padded.
+        Raises a ValueError if there is none, columns differ, or only some of them are padded.
         """
         if not samples:
             raise ValueError("concat_samples: there is no batch, expected one or more")
@@ -272,19 +237,11 @@ class SampleBatch(dict[str, Any]):
         return first._alike(columns, _max_seq_len=longest)
 
     def concat(self, other: SampleBatch) -> SampleBatch:
-        """Returns the rows of this batch and of another one, which must have the same columns."""
         both: SampleBatch = SampleBatch.concat_samples([self, other])
         return both
 
     def shuffle(self) -> SampleBatch:
-        """Shuffles the rows in place.
-
-        Returns:
-            This batch.
-
-        Raises:
-            ValueError: If the rows are sequences, whose order means something.
-        """
+        """Shuffles the rows in place; raises a ValueError if they are sequences, whose order means something."""
         if "seq_lens" in self:
             raise ValueError("SampleBatch: rows of sequences cannot be shuffled; shuffle whole sequences (timeslices)")
         order = np.random.permutation(self.count)  # as scripts seed it
@@ -293,11 +250,6 @@ class SampleBatch(dict[str, Any]):
         return self
 
     def split_by_episode(self) -> list[SampleBatch]:
-        """Returns a batch for each episode; rows of one episode stand together.
-
-        Raises:
-            ValueError: If there is no column ``eps_id``, and an episode ends before the last row.
-        """
         if SampleBatch.EPS_ID not in self:
             if SampleBatch.DONES in self and np.any(np.asarray(super().__getitem__("dones"))[:-1]):
                 raise ValueError("SampleBatch: there are several episodes and no column eps_id to tell them apart")
@@ -308,14 +260,7 @@ class SampleBatch(dict[str, Any]):
         return [self.slice(start, end) for start, end in itertools.pairwise(cuts)]
 
     def slice(self, start: int, end: int, state_start: int | None = None, state_end: int | None = None) -> SampleBatch:
-        """Returns the rows from `start` up to, not including, `end`; arrays are views.
-
-        Args:
-            start: First row; below 0 = so many rows of zeros come first.
-            end: Row after the last one.
-            state_start: First sequence whose state belongs to them; None = the one that `start` lies in.
-            state_end: Sequence after the last one.
-        """
+        """Returns the rows from `start` up to `end`, as views; a `start` below 0 puts rows of zeros first."""
         states = {key for key in self if key.startswith("state_in_")} if "seq_lens" in self else set()
         columns = {}
         for key, column in self.items():
@@ -343,16 +288,6 @@ class SampleBatch(dict[str, Any]):
     def timeslices(
         self, size: int | None = None, num_slices: int | None = None, k: int | None = None
     ) -> list[SampleBatch]:
-        """Returns batches of `size` rows each, one after the other, the last with what is left.
-
-        Args:
-            size: Number of rows.
-            num_slices: Number of batches, in the place of `size`.
-            k: An older name of `size`.
-
-        Raises:
-            ValueError: If neither is given.
-        """
         size = size or k
         if size is None:
             if not num_slices:
@@ -386,18 +321,6 @@ class SampleBatch(dict[str, Any]):
         return data, states
 
     def right_zero_pad(self, max_seq_len: int, exclude_states: bool = True) -> SampleBatch:
-        """Pads every sequence with zeros after its last row, in place.
-
-        Args:
-            max_seq_len: Length of the padded sequences.
-            exclude_states: Whether ``state_in_<i>``, which have a row for each sequence, stay as they are.
-
-        Returns:
-            This batch.
-
-        Raises:
-            ValueError: If there is no column ``seq_lens``, or a sequence is longer.
-        """
         if "seq_lens" not in self:
             raise ValueError("SampleBatch: there is no column seq_lens, which says what a sequence is")
         lengths = np.asarray(super().__getitem__("seq_lens")).astype(np.int64)
@@ -425,12 +348,6 @@ class SampleBatch(dict[str, Any]):
     # --- packing ---
 
     def compress(self, bulk: bool = False, columns: Iterable[str] = PACKED) -> SampleBatch:
-        """Packs columns in place, without loss.
-
-        Args:
-            bulk: Whether a column is packed as a whole, not row by row.
-            columns: Which ones.
-        """
         for key in columns:
             if key in self:
                 column = super().__getitem__(key)
@@ -438,7 +355,6 @@ class SampleBatch(dict[str, Any]):
         return self
 
     def decompress_if_needed(self, columns: Iterable[str] = PACKED) -> SampleBatch:
-        """Unpacks columns in place where they are packed."""
         for key in columns:
             column: Any = super().get(key)
             if compression.is_compressed(column):
@@ -450,13 +366,6 @@ class SampleBatch(dict[str, Any]):
     # --- what models are given ---
 
     def get_single_step_input_dict(self, view_requirements: Mapping[str, Any], index: Any = "last") -> SampleBatch:
-        """Returns a batch of one row: what a model wants to see at one time step of this trajectory.
-
-        Args:
-            view_requirements: `ViewRequirement` of each column that is wanted.
-            index: Which time step; -1 = the last row, ``"last"`` = the time step after it, whose observation is the
-                last of ``new_obs``; a pair of rows, both included = all from the first to the last.
-        """
         present = self.count if index == "last" else index
         if isinstance(present, int) and present < 0:
             present += self.count
@@ -513,16 +422,6 @@ def _stacked(values: list[Any]) -> Any:
 
 
 class MultiAgentBatch:
-    """Decisions of several policies in the same steps of the environment.
-
-    Args:
-        policy_batches: A `SampleBatch` for each policy.
-        env_steps: How many steps of the environment they come from.
-
-    Attributes:
-        count: Number of steps of the environment.
-    """
-
     def __init__(self, policy_batches: Mapping[str, SampleBatch], env_steps: int) -> None:
         for name, batch in policy_batches.items():
             if not isinstance(batch, SampleBatch):
@@ -534,23 +433,15 @@ class MultiAgentBatch:
         return self.count
 
     def env_steps(self) -> int:
-        """Returns the number of steps of the environment."""
         return self.count
 
     def agent_steps(self) -> int:
-        """Returns the number of rows of all policies."""
         return sum(batch.count for batch in self.policy_batches.values())
 
     def as_multi_agent(self) -> MultiAgentBatch:
-        """Returns this batch."""
         return self
 
     def timeslices(self, k: int) -> list[MultiAgentBatch]:
-        """Returns batches of `k` steps of the environment each, the last with what is left.
-
-        Args:
-            k: Number of steps: of different pairs of ``eps_id`` and ``t``.
-        """
         moments = {
             name: np.stack([np.asarray(batch[SampleBatch.EPS_ID]), np.asarray(batch[SampleBatch.T])], axis=1)
             for name, batch in self.policy_batches.items()
@@ -572,18 +463,12 @@ class MultiAgentBatch:
 
     @staticmethod
     def wrap_as_needed(policy_batches: Mapping[str, SampleBatch], env_steps: int) -> Any:
-        """Returns the batch of ``default_policy`` if that is the only policy, else a `MultiAgentBatch`."""
         if set(policy_batches) == {DEFAULT_POLICY_ID}:
             return policy_batches[DEFAULT_POLICY_ID]
         return MultiAgentBatch(policy_batches, env_steps)
 
     @staticmethod
     def concat_samples(samples: list[Any]) -> MultiAgentBatch:
-        """Returns one batch of the rows of several.
-
-        Raises:
-            ValueError: If one of them is of one policy alone.
-        """
         parts: dict[str, list[SampleBatch]] = defaultdict(list)
         for one in samples:
             if not isinstance(one, MultiAgentBatch):
@@ -594,20 +479,16 @@ class MultiAgentBatch:
         return MultiAgentBatch(joined, sum(one.count for one in samples))
 
     def copy(self) -> MultiAgentBatch:
-        """Returns a copy, with columns of its own."""
         return MultiAgentBatch({name: batch.copy() for name, batch in self.policy_batches.items()}, self.count)
 
     def size_bytes(self) -> int:
-        """Returns how many bytes all columns take."""
         return sum(batch.size_bytes() for batch in self.policy_batches.values())
 
     def compress(self, bulk: bool = False, columns: Iterable[str] = PACKED) -> None:
-        """Packs columns of all policies in place; see `SampleBatch.compress`."""
         for batch in self.policy_batches.values():
             batch.compress(bulk, columns)
 
     def decompress_if_needed(self, columns: Iterable[str] = PACKED) -> MultiAgentBatch:
-        """Unpacks columns of all policies in place where they are packed."""
         for batch in self.policy_batches.values():
             batch.decompress_if_needed(columns)
         return self
@@ -617,8 +498,6 @@ class MultiAgentBatch:
 
 
 class SampleBatchBuilder:
-    """A batch that grows row by row."""
-
     _unrolls = 0
 
     def __init__(self) -> None:
@@ -626,13 +505,11 @@ class SampleBatchBuilder:
         self.count = 0
 
     def add_values(self, **values: Any) -> None:
-        """Adds one row."""
         for key, value in values.items():
             self.buffers[key].append(value)
         self.count += 1
 
     def add_batch(self, batch: SampleBatch) -> None:
-        """Adds the rows of a batch."""
         for key, column in batch.items():
             self.buffers[key].extend(column)
         self.count += batch.count

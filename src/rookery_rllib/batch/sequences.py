@@ -14,14 +14,7 @@ from rookery_rllib.batch.sample_batch import SampleBatch
 
 
 def add_time_dimension(padded_inputs: Any, *, max_seq_len: int, framework: str = "tf", time_major: bool = False) -> Any:
-    """Gives padded rows ``[B * T, ...]`` a time axis: ``[B, T, ...]``.
-
-    Args:
-        padded_inputs: Array or tensor; rows of one sequence follow each other.
-        max_seq_len: T, the length that sequences were padded to.
-        framework: Is not needed.
-        time_major: Whether the rows are in the order of time, ``[T * B, ...]``, of which ``[T, B, ...]`` comes out.
-    """
+    """Gives padded rows ``[B * T, ...]`` a time axis: ``[B, T, ...]``."""
     steps = int(max_seq_len)
     count = len(padded_inputs) // steps
     lead = (steps, count) if time_major else (count, steps)
@@ -67,25 +60,8 @@ def chop_into_sequences(
 ) -> tuple[list[Any], list[Any], np.ndarray]:
     """Cuts columns into sequences and pads these with zeros.
 
-    Args:
-        feature_columns: Columns ``[B, ...]``.
-        state_columns: What a model remembered before each row, ``[B, ...]``.
-        max_seq_len: Largest length of a sequence.
-        episode_ids: ``[B]`` of which episode each row is.
-        unroll_ids: ``[B]`` of which fragment.
-        agent_indices: ``[B]`` of which agent.
-        dynamic_max: Whether sequences are padded to the longest one only, not to `max_seq_len`.
-        shuffle: Whether to shuffle the sequences.
-        seq_lens: ``[N]`` lengths, where rows have been cut already.
-        states_already_reduced_to_init: Whether `state_columns` have a row for each sequence, ``[N, ...]``.
-        _extra_padding: So many zeros more, with `dynamic_max`.
-
-    Returns:
-        Padded columns ``[N * T, ...]`` (lists of what is no number, with None), states before each sequence
-        ``[N, ...]``, and lengths ``[N]``.
-
-    Raises:
-        ValueError: If the lengths do not sum up to the number of rows.
+    Returns padded columns ``[N * T, ...]`` (lists with None where values are no numbers), states before each sequence
+    ``[N, ...]``, and lengths ``[N]``. Raises a ValueError if the lengths do not sum up to the number of rows.
     """
     if seq_lens is None or len(seq_lens) == 0:
         seq_lens = sequence_lengths(episode_ids, unroll_ids, agent_indices, max_seq_len)
@@ -126,16 +102,7 @@ def pad_batch_to_sequences_of_same_size(
     feature_keys: Iterable[str] | None = None,
     view_requirements: Any = None,
 ) -> None:
-    """Cuts a batch into sequences and pads these with zeros, in place; where its model remembers nothing, it stays.
-
-    Args:
-        batch: The batch, with ``state_in_<i>`` (or ``state_out_<i>``) if the model remembers.
-        max_seq_len: Largest length of a sequence.
-        shuffle: Whether to shuffle sequences, or rows.
-        batch_divisibility_req: What the number of rows is to be a multiple of.
-        feature_keys: Columns to pad; None = all that are no states.
-        view_requirements: Those of the model: where it sees a range of states, all sequences get `max_seq_len` rows.
-    """
+    """Cuts a batch into sequences and pads these with zeros, in place; where its model remembers nothing, it stays."""
     if batch.zero_padded:
         return
     remembers = "state_in_0" in batch or "state_out_0" in batch
@@ -185,18 +152,7 @@ def timeslice_along_seq_lens_with_overlap(
     pre_overlap: int = 0,
     zero_init_states: bool = True,
 ) -> list[SampleBatch]:
-    """Makes a batch of each sequence, with some rows before it of the same episode, for a burn-in.
-
-    Args:
-        sample_batch: The batch.
-        seq_lens: ``[N]`` lengths of the sequences; None = those of the batch.
-        zero_pad_max_seq_len: Number of rows that each batch is padded to, the rows before counted; 0 = as they are.
-        pre_overlap: How many rows before each sequence are added; zeros where the episode has none.
-        zero_init_states: Whether states before are zeros, not those that came out of the row before.
-
-    Raises:
-        ValueError: If there are no lengths.
-    """
+    """Makes a batch of each sequence, with some rows before it of the same episode, for a burn-in."""
     lengths = sample_batch.get(SampleBatch.SEQ_LENS) if seq_lens is None else seq_lens
     if lengths is None or len(lengths) == 0:
         raise ValueError("timeslice_along_seq_lens_with_overlap: the batch has no seq_lens, and none are given")

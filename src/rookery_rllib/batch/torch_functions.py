@@ -26,21 +26,10 @@ def atanh(x: Tensor) -> Tensor:
 
 
 def clip_gradients(parameters: Iterable[Any], clip_val: float) -> Tensor:
-    """Scales the gradients of parameters so that their norm is at most `clip_val`, and returns what it was."""
     return nn.utils.clip_grad_norm_(parameters, clip_val)
 
 
 def apply_grad_clipping(policy: Any, optimizer: Any, loss: Any) -> dict[str, Any]:
-    """Scales an optimizer's gradients so that their norm is at most the policy's ``grad_clip``.
-
-    Args:
-        policy: A policy with a `config`.
-        optimizer: Optimizer whose parameters have gradients.
-        loss: Is not needed.
-
-    Returns:
-        The norm before, under ``grad_gnorm``; nothing if ``grad_clip`` is not set.
-    """
     info: dict[str, Any] = {}
     if policy.config["grad_clip"]:
         for group in optimizer.param_groups:
@@ -49,30 +38,20 @@ def apply_grad_clipping(policy: Any, optimizer: Any, loss: Any) -> dict[str, Any
 
 
 def minimize_and_clip(optimizer: Any, clip_val: float = 10) -> None:
-    """Scales the gradient of each parameter of an optimizer so that its norm is at most `clip_val`."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             clip_gradients([parameter], clip_val)
 
 
 def global_norm(tensors: Iterable[Tensor]) -> Tensor:
-    """Returns the root of the sum of the squares of all elements."""
     return torch.stack([tensor.square().sum() for tensor in tensors]).sum().sqrt()
 
 
 def convert_to_non_torch_type(stats: Any) -> Any:
-    """Returns a structure with arrays and numbers in the place of tensors."""
     return convert_to_numpy(stats)
 
 
 def convert_to_torch_tensor(x: Any, device: Any = None) -> Any:
-    """Returns a structure with tensors in the place of arrays and numbers, of float32 where they were float64.
-
-    Args:
-        x: Any structure; arrays of objects, and None, stay as they are.
-        device: Where the tensors go; None = where they are.
-    """
-
     def converted(item: Any) -> Any:
         if item is None or isinstance(item, str):
             return item
@@ -95,7 +74,6 @@ def convert_to_torch_tensor(x: Any, device: Any = None) -> Any:
 
 
 def explained_variance(y: Tensor, pred: Tensor) -> Tensor:
-    """Returns the share of the variance of `y` that `pred` explains, at least -1; 0 where `y` does not vary."""
     variance = torch.var(y, dim=0, unbiased=False)
     left = torch.var(y - pred, dim=0, unbiased=False)
     share = 1.0 - left / variance
@@ -103,25 +81,14 @@ def explained_variance(y: Tensor, pred: Tensor) -> Tensor:
 
 
 def huber_loss(x: Tensor, delta: float = 1.0) -> Tensor:
-    """Returns half the square of errors below `delta`, and ``delta * (|x| - delta / 2)`` of larger ones."""
     return torch.where(x.abs() < delta, 0.5 * x.square(), delta * (x.abs() - 0.5 * delta))
 
 
 def l2_loss(x: Tensor) -> Tensor:
-    """Returns half the sum of squares."""
     return 0.5 * x.square().sum()
 
 
 def one_hot(x: Tensor, space: Any) -> Tensor:
-    """Returns one-hots of the values of a discrete space, one after the other.
-
-    Args:
-        x: ``[N]`` of a Discrete space, ``[N, elements]`` of a MultiDiscrete one.
-        space: The space.
-
-    Raises:
-        ValueError: If the space is another one.
-    """
     if isinstance(space, Discrete):
         return nn.functional.one_hot(x.long() - int(space.start), int(space.n))
     if isinstance(space, MultiDiscrete):
@@ -133,7 +100,6 @@ def one_hot(x: Tensor, space: Any) -> Tensor:
 
 
 def reduce_mean_ignore_inf(x: Tensor, axis: int | None = None) -> Tensor:
-    """Returns the mean along an axis of those elements that are not minus infinity."""
     there = x != float("-inf")
     kept = torch.where(there, x, torch.zeros_like(x))
     if axis is None:
@@ -157,17 +123,11 @@ def sequence_mask(lengths: Tensor, maxlen: int | None = None, dtype: Any = None,
 
 
 def softmax_cross_entropy_with_logits(logits: Tensor, labels: Tensor) -> Tensor:
-    """Returns the cross entropy of logits ``[..., C]`` with probabilities ``[..., C]``."""
     return -(labels * logits.log_softmax(-1)).sum(-1)
 
 
 def make_tf_callable(session_or_none: Any = None, dynamic_shape: bool = False) -> Callable[[Any], Any]:
-    """Returns a decorator under which a function is given tensors and gives arrays.
-
-    Args:
-        session_or_none: Is not needed: nothing is compiled.
-        dynamic_shape: Is not needed.
-    """
+    """Returns a decorator under which a function is given tensors and gives arrays; nothing is compiled."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:

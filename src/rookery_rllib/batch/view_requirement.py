@@ -10,18 +10,6 @@ from gymnasium.spaces import Box
 
 
 class ViewRequirement:
-    """One column of an input: which data, and from which time steps.
-
-    Args:
-        data_col: Column of the trajectory; None = that of the same name.
-        space: Space of a value, for zeros where the trajectory has none; None = a number.
-        shift: Time steps from the present one: a number, several, or a range ``"-3:0"``, both ends included.
-        index: A place in the trajectory in the place of time steps.
-        batch_repeat_value: Of so many rows one has a value.
-        used_for_compute_actions: Whether it is seen when actions are computed.
-        used_for_training: Whether it is in a batch to learn from.
-    """
-
     def __init__(
         self,
         data_col: str | None = None,

@@ -574,10 +574,8 @@ CHANGES: dict[str, tuple[Config, ...]] = {
 """What each algorithm changes of `COMMON`, the first change first."""
 
 COMMON_CONFIG: Config
-"""The common configuration, whole."""
 
 DEFAULT_CONFIGS: dict[str, Config]
-"""The configuration of each algorithm, whole."""
 
 
 def __getattr__(name: str) -> Any:
@@ -620,27 +618,16 @@ def copied(value: Any) -> Any:
 
 
 def with_common_config(extra_config: Mapping[str, Any]) -> Config:
-    """Puts the keys of an algorithm over the common configuration; new ones are allowed.
-
-    Args:
-        extra_config: What the algorithm changes and adds.
-    """
     return merge_trainer_configs(__getattr__("COMMON_CONFIG"), extra_config, True)
 
 
 def merge_trainer_configs(
     config1: Mapping[str, Any], config2: Mapping[str, Any], _allow_unknown_configs: bool | None = None
 ) -> Config:
-    """Puts one configuration over another: dicts merge by key at every depth, whatever else is replaced.
+    """Puts one configuration over another: dicts merge by key at every depth, all else is replaced.
 
-    Args:
-        config1: The weaker one.
-        config2: The stronger one.
-        _allow_unknown_configs: Whether keys are allowed that `config1` does not have; None = no. Sections such as
-            ``env_config`` and ``model`` take new keys in any case.
-
-    Raises:
-        ConfigError: With a line for each key that is unknown, and the one that may have been meant.
+    Raises a ConfigError with a line for each key that is unknown; sections such as ``env_config`` and ``model`` take
+    new keys in any case.
     """
     over = dict(config2)
     if type(over.get("callbacks")) is dict:

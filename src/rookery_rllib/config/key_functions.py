@@ -256,7 +256,6 @@ def staleness(reader: Reader) -> Values:
 
 
 def worker_resources(reader: Reader) -> Values:
-    """What a worker gets of a machine of the cluster."""
     cpus, gpus = reader.number("num_cpus_per_worker"), reader.number("num_gpus_per_worker")
     for key, number in (("num_cpus_per_worker", cpus), ("num_gpus_per_worker", gpus)):
         if number < 0:
@@ -265,7 +264,6 @@ def worker_resources(reader: Reader) -> Values:
 
 
 def placement(reader: Reader) -> Values:
-    """Whether few machines have many workers."""
     value = reader.get("placement_strategy")
     known = {"PACK": "pack", "STRICT_PACK": "pack", "SPREAD": "spread", "STRICT_SPREAD": "spread"}
     if value not in known:
@@ -276,7 +274,6 @@ def placement(reader: Reader) -> Values:
 
 
 def worker_environment(reader: Reader) -> Values:
-    """Environment variables of workers on a cluster."""
     value = reader.get("extra_python_environs_for_worker")
     if not isinstance(value, Mapping):
         reader.refuse("extra_python_environs_for_worker", "must be a dict of environment variables")
@@ -297,7 +294,6 @@ def in_flight(reader: Reader) -> Values:
 
 
 def worker_failures(reader: Reader) -> Values:
-    """What becomes of an environment that raises."""
     return {"env.on_error": "restart" if reader.get("ignore_worker_failures") else "stop"}
 
 
@@ -318,7 +314,6 @@ def episode_ends(reader: Reader) -> Values:
 
 
 def observation_filter(reader: Reader) -> Values:
-    """Whether observations are normalized."""
     value = reader.get("observation_filter")
     if value not in ("NoFilter", "MeanStdFilter", "ConcurrentMeanStdFilter"):
         reader.refuse(
@@ -331,7 +326,6 @@ def observation_filter(reader: Reader) -> Values:
 
 
 def device(reader: Reader) -> Values:
-    """Where networks learn."""
     gpus = reader.get("num_gpus") or 0
     if isinstance(gpus, bool) or not isinstance(gpus, int | float) or gpus < 0:
         reader.refuse("num_gpus", "must be a number of at least 0")
@@ -393,13 +387,11 @@ def piecewise(reader: Reader, key: str, points: Any) -> Any:
 
 
 def learning_rate(reader: Reader) -> Values:
-    """The learning rate, or its schedule."""
     has_schedule = "lr_schedule" in reader.config
     return {"algorithm.lr": scheduled(reader, "lr", "lr_schedule") if has_schedule else reader.number("lr")}
 
 
 def entropy(reader: Reader) -> Values:
-    """The weight of the entropy bonus, or its schedule."""
     has_schedule = "entropy_coeff_schedule" in reader.config
     key = "entropy_coeff"
     return {"algorithm.entropy_coef": scheduled(reader, key, f"{key}_schedule") if has_schedule else reader.number(key)}
@@ -418,7 +410,6 @@ def ramp(start: float, end: float, steps: float, after: float = 0.0) -> Any:
 
 
 def advantage(reader: Reader) -> Values:
-    """How far later errors count in an advantage."""
     if not reader.get("use_critic"):
         reader.refuse("use_critic", "advantages have a baseline here; use PG, which has none")
     if reader.get("use_gae"):
@@ -429,7 +420,6 @@ def advantage(reader: Reader) -> Values:
 
 
 def value_clip(reader: Reader) -> Values:
-    """How far values may move in an update."""
     clip, given = reader.get("vf_clip_param"), "vf_clip_param" in reader.given
     if clip is None or not given:
         if clip is not None:
@@ -487,7 +477,6 @@ def passes(reader: Reader) -> Values:
 
 
 def step_maker(reader: Reader) -> Values:
-    """What makes the gradient steps of IMPALA."""
     kind = reader.get("opt_type")
     if kind not in ("adam", "rmsprop"):
         reader.refuse("opt_type", f"must be 'adam' or 'rmsprop'{nearest(str(kind), ['adam', 'rmsprop'])}")
@@ -508,7 +497,6 @@ def target_penalty(reader: Reader) -> Values:
 
 
 def policy_network(reader: Reader) -> Values:
-    """Layers of the networks of PPO, A2C, PG and DQN."""
     filters, custom = reader.get("model.conv_filters"), reader.get("model.custom_model")
     hidden = [*(reader.get("model.fcnet_hiddens") or ()), *(reader.get("model.post_fcnet_hiddens") or ())]
     first = "model.fcnet_activation" if reader.get("model.fcnet_hiddens") else "model.post_fcnet_activation"
@@ -607,7 +595,6 @@ def frames(reader: Reader) -> int:
 
 
 def replay(reader: Reader) -> Values:
-    """The replay buffer."""
     path = "algorithm.replay."
     prioritized = bool(reader.get("prioritized_replay"))
     if prioritized and reader.algorithm == "R2D2":
@@ -644,7 +631,6 @@ def q_values(reader: Reader) -> Values:
 
 
 def dueling(reader: Reader) -> Values:
-    """Streams for the value of a state and for the advantages of actions."""
     apart = bool(reader.get("dueling"))
     return {
         "algorithm.dueling": apart,
@@ -661,7 +647,6 @@ def q_target(reader: Reader) -> Values:
 
 
 def q_exploration(reader: Reader) -> Values:
-    """How DQN tries actions out."""
     path, kind = "algorithm.exploration.", exploration_type(reader)
     noisy = reader.algorithm != "SimpleQ" and bool(reader.get("noisy"))
     values: Values = {
@@ -701,7 +686,6 @@ def q_exploration(reader: Reader) -> Values:
 
 
 def epsilon(reader: Reader) -> Any:
-    """Gives the probability of a random action, or its schedule."""
     schedule = reader.get("exploration_config.epsilon_schedule")
     if schedule is not None:
         return written_schedule(reader, "exploration_config.epsilon_schedule", schedule)
@@ -794,7 +778,6 @@ def exploration_type(reader: Reader) -> str:
 
 
 def exploration_number(reader: Reader, name: str) -> float:
-    """Gives a number of the exploration, or its default."""
     if reader.get(f"exploration_config.{name}") is not None:
         return reader.number(f"exploration_config.{name}")
     return float(EXPLORATION_DEFAULTS[exploration_type(reader)][name])
@@ -920,12 +903,10 @@ def same(reader: Reader, keys: Sequence[str], what: str) -> Any:
 
 
 def critics(reader: Reader) -> Values:
-    """How many critics there are."""
     return {"algorithm.critic.number": 2 if reader.get("twin_q") else 1}
 
 
 def sac_networks(reader: Reader) -> Values:
-    """Layers of the actor and the critics of SAC."""
     what = "actor and critics have layers of the same kind here"
     names = ("fcnet_hiddens", "fcnet_activation", "post_fcnet_hiddens", "post_fcnet_activation")
     layers, _, after, _ = (same(reader, (f"policy_model.{name}", f"Q_model.{name}"), what) for name in names)
@@ -943,7 +924,6 @@ def sac_networks(reader: Reader) -> Values:
 
 
 def sac_rates(reader: Reader) -> Values:
-    """The learning rate of SAC."""
     names = ("actor", "critic", "entropy")
     what = "actor, critics and temperature have one learning rate here"
     rate = same(reader, [f"optimization.{name}_learning_rate" for name in names], what)
@@ -968,7 +948,6 @@ def ddpg_networks(reader: Reader) -> Values:
 
 
 def ddpg_rates(reader: Reader) -> Values:
-    """The learning rate of DDPG and TD3."""
     return {"algorithm.lr": same(reader, ("actor_lr", "critic_lr"), "actor and critics have one learning rate here")}
 
 
@@ -1014,12 +993,10 @@ def member_layers(reader: Reader) -> Values:
 
 
 def team_replay(reader: Reader) -> Values:
-    """The replay buffer of a team."""
     return {"algorithm.replay.kind": "uniform", "algorithm.replay.capacity": reader.whole("buffer_size", 1)}
 
 
 def team_exploration(reader: Reader) -> Values:
-    """How members of QMIX try actions out."""
     kind = exploration_type(reader)
     values: Values = {"algorithm.exploration.kind": "epsilon", "algorithm.exploration.epsilon": 0.0}
     if kind != "EpsilonGreedy":

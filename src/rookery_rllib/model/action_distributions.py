@@ -43,13 +43,6 @@ LEAST_SHARE = 1e-7
 
 
 class ActionDistribution:
-    """What actions are drawn from; a class of a script derives from it, or from one of those below.
-
-    Args:
-        inputs: ``[B, N]`` what a model has put out.
-        model: The model, for distributions that need more of it.
-    """
-
     def __init__(self, inputs: Any, model: Any) -> None:
         self.inputs = inputs
         self.model = model
@@ -58,45 +51,31 @@ class ActionDistribution:
         return NotImplementedError(f"{type(self).__name__} has no {method}")
 
     def sample(self) -> Any:
-        """Draws actions ``[B, ...]``."""
         raise self._missing("sample()")
 
     def deterministic_sample(self) -> Any:
-        """Returns the actions ``[B, ...]`` to take where nothing is to be tried out."""
         raise self._missing("deterministic_sample()")
 
     def sampled_action_logp(self) -> Any:
-        """Returns the log-probabilities ``[B]`` of the actions that were drawn last."""
         raise self._missing("sampled_action_logp()")
 
     def logp(self, x: Any) -> Any:
-        """Returns the log-probabilities ``[B]`` of actions (densities, of numbers)."""
         raise self._missing("logp(x)")
 
     def kl(self, other: ActionDistribution) -> Any:
-        """Returns the divergences KL(self || other), ``[B]``, in nats."""
         raise self._missing("kl(other)")
 
     def entropy(self) -> Any:
-        """Returns the entropies ``[B]`` in nats."""
         raise self._missing("entropy()")
 
     def multi_kl(self, other: ActionDistribution) -> Any:
-        """Returns the divergences of each part of an action where there are several, else what `kl` does."""
         return self.kl(other)
 
     def multi_entropy(self) -> Any:
-        """Returns the entropies of each part of an action where there are several, else what `entropy` does."""
         return self.entropy()
 
     @staticmethod
     def required_model_output_shape(action_space: Space[Any], model_config: Any) -> int:
-        """Returns how many numbers a model is to put out for an action.
-
-        Args:
-            action_space: Space of the actions.
-            model_config: The section ``model``.
-        """
         raise NotImplementedError("the action distribution has no required_model_output_shape(action_space, config)")
 
 
@@ -104,13 +83,6 @@ class TorchDistributionWrapper(ActionDistribution):
     """An action distribution that asks one of `torch.distributions`, which a subclass puts into `dist`.
 
     A subclass may write `_build_sample_op` in the place of `sample`, as those for TensorFlow did.
-
-    Args:
-        inputs: ``[B, N]``; an array becomes a tensor where the model is.
-        model: The model.
-
-    Attributes:
-        last_sample: The actions that were drawn last.
     """
 
     dist: Distribution
@@ -121,15 +93,12 @@ class TorchDistributionWrapper(ActionDistribution):
         self.last_sample: Any = None
 
     def logp(self, actions: Any) -> Any:
-        """Returns the log-probabilities ``[B]`` of actions."""
         return self.dist.log_prob(_tensor(actions, self.model))
 
     def entropy(self) -> Any:
-        """Returns the entropies ``[B]`` in nats."""
         return self.dist.entropy()
 
     def kl(self, other: Any) -> Any:
-        """Returns the divergences KL(self || other), ``[B]``, in nats."""
         return kl_divergence(self.dist, other.dist)
 
     def _build_sample_op(self) -> Any:
@@ -140,31 +109,16 @@ class TorchDistributionWrapper(ActionDistribution):
         return actions
 
     def sample(self) -> Any:
-        """Draws actions and keeps them for `sampled_action_logp`."""
         return self._kept(self._build_sample_op())
 
     def sampled_action_logp(self) -> Any:
-        """Returns the log-probabilities ``[B]`` of the actions that were drawn last.
-
-        Raises:
-            RuntimeError: If none were drawn.
-        """
         if self.last_sample is None:
             raise RuntimeError(f"{type(self).__name__}: call sample() before sampled_action_logp()")
         return self.logp(self.last_sample)
 
 
 class TorchCategorical(TorchDistributionWrapper):
-    """One choice out of n, int64 ``[B]``.
-
-    Args:
-        inputs: Logits ``[B, n]``.
-        model: The model.
-        temperature: What the logits are divided by: high ones make choices alike.
-
-    Raises:
-        ConfigError: If the temperature is not above 0.
-    """
+    """One choice out of n, int64 ``[B]``, of logits ``[B, n]``."""
 
     dist: Categorical
 
@@ -177,24 +131,15 @@ class TorchCategorical(TorchDistributionWrapper):
         self.dist = Categorical(logits=self.inputs)
 
     def deterministic_sample(self) -> Tensor:
-        """Returns the likeliest choices."""
         return self._kept(self.inputs.argmax(-1))
 
     @staticmethod
     def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        """Returns the number of choices."""
         return int(action_space.n)
 
 
 class TorchMultiCategorical(TorchDistributionWrapper):
-    """Several independent choices, int64 ``[B, k]``; of a Box of integers, numbers ``[B, *shape]`` from its low on.
-
-    Args:
-        inputs: The logits of all choices side by side, ``[B, sum(input_lens)]``.
-        model: The model.
-        input_lens: How many options each of the k choices has.
-        action_space: The space, if it is a Box of integers.
-    """
+    """Several independent choices, int64 ``[B, k]``; of a Box of integers, numbers ``[B, *shape]`` from its low on."""
 
     def __init__(self, inputs: Any, model: Any = None, input_lens: Any = (), action_space: Any = None) -> None:
         super().__init__(inputs, model)
@@ -212,15 +157,10 @@ class TorchMultiCategorical(TorchDistributionWrapper):
         return self._as_actions(torch.stack([cat.sample() for cat in self.cats], dim=1))
 
     def deterministic_sample(self) -> Tensor:
-        """Returns the likeliest option of each choice."""
         return self._kept(self._as_actions(torch.stack([cat.logits.argmax(-1) for cat in self.cats], dim=1)))
 
     def logp(self, actions: Any) -> Tensor:
-        """Returns the sums ``[B]`` of the choices' log-probabilities.
-
-        Args:
-            actions: ``[B, k]``, a list of k tensors ``[B]``, or ``[B, *shape]`` of a Box.
-        """
+        """Takes actions ``[B, k]``, a list of k tensors ``[B]``, or ``[B, *shape]`` of a Box."""
         if isinstance(actions, list | tuple):
             actions = torch.stack([_tensor(part, self.model) for part in actions], dim=1)
         actions = _tensor(actions, self.model)
@@ -231,36 +171,25 @@ class TorchMultiCategorical(TorchDistributionWrapper):
         return torch.stack([cat.log_prob(column) for cat, column in columns]).sum(0)
 
     def multi_entropy(self) -> Tensor:
-        """Returns the entropies of the choices, ``[B, k]``."""
         return torch.stack([cat.entropy() for cat in self.cats], dim=1)
 
     def entropy(self) -> Tensor:
-        """Returns the sums ``[B]`` of the choices' entropies."""
         return self.multi_entropy().sum(1)
 
     def multi_kl(self, other: Any) -> Tensor:
-        """Returns the divergences of the choices, ``[B, k]``."""
         pairs = zip(self.cats, other.cats, strict=True)
         return torch.stack([kl_divergence(mine, theirs) for mine, theirs in pairs], dim=1)
 
     def kl(self, other: Any) -> Tensor:
-        """Returns the sums ``[B]`` of the choices' divergences."""
         return self.multi_kl(other).sum(1)
 
     @staticmethod
     def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        """Returns how many options all choices have together."""
         return sum(options(action_space))
 
 
 class TorchDiagGaussian(TorchDistributionWrapper):
-    """A vector of independent normal numbers, float32 ``[B, k]``.
-
-    Args:
-        inputs: Means, then log standard deviations, ``[B, 2 * k]``.
-        model: The model.
-        action_space: Is not needed.
-    """
+    """Independent normal numbers, float32 ``[B, k]``, of means, then log standard deviations, ``[B, 2 * k]``."""
 
     dist: Normal
 
@@ -271,41 +200,27 @@ class TorchDiagGaussian(TorchDistributionWrapper):
         self.mean, self.log_std, self.std = mean, log_std, self.dist.stddev
 
     def deterministic_sample(self) -> Tensor:
-        """Returns the means."""
         return self._kept(self.dist.mean)
 
     def logp(self, actions: Any) -> Any:
-        """Returns the log-densities ``[B]`` of actions ``[B, k]``."""
         return self.dist.log_prob(_tensor(actions, self.model)).sum(-1)
 
     def entropy(self) -> Any:
-        """Returns the differential entropies ``[B]`` in nats."""
         return self.dist.entropy().sum(-1)
 
     def kl(self, other: Any) -> Tensor:
-        """Returns the divergences KL(self || other), ``[B]``, in nats."""
         return kl_divergence(self.dist, other.dist).sum(-1)
 
     @staticmethod
     def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        """Returns twice the number of elements of an action."""
         return 2 * _elements(action_space)
 
 
 class TorchSquashedGaussian(TorchDistributionWrapper):
-    """A vector of normal numbers that tanh brings between two bounds, float32 ``[B, k]``.
+    """Normal numbers that tanh brings between two bounds, float32 ``[B, k]``.
 
-    Gradients pass through samples. There is no closed form for its entropy or divergence. Log-densities are those of
-    tanh's range (-1, 1), whatever the bounds, as they were in 2021.
-
-    Args:
-        inputs: Means, then log standard deviations, ``[B, 2 * k]``; the latter are clipped to [-5, 2].
-        model: The model.
-        low: Lower bound, a number or ``[k]``.
-        high: Upper bound.
-
-    Raises:
-        ConfigError: If a lower bound is not below the upper one.
+    Log-densities are those of tanh's range (-1, 1), whatever the bounds, as they were in 2021. `inputs` are means, then
+    log standard deviations, ``[B, 2 * k]``; the latter are clipped to [-5, 2].
     """
 
     dist: Normal
@@ -335,11 +250,9 @@ class TorchSquashedGaussian(TorchDistributionWrapper):
         return self._squash(self.dist.rsample())
 
     def deterministic_sample(self) -> Tensor:
-        """Returns the means, squashed."""
         return self._kept(self._squash(self.dist.mean))
 
     def logp(self, x: Any) -> Tensor:
-        """Returns the log-densities ``[B]`` of actions ``[B, k]``."""
         return self._logp(self._unsquash(_tensor(x, self.model)))
 
     def sample_logp(self) -> tuple[Tensor, Tensor]:
@@ -357,20 +270,13 @@ class TorchSquashedGaussian(TorchDistributionWrapper):
 
     @staticmethod
     def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        """Returns twice the number of elements of an action."""
         return 2 * _elements(action_space)
 
 
 class TorchBeta(TorchDistributionWrapper):
-    """A vector of numbers between two bounds, each of a Beta distribution, float32 ``[B, k]``.
+    """Numbers between two bounds, each of a Beta distribution, float32 ``[B, k]``.
 
     Log-densities are those of the range (0, 1), whatever the bounds, as they were in 2021.
-
-    Args:
-        inputs: What alpha, then what beta is made of, ``[B, 2 * k]``: both are ``log(1 + exp(x)) + 1``.
-        model: The model.
-        low: Lower bound.
-        high: Upper bound.
     """
 
     dist: Beta
@@ -390,60 +296,42 @@ class TorchBeta(TorchDistributionWrapper):
         return self._squash(self.dist.rsample())
 
     def deterministic_sample(self) -> Tensor:
-        """Returns the means."""
         return self._kept(self._squash(self.dist.mean))
 
     def logp(self, x: Any) -> Any:
-        """Returns the log-densities ``[B]`` of actions ``[B, k]``."""
         share = (_tensor(x, self.model) - self.low) / (self.high - self.low)
         return self.dist.log_prob(share).sum(-1)
 
     def entropy(self) -> Any:
-        """Returns the differential entropies ``[B]`` in nats, of the range (0, 1)."""
         return self.dist.entropy().sum(-1)
 
     def kl(self, other: Any) -> Tensor:
-        """Returns the divergences KL(self || other), ``[B]``, in nats."""
         return kl_divergence(self.dist, other.dist).sum(-1)
 
     @staticmethod
     def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        """Returns twice the number of elements of an action."""
         return 2 * _elements(action_space)
 
 
 class TorchDeterministic(TorchDistributionWrapper):
-    """What the model puts out is the action, float32 ``[B, k]``."""
-
     def deterministic_sample(self) -> Tensor:
-        """Returns the inputs."""
         return self._kept(self.inputs)
 
     def _build_sample_op(self) -> Tensor:
         return self.inputs
 
     def logp(self, actions: Any) -> Tensor:
-        """Returns zeros ``[B]``: there is one action."""
         return self.inputs.new_zeros(len(self.inputs))
 
     def sampled_action_logp(self) -> Tensor:
-        """Returns zeros ``[B]``."""
         return self.logp(None)
 
     @staticmethod
     def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        """Returns the number of elements of an action."""
         return _elements(action_space)
 
 
 class TorchDirichlet(TorchDistributionWrapper):
-    """Shares that sum to 1, float32 ``[B, k]``.
-
-    Args:
-        inputs: Logarithms of the concentrations, ``[B, k]``.
-        model: The model.
-    """
-
     dist: Dirichlet
 
     def __init__(self, inputs: Any, model: Any = None) -> None:
@@ -452,28 +340,19 @@ class TorchDirichlet(TorchDistributionWrapper):
         self.dist = Dirichlet(self.inputs)
 
     def deterministic_sample(self) -> Tensor:
-        """Returns the means."""
         return self._kept(self.dist.mean)
 
     def logp(self, x: Any) -> Any:
-        """Returns the log-densities ``[B]`` of shares ``[B, k]``."""
         shares = _tensor(x, self.model).clamp(min=LEAST_SHARE)
         return self.dist.log_prob(shares / shares.sum(-1, keepdim=True))
 
     @staticmethod
     def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        """Returns the number of shares."""
         return _elements(action_space)
 
 
 class GumbelSoftmax(TorchDistributionWrapper):
-    """One choice out of n as nearly a one-hot, float32 ``[B, n]``, through which gradients pass (Jang et al. 2017).
-
-    Args:
-        inputs: Logits ``[B, n]``.
-        model: The model.
-        temperature: The lower, the nearer.
-    """
+    """One choice out of n as nearly a one-hot, float32 ``[B, n]``, through which gradients pass (Jang et al. 2017)."""
 
     dist: RelaxedOneHotCategorical
 
@@ -488,7 +367,6 @@ class GumbelSoftmax(TorchDistributionWrapper):
         return self.dist.rsample()
 
     def deterministic_sample(self) -> Tensor:
-        """Returns the probabilities of the choices."""
         return self._kept(self.probs)
 
     def logp(self, x: Any) -> Tensor:
@@ -500,21 +378,10 @@ class GumbelSoftmax(TorchDistributionWrapper):
 
     @staticmethod
     def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        """Returns the number of choices."""
         return int(action_space.n)
 
 
 class TorchMultiActionDistribution(TorchDistributionWrapper):
-    """The parts of actions of a Dict or Tuple space, independent of each other.
-
-    Args:
-        inputs: ``[B, sum(input_lens)]`` the inputs of all parts side by side.
-        model: The model.
-        child_distributions: Functions or classes that make the distribution of each part, in a list or as the space is.
-        input_lens: How many inputs each part has, likewise.
-        action_space: The space.
-    """
-
     def __init__(
         self, inputs: Any, model: Any = None, *, child_distributions: Any, input_lens: Any, action_space: Any
     ) -> None:
@@ -529,11 +396,7 @@ class TorchMultiActionDistribution(TorchDistributionWrapper):
         return reduce(add, terms)
 
     def logp(self, x: Any) -> Any:
-        """Returns the sums ``[B]`` of the parts' log-probabilities.
-
-        Args:
-            x: Actions as the space has them, a list of the parts, or all parts side by side in one tensor ``[B, W]``.
-        """
+        """Takes actions as the space has them, a list of the parts, or all parts side by side, ``[B, W]``."""
         children = self.flat_child_distributions
         if isinstance(x, np.ndarray | Tensor):
             merged = _tensor(x, self.model)
@@ -548,33 +411,27 @@ class TorchMultiActionDistribution(TorchDistributionWrapper):
         return self._sum(terms)
 
     def kl(self, other: Any) -> Any:
-        """Returns the sums ``[B]`` of the parts' divergences."""
         pairs = zip(self.flat_child_distributions, other.flat_child_distributions, strict=True)
         return self._sum([mine.kl(theirs) for mine, theirs in pairs])
 
     def entropy(self) -> Any:
-        """Returns the sums ``[B]`` of the parts' entropies."""
         return self._sum([child.entropy() for child in self.flat_child_distributions])
 
     def _actions(self, drawn: Sequence[Any]) -> Any:
         return self._kept(nested.unflatten_as(self.action_space_struct, drawn))
 
     def sample(self) -> Any:
-        """Draws actions, as the space has them: a dict or tuple of tensors ``[B, ...]``."""
         return self._actions([child.sample() for child in self.flat_child_distributions])
 
     def deterministic_sample(self) -> Any:
-        """Returns the actions to take where nothing is to be tried out, as the space has them."""
         return self._actions([child.deterministic_sample() for child in self.flat_child_distributions])
 
     def sampled_action_logp(self) -> Any:
-        """Returns the sums ``[B]`` of the log-probabilities of the parts that were drawn last."""
         return self._sum([child.sampled_action_logp() for child in self.flat_child_distributions])
 
     def required_model_output_shape(  # type: ignore[override]  # an object knows it without the space
         self, action_space: Any = None, model_config: Any = None
     ) -> int:
-        """Returns the number of inputs of all parts."""
         return sum(self.input_lens)
 
 

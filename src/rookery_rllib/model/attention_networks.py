@@ -25,10 +25,6 @@ class GRUGate(nn.Module):
 
     ``r = sigmoid(W_r y + U_r x)``, ``z = sigmoid(W_z y + U_z x - b)``, ``h = tanh(W_h y + U_h (r * x))``, and what
     comes out is ``(1 - z) x + z h``.
-
-    Args:
-        dim: Width.
-        init_bias: What b starts at: high values keep the gate closed.
     """
 
     def __init__(self, dim: int, init_bias: float = 0.0) -> None:
@@ -43,7 +39,6 @@ class GRUGate(nn.Module):
         self._bias_z = nn.Parameter(torch.full((dim,), float(init_bias), dtype=torch.float32, device="cpu"))
 
     def forward(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
-        """Returns the stream ``[..., dim]`` of ``(stream, news)``."""
         x, y = inputs
         news_r, news_z, news_h = self._news(y).chunk(3, -1)
         old_r, old_z = self._gates(x).chunk(2, -1)
@@ -59,14 +54,7 @@ def _split(x: Tensor, heads: int) -> Tensor:
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention of each step of a sequence on itself and those before it (Vaswani et al. 2017).
-
-    Args:
-        in_dim: Width of the input.
-        out_dim: Width of the output.
-        num_heads: Number of heads.
-        head_dim: Width of each of them.
-    """
+    """Attention of each step of a sequence on itself and those before it (Vaswani et al. 2017)."""
 
     def __init__(self, in_dim: int, out_dim: int, num_heads: int, head_dim: int) -> None:
         super().__init__()
@@ -75,7 +63,6 @@ class MultiHeadAttention(nn.Module):
         self._linear_layer = SlimFC(num_heads * head_dim, out_dim, use_bias=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Returns ``[B, T, out_dim]`` of ``[B, T, in_dim]``."""
         query, key, value = (_split(part, self._num_heads) for part in self._qkv_layer(inputs).chunk(3, -1))
         seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         out: Tensor = self._linear_layer(seen.transpose(1, 2).flatten(2))
@@ -83,16 +70,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class RelativeMultiHeadAttention(nn.Module):
-    """Attention on a memory and on the steps up to each one, by what they hold and by how long ago they were.
-
-    Args:
-        in_dim: Width of the input and of the memory.
-        out_dim: Width of the output.
-        num_heads: Number of heads.
-        head_dim: Width of each of them.
-        input_layernorm: Whether the input is normalized first.
-        output_activation: Activation of the output; None = none.
-    """
+    """Attention on a memory and on the steps up to each one, by what they hold and by how long ago they were."""
 
     _waves: Tensor
 
@@ -128,12 +106,10 @@ class RelativeMultiHeadAttention(nn.Module):
         self._in_dim = in_dim
 
     def forward(self, inputs: Tensor, memory: Tensor | None = None, window: int | None = None) -> Tensor:
-        """Returns ``[B, T, out_dim]``.
+        """Returns ``[B, T, out_dim]`` of ``[B, T, in_dim]``.
 
-        Args:
-            inputs: ``[B, T, in_dim]``.
-            memory: ``[B, M, in_dim]`` what came before, through which no gradients pass.
-            window: How many steps before it each one looks at; None = all.
+        No gradients pass through `memory` ``[B, M, in_dim]``, which came before; each step looks at `window` steps
+        before it (None: all).
         """
         steps = inputs.shape[1]
         past = 0 if memory is None else memory.shape[1]
@@ -156,23 +132,7 @@ class RelativeMultiHeadAttention(nn.Module):
 
 
 class GTrXLNet(RecurrentNetwork, nn.Module):
-    """Gated units of attention over the last steps of an episode.
-
-    Args:
-        observation_space: Space of preprocessed observations.
-        action_space: Space of the actions.
-        num_outputs: Width of the output; None = `attention_dim`, without values.
-        model_config: The section ``model``.
-        name: Any name.
-        num_transformer_units: Number of units.
-        attention_dim: Width of each unit.
-        num_heads: Heads of each unit.
-        memory_inference: How many earlier steps a unit looks at.
-        memory_training: Is not needed: learning looks at as many.
-        head_dim: Width of a head.
-        position_wise_mlp_dim: Width of the layer after attention.
-        init_gru_gate_bias: How far gates are closed at first.
-    """
+    """Gated units of attention over the last `memory_inference` steps of an episode, while learning as well."""
 
     def __init__(
         self,
@@ -242,24 +202,17 @@ class GTrXLNet(RecurrentNetwork, nn.Module):
         return self.logits(rows), after
 
     def get_initial_state(self) -> list[Any]:
-        """Returns zeros ``[memory_inference, attention_dim]`` for each unit."""
         weight = next(self.linear_layer.parameters())
         size = (self.memory_inference, self.attention_dim)
         return [weight.new_zeros(size) for _ in range(self.num_transformer_units)]
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B * T]`` of what `forward` was given last."""
         if self._value_out is None:
             raise RuntimeError("GTrXLNet: call forward() before value_function(), and give it num_outputs")
         return self._value_out
 
 
 class AttentionWrapper(ModelOnModel):
-    """A `GTrXLNet` on top of another model, with outputs and values on top of it.
-
-    Of the section ``model`` it reads the keys ``attention_...``. Arguments are those of `ModelOnModel`.
-    """
-
     def __init__(
         self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str, **kwargs: Any
     ) -> None:
@@ -293,7 +246,6 @@ class AttentionWrapper(ModelOnModel):
         self._heads(self.attention_dim)
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes outputs ``[B * T, num_outputs]`` and the state after."""
         inputs = [self._inputs(input_dict)]
         if self.use_n_prev_actions:
             actions = column(self, input_dict, "prev_actions").transpose(0, 1)
@@ -304,5 +256,4 @@ class AttentionWrapper(ModelOnModel):
         return self._logits_branch(self._features), after
 
     def get_initial_state(self) -> list[Any]:
-        """Returns what the units look back at before an episode, zeros."""
         return self.gtrxl.get_initial_state()

@@ -60,39 +60,18 @@ def _found(key: str, given: Any, known: Mapping[str, Any], register: str) -> Any
 
 
 def custom_model(options: Mapping[str, Any]) -> Any:
-    """Returns the class or function of ``custom_model``, which may be a registered name; None if it is not set.
-
-    Args:
-        options: The section ``model``.
-
-    Raises:
-        ConfigError: If nothing is registered under the name, or it is neither a name nor callable.
-    """
+    """Returns the class or function of ``custom_model``, which may be a registered name; None if it is not set."""
     return _found("custom_model", options.get("custom_model"), _MODELS, "register_custom_model")
 
 
 def custom_action_dist(options: Mapping[str, Any]) -> Any:
-    """Returns the class of ``custom_action_dist``, which may be a registered name; None if it is not set.
-
-    Args:
-        options: The section ``model``.
-
-    Raises:
-        ConfigError: As `custom_model`.
-    """
+    """Returns the class of ``custom_action_dist``, which may be a registered name; None if it is not set."""
     given = options.get("custom_action_dist")
     return _found("custom_action_dist", given, _DISTRIBUTIONS, "register_custom_action_dist")
 
 
 def custom_preprocessor(options: Mapping[str, Any]) -> Any:
-    """Returns the class of ``custom_preprocessor``, which may be a registered name; None if it is not set.
-
-    Args:
-        options: The section ``model``.
-
-    Raises:
-        ConfigError: As `custom_model`.
-    """
+    """Returns the class of ``custom_preprocessor``, which may be a registered name; None if it is not set."""
     given = options.get("custom_preprocessor")
     return _found("custom_preprocessor", given, _PREPROCESSORS, "register_custom_preprocessor")
 
@@ -129,12 +108,6 @@ def network_factory(options: Mapping[str, Any], name: str = "default_model") -> 
 
 
 def default_network(obs_space: Any, options: Mapping[str, Any]) -> type[ModelV2]:
-    """Returns the class of the default network for preprocessed observations.
-
-    Args:
-        obs_space: Their space.
-        options: The section ``model``.
-    """
     original = getattr(obs_space, "original_space", obs_space)
     if isinstance(original, Tuple) and any(isinstance(part, Box) and len(part.shape) >= 2 for part in original.spaces):
         return ComplexInputNetwork
@@ -203,38 +176,18 @@ def _named(make: Any, name: str) -> dict[str, Any]:
 
 
 class ModelCatalog:
-    """Finds models, action distributions and preprocessors for spaces, and keeps what scripts register."""
-
     @staticmethod
     def register_custom_model(model_name: str, model_class: Any) -> None:
-        """Gives a model a name that ``custom_model`` knows.
-
-        Args:
-            model_name: The name.
-            model_class: Class, or function that makes a model.
-        """
         if not callable(model_class):
             raise ConfigError(f"register_custom_model({model_name!r}): takes a class, not {type(model_class).__name__}")
         _MODELS[model_name] = model_class
 
     @staticmethod
     def register_custom_preprocessor(preprocessor_name: str, preprocessor_class: Any) -> None:
-        """Gives a preprocessor a name that ``custom_preprocessor`` knows.
-
-        Args:
-            preprocessor_name: The name.
-            preprocessor_class: Class below `Preprocessor`.
-        """
         _PREPROCESSORS[preprocessor_name] = preprocessor_class
 
     @staticmethod
     def register_custom_action_dist(action_dist_name: str, action_dist_class: Any) -> None:
-        """Gives an action distribution a name that ``custom_action_dist`` knows.
-
-        Args:
-            action_dist_name: The name.
-            action_dist_class: Class below `ActionDistribution`.
-        """
         _DISTRIBUTIONS[action_dist_name] = action_dist_class
 
     @staticmethod
@@ -249,22 +202,6 @@ class ModelCatalog:
         default_model: Any = None,
         **model_kwargs: Any,
     ) -> Any:
-        """Makes a model.
-
-        Args:
-            obs_space: Space of preprocessed observations.
-            action_space: Space of the actions.
-            num_outputs: Width of the output.
-            model_config: The section ``model``.
-            framework: Is not needed: all models run on torch.
-            name: What the model is called.
-            model_interface: Class whose methods come on top of the model's; it calls the model's constructor.
-            default_model: Class in the place of the default network.
-            **model_kwargs: Further arguments of the model's constructor.
-
-        Raises:
-            ConfigError: As of `network_factory`.
-        """
         config: dict[str, Any] = copied(dict(model_config))
         _refuse_two_memories(config)
         if config.get("framestack", DEPRECATED_VALUE) != DEPRECATED_VALUE:
@@ -295,18 +232,7 @@ class ModelCatalog:
         framework: str = "tf",
         **kwargs: Any,
     ) -> tuple[Any, int]:
-        """Returns what makes the action distribution for a space, and how many inputs it takes.
-
-        Args:
-            action_space: Space of the actions.
-            config: The section ``model``, of which ``custom_action_dist`` matters.
-            dist_type: A class of distributions; ``deterministic`` for what a model puts out itself; None = by space.
-            framework: Is not needed.
-            **kwargs: Are not needed.
-
-        Raises:
-            UnsupportedSpaceException: If there is none for the space.
-        """
+        """Returns what makes the action distribution for a space, and how many inputs it takes."""
         config = config or MODEL_DEFAULTS
         custom = custom_action_dist(config)
         several = (TorchMultiActionDistribution,)
@@ -334,15 +260,6 @@ class ModelCatalog:
 
     @staticmethod
     def get_action_shape(action_space: Any, framework: str = "tf") -> tuple[Any, tuple[int | None, ...]]:
-        """Returns type and shape of a batch of actions as one tensor, whose first axis is None.
-
-        Args:
-            action_space: Space of the actions.
-            framework: Is not needed.
-
-        Raises:
-            UnsupportedSpaceException: If actions are no numbers.
-        """
         if isinstance(action_space, Discrete):
             return action_space.dtype, (None,)
         if isinstance(action_space, Tuple | Dict):
@@ -366,27 +283,12 @@ class ModelCatalog:
 
     @staticmethod
     def get_preprocessor(env: Any, options: Mapping[str, Any] | None = None) -> Preprocessor:
-        """Returns a preprocessor for the observations of an environment.
-
-        Args:
-            env: The environment.
-            options: The section ``model``.
-        """
         return ModelCatalog.get_preprocessor_for_space(env.observation_space, options)
 
     @staticmethod
     def get_preprocessor_for_space(
         observation_space: Space[Any], options: Mapping[str, Any] | None = None
     ) -> Preprocessor:
-        """Returns a preprocessor for observations of a space.
-
-        Args:
-            observation_space: The space.
-            options: The section ``model``.
-
-        Raises:
-            ConfigError: If it has a key that there is not, or a preprocessor that is not registered.
-        """
         given = options or MODEL_DEFAULTS
         for key in given:
             if key not in MODEL_DEFAULTS:

@@ -28,17 +28,6 @@ INITIAL_LENGTH = 1
 
 
 class ModelV2:
-    """A model of 2021: a subclass writes `forward` and `value_function`.
-
-    Args:
-        obs_space: Space of preprocessed observations, with `original_space`.
-        action_space: Space of the actions.
-        num_outputs: Parameters of the action distribution, or width of the output.
-        model_config: The section ``model``.
-        name: Any name.
-        framework: ``torch`` or ``tf``.
-    """
-
     def __init__(
         self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str, framework: str
     ) -> None:
@@ -53,44 +42,21 @@ class ModelV2:
         self.view_requirements: dict[str, Any] = {"obs": ViewRequirement(space=obs_space)}
 
     def get_initial_state(self) -> list[Any]:
-        """Returns what is remembered before an episode: a list of arrays without a batch axis; empty = nothing."""
         return []
 
     def forward(self, input_dict: dict[str, Any], state: list[Any], seq_lens: Any) -> tuple[Any, list[Any]]:
-        """Computes outputs ``[B, num_outputs]`` and the state after. Subclasses write it.
-
-        Args:
-            input_dict: ``obs`` as dicts, tuples or tensors ``[B, ...]``, ``obs_flat`` ``[B, size]``, ``is_training``.
-            state: Tensors ``[N, ...]``, in the order of `get_initial_state`.
-            seq_lens: ``[N]`` lengths of the sequences in the batch.
-        """
         raise NotImplementedError(f"{type(self).__name__} has no forward(input_dict, state, seq_lens)")
 
     def value_function(self) -> Any:
-        """Returns the values ``[B]`` of what the last `forward` was given. Subclasses write it."""
         raise NotImplementedError(f"{type(self).__name__} has no value_function()")
 
     def custom_loss(self, policy_loss: Any, loss_inputs: Any) -> Any:
-        """Returns the loss to go down: the algorithm's, to which subclasses may add.
-
-        Args:
-            policy_loss: The algorithm's loss, in a list as torch models get it.
-            loss_inputs: The batch.
-        """
         return policy_loss
 
     def metrics(self) -> dict[str, Any]:
-        """Returns numbers to be reported about the model."""
         return {}
 
     def __call__(self, input_dict: Any, state: Any = None, seq_lens: Any = None) -> tuple[Any, list[Any]]:
-        """Unpacks observations and calls `forward`; returns outputs and states.
-
-        Args:
-            input_dict: Columns; of a `SampleBatch` those of states and lengths are taken from it where none are given.
-            state: What is remembered of each sequence.
-            seq_lens: Lengths of the sequences.
-        """
         given = {key: input_dict[key] for key in input_dict}
         if isinstance(input_dict, SampleBatch):
             given["is_training"] = bool(input_dict.is_training)
@@ -112,55 +78,41 @@ class ModelV2:
         return outputs, after
 
     def from_batch(self, train_batch: Any, is_training: bool = True) -> Any:
-        """Computes outputs and states of a training batch."""
         given = {name: train_batch[name] for name in train_batch}
         state = [given[name] for name in sorted(given) if name.startswith("state_in_")]
         return self({**given, "is_training": is_training}, state, given.get("seq_lens"))
 
     def import_from_h5(self, h5_file: str) -> None:
-        """Loads weights from a file. Subclasses may write it."""
         raise NotImplementedError(f"{type(self).__name__} has no import_from_h5")
 
     def last_output(self) -> Any:
-        """Returns what the last call put out."""
         return self._last_output
 
     def context(self) -> Any:
-        """Returns a context that does nothing."""
         return nullcontext()
 
     def variables(self, as_dict: bool = False) -> Any:
-        """Returns all weights, in a list or by name."""
         raise NotImplementedError
 
     def trainable_variables(self, as_dict: bool = False) -> Any:
-        """Returns the weights that learn, in a list or by name."""
         raise NotImplementedError
 
     def is_time_major(self) -> bool:
-        """Whether time is the first axis of sequences."""
         return self.time_major is True
 
 
 class TorchModelV2(ModelV2):
-    """A torch model of 2021: a subclass derives from `torch.nn.Module` too, and calls both constructors.
-
-    Arguments are those of `ModelV2`, without the framework.
-    """
-
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str) -> None:
         modules = vars(self).get("_modules")  # whose constructor may come before or after this one
         ModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, framework="torch")
         del modules
 
     def variables(self, as_dict: bool = False) -> Any:
-        """Returns all weights and buffers, in a list or by name."""
         assert isinstance(self, nn.Module)
         found = self.state_dict()
         return found if as_dict else list(found.values())
 
     def trainable_variables(self, as_dict: bool = False) -> Any:
-        """Returns the weights that learn, in a list or by name."""
         assert isinstance(self, nn.Module)
         found = {name: weight for name, weight in self.named_parameters() if weight.requires_grad}
         return found if as_dict else list(found.values())

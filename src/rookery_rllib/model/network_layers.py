@@ -39,14 +39,9 @@ PICTURE_FILTERS: dict[tuple[int, int], list[list[Any]]] = {
 
 
 def get_activation_fn(name: Any = None, framework: str = "tf") -> Any:
-    """Returns an activation by its name; what can be called already comes back as it is.
+    """Returns an activation by its name; None for ``linear`` and None.
 
-    Args:
-        name: ``relu, tanh, swish, silu, elu, selu, sigmoid, leaky_relu``; ``linear`` and None give None.
-        framework: ``torch`` for a class of `torch.nn.Module`; else a function on tensors, which Keras layers take.
-
-    Raises:
-        ConfigError: If the name is unknown.
+    Of the framework ``torch`` it is a class of `torch.nn.Module`, else a function on tensors, which Keras layers take.
     """
     if callable(name):
         return name
@@ -56,15 +51,7 @@ def get_activation_fn(name: Any = None, framework: str = "tf") -> Any:
 
 
 def get_initializer(name: Any = None, framework: str = "tf") -> Any:
-    """Returns a function that fills a weight in place, by its name; what can be called already comes back as it is.
-
-    Args:
-        name: ``xavier_uniform``, which None and ``default`` are too, or ``xavier_normal``.
-        framework: ``torch`` for such a function; else the name that Keras layers know.
-
-    Raises:
-        ConfigError: If the name is unknown.
-    """
+    """Returns a function that fills a weight in place; of other frameworks than ``torch`` the name for Keras."""
     if callable(name):
         return name
     known = {"xavier_uniform": nn.init.xavier_uniform_, "xavier_normal": nn.init.xavier_normal_}
@@ -75,14 +62,6 @@ def get_initializer(name: Any = None, framework: str = "tf") -> Any:
 
 
 def get_filter_config(shape: Sequence[int]) -> list[list[Any]]:
-    """Returns the convolutions ``[channels, kernel, stride]`` for pictures of a shape.
-
-    Args:
-        shape: ``[height, width]``, ``[height, width, channels]`` or ``[channels, height, width]``.
-
-    Raises:
-        ConfigError: If there are none for this size.
-    """
     sides = [tuple(shape[:2]), tuple(shape[1:])]
     for size, filters in PICTURE_FILTERS.items():
         if len(shape) in (2, 3) and size in sides:
@@ -118,15 +97,9 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def same_padding(in_size: Any, filter_size: Any, stride_size: Any) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
-    """Returns the padding after which only the stride makes a picture smaller, and the size that comes out.
+    """Returns the padding ``(left, right, top, bottom)`` and the size ``(height, width)`` that comes out.
 
-    Args:
-        in_size: Height and width.
-        filter_size: Those of the kernel, or one number for both.
-        stride_size: Those of the stride, or one number for both.
-
-    Returns:
-        ``(left, right, top, bottom)``, as `torch.nn.ZeroPad2d` takes it, and ``(height, width)``.
+    After it only the stride makes an image smaller.
     """
     sizes = zip(in_size, _pair(filter_size), _pair(stride_size), strict=True)
     rows, columns = ((math.ceil(side / stride), int(side), window, stride) for side, window, stride in sizes)
@@ -144,17 +117,6 @@ def _activation(activation_fn: Any) -> list[nn.Module]:
 
 
 class SlimFC(nn.Module):
-    """A linear layer and its activation.
-
-    Args:
-        in_size: Number of inputs.
-        out_size: Number of outputs.
-        initializer: Function that fills the weight in place; None = Glorot's uniform one.
-        activation_fn: Name of an activation, or a class of `torch.nn.Module`; None = none.
-        use_bias: Whether there is a bias.
-        bias_init: What it starts at.
-    """
-
     def __init__(
         self,
         in_size: int,
@@ -172,7 +134,6 @@ class SlimFC(nn.Module):
         self._model = nn.Sequential(linear, *_activation(activation_fn))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns outputs ``[..., out_size]``."""
         out: Tensor = self._model(x)
         return out
 
@@ -180,15 +141,7 @@ class SlimFC(nn.Module):
 class SlimConv2d(nn.Module):
     """A convolution with its padding and its activation.
 
-    Args:
-        in_channels: Number of channels that come in.
-        out_channels: Number of channels that go out.
-        kernel: Height and width, or one number for both.
-        stride: Likewise.
-        padding: ``(left, right, top, bottom)``, or one number; None = none.
-        initializer: Function that fills the weight in place; ``default`` = Glorot's uniform one, None = torch's own.
-        activation_fn: As of `SlimFC`; ``default`` = relu.
-        bias_init: What the bias starts at.
+    The `initializer` ``default`` is Glorot's uniform one, None torch's own.
     """
 
     def __init__(
@@ -215,52 +168,30 @@ class SlimConv2d(nn.Module):
         self._model = nn.Sequential(*padded, convolution, *activation)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns pictures ``[B, out_channels, height, width]`` of ``[B, in_channels, ...]``."""
         out: Tensor = self._model(x)
         return out
 
 
 class AppendBiasLayer(nn.Module):
-    """Learned numbers that are appended to every row, such as log standard deviations that do not depend on it.
-
-    Args:
-        num_bias_vars: How many.
-    """
-
     def __init__(self, num_bias_vars: int) -> None:
         super().__init__()
         self.log_std = nn.Parameter(torch.zeros(num_bias_vars, dtype=torch.float32, device="cpu"))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns ``[B, N + num_bias_vars]`` of ``[B, N]``."""
         return torch.cat((x, self.log_std.expand(len(x), -1)), 1)
 
 
 class Reshape(nn.Module):
-    """A layer that gives tensors another shape.
-
-    Args:
-        shape: The shape, with one -1.
-    """
-
     def __init__(self, shape: Sequence[int]) -> None:
         super().__init__()
         self.shape = tuple(shape)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Returns the tensor in that shape."""
         return x.reshape(self.shape)
 
 
 class NoisyLayer(nn.Module):
-    """A linear layer with learned factorized noise on its weights (Fortunato et al. 2018, NoisyNet), new at each call.
-
-    Args:
-        in_size: Number of inputs.
-        out_size: Number of outputs.
-        sigma0: First size of the noise, times the root of `in_size`.
-        activation: As of `SlimFC`.
-    """
+    """A linear layer with learned factorized noise on its weights (Fortunato et al. 2018), new at each call."""
 
     def __init__(self, in_size: int, out_size: int, sigma0: float, activation: Any = "relu") -> None:
         super().__init__()
@@ -273,7 +204,6 @@ class NoisyLayer(nn.Module):
         self.activation = nn.Sequential(*_activation(activation))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Returns outputs ``[B, out_size]``."""
         rows, columns = (self._noise(size).to(inputs) for size in (self.in_size, self.out_size))
         weight = self.w + self.sigma_w * torch.outer(rows, columns)
         out: Tensor = self.activation(inputs @ weight + self.b + self.sigma_b * columns)
@@ -286,36 +216,19 @@ class NoisyLayer(nn.Module):
 
 
 class SkipConnection(nn.Module):
-    """A layer whose input is added to its output, or comes together with it in another one.
-
-    Args:
-        layer: The layer.
-        fan_in_layer: Takes ``(input, output)``; None = their sum.
-    """
-
     def __init__(self, layer: nn.Module, fan_in_layer: nn.Module | None = None) -> None:
         super().__init__()
         self._layer = layer
         self._fan_in_layer = fan_in_layer
 
     def forward(self, inputs: Tensor, **kwargs: Any) -> Tensor:
-        """Returns input and output together; keywords go to the layer."""
         outputs = self._layer(inputs, **kwargs)
         both: Tensor = outputs + inputs if self._fan_in_layer is None else self._fan_in_layer((inputs, outputs))
         return both
 
 
 class ConvTranspose2DStack(nn.Module):
-    """A decoder of vectors into pictures, each number of which is normally distributed with a standard deviation of 1.
-
-    Args:
-        input_size: Length of the vectors.
-        filters: ``(channels that come in, kernel, stride)`` of each transposed convolution.
-        initializer: As of `SlimConv2d`.
-        bias_init: What biases start at.
-        activation_fn: Activation between the layers.
-        output_shape: ``(channels, height, width)`` of the pictures.
-    """
+    """A decoder of vectors into images, whose numbers are normally distributed with a standard deviation of 1."""
 
     def __init__(
         self,
@@ -345,6 +258,5 @@ class ConvTranspose2DStack(nn.Module):
         self._model = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Any:
-        """Returns the distribution of pictures ``[..., *output_shape]`` of vectors ``[..., input_size]``."""
         mean = self._model(x).reshape(*x.shape[:-1], *self.output_shape)
         return torch.distributions.Independent(torch.distributions.Normal(mean, 1.0), len(self.output_shape))

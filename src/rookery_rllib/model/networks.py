@@ -62,20 +62,6 @@ def head(inputs: int, outputs: int) -> SlimFC:
 
 
 class FullyConnectedNetwork(TorchModelV2, nn.Module):
-    """Layers of ``fcnet_hiddens`` and ``post_fcnet_hiddens``, with outputs and values on top.
-
-    Args:
-        obs_space: Space of preprocessed observations.
-        action_space: Space of the actions.
-        num_outputs: Width of the output; None = that of the last layer.
-        model_config: Of the section ``model``: ``fcnet_hiddens, fcnet_activation, post_fcnet_hiddens,
-            post_fcnet_activation, no_final_linear, vf_share_layers, free_log_std``.
-        name: Any name.
-
-    Raises:
-        ConfigError: If ``free_log_std`` is set and the number of outputs is odd.
-    """
-
     def __init__(
         self, obs_space: Any, action_space: Any, num_outputs: int | None, model_config: Mapping[str, Any], name: str
     ) -> None:
@@ -110,7 +96,6 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
         self._last_flat_in: Tensor | None = None
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes outputs ``[B, num_outputs]`` of flat observations; the state stays."""
         obs = as_tensor(column(self, input_dict, "obs_flat")).float()
         self._last_flat_in = obs.reshape(len(obs), -1)
         self._features = self._hidden_layers(self._last_flat_in)
@@ -121,7 +106,6 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
         return outputs, state
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B]`` of the observations that `forward` was given last."""
         if self._value_branch_separate is not None:
             features = self._value_branch_separate(_called(self, self._last_flat_in))
         else:
@@ -131,20 +115,9 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
 
 
 class VisionNetwork(TorchModelV2, nn.Module):
-    """Convolutions of ``conv_filters`` over pictures, layers of ``post_fcnet_hiddens``, outputs and values on top.
+    """Convolutions of ``conv_filters`` over images, with layers on top.
 
-    All convolutions but the last one keep the picture's size but for their stride; the last has no padding.
-
-    Args:
-        obs_space: Pictures ``[height, width, channels]``, or ``[height, width]`` with ``num_framestacks`` of them.
-        action_space: Space of the actions.
-        num_outputs: Width of the output; None = that of the features.
-        model_config: Of the section ``model``: ``conv_filters, conv_activation, post_fcnet_hiddens,
-            post_fcnet_activation, no_final_linear, vf_share_layers, num_framestacks``.
-        name: Any name.
-
-    Raises:
-        ConfigError: If there are no filters for this size, or a kernel is larger than what comes to it.
+    All convolutions but the last one keep the size but for their stride; the last has no padding.
     """
 
     def __init__(
@@ -187,7 +160,6 @@ class VisionNetwork(TorchModelV2, nn.Module):
         self._pictures: Tensor | None = None
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes outputs ``[B, num_outputs]`` of pictures; the state stays."""
         pictures = as_tensor(column(self, input_dict, "obs")).float()
         self._pictures = pictures if self.traj_view_framestacking else pictures.permute(0, 3, 1, 2)
         self._features = self._convs(self._pictures)
@@ -196,7 +168,6 @@ class VisionNetwork(TorchModelV2, nn.Module):
         return outputs, state
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B]`` of the pictures that `forward` was given last."""
         if self._value_branch is not None:
             values: Tensor = self._value_branch(_called(self, self._features)).squeeze(1)
             return values
@@ -231,18 +202,7 @@ def _convolutions(
 
 
 class ComplexInputNetwork(TorchModelV2, nn.Module):
-    """Convolutions over each picture of a Tuple or Dict, all else flat beside them; then ``post_fcnet_hiddens``.
-
-    Args:
-        obs_space: Space of preprocessed observations, whose `original_space` is a Tuple or Dict.
-        action_space: Space of the actions.
-        num_outputs: Width of the output; None = that of the features.
-        model_config: As of `VisionNetwork`.
-        name: Any name.
-
-    Raises:
-        ConfigError: If observations have no parts.
-    """
+    """Convolutions over each picture of a Tuple or Dict, all else flat beside them; then ``post_fcnet_hiddens``."""
 
     def __init__(
         self, obs_space: Any, action_space: Any, num_outputs: int | None, model_config: Mapping[str, Any], name: str
@@ -281,7 +241,6 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
         self._value_out: Tensor | None = None
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes outputs ``[B, num_outputs]`` of the parts of observations; the state stays."""
         outs = []
         for number, (space, part) in enumerate(zip(self._parts, nested.flatten(input_dict["obs"]), strict=True)):
             if number in self.cnns:
@@ -297,7 +256,6 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
         return self.logits_layer(features), state
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B]`` of the observations that `forward` was given last."""
         return _called(self, self._value_out)
 
 
@@ -309,23 +267,16 @@ def _one_hots(values: Tensor, space: Any) -> Tensor:
 
 
 class TorchNoopModel(TorchModelV2, nn.Module):
-    """A model that puts out its observations, and values of 0.
-
-    Arguments are those of `TorchModelV2`.
-    """
-
     def __init__(self, obs_space: Any, action_space: Any, num_outputs: Any, model_config: Any, name: str) -> None:
         nn.Module.__init__(self)
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
         self._rows: Tensor | None = None
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Gives the flat observations back."""
         self._rows = input_dict["obs_flat"].float()
         return self._rows, state
 
     def value_function(self) -> Tensor:
-        """Returns zeros ``[B]``."""
         rows = _called(self, self._rows)
         return rows.new_zeros(len(rows))
 
@@ -338,26 +289,6 @@ def _called(model: Any, kept: Tensor | None) -> Tensor:
 
 
 class DQNTorchModel(TorchModelV2, nn.Module):
-    """A model whose outputs heads of DQN stand on; a class of a script derives from it and writes `forward`.
-
-    Args:
-        obs_space: Space of preprocessed observations.
-        action_space: Discrete.
-        num_outputs: Width of what `forward` puts out.
-        model_config: The section ``model``.
-        name: Any name.
-        q_hiddens: Widths of the layers of each head; without any, the outputs are the values of actions.
-        dueling: Whether a second head puts out the value of the observation.
-        dueling_activation: Activation of these layers.
-        num_atoms: Points that the distribution of returns stands on; 1 = its mean alone.
-        use_noisy: Whether layers are noisy.
-        v_min: The lowest of these points.
-        v_max: The highest one.
-        sigma0: First size of the noise.
-        add_layer_norm: Whether each of these layers is normalized.
-        **custom: What a model that is put on it is told besides, by ``custom_model_config``.
-    """
-
     def __init__(
         self,
         obs_space: Any,
@@ -417,11 +348,7 @@ class DQNTorchModel(TorchModelV2, nn.Module):
         return (shares * atoms).sum(-1), atoms, logits, logits, shares
 
     def get_state_value(self, model_out: Tensor) -> Tensor:
-        """Returns the values ``[B, 1]`` of observations of what `forward` put out.
-
-        Raises:
-            ConfigError: If there is no head for it.
-        """
+        """Returns the values ``[B, 1]`` of observations of what `forward` put out."""
         if self.value_module is None:
             raise ConfigError("DQNTorchModel: values of observations need dueling=True")
         values: Tensor = self.value_module(model_out)

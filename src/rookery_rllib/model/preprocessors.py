@@ -33,16 +33,6 @@ PICTURE_OPTIONS: dict[str, Any] = {"dim": 84, "grayscale": False, "zero_mean": T
 
 
 class Preprocessor:
-    """A function of observations, and the space of what it gives.
-
-    Args:
-        obs_space: Space of the observations.
-        options: The model's configuration, of which ``dim``, ``grayscale`` and ``zero_mean`` matter.
-
-    Attributes:
-        shape: Shape of what it gives.
-    """
-
     def __init__(self, obs_space: Space[Any], options: Mapping[str, Any] | None = None) -> None:
         self._obs_space = obs_space
         self._options = {**PICTURE_OPTIONS, **(options or {})}
@@ -51,30 +41,22 @@ class Preprocessor:
         self._i = 0
 
     def _init_shape(self, obs_space: Space[Any], options: Any) -> tuple[int, ...]:
-        """Returns the shape of what `transform` gives; a class of a script says it."""
         raise NotImplementedError
 
     def transform(self, observation: Any) -> Any:
-        """Returns an observation as a model sees it; a class of a script says how."""
         raise NotImplementedError
 
     def write(self, observation: Any, array: np.ndarray, offset: int) -> None:
-        """Writes what `transform` gives into a flat array, from `offset` on."""
         array[offset : offset + self._size] = np.asarray(self.transform(observation)).ravel()
 
     def check_shape(self, observation: Any) -> None:
-        """Compares one of `OBS_VALIDATION_INTERVAL` observations with the space.
-
-        Raises:
-            ValueError: If the observation is outside.
-        """
+        """Compares one of `OBS_VALIDATION_INTERVAL` observations with the space."""
         if self._i % OBS_VALIDATION_INTERVAL == 0 and not holds(self._obs_space, observation):
             raise ValueError(f"Observation ({observation}) is outside of the space ({self._obs_space})")
         self._i += 1
 
     @property
     def size(self) -> int:
-        """The number of elements of what it gives."""
         return self._size
 
     @cached_property
@@ -88,8 +70,6 @@ class Preprocessor:
 
 
 class NoPreprocessor(Preprocessor):
-    """Observations as they are."""
-
     def _init_shape(self, obs_space: Space[Any], options: Any) -> tuple[int, ...]:
         if obs_space.shape is None:
             name = type(obs_space).__name__
@@ -97,23 +77,18 @@ class NoPreprocessor(Preprocessor):
         return obs_space.shape
 
     def transform(self, observation: Any) -> Any:
-        """Returns the observation."""
         self.check_shape(observation)
         return observation
 
     def write(self, observation: Any, array: np.ndarray, offset: int) -> None:
-        """Writes an observation into a flat array, from `offset` on."""
         array[offset : offset + self._size] = np.asarray(observation).ravel()
 
     @property
     def observation_space(self) -> Space[Any]:
-        """The space of the environment."""
         return self._obs_space
 
 
 class OneHotPreprocessor(Preprocessor):
-    """One-hots of Discrete and MultiDiscrete observations, one after the other."""
-
     def _init_shape(self, obs_space: Any, options: Any) -> tuple[int, ...]:
         discrete = isinstance(obs_space, Discrete)
         self._first = np.ravel(obs_space.start)
@@ -122,7 +97,6 @@ class OneHotPreprocessor(Preprocessor):
         return (int(sum(sizes)),)
 
     def transform(self, observation: Any) -> np.ndarray:
-        """Returns the one-hots, float32."""
         self.check_shape(observation)
         array = np.zeros(self.shape, np.float32)
         array[np.ravel(observation).astype(np.int64) + self._offsets] = 1.0
@@ -138,7 +112,6 @@ class GenericPixelPreprocessor(Preprocessor):
         return (options["dim"], options["dim"], 1 if options["grayscale"] else 3)
 
     def transform(self, observation: Any) -> np.ndarray:
-        """Returns the small picture, float32."""
         self.check_shape(observation)
         shrunk: np.ndarray = _shrunk(torch.from_numpy(np.asarray(observation))[None], self._options)[0].numpy()
         return shrunk
@@ -151,7 +124,6 @@ class AtariRamPreprocessor(Preprocessor):
         return ATARI_RAM_OBS_SHAPE
 
     def transform(self, observation: Any) -> np.ndarray:
-        """Returns the numbers, float32."""
         self.check_shape(observation)
         return (np.asarray(observation).astype(np.float32) - 128.0) / 128.0
 
@@ -169,29 +141,23 @@ class _FlatteningPreprocessor(Preprocessor):
         return (sum(part.size for part in self.preprocessors),)
 
     def transform(self, observation: Any) -> np.ndarray:
-        """Returns the vector, float32."""
         self.check_shape(observation)
         array = np.zeros(self.shape, np.float32)
         self.write(observation, array, 0)
         return array
 
     def write(self, observation: Any, array: np.ndarray, offset: int) -> None:
-        """Writes the parts of an observation into a flat array, from `offset` on."""
         for part, preprocessor in zip(self._parts(observation), self.preprocessors, strict=True):
             preprocessor.write(part, array, offset)
             offset += preprocessor.size
 
 
 class TupleFlatteningPreprocessor(_FlatteningPreprocessor):
-    """The elements of a tuple, preprocessed, in one vector."""
-
     def _parts(self, observation: Any) -> list[Any]:
         return list(observation)
 
 
 class DictFlatteningPreprocessor(_FlatteningPreprocessor):
-    """The entries of a dict, preprocessed, in one vector, in the order of the space."""
-
     def _parts(self, observation: Any) -> list[Any]:
         space: Any = self._obs_space
         return [observation[key] for key in space.spaces]
@@ -206,17 +172,11 @@ class RepeatedValuesPreprocessor(Preprocessor):
         return (1 + self.child_preprocessor.size * obs_space.max_entities,)
 
     def transform(self, observation: Any) -> np.ndarray:
-        """Returns the vector, float32."""
         array = np.zeros(self.shape, np.float32)
         self.write(observation, array, 0)
         return array
 
     def write(self, observation: Any, array: np.ndarray, offset: int) -> None:
-        """Writes a list into a flat array, from `offset` on.
-
-        Raises:
-            ValueError: If it is no list, or too long.
-        """
         space: Any = self._obs_space
         if not isinstance(observation, list | tuple):
             raise ValueError(f"{space}: an observation is {type(observation).__name__}, expected a list")
@@ -242,7 +202,6 @@ FLATTENING = (
 
 
 def get_preprocessor(space: Space[Any]) -> type[Preprocessor]:
-    """Returns the class of the preprocessor for observations of a space."""
     if isinstance(space, Discrete | MultiDiscrete):
         return OneHotPreprocessor
     if isinstance(space, Tuple):
@@ -294,7 +253,7 @@ class RowPreprocessor:
 
     Args:
         space: Observation space of the environment.
-        options: The model's configuration, as for `Preprocessor`.
+        options: The model's configuration, of which ``dim``, ``grayscale`` and ``zero_mean`` matter.
 
     Raises:
         UnsupportedSpaceException: If a part of the space has no layout (text, lists within lists).
@@ -467,16 +426,7 @@ def restore_rows(space: Space[Any], rows: Any, options: Mapping[str, Any] | None
 
 
 def restore_original_dimensions(obs: Any, obs_space: Space[Any], tensorlib: Any = None) -> Any:
-    """Returns flat observations as dicts, tuples and `RepeatedValues` of tensors, categories as one-hots.
-
-    Args:
-        obs: ``[..., size]`` of NumPy or torch.
-        obs_space: Space of the flat observations; without `original_space` they stay as they are.
-        tensorlib: Is not needed.
-
-    Raises:
-        ValueError: If they do not have the size of the space.
-    """
+    """Returns flat observations as dicts, tuples and `RepeatedValues` of tensors, categories as one-hots."""
     return _unpacked(obs, getattr(obs_space, "original_space", obs_space))
 
 

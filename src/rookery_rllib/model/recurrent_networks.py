@@ -20,11 +20,6 @@ from rookery_rllib.model.networks import FullyConnectedNetwork, column
 
 
 class RecurrentNetwork(TorchModelV2):
-    """A model that remembers: a subclass derives from `torch.nn.Module` too, and writes `forward_rnn`.
-
-    Arguments are those of `TorchModelV2`.
-    """
-
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Gives flat observations a time axis and calls `forward_rnn`; returns outputs ``[B * T, num_outputs]``."""
         flat = column(self, input_dict, "obs_flat").float()
@@ -36,13 +31,6 @@ class RecurrentNetwork(TorchModelV2):
         return output.reshape(-1, self.num_outputs), after
 
     def forward_rnn(self, inputs: Tensor, state: list[Any], seq_lens: Tensor) -> tuple[Tensor, list[Any]]:
-        """Computes outputs ``[B, T, num_outputs]`` and the state after. Subclasses write it.
-
-        Args:
-            inputs: ``[B, T, size]`` flat observations of sequences, padded with zeros.
-            state: Tensors ``[B, ...]`` before the sequences, in the order of `get_initial_state`.
-            seq_lens: ``[B]`` lengths.
-        """
         raise NotImplementedError(f"{type(self).__name__} has no forward_rnn(inputs, state, seq_lens)")
 
 
@@ -67,16 +55,7 @@ def previous_actions(actions: Tensor, space: Any) -> Tensor:
 
 
 class ModelOnModel(TorchModelV2, nn.Module):
-    """A model on top of another one; what it does not have itself is asked of that one.
-
-    Args:
-        obs_space: Space of preprocessed observations.
-        action_space: Space of the actions.
-        num_outputs: Width of the output.
-        model_config: The section ``model``.
-        name: Any name.
-        **kwargs: Further arguments of the other model.
-    """
+    """A model on top of another one; what it does not have itself is asked of that one."""
 
     lower: Callable[..., Any] = FullyConnectedNetwork
     """Makes the other model, a class or function; it is told no number of outputs, and puts out features."""
@@ -116,7 +95,6 @@ class ModelOnModel(TorchModelV2, nn.Module):
         return features
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B * T]`` of what `forward` was given last."""
         if self._features is None:
             raise RuntimeError(f"{type(self).__name__}: call forward() before value_function()")
         values: Tensor = self._value_branch(self._features)
@@ -124,12 +102,6 @@ class ModelOnModel(TorchModelV2, nn.Module):
 
 
 class LSTMWrapper(ModelOnModel, RecurrentNetwork):
-    """An LSTM on top of another model, with outputs and values on top of it.
-
-    Of the section ``model`` it reads ``lstm_cell_size, lstm_use_prev_action, lstm_use_prev_reward, _time_major``.
-    Arguments are those of `ModelOnModel`.
-    """
-
     def __init__(
         self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str, **kwargs: Any
     ) -> None:
@@ -149,7 +121,6 @@ class LSTMWrapper(ModelOnModel, RecurrentNetwork):
         self._heads(self.cell_size)
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes outputs ``[B * T, num_outputs]`` and the state after."""
         inputs = [self._inputs(input_dict)]
         if self.use_prev_action:
             inputs.append(previous_actions(column(self, input_dict, "prev_actions"), self.action_space))
@@ -158,7 +129,6 @@ class LSTMWrapper(ModelOnModel, RecurrentNetwork):
         return RecurrentNetwork.forward(self, {**input_dict, "obs_flat": torch.cat(inputs, 1)}, state, seq_lens)
 
     def forward_rnn(self, inputs: Tensor, state: list[Any], seq_lens: Tensor) -> tuple[Tensor, list[Any]]:
-        """Computes outputs ``[B, T, num_outputs]`` and the state after T steps."""
         hidden, cell = (part.reshape(1, -1, self.cell_size) for part in state)
         self._features, (hidden, cell) = self.lstm(inputs, (hidden, cell))
         outputs: Tensor = self._logits_branch(self._features)

@@ -35,12 +35,6 @@ LEGACY = tuple("on_postprocess_traj" if name == "on_postprocess_trajectory" else
 
 
 class DefaultCallbacks:
-    """Does nothing at every moment; a subclass overrides what it needs, and takes ``**kwargs``.
-
-    Args:
-        legacy_callbacks_dict: Functions of one dict by the name of the moment, as before 2020.
-    """
-
     def __init__(self, legacy_callbacks_dict: Mapping[str, Any] | None = None) -> None:
         self.legacy_callbacks = dict(legacy_callbacks_dict or {})
         for name in self.legacy_callbacks:
@@ -64,19 +58,16 @@ class DefaultCallbacks:
     def on_episode_start(
         self, *, worker: Any, base_env: Any, policies: Any, episode: Any, env_index: int | None = None, **kwargs: Any
     ) -> None:
-        """An episode has begun."""
         self._legacy("on_episode_start", env=base_env, policy=policies, episode=episode)
 
     def on_episode_step(
         self, *, worker: Any, base_env: Any, episode: Any, env_index: int | None = None, **kwargs: Any
     ) -> None:
-        """The environment was stepped."""
         self._legacy("on_episode_step", env=base_env, episode=episode)
 
     def on_episode_end(
         self, *, worker: Any, base_env: Any, policies: Any, episode: Any, env_index: int | None = None, **kwargs: Any
     ) -> None:
-        """An episode is over: the moment to fill its custom metrics."""
         self._legacy("on_episode_end", env=base_env, policy=policies, episode=episode)
 
     def on_postprocess_trajectory(
@@ -102,21 +93,16 @@ class DefaultCallbacks:
         )
 
     def on_sample_end(self, *, worker: Any, samples: Any, **kwargs: Any) -> None:
-        """What a policy has played is about to be learned."""
         self._legacy("on_sample_end", worker=worker, samples=samples)
 
     def on_learn_on_batch(self, *, policy: Any, train_batch: Any, result: dict[str, Any], **kwargs: Any) -> None:
-        """A policy is about to learn; numbers put into `result` are reported."""
         self._legacy("on_learn_on_batch", policy=policy, train_batch=train_batch)
 
     def on_train_result(self, *, trainer: Any, result: dict[str, Any], **kwargs: Any) -> None:
-        """An iteration is over; its result may be changed in place."""
         self._legacy("on_train_result", trainer=trainer, result=result)
 
 
 class MemoryTrackingCallbacks(DefaultCallbacks):
-    """Reports where memory was taken that is still held, as custom metrics."""
-
     def __init__(self) -> None:
         super().__init__()
         tracemalloc.start(10)
@@ -124,18 +110,11 @@ class MemoryTrackingCallbacks(DefaultCallbacks):
     def on_episode_end(
         self, *, worker: Any, base_env: Any, policies: Any, episode: Any, env_index: int | None = None, **kwargs: Any
     ) -> None:
-        """An episode is over."""
         for number, line in enumerate(tracemalloc.take_snapshot().statistics("lineno")[:10]):
             episode.custom_metrics[f"tracemalloc/{line.traceback}#{number}/memory_size"] = line.size
 
 
 class MultiCallbacks(DefaultCallbacks):
-    """Several callbacks, told in order.
-
-    Args:
-        callback_class_list: Their classes.
-    """
-
     def __init__(self, callback_class_list: Sequence[type[DefaultCallbacks]]) -> None:
         super().__init__()
         self._inner = [each() for each in callback_class_list]
@@ -220,7 +199,6 @@ class EpisodeBook:
         return made
 
     def tell(self, moment: str, episode: MultiAgentEpisode, **about: Any) -> None:
-        """Calls a hook about an episode."""
         worker = self.trainer.workers.local_worker()
         getattr(self.callbacks, moment)(
             worker=worker, base_env=worker.base_env, episode=episode, env_index=episode.env_id, **about
@@ -232,7 +210,6 @@ class EpisodeBook:
         return ended
 
     def end(self, episode: MultiAgentEpisode) -> None:
-        """Takes an episode out of those that run."""
         lane = episode.env_id
         self.running.pop(lane, None)
         self.ended.append(episode)
@@ -281,7 +258,6 @@ class EpisodeBook:
         return {**state, "explorations": {name: each.state() for name, each in explorers.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` returned."""
         self.forget()
         self.trainer.assigned = {lane: dict(known) for lane, known in state["assigned"].items()}
         for lane, noted in state["running"].items():
@@ -352,7 +328,6 @@ class _ExplorationListener(Callback):
         self._tell("on_episode_start", episode)
 
     def on_episode_end(self, episode: Episode) -> None:
-        """Tells of the end of an episode."""
         self._tell("on_episode_end", episode)
 
     def _tell(self, moment: str, episode: Episode) -> None:

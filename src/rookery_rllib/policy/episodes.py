@@ -48,25 +48,6 @@ class MultiAgentEpisode:
     """An episode of one copy of the environment; single agents are called ``agent0``.
 
     Where no callback has an ``on_episode_step``, an episode is not followed: it is filled in where it ends.
-
-    Args:
-        env_id: Number of the copy.
-        policies: The policies by name.
-        policy_of: Function of an agent that gives the name of its policy in this episode.
-
-    Attributes:
-        user_data: Room for whatever a callback needs until the episode ends.
-        custom_metrics: Numbers to be reported, by name.
-        hist_data: Lists of numbers to be reported, by name.
-        media: Whatever else is to be reported, by name.
-        length: Environment steps so far.
-        total_reward: Sum of the rewards of all agents so far.
-        agent_rewards: Sum of the rewards so far, by pairs of agent and policy.
-        episode_id: A random number.
-        env_id: Number of the copy.
-        worker: The rollout worker.
-        is_over: Whether it has ended.
-        batch_builder: Has ``policy_collectors[policy].buffers[column]``, of which the latest rows are there.
     """
 
     soft_reset = None
@@ -102,11 +83,9 @@ class MultiAgentEpisode:
         self.total_reward = sum(episode.returns.values())
 
     def policy_for(self, agent_id: Any = SINGLE) -> str:
-        """Returns the name of the policy that plays an agent."""
         return self._policy_of(agent_id)
 
     def get_agents(self) -> list[Any]:
-        """Returns the agents that have been seen."""
         return [self._told(agent) for agent in {**self.played.obs, **self.played.returns}]
 
     def _key(self, agent_id: Any) -> Any:
@@ -128,16 +107,13 @@ class MultiAgentEpisode:
         return self._seen
 
     def prev_reward_for(self, agent_id: Any = SINGLE) -> float:
-        """Returns what an agent got in the latest step; 0 before the first."""
         return self.played.reward.get(self._key(agent_id), 0.0)
 
     def last_raw_obs_for(self, agent_id: Any = SINGLE) -> Any:
-        """Returns the latest observation of an agent as its environment gave it; None if there is none."""
         tree = self.played.obs.get(self._key(agent_id))
         return None if tree is None else observation_of(self._space(agent_id), tree)
 
     def last_observation_for(self, agent_id: Any = SINGLE) -> Any:
-        """Returns the latest observation of an agent, preprocessed; None if there is none."""
         tree = self.played.obs.get(self._key(agent_id))
         if tree is None:
             return None
@@ -148,16 +124,13 @@ class MultiAgentEpisode:
         return space
 
     def last_info_for(self, agent_id: Any = SINGLE) -> Any:
-        """Returns what the environment said of an agent beside the latest step."""
         infos = self.played.info
         return infos.get(self._key(agent_id), {})
 
     def last_action_for(self, agent_id: Any = SINGLE) -> Any:
-        """Returns the latest action of an agent."""
         return self._actions.get(self._key(agent_id))
 
     def prev_action_for(self, agent_id: Any = SINGLE) -> Any:
-        """Returns the action of an agent before its latest."""
         return self._actions_before.get(self._key(agent_id))
 
     def rnn_state_for(self, agent_id: Any = SINGLE) -> list[Any]:

@@ -25,15 +25,9 @@ FORBIDDEN = -1e30
 
 
 class Exploration:
-    """Chooses actions of what a model has put out; a class of a script says how.
+    """Chooses actions of what a model has put out.
 
-    Args:
-        action_space: Space of the actions; bounded numbers lie between -1 and 1.
-        framework: ``torch``.
-        policy_config: The configuration of the policy.
-        model: The policy's model, None of a policy without one.
-        num_workers: Workers that the configuration asks for.
-        worker_index: Number of the worker: 0, all copies play in one.
+    Bounded numbers of `action_space` lie between -1 and 1; `worker_index` is 0: all copies play in one worker.
     """
 
     def __init__(
@@ -50,45 +44,32 @@ class Exploration:
 
     def before_compute_actions(
         self, *, timestep: int | None = None, explore: bool | None = None, tf_sess: Any = None, **kwargs: Any
-    ) -> None:
-        """Hears that actions are about to be computed."""
+    ) -> None: ...
 
     def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
-        """Returns actions ``[N, ...]`` and their log-probabilities ``[N]``. Subclasses write it.
-
-        Args:
-            action_distribution: What the policy would draw from.
-            timestep: Environment steps so far.
-            explore: Whether anything is to be tried out.
-        """
         raise NotImplementedError(f"{type(self).__name__} has no get_exploration_action")
 
     def on_episode_start(
         self, policy: Any, *, environment: Any = None, episode: Any = None, tf_sess: Any = None
-    ) -> None:
-        """Hears that an episode begins."""
+    ) -> None: ...
 
-    def on_episode_end(self, policy: Any, *, environment: Any = None, episode: Any = None, tf_sess: Any = None) -> None:
-        """Hears that an episode is over."""
+    def on_episode_end(
+        self, policy: Any, *, environment: Any = None, episode: Any = None, tf_sess: Any = None
+    ) -> None: ...
 
     def postprocess_trajectory(self, policy: Any, sample_batch: Any, tf_sess: Any = None) -> Any:
-        """Sees a piece of an episode before anything is learned from it, and may change its rewards."""
         return sample_batch
 
     def get_exploration_optimizer(self, optimizers: list[Any]) -> list[Any]:
-        """Returns the policy's optimizers, and perhaps makes those of its own networks."""
         return optimizers
 
     def get_info(self, sess: Any = None) -> dict[str, Any]:
-        """Returns how actions are tried out, in numbers."""
         return {}
 
     def get_state(self, sess: Any = None) -> dict[str, Any]:
-        """Returns what a checkpoint is to keep."""
         return self.get_info()
 
-    def set_state(self, state: Any, sess: Any = None) -> None:
-        """Takes over what `get_state` returned."""
+    def set_state(self, state: Any, sess: Any = None) -> None: ...
 
 
 def _zeros(actions: Any) -> Tensor:
@@ -107,10 +88,7 @@ def _scheduled(given: Any, points: list[tuple[float, float]]) -> Schedule:
 
 
 class Random(Exploration):
-    """Draws evenly from the action space; without exploration, the most likely actions."""
-
     def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
-        """Returns actions and their log-probabilities, which are 0; see `Exploration`."""
         if not explore:
             actions = action_distribution.deterministic_sample()
             return actions, _zeros(actions)
@@ -132,16 +110,6 @@ class Random(Exploration):
 
 
 class StochasticSampling(Exploration):
-    """Draws from the policy's own distribution.
-
-    Args:
-        action_space: As of `Exploration`.
-        framework: Likewise.
-        model: Likewise.
-        random_timesteps: Env steps at the start in which actions are drawn evenly.
-        **kwargs: As of `Exploration`.
-    """
-
     def __init__(
         self, action_space: Any, *, framework: str, model: Any, random_timesteps: int = 0, **kwargs: Any
     ) -> None:
@@ -150,7 +118,6 @@ class StochasticSampling(Exploration):
         self.random_exploration = Random(action_space, framework=framework, model=model, **kwargs)
 
     def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
-        """Returns actions and their log-probabilities; see `Exploration`."""
         self.last_timestep = self.last_timestep + 1 if timestep is None else timestep
         if not explore:
             actions = action_distribution.deterministic_sample()
@@ -161,38 +128,16 @@ class StochasticSampling(Exploration):
 
 
 class SoftQ(StochasticSampling):
-    """Draws by the softmax of values over a temperature.
-
-    Args:
-        action_space: As of `Exploration`.
-        framework: Likewise.
-        temperature: What values are divided by.
-        **kwargs: As of `StochasticSampling`.
-    """
-
     def __init__(self, action_space: Any, *, framework: str, temperature: float = 1.0, **kwargs: Any) -> None:
         super().__init__(action_space, framework=framework, **kwargs)
         self.temperature = temperature
 
     def get_exploration_action(self, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
-        """Returns actions and their log-probabilities; see `Exploration`."""
         softer = TorchCategorical(action_distribution.inputs, self.model, temperature=self.temperature)
         return super().get_exploration_action(action_distribution=softer, timestep=timestep, explore=explore)
 
 
 class EpsilonGreedy(Exploration):
-    """Takes the best action, or now and then any that is allowed.
-
-    Args:
-        action_space: As of `Exploration`.
-        framework: Likewise.
-        initial_epsilon: Probability of a random action at the start.
-        final_epsilon: The same at the end.
-        epsilon_timesteps: Env steps in between.
-        epsilon_schedule: A schedule in the place of these three.
-        **kwargs: As of `Exploration`.
-    """
-
     def __init__(
         self,
         action_space: Any,
@@ -209,7 +154,6 @@ class EpsilonGreedy(Exploration):
         self.epsilon_schedule = _scheduled(epsilon_schedule, points)
 
     def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
-        """Returns actions and their log-probabilities, which are 0; see `Exploration`."""
         self.last_timestep = timestep
         best = action_distribution.deterministic_sample()
         if not explore:
@@ -230,26 +174,10 @@ class EpsilonGreedy(Exploration):
         return torch.where(whether, other, best), torch.zeros(num, dtype=torch.float32, device="cpu")
 
     def get_info(self, sess: Any = None) -> dict[str, Any]:
-        """Returns the probability of a random action."""
         return {"cur_epsilon": float(self.epsilon_schedule(self.last_timestep or 0))}
 
 
 class GaussianNoise(Exploration):
-    """Adds independent noise to the best action.
-
-    Args:
-        action_space: As of `Exploration`.
-        framework: Likewise.
-        model: Likewise.
-        random_timesteps: Env steps at the start in which actions are drawn evenly.
-        stddev: Standard deviation of the noise before it is scaled.
-        initial_scale: What it is multiplied by when random play ends.
-        final_scale: The same at the end.
-        scale_timesteps: Env steps in between.
-        scale_schedule: A schedule in the place of these three.
-        **kwargs: As of `Exploration`.
-    """
-
     def __init__(
         self,
         action_space: Any,
@@ -275,7 +203,6 @@ class GaussianNoise(Exploration):
         self.scale_schedule = _scheduled(scale_schedule, points)
 
     def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
-        """Returns actions and their log-probabilities, which are 0; see `Exploration`."""
         self.last_timestep = self.last_timestep + 1 if timestep is None else timestep
         best = action_distribution.deterministic_sample()
         if not explore:
@@ -292,21 +219,11 @@ class GaussianNoise(Exploration):
         return torch.randn_like(best) * self.stddev
 
     def get_info(self, sess: Any = None) -> dict[str, Any]:
-        """Returns what the noise is multiplied by."""
         return {"cur_scale": float(self.scale_schedule(self.last_timestep))}
 
 
 class OrnsteinUhlenbeckNoise(GaussianNoise):
-    """Adds noise that drifts, the same for all actions of a call.
-
-    Args:
-        action_space: As of `Exploration`.
-        framework: Likewise.
-        ou_theta: How fast it is drawn back to 0.
-        ou_sigma: Standard deviation of its steps.
-        ou_base_scale: What it is multiplied by beside the scale of `GaussianNoise`.
-        **kwargs: As of `GaussianNoise`.
-    """
+    """Adds noise that drifts, the same for all actions of a call."""
 
     def __init__(
         self,
@@ -330,11 +247,9 @@ class OrnsteinUhlenbeckNoise(GaussianNoise):
         return self.ou_base_scale * self.ou_state.view(reach.shape) * reach
 
     def get_state(self, sess: Any = None) -> dict[str, Any]:
-        """Returns the noise as it has drifted to."""
         return {"ou_state": self.ou_state.numpy()}
 
     def set_state(self, state: Any, sess: Any = None) -> None:
-        """Takes over what `get_state` returned."""
         self.ou_state = torch.from_numpy(np.asarray(state["ou_state"]))
 
 
@@ -342,7 +257,6 @@ BUILT_IN: dict[str, type[Exploration]] = {
     cls.__name__: cls
     for cls in (StochasticSampling, Random, EpsilonGreedy, SoftQ, GaussianNoise, OrnsteinUhlenbeckNoise)
 }
-"""The usual kinds by name."""
 
 
 class Sampling:
@@ -352,8 +266,7 @@ class Sampling:
 
     def before_compute_actions(
         self, *, timestep: int | None = None, explore: bool | None = None, **kwargs: Any
-    ) -> None:
-        """Does nothing."""
+    ) -> None: ...
 
     def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
         """Returns actions ``[N, ...]`` and their log-probabilities ``[N]``, which are 0 for those not drawn."""
@@ -368,7 +281,6 @@ class Sampling:
         return optimizers
 
     def get_info(self, sess: Any = None) -> dict[str, Any]:
-        """Returns nothing: there are no numbers to tell."""
         return {}
 
     get_state = get_info

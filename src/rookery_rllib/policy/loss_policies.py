@@ -55,7 +55,6 @@ class ScriptLossConfig(ScriptPolicyConfig):
     algorithm: ClassVar[str] = "rookery_rllib.policy.loss_policies:ScriptLoss"
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
-        """Builds the script's policy, and the actor that plays by its model, or by its own way to act."""
         if "buffer_size" in self.config or "replay_buffer_config" in self.config:
             raise ConfigError(
                 f"policy {name!r}: {self.policy_class.__name__} has a loss of its own, which learns from what was just "

@@ -40,15 +40,7 @@ def _mean_over(mask: Tensor | None) -> Callable[[Tensor], Tensor]:
 
 
 def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: Any) -> Tensor:
-    """Returns PPO's loss (Schulman et al. 2017, eq. 7 with the penalty of eq. 8), and keeps its parts in the policy.
-
-    Args:
-        policy: Has ``clip_param, vf_clip_param, vf_loss_coeff, use_critic`` in its `config`, `kl_coeff` and
-            `entropy_coeff`.
-        model: Computes outputs and values.
-        dist_class: Makes the action distribution of outputs.
-        train_batch: Columns ``actions, action_logp, action_dist_inputs, advantages, value_targets, vf_preds``.
-    """
+    """Returns PPO's loss (Schulman et al. 2017, eq. 7 with the penalty of eq. 8), and keeps its parts in the policy."""
     config = policy.config
     outputs, _ = model(train_batch)
     now = dist_class(outputs, model)
@@ -76,7 +68,6 @@ def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: An
 
 
 def kl_and_loss_stats(policy: Any, train_batch: Any) -> dict[str, Any]:
-    """Returns what PPO reports of its last loss."""
     return {
         "cur_kl_coeff": policy.kl_coeff,
         "cur_lr": policy.cur_lr,
@@ -97,13 +88,11 @@ def vf_preds_fetches(policy: Any, input_dict: Any = None, state_batches: Any = N
 
 
 def setup_config(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-    """Hands the key ``vf_share_layers`` on to the section ``model``, where it is set."""
     if config.get("vf_share_layers", DEPRECATED_VALUE) != DEPRECATED_VALUE:
         config["model"] = {**(config.get("model") or {}), "vf_share_layers": config["vf_share_layers"]}
 
 
 def setup_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-    """Calls the constructors of what PPO's policies are mixed with."""
     ValueNetworkMixin.__init__(policy, obs_space, action_space, config)
     KLCoeffMixin.__init__(policy, config)
     EntropyCoeffSchedule.__init__(policy, config["entropy_coeff"], config["entropy_coeff_schedule"])
@@ -114,14 +103,7 @@ def setup_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[st
 
 
 def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: Any) -> Tensor:
-    """Returns the loss of A3C (Mnih et al. 2016), a sum over the batch, and keeps its parts in the policy.
-
-    Args:
-        policy: Has ``use_critic, vf_loss_coeff, entropy_coeff`` in its `config`.
-        model: Computes outputs and values.
-        dist_class: Makes the action distribution of outputs.
-        train_batch: Columns ``actions, advantages, value_targets``.
-    """
+    """Returns the loss of A3C (Mnih et al. 2016), a sum over the batch, and keeps its parts in the policy."""
     config = policy.config
     outputs, _ = model.from_batch(train_batch)
     values = model.value_function().reshape(-1)
@@ -138,22 +120,18 @@ def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: Any
 
 
 def loss_and_entropy_stats(policy: Any, train_batch: Any) -> dict[str, Any]:
-    """Returns what A3C reports of its last loss."""
     return {"policy_entropy": policy.entropy, "policy_loss": policy.pi_err, "vf_loss": policy.value_err}
 
 
 def add_advantages(policy: Any, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
-    """Adds advantages and value targets to a trajectory, as `compute_gae_for_sample_batch` does."""
     return compute_gae_for_sample_batch(policy, sample_batch, other_agent_batches, episode)
 
 
 def torch_optimizer(policy: Any, config: dict[str, Any]) -> PolicyAdam:
-    """Returns Adam on the model's parameters."""
     return PolicyAdam(policy.model.parameters(), lr=config["lr"])
 
 
 def setup_value_mixin(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-    """Calls the constructor of what A3C's policies are mixed with."""
     ValueNetworkMixin.__init__(policy, obs_space, action_space, config)
 
 
@@ -170,12 +148,10 @@ def pg_torch_loss(policy: Any, model: Any, dist_class: Any, train_batch: Any) ->
 
 
 def pg_loss_stats(policy: Any, train_batch: Any) -> dict[str, Any]:
-    """Returns what PG reports of its last loss."""
     return {"policy_loss": policy.pi_err}
 
 
 def post_process_advantages(
     policy: Any, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None
 ) -> Any:
-    """Adds the column ``advantages``: the discounted rewards of the trajectory from each row on."""
     return compute_advantages(sample_batch, 0.0, policy.config["gamma"], use_gae=False, use_critic=False)

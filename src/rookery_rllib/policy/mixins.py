@@ -25,19 +25,11 @@ def piecewise(points: Sequence[Any]) -> PiecewiseSchedule:
 
 
 class LearningRateSchedule(_Base):
-    """Keeps the learning rate in `cur_lr`, and moves it by a schedule.
-
-    Args:
-        lr: The rate where there is no schedule.
-        lr_schedule: Pairs of env steps and rates; None = none.
-    """
-
     def __init__(self, lr: float, lr_schedule: Sequence[Any] | None) -> None:
         self._lr_schedule = None if lr_schedule is None else piecewise(lr_schedule)
         self.cur_lr = lr if self._lr_schedule is None else self._lr_schedule.value(0)
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
-        """Takes note of how many env steps have passed."""
         super().on_global_var_update(global_vars)
         if self._lr_schedule is not None:
             self.cur_lr = self._lr_schedule.value(global_vars["timestep"])
@@ -47,14 +39,6 @@ class LearningRateSchedule(_Base):
 
 
 class EntropyCoeffSchedule(_Base):
-    """Keeps the weight of the entropy bonus in `entropy_coeff`, and moves it by a schedule.
-
-    Args:
-        entropy_coeff: The weight where there is no schedule.
-        entropy_coeff_schedule: Pairs of env steps and weights, or the env steps at which it has gone down to 0; None =
-            none.
-    """
-
     def __init__(self, entropy_coeff: float, entropy_coeff_schedule: Any) -> None:
         self._entropy_coeff_schedule = None
         self.entropy_coeff = entropy_coeff
@@ -65,27 +49,17 @@ class EntropyCoeffSchedule(_Base):
             self.entropy_coeff = self._entropy_coeff_schedule.value(0)
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
-        """Takes note of how many env steps have passed."""
         super().on_global_var_update(global_vars)
         if self._entropy_coeff_schedule is not None:
             self.entropy_coeff = self._entropy_coeff_schedule.value(global_vars["timestep"])
 
 
 class KLCoeffMixin:
-    """Keeps the weight of PPO's penalty on the KL divergence in `kl_coeff`, and adapts it.
-
-    Args:
-        config: The configuration, with ``kl_coeff`` and ``kl_target``.
-    """
-
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.kl_coeff = config["kl_coeff"]
         self.kl_target = config["kl_target"]
 
     def update_kl(self, sampled_kl: float) -> float:
-        """Raises the weight by half where an update went more than twice as far as `kl_target`, halves it where it went
-        less than half as far; returns it.
-        """
         if sampled_kl > 2.0 * self.kl_target:
             self.kl_coeff *= 1.5
         elif sampled_kl < 0.5 * self.kl_target:
@@ -94,13 +68,7 @@ class KLCoeffMixin:
 
 
 class ValueNetworkMixin:
-    """Gives a policy `_value`, the value of what came after a trajectory, given the columns of one row.
-
-    Args:
-        obs_space: Is not needed.
-        action_space: Is not needed.
-        config: The configuration; without ``use_gae`` values are 0. None = there are values.
-    """
+    """Gives a policy `_value`, the value of what came after a trajectory, given the columns of one row."""
 
     def __init__(
         self, obs_space: Any = None, action_space: Any = None, config: Mapping[str, Any] | None = None
@@ -120,25 +88,12 @@ def _nothing(**input_dict: Any) -> float:
 
 
 class TargetNetworkMixin(_Base):
-    """Gives a policy `update_target`, by which the network that makes targets gets the weights of the one that learns.
-
-    Args:
-        obs_space: Is not needed.
-        action_space: Is not needed.
-        config: The configuration, of which ``tau`` matters where there is one.
-    """
-
     def __init__(
         self, obs_space: Any = None, action_space: Any = None, config: Mapping[str, Any] | None = None
     ) -> None:
         self._tau = float((config or getattr(self, "config", None) or {}).get("tau", 1.0))
 
     def update_target(self, tau: float | None = None) -> None:
-        """Moves `target_model` (or ``target_q_model``) towards `model`.
-
-        Args:
-            tau: Share of the way; None = that of the configuration, 1 where there is none.
-        """
         share = self._tau if tau is None else tau
         target = getattr(self, "target_model", None) or self.target_q_model  # type: ignore[attr-defined]
         source = self.model.state_dict()  # type: ignore[attr-defined]
@@ -147,6 +102,5 @@ class TargetNetworkMixin(_Base):
         target.load_state_dict(mixed)
 
     def set_weights(self, weights: Any) -> None:
-        """Takes over weights of the model, for the target as well."""
         super().set_weights(weights)
         self.update_target(1.0)

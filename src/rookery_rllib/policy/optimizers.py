@@ -55,11 +55,9 @@ class AdamGroups(Optimizer):
         raise NotImplementedError("AdamGroups: models of scripts do not run on kernels")
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns moments and counters."""
         return {**super().state_dict(), **{f"group{i}": adam.state_dict() for i, adam in enumerate(self.adams)}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from `state`."""
         super().load_state_dict({name: as_tensor(state[name]) for name in self.state})
         for number, adam in enumerate(self.adams):
             moments = state[f"group{number}"]
@@ -67,14 +65,7 @@ class AdamGroups(Optimizer):
 
 
 class PolicyAdam:
-    """Adam (Kingma & Ba 2015) as scripts see an optimizer: groups of parameters, whose rates may be changed.
-
-    Args:
-        params: Parameters, or dicts of groups with ``params`` and perhaps ``lr, betas, eps``.
-        lr: Learning rate.
-        betas: Decays of the moments.
-        eps: Is added to the denominator.
-    """
+    """Adam (Kingma & Ba 2015) as scripts see an optimizer: groups of parameters, whose rates may be changed."""
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
@@ -95,7 +86,6 @@ class PolicyAdam:
         return self.engine
 
     def zero_grad(self, set_to_none: bool = False) -> None:
-        """Sets all gradients to 0."""
         self.stepped.flat.write_gradient(torch.zeros_like(self.stepped.flat.data))
 
     def step(self, closure: Any = None) -> None:
@@ -103,15 +93,10 @@ class PolicyAdam:
         apply_gradients(self.stepped, lr=0.0, max_grad_norm=None)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns moments and counters as tensors, and the rate of each group."""
         return {**self.stepped.state_dict(), "lr": [float(group["lr"]) for group in self.param_groups]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from `state`.
-
-        Raises:
-            ConfigError: If it is the state of another number of groups.
-        """
+        """Raises a ConfigError for the state of another number of groups."""
         if len(state["lr"]) != len(self.param_groups):
             raise ConfigError(
                 f"optimizer: the state is that of {len(state['lr'])} groups of parameters, and there are "

@@ -37,11 +37,7 @@ class Session:
     """Computes what it is given, as a TensorFlow session did; here everything is computed already."""
 
     def run(self, fetches: Any, feed_dict: Any = None) -> Any:
-        """Returns tensors as arrays, in the structure that they came in.
-
-        Raises:
-            ConfigError: If something is to be fed: there is no graph.
-        """
+        """Returns tensors as arrays; raises a ConfigError if something is to be fed, because there is no graph."""
         if feed_dict:
             raise ConfigError("session.run: feed_dict needs a graph, and there is none: call the model with the values")
         return as_arrays(fetches)
@@ -65,14 +61,6 @@ def as_arrays(found: Any) -> Any:
 
 
 class Policy:
-    """A policy of 2021. Scripts derive from it what acts, and perhaps learns, by code of their own.
-
-    Args:
-        observation_space: Space of preprocessed observations, with `original_space`.
-        action_space: Space of the actions.
-        config: The configuration of the trainer with that of the policy.
-    """
-
     algorithm: ClassVar[str | None] = None
     """Name of the trainer whose algorithm learns it; None = its own code."""
 
@@ -88,7 +76,6 @@ class Policy:
         self.callbacks: Any = None
 
     def _create_exploration(self) -> Any:
-        """Makes what tries actions out, as the configuration says."""
         return exploration_of(self, getattr(self, "model", None))
 
     def compute_actions(
@@ -103,11 +90,6 @@ class Policy:
         timestep: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Computes actions of N observations. Subclasses write it.
-
-        Returns:
-            Actions ``[N, ...]``, states ``[N, ...]`` in a list, and what else there is to say, by name.
-        """
         raise NotImplementedError(f"{type(self).__name__} has no compute_actions")
 
     def compute_single_action(
@@ -124,8 +106,6 @@ class Policy:
         unsquash_actions: bool | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Computes the action of one observation; returns it, the states after, and what else there is to say."""
-
         def one(value: Any) -> Any:
             return None if value is None else [value]
 
@@ -145,7 +125,6 @@ class Policy:
     def compute_actions_from_input_dict(
         self, input_dict: Any, explore: bool | None = None, timestep: int | None = None, episodes: Any = None, **kw: Any
     ) -> Any:
-        """Computes actions of a batch of columns."""
         states = [input_dict[name] for name in sorted(input_dict) if str(name).startswith("state_in")]
         return self.compute_actions(
             input_dict["obs"],
@@ -167,75 +146,58 @@ class Policy:
         prev_reward_batch: Any = None,
         actions_normalized: bool = True,
     ) -> Any:
-        """Computes log-probabilities ``[N]`` of actions. Subclasses may write it."""
         raise NotImplementedError(f"{type(self).__name__} has no compute_log_likelihoods")
 
     def postprocess_trajectory(self, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
-        """Returns a piece of an episode as it is to be learned."""
         return sample_batch
 
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
-        """Learns from a batch; returns what there is to report. Subclasses may write it."""
         gradients, told = self.compute_gradients(samples)
         self.apply_gradients(gradients)
         return dict(told)
 
     def compute_gradients(self, postprocessed_batch: Any) -> Any:
-        """Computes gradients, and what there is to report. Subclasses may write it."""
         raise NotImplementedError(f"{type(self).__name__} has no compute_gradients")
 
     def apply_gradients(self, gradients: Any) -> None:
-        """Steps along gradients. Subclasses may write it."""
         raise NotImplementedError(f"{type(self).__name__} has no apply_gradients")
 
     def get_weights(self) -> Any:
-        """Returns the weights by name; nothing of a policy without any."""
         return {}
 
-    def set_weights(self, weights: Any) -> None:
-        """Takes over weights by name."""
+    def set_weights(self, weights: Any) -> None: ...
 
     def get_initial_state(self) -> list[Any]:
-        """Returns what is remembered before an episode."""
         return []
 
     def is_recurrent(self) -> bool:
-        """Whether anything is remembered."""
         return bool(self.get_initial_state())
 
     def num_state_tensors(self) -> int:
-        """Returns how many arrays are remembered."""
         return len(self.get_initial_state())
 
     def get_state(self) -> Any:
-        """Returns all that is to be saved."""
         return {"weights": self.get_weights(), "global_timestep": self.global_timestep}
 
     def set_state(self, state: Any) -> None:
-        """Takes over what `get_state` returned."""
         self.set_weights(state["weights"])
         self.global_timestep = state.get("global_timestep", 0)
 
     def get_exploration_info(self) -> dict[str, Any]:
-        """Returns how actions are tried out, in numbers."""
         return {}
 
     get_exploration_state = get_exploration_info
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
-        """Takes note of how many environment steps have passed."""
         self.global_timestep = global_vars["timestep"]
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
-        """Writes the model. Subclasses may write it."""
         raise NotImplementedError(f"{type(self).__name__} has no export_model")
 
     def export_checkpoint(self, export_dir: str) -> None:
-        """Writes a checkpoint. Subclasses may write it."""
         raise NotImplementedError(f"{type(self).__name__} has no export_checkpoint")
 
     def get_session(self) -> Session:
-        """Returns something whose ``run`` gives tensors as arrays."""
         return Session()
 
 
@@ -259,12 +221,10 @@ class DefaultModel:
 
     @property
     def module(self) -> nn.Module:
-        """The networks: actor and critic, where there is one."""
         net = getattr(self._learner, "net", None)
         return net if isinstance(net, nn.Module) else self._policy
 
     def __call__(self, input_dict: Any, state: Any = None, seq_lens: Any = None) -> tuple[Tensor, list[Tensor]]:
-        """Computes the parameters of the action distribution ``[B, num_outputs]``, and the state after."""
         rows = torch.as_tensor(np.asarray(as_arrays(input_dict["obs"])), dtype=torch.float32, device="cpu")
         obs = self._rows.restore(rows)
         tree = {path: as_tensor(leaf) for path, leaf in obs.items()}
@@ -283,32 +243,26 @@ class DefaultModel:
         return output, [] if learned is None else [learned]
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B]`` of what the last call was given."""
         if self._value is None:
             raise ConfigError("model.value_function: call the model first; it needs an algorithm that learns values")
         return self._value
 
     def get_initial_state(self) -> list[np.ndarray]:
-        """Returns what is remembered before an episode."""
         size = self._policy.memory_size
         return [np.zeros(size, np.float32)] if size else []
 
     def variables(self, as_dict: bool = False) -> Any:
-        """Returns all weights and buffers, in a list or by name."""
         found = self.module.state_dict()
         return found if as_dict else list(found.values())
 
     def trainable_variables(self, as_dict: bool = False) -> Any:
-        """Returns the weights that learn, in a list or by name."""
         found = dict(self.module.named_parameters())
         return found if as_dict else list(found.values())
 
     def parameters(self) -> Any:
-        """Returns the weights that learn."""
         return self.module.parameters()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Returns all weights and buffers by name."""
         return self.module.state_dict()
 
     def __str__(self) -> str:
@@ -340,7 +294,6 @@ class LearnedPolicy(Policy):
 
     @property
     def actor(self) -> Actor:
-        """The policy of Rookery, which acts."""
         policy: Actor = self._trainer.policies[self._name]
         return policy
 
@@ -369,7 +322,7 @@ class LearnedPolicy(Policy):
         timestep: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Computes actions of N preprocessed observations, as the policy stores them; see `Policy.compute_actions`."""
+        """Computes actions of N preprocessed observations, as the policy stores them."""
         rows = np.asarray(as_arrays(obs_batch), np.float32)
         tree = self.actor.obs_spec.allocate(len(rows))
         for path, leaf in self.rows.restore(rows).items():
@@ -413,7 +366,6 @@ class LearnedPolicy(Policy):
         return self.actor.action_spec.to_env(actions), states, extra
 
     def get_initial_state(self) -> list[Any]:
-        """Returns what is remembered before an episode."""
         size = self.actor.memory_size
         return [np.zeros(size, np.float32)] if size else []
 
@@ -424,17 +376,12 @@ class LearnedPolicy(Policy):
         return DefaultModel(self.actor, self.learner, self.rows).module
 
     def get_weights(self) -> dict[str, np.ndarray]:
-        """Returns the weights as arrays by name."""
         found = self._module().state_dict()
         return {name: value.detach().cpu().numpy().copy() for name, value in found.items() if not _is_filter(name)}
 
     @own_modes()
     def set_weights(self, weights: Mapping[str, Any]) -> None:
-        """Takes over weights by name; whoever plays has them from now on.
-
-        Raises:
-            ConfigError: If they are those of another network; names what differs.
-        """
+        """Takes over weights by name; raises a ConfigError that names what differs if they are of another network."""
         own = self._module().state_dict()
         weights = self._as_mine(weights, own)
         differing = sorted(set(own) ^ set(weights))
@@ -542,28 +489,18 @@ class LearnedPolicy(Policy):
 
     @own_modes()
     def compute_gradients(self, postprocessed_batch: Any) -> Any:
-        """Computes the gradient of all weights, one vector in a list, and what there is to report; the weights stay.
-
-        Raises:
-            ConfigError: As of `learn_on_batch`.
-        """
+        """Computes the gradient of all weights, one vector in a list, and what there is to report; the weights stay."""
         learner = learns_by_hand(self.learner, self._name)
         gradient, row = gradient_of(learner, minibatch_of(learner, self.rows, postprocessed_batch))
         return [as_arrays(gradient)], {LEARNER_STATS_KEY: learner_stats(row, learner.now(), {})}
 
     @own_modes()
     def apply_gradients(self, gradients: Any) -> None:
-        """Steps along a gradient as `compute_gradients` gives it.
-
-        Raises:
-            ConfigError: As of `learn_on_batch`.
-        """
         learner = learns_by_hand(self.learner, self._name)
         step_along(learner, gradients[0])
         self._trainer.pool.set_weights({self._name: learner.behaviour})
 
     def get_exploration_info(self) -> dict[str, Any]:
-        """Returns how actions are tried out, in numbers."""
         if self.exploration is not None:
             return dict(self.exploration.get_info())
         row = self._trainer.last_learning.get(self._name, {})
@@ -583,7 +520,6 @@ class LearnedPolicy(Policy):
         return preprocess_rows(self.raw_observation_space, tree, self.config.get("model"))
 
     def sample_batch(self, columns: Mapping[str, Any]) -> SampleBatch:
-        """Returns a batch of columns."""
         return SampleBatch(columns)
 
     def __str__(self) -> str:

@@ -52,7 +52,6 @@ class ScriptPolicyConfig(AlgorithmConfig):
     """Has no meaning: the policy has a model of its own, or none."""
 
     def build_policy(self, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
-        """Builds the script's policy, and the actor that plays by it."""
         chance = Chance(int(torch.randint(2**31, (), generator=generator, dtype=torch.int64, device="cpu")))
         return ScriptActor(obs, action, self, name, generator, made_policy(self, obs, action, chance), chance)
 

@@ -48,13 +48,7 @@ else:
 
 
 class BuiltPolicy(_Base):
-    """What a policy put together from functions does by them; they are in `parts` of its class.
-
-    Args:
-        obs_space: Space of preprocessed observations, with `original_space`.
-        action_space: Space of the actions.
-        config: The configuration of the trainer with that of the policy.
-    """
+    """What a policy put together from functions does by them; they are in `parts` of its class."""
 
     parts: Mapping[str, Any] = {}
 
@@ -110,7 +104,6 @@ class BuiltPolicy(_Base):
         return model, distribution
 
     def postprocess_trajectory(self, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
-        """Returns a piece of an episode as it is to be learned, by `postprocess_fn`."""
         with torch.no_grad():
             self._train(False)
             batch = super().postprocess_trajectory(sample_batch, other_agent_batches, episode)
@@ -118,14 +111,12 @@ class BuiltPolicy(_Base):
             return batch if function is None else function(self, batch, other_agent_batches, episode)
 
     def optimizer(self) -> Any:
-        """Returns the optimizer, or one for each loss, by `optimizer_fn`."""
         function = self.parts.get("optimizer_fn")
         return super().optimizer() if function is None else function(self, self.config)
 
     def extra_action_out(
         self, input_dict: Any, state_batches: list[Any], model: Any, action_dist: Any
     ) -> dict[str, Any]:
-        """Returns columns to be kept beside actions, by `extra_action_out_fn`."""
         function = self.parts.get("extra_action_out_fn")
         if function is None:
             return super().extra_action_out(input_dict, state_batches, model, action_dist)
@@ -134,19 +125,16 @@ class BuiltPolicy(_Base):
         return dict(function(self, input_dict, state_batches, model, action_dist))
 
     def extra_grad_process(self, optimizer: Any, loss: Any) -> dict[str, Any]:
-        """Changes gradients before a step, by `extra_grad_process_fn`."""
         function = self.parts.get("extra_grad_process_fn")
         return super().extra_grad_process(optimizer, loss) if function is None else function(self, optimizer, loss)
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns what to report beside ``learner_stats``, by `extra_learn_fetches_fn`."""
         function = self.parts.get("extra_learn_fetches_fn")
         if function is None:
             return super().extra_compute_grad_fetches()
         return {LEARNER_STATS_KEY: {}, **convert_to_non_torch_type(function(self))}
 
     def extra_grad_info(self, train_batch: Any) -> dict[str, Any]:
-        """Returns what to report of a batch, by `stats_fn` and `grad_stats_fn`."""
         stats, of_gradients = self.parts.get("stats_fn"), self.parts.get("grad_stats_fn")
         if stats is None and of_gradients is None:
             return super().extra_grad_info(train_batch)
@@ -160,36 +148,15 @@ def _takes_one(function: Function) -> bool:
 
 
 def _compute_gradients(self: Any, postprocessed_batch: Any) -> Any:
-    """Computes gradients, and what there is to report, by `compute_gradients_fn`."""
     return self.parts["compute_gradients_fn"](self, postprocessed_batch)
 
 
 def _apply_gradients(self: Any, gradients: Any) -> None:
-    """Steps along gradients, by `apply_gradients_fn`."""
     self.parts["apply_gradients_fn"](self, gradients)
 
 
 def build_policy_class(name: str, framework: str = "torch", **parts: Any) -> type[TorchPolicy]:
-    """Makes a policy class from functions, an ordinary one below `TorchPolicy`; its ``with_updates`` makes another.
-
-    Args:
-        name: Name of the class.
-        framework: ``torch``.
-        **parts: ``loss_fn(policy, model, dist_class, train_batch)`` gives the loss, or one for each optimizer. Any of
-            the others may be left out: ``get_default_config()``; ``stats_fn(policy, train_batch)`` and
-            ``extra_learn_fetches_fn(policy)``, what is reported; ``postprocess_fn(policy, sample_batch,
-            other_agent_batches, episode)``; ``extra_action_out_fn(policy, input_dict, state_batches, model,
-            action_dist)``, columns that acting computes; ``extra_grad_process_fn(policy, optimizer, loss)``;
-            ``optimizer_fn(policy, config)``, an Adam of torch or several; ``validate_spaces, before_init,
-            before_loss_init, after_init, _after_loss_init (policy, obs_space, action_space, config)``;
-            ``action_sampler_fn`` and ``action_distribution_fn``, see `TorchPolicy`; ``make_model`` and
-            ``make_model_and_action_dist (policy, obs_space, action_space, config)``;
-            ``compute_gradients_fn(policy, batch)``; ``apply_gradients_fn(policy, gradients)``; ``mixins``, further
-            bases; ``get_batch_divisibility_req(policy)``.
-
-    Raises:
-        ConfigError: For another framework, a part that there is not, or no loss.
-    """
+    """Makes a policy class from functions; raises a ConfigError for another framework, an unknown part, or no loss."""
     if framework not in ("torch", "tf", "tf2", "tfe"):
         raise ConfigError(f"build_policy_class: {name}: framework = {framework!r}: policies run on torch here")
     for key in parts:
@@ -206,7 +173,6 @@ def build_policy_class(name: str, framework: str = "torch", **parts: Any) -> typ
         members["apply_gradients"] = _apply_gradients
 
     def with_updates(**overrides: Any) -> type[TorchPolicy]:
-        """Makes a policy class of the same functions but those that are given."""
         return build_policy_class(**{"name": name, "framework": framework, **parts, **overrides})
 
     members["with_updates"] = staticmethod(with_updates)
@@ -216,7 +182,6 @@ def build_policy_class(name: str, framework: str = "torch", **parts: Any) -> typ
 
 
 def build_torch_policy(name: str, **parts: Any) -> type[TorchPolicy]:
-    """Makes a policy class from functions; arguments as of `build_policy_class`."""
     return build_policy_class(name, "torch", **parts)
 
 
@@ -224,15 +189,7 @@ def build_tf_policy(name: str, *, gradients_fn: Function | None = None, obs_incl
                     extra_action_fetches_fn: Function | None = None, **parts: Any) -> type[TorchPolicy]:  # fmt: skip
     """Makes a policy class from functions; those that call the TensorFlow names that are here run on torch.
 
-    Args:
-        name: Name of the class.
-        gradients_fn: Must not be given: gradients are those of the loss.
-        obs_include_prev_action_reward: Is not needed.
-        extra_action_fetches_fn: An older name of ``extra_action_out_fn``.
-        **parts: As of `build_policy_class`.
-
-    Raises:
-        ConfigError: As of `build_policy_class`.
+    `gradients_fn` must not be given: gradients are those of the loss.
     """
     if gradients_fn is not None or parts.get("compute_gradients_fn"):
         raise ConfigError(
@@ -322,11 +279,7 @@ class AlgorithmPolicy(LearnedPolicy):
     def with_updates(cls, **overrides: Any) -> type[Any]:
         """Makes a policy class with other functions: one that learns by them, where the loss is known.
 
-        Args:
-            **overrides: As of `build_policy_class`.
-
-        Raises:
-            ConfigError: If the algorithm learns from replay, which only Rookery's own losses do.
+        Raises a ConfigError if the algorithm learns from replay, which only Rookery's own losses do.
         """
         name = overrides.get("name", cls.__name__)
         if set(overrides) <= set(HARMLESS):

@@ -55,27 +55,7 @@ def _itself(batch: Any) -> Any:
 class TorchPolicy(Policy):
     """A policy with a model of torch and a loss of its own.
 
-    Args:
-        observation_space: Space of preprocessed observations, with `original_space`.
-        action_space: Space of the actions.
-        config: The configuration of the trainer with that of the policy.
-        model: A `TorchModelV2`.
-        loss: ``(policy, model, dist_class, train_batch) -> loss``, or a list with one for each optimizer; the columns
-            of the batch are tensors.
-        action_distribution_class: Makes an action distribution of what the model puts out.
-        action_sampler_fn: ``(policy, model, input_dict, state, explore=, timestep=) -> actions, log-probabilities,
-            states``; None = actions come from the distribution.
-        action_distribution_fn: ``(policy, model, *, input_dict, ...) -> inputs of the distribution, its class,
-            states``; None = the model puts the inputs out.
-        max_seq_len: Length of the sequences in which a model that remembers learns.
-        get_batch_divisibility_req: What the number of rows of a batch is to be a multiple of, or a function of the
-            policy that gives it.
-
-    Attributes:
-        model: As given.
-        dist_class: As `action_distribution_class`.
-        exploration: How actions are drawn.
-        handing_out: Is called when weights have changed, so that whoever plays gets them; None = nobody does.
+    `handing_out`, if it is set, is called when weights have changed, so that the processes that play get them.
     """
 
     @own_modes()
@@ -121,7 +101,6 @@ class TorchPolicy(Policy):
 
     @property
     def device(self) -> torch.device:
-        """The device of the model."""
         found: torch.device = next(iter(self.model.parameters())).device
         return found
 
@@ -140,7 +119,6 @@ class TorchPolicy(Policy):
         timestep: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Computes actions of N observations by the model; see `Policy.compute_actions`."""
         columns = {"obs": obs_batch, "prev_actions": prev_action_batch, "prev_rewards": prev_reward_batch}
         given = {name: np.asarray(as_arrays(column)) for name, column in columns.items() if column is not None}
         return self._act(SampleBatch(given), list(state_batches or []), explore, timestep)
@@ -149,7 +127,6 @@ class TorchPolicy(Policy):
     def compute_actions_from_input_dict(
         self, input_dict: Any, explore: bool | None = None, timestep: int | None = None, episodes: Any = None, **kw: Any
     ) -> Any:
-        """Computes actions of a batch of columns."""
         states = [input_dict[name] for name in sorted(input_dict) if str(name).startswith("state_in")]
         return self._act(SampleBatch(dict(input_dict)), states, explore, timestep)
 
@@ -232,11 +209,7 @@ class TorchPolicy(Policy):
         prev_reward_batch: Any = None,
         actions_normalized: bool = True,
     ) -> Any:
-        """Computes log-probabilities ``[N]`` of actions, a tensor.
-
-        Raises:
-            ConfigError: If actions come from an `action_sampler_fn` alone.
-        """
+        """Returns log-probabilities ``[N]``; raises a ConfigError where only an `action_sampler_fn` makes actions."""
         if self.action_sampler_fn is not None and self.action_distribution_fn is None:
             raise ConfigError(
                 "compute_log_likelihoods: actions come from action_sampler_fn; give action_distribution_fn too"
@@ -285,11 +258,7 @@ class TorchPolicy(Policy):
 
     @own_modes()
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
-        """Makes one gradient step on a batch; returns what there is to report.
-
-        Args:
-            samples: Postprocessed columns; rows of models that remember are cut into sequences, in place.
-        """
+        """Makes one gradient step; rows of models that remember are cut into sequences, in place."""
         self._train(True)
         told: dict[str, Any] = {}
         if self.callbacks is not None:
@@ -406,11 +375,7 @@ class TorchPolicy(Policy):
 
     @own_modes()
     def compute_gradients(self, postprocessed_batch: Any) -> Any:
-        """Computes the gradient of each parameter of the model, and what there is to report; the weights stay.
-
-        Returns:
-            A tensor for each of ``model.parameters()``, None for those that no optimizer moves, and the report.
-        """
+        """Returns a tensor for each of ``model.parameters()``, None for those without optimizer, and the report."""
         self._train(True)
         info = self._computed(self._prepared(postprocessed_batch))
         known: dict[int, Tensor] = {}
@@ -422,7 +387,6 @@ class TorchPolicy(Policy):
 
     @own_modes()
     def apply_gradients(self, gradients: Any) -> None:
-        """Steps along gradients, tensors or arrays as `compute_gradients` gives them."""
         given = {
             id(parameter): torch.from_numpy(np.asarray(as_arrays(gradient))).reshape(-1)
             for parameter, gradient in zip(self.model.parameters(), gradients, strict=True)
@@ -447,19 +411,15 @@ class TorchPolicy(Policy):
     def extra_action_out(
         self, input_dict: Any, state_batches: list[Any], model: Any, action_dist: Any
     ) -> dict[str, Any]:
-        """Returns columns to be kept beside actions; subclasses may write it."""
         return {}
 
     def extra_grad_process(self, optimizer: Any, loss: Any) -> dict[str, Any]:
-        """Changes an optimizer's gradients before it steps, and returns what to report; subclasses may write it."""
         return {}
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns what to report beside ``learner_stats``; subclasses may write it."""
         return {LEARNER_STATS_KEY: {}}
 
     def extra_grad_info(self, train_batch: Any) -> dict[str, Any]:
-        """Returns what to report of a batch; subclasses may write it."""
         return {}
 
     def loss_initialized(self) -> bool:
@@ -469,22 +429,18 @@ class TorchPolicy(Policy):
     # --- state --------------------------------------------------------------------------------------------------------
 
     def get_initial_state(self) -> list[Any]:
-        """Returns what is remembered before an episode."""
         return [np.asarray(as_arrays(part)) for part in self.model.get_initial_state()]
 
     def get_weights(self) -> dict[str, np.ndarray]:
-        """Returns the model's weights as arrays by name."""
         return {name: np.array(as_arrays(value)) for name, value in self.model.state_dict().items()}
 
     @own_modes()
     def set_weights(self, weights: Any) -> None:
-        """Takes over weights of the model by name; whoever plays has them from now on."""
         self.model.load_state_dict({name: torch.from_numpy(np.asarray(as_arrays(v))) for name, v in weights.items()})
         if self.handing_out is not None:
             self.handing_out()
 
     def get_state(self) -> dict[str, Any]:
-        """Returns weights, the state of the optimizers and the count of decisions."""
         moments = [as_arrays(optimizer.state_dict()) for optimizer in self._attached()]
         return {**super().get_state(), "_optimizer_variables": moments}
 
@@ -494,11 +450,7 @@ class TorchPolicy(Policy):
 
     @own_modes()
     def set_state(self, state: Any) -> None:
-        """Takes over what `get_state` returned.
-
-        Raises:
-            ConfigError: If it was another number of optimizers; the policy stays as it is then.
-        """
+        """Raises a ConfigError for another number of optimizers; the policy stays as it is then."""
         optimizers, moments = self._attached(), state.get("_optimizer_variables") or []
         if moments and len(moments) != len(optimizers):
             raise ConfigError(
@@ -511,11 +463,9 @@ class TorchPolicy(Policy):
         super().set_state(state)
 
     def get_exploration_info(self) -> dict[str, Any]:
-        """Returns how actions are tried out, in numbers."""
         return dict(self.exploration.get_info())
 
     def get_exploration_state(self) -> dict[str, Any]:
-        """Returns how actions are tried out, in numbers."""
         return dict(self.exploration.get_state())
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
@@ -525,11 +475,9 @@ class TorchPolicy(Policy):
         )
 
     def import_model_from_h5(self, import_file: str) -> None:
-        """Lets the model load weights from a file."""
         self.model.import_from_h5(import_file)
 
     def _lazy_tensor_dict(self, postprocessed_batch: Any, device: Any = None) -> SampleBatch:
-        """Makes columns of a batch become tensors when they are read, in place."""
         batch = (
             postprocessed_batch if isinstance(postprocessed_batch, SampleBatch) else SampleBatch(postprocessed_batch)
         )
@@ -539,12 +487,7 @@ class TorchPolicy(Policy):
     def _initialize_loss_from_dummy_batch(
         self, auto_remove_unneeded_view_reqs: bool = True, stats_fn: Callable[..., Any] | None = None
     ) -> None:
-        """Tries out acting, postprocessing and loss on zeros, as policies of 2021 did when they were made.
-
-        Args:
-            auto_remove_unneeded_view_reqs: Is not needed.
-            stats_fn: ``(policy, batch)``, which is called too.
-        """
+        """Tries out acting, postprocessing and loss on zeros, as policies of 2021 did when they were made."""
         batch = self.postprocess_trajectory(self.dummy_batch())
         batch = self._prepared(batch)
         if self._loss is not None:

@@ -53,12 +53,7 @@ def mapping(text: str) -> dict[str, Any]:
 
 
 def base_parser(parser_creator: ParserMaker | None = None, **kwargs: Any) -> argparse.ArgumentParser:
-    """Returns a parser with the flags of an experiment, as ``ray.tune.config_parser.make_parser``.
-
-    Args:
-        parser_creator: Makes the parser; None = an ordinary one.
-        kwargs: Its arguments.
-    """
+    """Returns a parser with the flags of an experiment, as ``ray.tune.config_parser.make_parser``."""
     parser = (parser_creator or argparse.ArgumentParser)(**kwargs)
     add = parser.add_argument
     add("--run", help="what is trained: PPO, DQN, ..., or a registered name")
@@ -80,7 +75,6 @@ def base_parser(parser_creator: ParserMaker | None = None, **kwargs: Any) -> arg
 
 
 def train_parser(parser_creator: ParserMaker | None = None) -> argparse.ArgumentParser:
-    """Returns the parser of ``rllib train``."""
     parser = base_parser(
         parser_creator, prog="rookery rllib train", description="Train with RLlib's flags of 2021.",
         epilog="A file given with -f takes the place of all flags about what is tried.",
@@ -107,20 +101,10 @@ def train_parser(parser_creator: ParserMaker | None = None) -> argparse.Argument
 
 
 def train(arguments: Sequence[str]) -> None:
-    """Runs ``rllib train``.
-
-    Args:
-        arguments: As they stand on the command line.
-
-    Raises:
-        ConfigError: If an argument or the file is wrong.
-        TuneError: If a trial has failed.
-    """
     run_train(train_parser().parse_args(list(arguments)))
 
 
 def run_train(args: argparse.Namespace) -> None:
-    """Trains what parsed arguments of `train_parser` ask for."""
     experiments = experiments_in(args.config_file) if args.config_file else {args.experiment_name: of_flags(args)}
     for name, spec in experiments.items():
         complete(name, spec, args)

@@ -29,11 +29,9 @@ from rookery_rllib.tune.trainables import get_trainable_cls
 ALL = "__all__"
 
 STEPS = 10_000
-"""Steps that are played unless told otherwise."""
 
 
 def rollout_parser(parser_creator: ParserMaker | None = None) -> argparse.ArgumentParser:
-    """Returns the parser of ``rllib rollout``."""
     parser = (parser_creator or argparse.ArgumentParser)(
         prog="rookery rllib rollout", description="Let a trainer play episodes, with RLlib's flags of 2021."
     )
@@ -55,14 +53,6 @@ def rollout_parser(parser_creator: ParserMaker | None = None) -> argparse.Argume
 
 
 def rollout(arguments: Sequence[str]) -> None:
-    """Runs ``rllib rollout``.
-
-    Args:
-        arguments: As they stand on the command line.
-
-    Raises:
-        ConfigError: If an argument is wrong, or the checkpoint's configuration does not say enough.
-    """
     run_rollout(rollout_parser().parse_args(list(arguments)))
 
 
@@ -70,7 +60,6 @@ evaluate = rollout
 
 
 def run_rollout(args: argparse.Namespace) -> None:
-    """Plays what parsed arguments of `rollout_parser` ask for."""
     for flag, given in (("--use-shelve", args.use_shelve), ("--track-progress", args.track_progress)):
         if given and not args.out:
             raise ConfigError(f"{flag}: needs a file: --out FILE")
@@ -122,11 +111,6 @@ def saved_config(checkpoint: str | None) -> dict[str, Any]:
 
 
 def film(trainer: Any, folder: Path) -> None:
-    """Writes a film of an episode.
-
-    Raises:
-        ConfigError: If the trainer cannot be filmed.
-    """
     inside = getattr(trainer, "rookery", None)
     if inside is None:
         raise ConfigError(f"--video-dir: {trainer} is no trainer of Rookery's, which alone can be filmed")
@@ -175,17 +159,14 @@ class Saver:
         return place.with_name(f"__progress_{place.name}")
 
     def begin_rollout(self) -> None:
-        """Begins an episode."""
         self._current = []
 
     def append_step(self, obs: Any, action: Any, next_obs: Any, reward: Any, done: Any, info: Any) -> None:
-        """Keeps a step."""
         self._played += 1
         if self.path:
             self._current.append([obs, action, next_obs, reward, done, *([info] if self.with_info else [])])
 
     def end_rollout(self) -> None:
-        """Ends an episode."""
         if self._shelf is not None:
             self._shelf[str(self._ended)] = self._current
         elif self.path:
@@ -198,7 +179,6 @@ class Saver:
             self.progress_file.write_text(text, encoding="utf-8")
 
     def close(self) -> None:
-        """Writes the file."""
         if self._shelf is not None:
             self._shelf["num_episodes"] = self._ended
             self._shelf.close()
@@ -210,14 +190,7 @@ class Saver:
 
 
 def play(trainer: Any, saver: Saver, num_steps: int, num_episodes: int, explore: bool | None = None) -> list[float]:
-    """Lets a trainer play; prints the reward of each episode.
-
-    Args:
-        trainer: The trainer.
-        saver: Keeps the steps.
-        num_steps: Steps, at most; 0 = any number.
-        num_episodes: Episodes, at most; 0 = any number.
-        explore: Whether actions are drawn; None = as the trainer does.
+    """Plays until `num_steps` or `num_episodes` are reached (0: any number), and prints the reward of each episode.
 
     Returns:
         The sum of all rewards of each whole episode.
@@ -279,7 +252,6 @@ class Player:
         self.last: dict[Any, tuple[Any, Any]] = {}
 
     def act(self, obs: Any) -> Any:
-        """Returns an action, or one for each agent with an observation."""
         if not self.speaks_in_dicts(obs):
             return self._act_of(None, obs)
         return {agent: self._act_of(agent, part) for agent, part in obs.items() if part is not None}
@@ -316,7 +288,6 @@ class Player:
         return action
 
     def see(self, reward: Any) -> None:
-        """Hears of rewards."""
         for agent, part in reward.items() if isinstance(reward, Mapping) else [(None, reward)]:
             if agent in self.last:
                 self.last[agent] = self.last[agent][0], np.float32(part)

@@ -13,12 +13,7 @@ from rookery_rllib.script.finder import IMPORTER
 
 
 def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int | str | None:
-    """Runs a script as a program and returns what it exits with; see `rookery.script.runner.run`.
-
-    Args:
-        path: A Python file, or a notebook whose cells run in order.
-        arguments: Arguments of the script.
-    """
+    """Runs a script as a program and returns what it exits with; see `rookery.script.runner.run`."""
     importing.install()  # of mlagents_envs, where it is missing
     return runner.run(path, arguments, IMPORTER)
 

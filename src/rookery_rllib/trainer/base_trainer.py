@@ -101,16 +101,7 @@ PLANS = {
 
 
 class BaseTrainer(Trainable):
-    """Trains policies as a configuration of 2021 says. Subclasses name the algorithm.
-
-    Args:
-        config: Keys that differ from the defaults.
-        env: An environment: a class, a registered name, or an id of gym; None = the key ``env``.
-        logger_creator: As of `Trainable`.
-
-    Raises:
-        ConfigError: For keys that are unknown or cannot be.
-    """
+    """Trains policies as a configuration of 2021 says; raises a ConfigError for keys that are unknown or cannot be."""
 
     _name: ClassVar[str] = ""
     _default_config: ClassVar[dict[str, Any]] = COMMON_CONFIG
@@ -136,7 +127,6 @@ class BaseTrainer(Trainable):
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
-        """Returns what a trial wants of the machine: a core, and the GPU if the configuration asks for one."""
         gpus = {"GPU": float(config["num_gpus"])} if config.get("num_gpus") else {}
         return PlacementGroupFactory([{"CPU": 1.0, **gpus}])
 
@@ -157,7 +147,6 @@ class BaseTrainer(Trainable):
         return next(str(name) for cls in type(self).__mro__ if (name := vars(cls).get("_algorithm")))
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Makes the environments, policies and algorithms."""
         self.raw_user_config = config
         own = differing(self._default_config, DEFAULT_CONFIGS[self.algorithm])
         given = {**own, **config}
@@ -268,11 +257,9 @@ class BaseTrainer(Trainable):
             if wanted:
                 learner.hooks.append(LearnHook(self, name, settings_of(self.config)["cut_after"] if scripted else None))
 
-    def _init(self, config: dict[str, Any], env_creator: Callable[..., Any]) -> None:
-        """Does whatever a subclass wants to do at the end of `setup`."""
+    def _init(self, config: dict[str, Any], env_creator: Callable[..., Any]) -> None: ...
 
-    def validate_config(self, config: dict[str, Any]) -> None:
-        """Checks a configuration; subclasses may write it."""
+    def validate_config(self, config: dict[str, Any]) -> None: ...
 
     def _make_callbacks(self, given: Any) -> DefaultCallbacks:
         if isinstance(given, Mapping):
@@ -286,7 +273,6 @@ class BaseTrainer(Trainable):
 
     @property
     def env_creator(self) -> Callable[[Any], Any]:
-        """Makes an environment of the script from its settings."""
         return creator_of(self.raw_user_config.get("env") or self.config.get("env"))
 
     @property
@@ -296,7 +282,6 @@ class BaseTrainer(Trainable):
         return maker.played(env)
 
     def _make_rookery(self) -> rookery.Trainer:
-        """Makes the trainer of Rookery that does the work."""
         told = self.translation
         layers = list(told.layers)
         if self._known is not None:
@@ -408,7 +393,6 @@ class BaseTrainer(Trainable):
 
     @property
     def policy_configs(self) -> dict[str, dict[str, Any]]:
-        """The configuration of each policy, whole."""
         entries = self.translation.policies.items()
         return {name: merge_trainer_configs(self.config, entry.config, True) for name, entry in entries}
 
@@ -425,12 +409,10 @@ class BaseTrainer(Trainable):
 
     @assigned.setter
     def assigned(self, known: dict[int, dict[int, dict[str, str]]]) -> None:
-        """Takes over which policies played before a restore."""
         if self.noted_mapping is not None:
             self.noted_mapping.latest = known
 
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
-        """Returns the policy that plays an agent in an episode of a copy."""
         known = None if self.noted_mapping is None else self.noted_mapping.noted(lane, index, agent)
         if known is not None:
             return known
@@ -463,7 +445,6 @@ class BaseTrainer(Trainable):
     # --- an iteration -------------------------------------------------------------------------------------------------
 
     def step(self) -> dict[str, Any]:
-        """Plays and learns for one iteration; returns the result of 2021."""
         shared = self._shared_weights()
         every = self.translation.evaluation["interval"]
         due = bool(every) and (self.iteration + 1) % every == 0
@@ -494,7 +475,6 @@ class BaseTrainer(Trainable):
         return EndedEpisode(result.total, result.length, rewards, result.metrics, result.histograms)
 
     def _agent(self, name: str) -> Any:
-        """Returns an agent as scripts call it."""
         return self.agent_ids(name) if self.is_multi_agent else SINGLE
 
     def _set_tasks(self, task_of: Callable[..., Any], result: dict[str, Any]) -> None:
@@ -511,7 +491,6 @@ class BaseTrainer(Trainable):
                 env.set_task(task)
 
     def _shared_weights(self) -> list[Shared]:
-        """Weights that models of several policies share."""
         learners = self.rookery.learners
         actors = self.rookery.policies.items()
         return remember({name: learners[name].policy if name in learners else actor for name, actor in actors})
@@ -543,7 +522,6 @@ class BaseTrainer(Trainable):
         return self._decisions_before + self.rookery.pool.acted()
 
     def take_episodes(self) -> list[EndedEpisode]:
-        """Returns the episodes that have ended since the last call."""
         away = [self._as_told(result) for result in self._away]
         self._away.clear()
         return [ended_episode(episode) for episode in self.book.take()] + away
@@ -561,14 +539,12 @@ class BaseTrainer(Trainable):
         return {"evaluation": self._summary_of(self.measured_episodes(played, book))}
 
     def _summary_of(self, episodes: list[EndedEpisode]) -> dict[str, Any]:
-        """Returns what is told of an evaluation."""
         steps = sum(each.length for each in episodes)
         spent = performance({}, steps)["sampler_perf"]
         return {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
 
     @functools.cached_property
     def _measures_there(self) -> bool:
-        """Whether workers on a cluster evaluate."""
         told = self.translation.evaluation
         if told["workers"] and hears_of_episodes(self.callbacks):
             say_once(f"{self}: evaluation_num_workers: evaluated in this process, where callbacks hear of the episodes")
@@ -631,11 +607,7 @@ class BaseTrainer(Trainable):
         clip_actions: bool | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Computes an action of an observation, both as the environment has them.
-
-        Returns:
-            The action; with a state or `full_fetch` the action, the state after, and what else there is to say.
-        """
+        """Computes an action of an observation, both as the environment has them."""
         state = state or []
         actions, states, extra = self._actions([observation], [np.asarray(part)[None] for part in state], policy_id,
                                                explore)  # fmt: skip
@@ -657,7 +629,6 @@ class BaseTrainer(Trainable):
         explore: bool | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Computes the actions of several agents of one policy, by agent; see `compute_single_action`."""
         names = list(observations)
         states = [np.stack([np.asarray(state[name][i]) for name in names]) for i in range(len(state[names[0]]))] \
             if state else []  # fmt: skip
@@ -679,15 +650,12 @@ class BaseTrainer(Trainable):
     # --- looking inside -----------------------------------------------------------------------------------------------
 
     def get_policy(self, policy_id: str = DEFAULT_POLICY_ID) -> Any:
-        """Returns the face of a policy; None if there is none of this name."""
         return self.policy_facades.get(policy_id)
 
     def get_weights(self, policies: Sequence[str] | None = None) -> dict[str, Any]:
-        """Returns the weights of policies by name."""
         return {name: self.policy_facades[name].get_weights() for name in policies or self.policy_facades}
 
     def set_weights(self, weights: Mapping[str, Any]) -> None:
-        """Takes over weights of policies by name."""
         for name, values in weights.items():
             if name not in self.policy_facades:
                 raise ConfigError(
@@ -715,7 +683,6 @@ class BaseTrainer(Trainable):
         self.rookery.save(export_dir)
 
     def collect_metrics(self, selected_workers: Any = None) -> dict[str, Any]:
-        """Returns what is known of the episodes that have ended since the last result."""
         ended = self.take_episodes()
         return summarized(self._window.with_earlier(ended), len(ended))
 
@@ -776,7 +743,6 @@ class BaseTrainer(Trainable):
                 self.rookery.pool.set_weights({name: self.rookery.policies[name]})
 
     def cleanup(self) -> None:
-        """Frees the environments."""
         if "evaluation_workers" in self.__dict__:
             self.evaluation_workers.stop()
         if "measuring" in self.__dict__:
@@ -788,7 +754,6 @@ class BaseTrainer(Trainable):
 
     @classmethod
     def merge_trainer_configs(cls, config1: Any, config2: Any, _allow_unknown_configs: bool | None = None) -> Any:
-        """Merges two configurations; the second wins."""
         return merge_trainer_configs(config1, config2, _allow_unknown_configs)
 
     def __repr__(self) -> str:
@@ -812,7 +777,6 @@ def differing(config: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, A
 
 
 def ended_episode(episode: Any) -> EndedEpisode:
-    """Returns an episode as results count it."""
     return EndedEpisode(
         episode.total_reward,
         episode.length,

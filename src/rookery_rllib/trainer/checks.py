@@ -16,13 +16,7 @@ from rookery_rllib.gym.rllib_spaces import holds
 def framework_iterator(
     config: dict[str, Any] | None = None, frameworks: Any = ("tf2", "tf", "tfe", "torch"), session: bool = False
 ) -> Iterator[Any]:
-    """Yields ``"torch"`` if it is among the frameworks, and sets it in the configuration.
-
-    Args:
-        config: What is set.
-        frameworks: Names; those of TensorFlow are left out, with a line.
-        session: Whether a pair is yielded, whose second part is None.
-    """
+    """Yields ``torch`` if it is among the frameworks; leaves those of TensorFlow out, with a line."""
     wanted = [frameworks] if isinstance(frameworks, str) else list(frameworks)
     others = [name for name in wanted if name != "torch"]
     if others:
@@ -49,19 +43,6 @@ def check(
     rtol: float | None = None,
     false: bool = False,
 ) -> None:
-    """Raises unless two structures have the same numbers, or unless they differ.
-
-    Args:
-        x: A structure of numbers, texts, arrays and tensors.
-        y: What is expected.
-        decimals: Digits after the point in which numbers agree.
-        atol: Largest difference, in the place of `decimals`.
-        rtol: Largest difference as a share of what is expected.
-        false: Whether each leaf must differ.
-
-    Raises:
-        AssertionError: If it is otherwise.
-    """
     x, y = _plain(x), _plain(y)
     if isinstance(x, Mapping):
         if not isinstance(y, Mapping) or set(x) != set(y):
@@ -98,16 +79,6 @@ def _same(x: Any, y: Any, decimals: int, atol: float | None, rtol: float | None)
 
 
 def check_learning_achieved(tune_results: Any, min_reward: float, evaluation: bool = False) -> None:
-    """Raises unless the first trial's last result has a mean reward of at least `min_reward`.
-
-    Args:
-        tune_results: What `tune.run` returned.
-        min_reward: Reward to be reached.
-        evaluation: Whether that of evaluation counts.
-
-    Raises:
-        ValueError: If it was not reached.
-    """
     last = tune_results.trials[0].last_result
     reached = (last["evaluation"] if evaluation else last)["episode_reward_mean"]
     if not reached >= min_reward:
@@ -118,16 +89,6 @@ def check_learning_achieved(tune_results: Any, min_reward: float, evaluation: bo
 def check_compute_single_action(
     trainer: Any, include_state: bool = False, include_prev_action_reward: bool = False
 ) -> None:
-    """Asks a trainer and its policy for actions in several ways, and raises if one is outside the action space.
-
-    Args:
-        trainer: A trainer with the policy ``default_policy``.
-        include_state: Whether the memory's first state is given, too.
-        include_prev_action_reward: Whether an action and a reward are given as the last ones.
-
-    Raises:
-        ValueError: If an action is outside.
-    """
     policy = trainer.get_policy()
     state = [np.asarray(_plain(part)) for part in policy.model.get_initial_state()] if include_state else None
     last = {}
@@ -150,17 +111,6 @@ def check_compute_single_action(
 
 
 def check_train_results(train_results: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Raises unless a result of `train` has what 2021's results had.
-
-    Args:
-        train_results: What `train` returned.
-
-    Returns:
-        The same.
-
-    Raises:
-        AssertionError: If something is missing; names it.
-    """
     expected = (
         "config", "custom_metrics", "episode_len_mean", "episode_reward_max", "episode_reward_mean",
         "episode_reward_min", "episodes_total", "hist_stats", "info", "iterations_since_restore",
@@ -177,11 +127,7 @@ def check_train_results(train_results: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def run_learning_tests_from_yaml(*args: Any, **kwargs: Any) -> None:
-    """Refuses RLlib's own suite of learning tests.
-
-    Raises:
-        ConfigError: In any case.
-    """
+    """Refuses RLlib's own suite of learning tests."""
     raise ConfigError(
         "run_learning_tests_from_yaml is not here: it ran RLlib's own suite; run a file of experiments with "
         "`rookery rllib train -f FILE.yaml`"

@@ -142,7 +142,6 @@ class WorkerThere(workers.RolloutWorker):
 
     @property
     def worker_index(self) -> int:  # type: ignore[override]
-        """Number of the worker, from 1."""
         return int(self._trainer.env_maker.worker_index or 0)
 
     @property
@@ -151,7 +150,6 @@ class WorkerThere(workers.RolloutWorker):
         return found
 
     def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[Any]:
-        """Calls a function with each environment and its settings."""
         return [func(env, self._trainer.env_maker.context(place)) for place, env in enumerate(self._envs)]
 
 
@@ -185,7 +183,6 @@ class TrainerThere:
         return found
 
     def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
-        """Takes the copies that are played here."""
         self._kinds = [(kind.agents, kind.obs.space) for kind in env.kinds]
 
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
@@ -196,7 +193,6 @@ class TrainerThere:
         return known or (str(agent) if str(agent) in self.names else self.names[0])
 
     def space_of(self, policy: str) -> Space[Any]:
-        """Returns the space of what a policy observes."""
         played = (self.mapping.players(policy) if self.mapping is not None else set()) | {policy}
         return next((space for agents, space in self._kinds if played & set(agents)), self._kinds[0][1])
 
@@ -212,7 +208,6 @@ class EpisodesThere(EpisodeBook):
         super().__init__(trainer.callbacks, trainer)
 
     def hear_of_share(self, share: LaneShare, env: VectorEnv) -> None:
-        """Takes the copies that are played here."""
         self.trainer.hear_of_share(share, env)
 
     def end(self, episode: MultiAgentEpisode) -> None:
@@ -260,5 +255,4 @@ class MeasuringThere:
         return sorted(played.finished, key=lambda each: each.index * played.lanes + each.lane)
 
     def close(self) -> None:
-        """Ends them."""
         self._workers.close()

@@ -121,21 +121,17 @@ class EvaluationWorker(workers.RolloutWorker):
 
     @property
     def env(self) -> Any:
-        """The environment, as the script made it."""
         return self._envs[0]
 
     @property
     def num_workers(self) -> int:
-        """The number of workers that are called with ``.remote``."""
         return int(self._maker.num_workers)
 
     @property
     def policy_config(self) -> dict[str, Any]:
-        """The configuration, with what differs in evaluations."""
         return self._config
 
     def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[Any]:
-        """Calls a function with each environment and its settings."""
         return [func(env, self._maker.context(place)) for place, env in enumerate(self._envs)]
 
     def sample(self) -> Any:
@@ -162,21 +158,15 @@ class EvaluationWorker(workers.RolloutWorker):
         return recorder.batch(sum(each.length for each in played.finished))
 
     def get_metrics(self) -> list[Any]:
-        """Returns the episodes that have ended since the last call."""
         ended, self._ended = self._ended, []
         return ended
 
     def stop(self) -> None:
-        """Frees the environments."""
         self._env.close()
 
 
 class EvaluationWorkers(workers.WorkerSet):
-    """The workers that evaluate: one, and as many others as ``evaluation_num_workers`` says.
-
-    Args:
-        trainer: The trainer, as of 2021.
-    """
+    """The workers that evaluate: one, and as many others as ``evaluation_num_workers`` says."""
 
     def __init__(self, trainer: Any) -> None:
         count = int(trainer.config["evaluation_num_workers"])
@@ -192,7 +182,6 @@ class EvaluationWorkers(workers.WorkerSet):
         return self._made
 
     def remote_workers(self) -> list[Any]:
-        """Returns the workers that are called with ``.remote``."""
         return list(self._remote)
 
     @property
@@ -200,34 +189,26 @@ class EvaluationWorkers(workers.WorkerSet):
         return [self.local_worker(), *self._others]
 
     def foreach_worker(self, func: Callable[[Any], Any]) -> list[Any]:
-        """Calls a function with each worker."""
         return [func(worker) for worker in self._everyone]
 
     def foreach_worker_with_index(self, func: Callable[[Any, int], Any]) -> list[Any]:
-        """Calls a function with each worker and its number."""
         return [func(worker, worker.worker_index) for worker in self._everyone]
 
     def foreach_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
-        """Calls a function with each policy and its name."""
         return self.local_worker().foreach_policy(func)
 
     def foreach_trainable_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
-        """Calls a function with each policy that learns, and its name."""
         return self.local_worker().foreach_trainable_policy(func)
 
     def trainable_policies(self) -> list[str]:
-        """Returns the names of the policies that learn."""
         return self.local_worker().policies_to_train
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
-        """Calls a function with each environment; returns a list for each worker."""
         return [worker.foreach_env(func) for worker in self._everyone]
 
     def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[list[Any]]:
-        """Calls a function with each environment and its settings; returns a list for each worker."""
         return [worker.foreach_env_with_context(func) for worker in self._everyone]
 
     def stop(self) -> None:
-        """Frees the environments."""
         for worker in [*self._others, *([self._made] if self._made is not None else [])]:
             worker.stop()

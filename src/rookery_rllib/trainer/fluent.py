@@ -345,26 +345,21 @@ class AlgorithmConfig:
         self.auto_fragment = False
 
     def environment(self, *args: Any, **kwargs: Any) -> Self:
-        """Says which environment, and how it is built."""
         return self._say("environment", args, kwargs)
 
     def env_runners(self, **kwargs: Any) -> Self:
-        """Says how experience is made."""
         return self._say("env_runners", (), kwargs)
 
     rollouts = env_runners
     exploration = env_runners
 
     def training(self, **kwargs: Any) -> Self:
-        """Says how policies learn."""
         return self._say("training", (), kwargs)
 
     def resources(self, **kwargs: Any) -> Self:
-        """Says what there is to compute with."""
         return self._say("resources", (), kwargs)
 
     def learners(self, **kwargs: Any) -> Self:
-        """Says what there is to learn with."""
         return self._say("learners", (), kwargs)
 
     def framework(self, *args: Any, **kwargs: Any) -> Self:
@@ -376,39 +371,30 @@ class AlgorithmConfig:
         return self._say("api_stack", (), kwargs)
 
     def evaluation(self, **kwargs: Any) -> Self:
-        """Says how policies are evaluated."""
         return self._say("evaluation", (), kwargs)
 
     def multi_agent(self, **kwargs: Any) -> Self:
-        """Says which policies there are, and who plays whom."""
         return self._say("multi_agent", (), kwargs)
 
     def callbacks(self, *args: Any, **kwargs: Any) -> Self:
-        """Says whose methods are called on the way."""
         return self._say("callbacks", args, kwargs)
 
     def reporting(self, **kwargs: Any) -> Self:
-        """Says what an iteration is and what is reported of it."""
         return self._say("reporting", (), kwargs)
 
     def debugging(self, **kwargs: Any) -> Self:
-        """Says the seed, and what is logged."""
         return self._say("debugging", (), kwargs)
 
     def offline_data(self, **kwargs: Any) -> Self:
-        """Says where experience is read and written."""
         return self._say("offline_data", (), kwargs)
 
     def checkpointing(self, **kwargs: Any) -> Self:
-        """Says what checkpoints hold."""
         return self._say("checkpointing", (), kwargs)
 
     def fault_tolerance(self, **kwargs: Any) -> Self:
-        """Says what becomes of environments that raise."""
         return self._say("fault_tolerance", (), kwargs)
 
     def rl_module(self, **kwargs: Any) -> Self:
-        """Says how networks are built, as far as keys can."""
         return self._say("rl_module", (), kwargs)
 
     def experimental(self, **kwargs: Any) -> Self:
@@ -451,26 +437,19 @@ class AlgorithmConfig:
 
     @classmethod
     def overrides(cls, **keys: Any) -> Config:
-        """Gives keys of 2021 as a policy has them of its own."""
         return dict(keys)
 
     def update_from_dict(self, config: Mapping[str, Any]) -> Self:
-        """Takes keys of 2021."""
         self.given = merge_trainer_configs(self.given, config, True)
         return self
 
     def copy(self, copy_frozen: bool | None = None) -> Self:
-        """Gives another one that says the same."""
         other = type(self)()
         other.given, other.auto_fragment = copied(self.given), self.auto_fragment
         return other
 
     def to_dict(self) -> Config:
-        """Gives all keys of 2021, those that were not said with their defaults.
-
-        Raises:
-            ConfigError: For keys that the algorithm does not have.
-        """
+        """Gives all keys of 2021, those that were not said with their defaults."""
         whole = merge_trainer_configs(DEFAULT_CONFIGS[self.algorithm], self.given)
         if self.auto_fragment and "train_batch_size" in whole:
             lanes = max(int(whole["num_workers"]), 1) * int(whole["num_envs_per_worker"])
@@ -481,48 +460,32 @@ class AlgorithmConfig:
         return self.to_dict()[key]
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Gives the value of a key of 2021, or a default."""
         return self.to_dict().get(key, default)
 
     @property
     def algo_class(self) -> Any:
-        """The trainer's class."""
         return getattr(trainers, f"{self.algorithm}Trainer")
 
     def build(self, env: Any = None, logger_creator: Any = None, **ignored: Any) -> Any:
-        """Makes the trainer.
-
-        Args:
-            env: The environment, where `environment` did not say which.
-            logger_creator: As the trainer's.
-            ignored: Arguments of some versions that change nothing.
-        """
         config = self.given | {"rollout_fragment_length": self.to_dict()["rollout_fragment_length"]}
         found = env if env is not None else config.get("env")
         return self.algo_class(config=config if self.auto_fragment else self.given, env=found,
                                logger_creator=logger_creator)  # fmt: skip
 
     def build_algo(self, env: Any = None, logger_creator: Any = None, **ignored: Any) -> Any:
-        """Makes the trainer, as `build` does."""
         return self.build(env, logger_creator, **ignored)
 
 
 class PPOConfig(AlgorithmConfig):
-    """The configuration of PPO, built up by methods."""
-
     algorithm = "PPO"
     own = PPO_TRAINING
 
 
 class DQNConfig(AlgorithmConfig):
-    """The configuration of DQN, built up by methods."""
-
     algorithm = "DQN"
     own = DQN_TRAINING
 
 
 class SACConfig(AlgorithmConfig):
-    """The configuration of SAC, built up by methods."""
-
     algorithm = "SAC"
     own = SAC_TRAINING

@@ -25,12 +25,6 @@ def collect_episodes(
 
 
 def summarize_episodes(episodes: Sequence[EndedEpisode], new_episodes: Sequence[EndedEpisode] | None = None) -> Any:
-    """Returns the keys of a result about episodes.
-
-    Args:
-        episodes: Those that means are taken over.
-        new_episodes: Those of them that are new; None = all.
-    """
     return summarized(episodes, len(episodes if new_episodes is None else new_episodes))
 
 
@@ -40,7 +34,6 @@ def collect_metrics(
     to_be_collected: Any = (),
     timeout_seconds: float | None = None,
 ) -> dict[str, Any]:
-    """Returns statistics of the episodes that have ended since the last call."""
     episodes, _ = collect_episodes(local_worker, remote_workers, to_be_collected, timeout_seconds)
     found: dict[str, Any] = summarize_episodes(episodes)
     return found

@@ -37,12 +37,6 @@ class PolicyServerInput:
     """Says that clients play: ``"input": lambda ioctx: PolicyServerInput(ioctx, "localhost", 9900)`` in a config.
 
     The trainer listens at that port; nobody calls anything of this object.
-
-    Args:
-        ioctx: What the configuration's function was given.
-        address: Address to listen at.
-        port: Port to listen at.
-        idle_timeout: Is not needed.
     """
 
     def __init__(self, ioctx: Any, address: str, port: int, idle_timeout: float = 3.0) -> None:
@@ -161,15 +155,10 @@ def spaces_by_mapping(given: Mapping[str, Any], agent: Any) -> tuple[Any, Any]:
 
 
 class PolicyClient:
-    """Plays episodes of a trainer that has a `PolicyServerInput`.
+    """Plays episodes of a trainer that has a `PolicyServerInput`; ``local`` inference is the same as ``remote``.
 
     An episode that the trainer has given up, for an evaluation or because it was started anew, goes on as a new one
     from what is seen then.
-
-    Args:
-        address: ``http://host:port``.
-        inference_mode: ``"remote"``: the trainer is asked for each action. ``"local"`` is the same here.
-        update_interval: Is not needed: every action is of the newest weights.
     """
 
     def __init__(self, address: str, inference_mode: str = "local", update_interval: float = 10.0) -> None:
@@ -192,10 +181,8 @@ class PolicyClient:
     def start_episode(self, episode_id: str | None = None, training_enabled: bool = True) -> str:
         """Starts an episode and returns its name.
 
-        Args:
-            episode_id: A name that no other running episode has; None = one is made.
-            training_enabled: False = the policy plays it as it is now; nothing is learned from it, and no result counts
-                it.
+        Without `training_enabled` the policy plays it as it is now; nothing is learned from it, and no result counts
+        it.
         """
         name = self._client.start_episode(episode_id, learned=training_enabled)
         self._now[name] = name
@@ -204,7 +191,6 @@ class PolicyClient:
         return name
 
     def get_action(self, episode_id: str, observation: Any) -> Any:
-        """Shows an observation and waits for the policy's action; of several agents, both are dicts by agent."""
         try:
             action = self._client.get_action(self._played(episode_id), observation)
         except EpisodeLost:
@@ -221,12 +207,10 @@ class PolicyClient:
     def log_returns(
         self, episode_id: str, reward: Any, info: Any = None, multiagent_done_dict: Mapping[Any, bool] | None = None
     ) -> None:
-        """Adds to the reward of the last action, by agent where there are several; with numbers and texts of `info`."""
         told = {str(agent): _sent(one) for agent, one in (info or {}).items()} if self._several else _sent(info)
         self._client.log_returns(self._played(episode_id), reward, told or None, multiagent_done_dict)
 
     def end_episode(self, episode_id: str, observation: Any) -> None:
-        """Ends an episode."""
         with suppress(EpisodeLost):  # what was learned from it was cut off before
             self._client.end_episode(self._played(episode_id), observation)
         del self._now[episode_id]

@@ -49,7 +49,6 @@ class Recorder(BatchHook):
         self._slots: Slots = {}
 
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
-        """Writes the rollout, and returns it."""
         face, every = self._trainer.policy_facades[self._name], int(self._trainer.config["rollout_fragment_length"])
         if hasattr(learner, "look_at"):
             reading = learner.policy.reading()  # type: ignore[operator]

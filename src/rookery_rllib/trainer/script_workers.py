@@ -33,23 +33,7 @@ IGNORED = (
 
 
 class RolloutWorker(workers.RolloutWorker):
-    """A worker that plays policies in an environment, and lets them learn, where a script says so.
-
-    Args:
-        env_creator: Makes an environment of its settings.
-        policy_spec: A class of policies, or by name ``(class or None, observation space, action space, config)``.
-        policy_mapping_fn: Agent to policy.
-        policies_to_train: Names of the policies that `learn_on_batch` is for; None = all.
-        policy_config: Configuration of the policies.
-        worker_index: What environments are told as the number of the worker.
-        num_workers: What they are told as the number of workers.
-        policy: An older name of `policy_spec`.
-        **options: The further arguments of 2021: ``rollout_fragment_length, batch_mode, num_envs, env_config,
-            model_config, callbacks, seed`` and so on.
-
-    Raises:
-        ConfigError: For an argument that there is not.
-    """
+    """A worker that plays policies in an environment, and lets them learn, where a script says so."""
 
     def __init__(
         self,
@@ -96,7 +80,6 @@ class RolloutWorker(workers.RolloutWorker):
 
     @property
     def policies_to_train(self) -> list[str]:
-        """Names of the policies that learn."""
         return super().policies_to_train if self._to_train is None else list(self._to_train)
 
     @classmethod
@@ -105,7 +88,6 @@ class RolloutWorker(workers.RolloutWorker):
         return ray_core.remote(cls)
 
     def stop(self) -> None:
-        """Frees the environments."""
         self._trainer.cleanup()
 
 
@@ -151,17 +133,6 @@ def _multiagent(
 
 
 class WorkerSet(workers.WorkerSet):
-    """Workers of a script: one in its own hands, and others that are called with ``.remote``.
-
-    Args:
-        env_creator: Makes an environment of its settings.
-        validate_env: Is called with the environment and its settings.
-        policy_class: Class of the policies.
-        trainer_config: The configuration; None = the common one.
-        num_workers: How many others there are.
-        logdir: Is not needed.
-    """
-
     def __init__(
         self,
         *,
@@ -190,7 +161,6 @@ class WorkerSet(workers.WorkerSet):
             validate_env(self._local.env, EnvContext(config.get("env_config") or {}))
 
     def remote_workers(self) -> list[Any]:
-        """Returns the workers that are called with ``.remote``."""
         return list(self._remote)
 
     def sync_weights(self) -> None:
@@ -200,16 +170,13 @@ class WorkerSet(workers.WorkerSet):
             worker.set_weights.remote(weights)
 
     def foreach_worker(self, func: Callable[[Any], Any]) -> list[Any]:
-        """Calls a function with each worker."""
         return [func(self._local), *(ray_core.get(worker.apply.remote(func)) for worker in self._remote)]
 
     def foreach_worker_with_index(self, func: Callable[[Any, int], Any]) -> list[Any]:
-        """Calls a function with each worker and its number."""
         others = enumerate(self._remote, 1)
         return [func(self._local, 0), *(ray_core.get(worker.apply.remote(func, number)) for number, worker in others)]
 
     def stop(self) -> None:
-        """Frees the environments."""
         self._local.stop()
         for worker in self._remote:
             worker.stop.remote()

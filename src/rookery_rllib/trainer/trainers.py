@@ -17,11 +17,8 @@ from rookery_rllib.trainer.base_trainer import BaseTrainer
 
 
 class Trainer(BaseTrainer):
-    """Trains policies as a configuration of 2021 says. Subclasses name the algorithm; see `BaseTrainer`."""
-
     @classmethod
     def with_updates(cls, **overrides: Any) -> type[Trainer]:
-        """Returns a class with other arguments of `build_trainer`."""
         known = vars(cls).get("_built_with") or {"name": cls._name, "base": cls}
         return build_trainer(**{**known, **overrides})
 
@@ -69,11 +66,7 @@ NOT_HERE = {
 
 
 def get_trainer_class(alg: str) -> type[Trainer]:
-    """Returns the trainer of a name, ``PPO``.
-
-    Raises:
-        ConfigError: If there is none; says what it was.
-    """
+    """Returns the trainer of a name, ``PPO``; raises a ConfigError that says what it was if it is not here."""
     if alg.removeprefix("contrib/") in TRAINERS:
         return TRAINERS[alg.removeprefix("contrib/")]
     if alg in NOT_HERE:
@@ -82,7 +75,6 @@ def get_trainer_class(alg: str) -> type[Trainer]:
 
 
 def with_base_config(base_config: Mapping[str, Any], extra_config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy of a configuration with other values."""
     return {**copy.deepcopy(dict(base_config)), **extra_config}
 
 
@@ -107,7 +99,6 @@ class WithFunctions(Trainer):
     _functions: ClassVar[Functions] = Functions()
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Makes the environments, policies and algorithms."""
         own = self._functions
         if own.before_init is not None:
             own.before_init(self)
@@ -121,13 +112,11 @@ class WithFunctions(Trainer):
             own.after_init(self)
 
     def validate_config(self, config: dict[str, Any]) -> None:
-        """Checks a configuration."""
         super().validate_config(config)
         if self._functions.validate_config is not None:
             self._functions.validate_config(config)
 
     def evaluate(self, episodes_left_fn: Any = None) -> dict[str, Any]:
-        """Plays episodes to measure; nothing is learned."""
         if self._functions.before_evaluate_fn is not None:
             self._functions.before_evaluate_fn(self)
         return super().evaluate(episodes_left_fn)
@@ -152,24 +141,7 @@ def build_trainer(
 ) -> type[Trainer]:
     """Makes a trainer class.
 
-    Args:
-        name: What it prints as.
-        default_config: Its defaults; None = those of the common configuration.
-        validate_config: Function of the configuration, called before anything is made.
-        default_policy: Class of the policies.
-        get_policy_class: Function of the configuration that gives it.
-        validate_env: Function of environment and settings.
-        before_init: Function of the trainer, called first.
-        after_init: Function of the trainer, called last.
-        before_evaluate_fn: Function of the trainer, called before it evaluates.
-        mixins: Further bases.
-        execution_plan: Must not be given: the loop is Rookery's.
-        allow_unknown_configs: Whether unknown keys are fine.
-        base: Class to derive from; None = that of the policy's algorithm, or PG.
-        **further: Are refused.
-
-    Raises:
-        ConfigError: For an execution plan, and for an argument that there is not.
+    Raises a ConfigError for an `execution_plan`, because the loop is Rookery's, and for arguments that do not exist.
     """
     if execution_plan is not None and not getattr(execution_plan, "is_ours", False):
         raise ConfigError(

@@ -22,36 +22,23 @@ MOST_ROUNDS = 4
 
 
 class BaseEnv:
-    """The copies of the environment.
-
-    Args:
-        envs: The script's own objects, where it made any.
-    """
+    """The copies of the environment."""
 
     def __init__(self, envs: list[Any]) -> None:
         self._envs = envs
 
     def get_unwrapped(self) -> list[Any]:
-        """Returns the environments."""
         return list(self._envs)
 
     get_sub_environments = get_unwrapped
 
     @property
     def envs(self) -> list[Any]:
-        """The environments."""
         return list(self._envs)
 
 
 class RolloutWorker:
-    """The worker of a trainer.
-
-    Args:
-        trainer: The trainer, as of 2021.
-
-    Attributes:
-        worker_index: Always 0: the worker in the trainer's own process.
-    """
+    """The worker of a trainer, in its process; `worker_index` is always 0."""
 
     worker_index = 0
     tf_sess = None
@@ -68,7 +55,6 @@ class RolloutWorker:
 
     @property
     def env(self) -> Any:
-        """The environment, as the script made it."""
         if not self._trainer._envs:
             self._trainer.env_maker.own()
         if self._trainer.plays_elsewhere:
@@ -77,7 +63,6 @@ class RolloutWorker:
 
     @property
     def is_multi_agent(self) -> bool:
-        """Whether the environment speaks of its agents by name."""
         return bool(self._trainer.is_multi_agent)
 
     @property
@@ -88,46 +73,38 @@ class RolloutWorker:
 
     @property
     def base_env(self) -> BaseEnv:
-        """All copies of it."""
         return BaseEnv(self._envs)
 
     async_env = base_env
 
     @property
     def num_workers(self) -> int:
-        """The number of workers that the configuration asks for."""
         return int(self._trainer.config["num_workers"])
 
     @property
     def callbacks(self) -> Any:
-        """The callbacks."""
         return self._trainer.callbacks
 
     @property
     def policy_config(self) -> dict[str, Any]:
-        """The configuration."""
         found: dict[str, Any] = self._trainer.config
         return found
 
     @property
     def policy_map(self) -> dict[str, Any]:
-        """The policies by name."""
         found: dict[str, Any] = self._trainer.policy_facades
         return found
 
     @property
     def policies_to_train(self) -> list[str]:
-        """Names of the policies that learn."""
         return list(self._trainer.rookery.learners)
 
     @property
     def policy_mapping_fn(self) -> Any:
-        """The function from agents to policies."""
         return self._trainer.config["multiagent"]["policy_mapping_fn"]
 
     @property
     def preprocessors(self) -> dict[str, Any]:
-        """What preprocesses the observations of each policy."""
         found = {}
         for name, policy in self.policy_map.items():
             space = getattr(policy.observation_space, "original_space", None) or policy.observation_space
@@ -141,58 +118,45 @@ class RolloutWorker:
 
     @property
     def global_vars(self) -> dict[str, int]:
-        """The environment steps so far."""
         return {"timestep": self._trainer.rookery.env_steps}
 
     def get_policy(self, policy_id: str = "default_policy") -> Any:
-        """Returns a policy; None if there is none of this name."""
         return self.policy_map.get(policy_id)
 
     def for_policy(self, func: Callable[[Any], Any], policy_id: str = "default_policy") -> Any:
-        """Calls a function with a policy."""
         return func(self.policy_map[policy_id])
 
     def foreach_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
-        """Calls a function with each policy and its name."""
         return [func(policy, name) for name, policy in self.policy_map.items()]
 
     def foreach_trainable_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
-        """Calls a function with each policy that learns, and its name."""
         return [func(self.policy_map[name], name) for name in self.policies_to_train]
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
-        """Calls a function with each environment."""
         return [func(env) for env in self._envs]
 
     def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[Any]:
-        """Calls a function with each environment and its settings."""
         context = self._trainer.translation.env_config
         return [func(env, context) for env in self._envs]
 
     def get_weights(self, policies: Any = None) -> dict[str, Any]:
-        """Returns the weights of policies by name."""
         found: dict[str, Any] = self._trainer.get_weights(policies)
         return found
 
     def set_weights(self, weights: Mapping[str, Any], global_vars: Any = None) -> None:
-        """Takes over weights of policies by name."""
         self._trainer.set_weights(weights)
 
     def set_global_vars(self, global_vars: Mapping[str, Any]) -> None:
-        """Tells policies how many environment steps have passed."""
         for policy in self.policy_map.values():
             policy.on_global_var_update(global_vars)
 
     def get_global_vars(self) -> dict[str, int]:
-        """Returns the environment steps so far."""
         return self.global_vars
 
     def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Calls a function with the worker."""
         return func(self, *args, **kwargs)
 
     def get_host(self) -> str:
-        """Returns the name of the machine."""
         return socket.gethostname()
 
     # --- playing and learning by hand ---------------------------------------------------------------------------------
@@ -259,11 +223,9 @@ class RolloutWorker:
         return {name: part for name, part in whole.policy_batches.items() if name in self.policies_to_train}
 
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
-        """Lets each policy make a step on its part of a batch; returns what there is to report, by policy."""
         return {name: self.policy_map[name].learn_on_batch(part) for name, part in self._parts(samples).items()}
 
     def compute_gradients(self, samples: Any) -> tuple[Any, dict[str, Any]]:
-        """Computes gradients and what there is to report; of several policies both by their names."""
         found = {name: self.policy_map[name].compute_gradients(part) for name, part in self._parts(samples).items()}
         if not isinstance(samples, MultiAgentBatch):
             ((gradients, told),) = found.values()
@@ -272,7 +234,6 @@ class RolloutWorker:
         return {name: gradients for name, (gradients, _) in found.items()}, {**told, "batch_count": samples.count}
 
     def apply_gradients(self, grads: Any) -> Any:
-        """Lets policies step along gradients, as `compute_gradients` gives them."""
         if isinstance(grads, Mapping):
             return {name: self.policy_map[name].apply_gradients(part) for name, part in grads.items()}
         ((_, policy),) = self.policy_map.items()
@@ -281,13 +242,11 @@ class RolloutWorker:
     def sample_and_learn(
         self, expected_batch_size: int, num_sgd_iter: int, sgd_minibatch_size: int, standardize_fields: Any
     ) -> tuple[dict[str, Any], int]:
-        """Plays, and learns in epochs of minibatches; returns what there is to report, and the size of the batch."""
         batch = self.sample()
         told = do_minibatch_sgd(batch, self.policy_map, self, num_sgd_iter, sgd_minibatch_size, standardize_fields)
         return told, batch.count
 
     def get_metrics(self) -> list[Any]:
-        """Returns the episodes that have ended since the last call."""
         found: list[Any] = self._trainer.take_episodes()
         return found
 
@@ -298,10 +257,6 @@ class RolloutWorker:
 class RemoteWorker(RolloutWorker):
     """One of the workers that a configuration asks for, in the trainer's process: its copies of the environment, and
     the policies of all. What it is asked to play, all copies play.
-
-    Args:
-        trainer: The trainer, as of 2021.
-        worker_index: Its number, from 1.
     """
 
     def __init__(self, trainer: Any, worker_index: int) -> None:
@@ -316,18 +271,13 @@ class RemoteWorker(RolloutWorker):
 
 
 class WorkerSet:
-    """The workers of a trainer: one, which does the work, and views of it as the remote ones.
-
-    Args:
-        trainer: The trainer, as of 2021.
-    """
+    """The workers of a trainer: one, which does the work, and views of it as the remote ones."""
 
     def __init__(self, trainer: Any) -> None:
         self._local = RolloutWorker(trainer)
         self._remote: list[Any] = []
 
     def local_worker(self) -> RolloutWorker:
-        """Returns the worker in this process."""
         return self._local
 
     def remote_workers(self) -> list[Any]:
@@ -337,35 +287,27 @@ class WorkerSet:
         return list(self._remote)
 
     def foreach_worker(self, func: Callable[[Any], Any]) -> list[Any]:
-        """Calls a function with each worker."""
         return [func(self._local)]
 
     def foreach_worker_with_index(self, func: Callable[[Any, int], Any]) -> list[Any]:
-        """Calls a function with each worker and its number."""
         return [func(self._local, 0)]
 
     def foreach_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
-        """Calls a function with each policy and its name."""
         return self._local.foreach_policy(func)
 
     def foreach_trainable_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
-        """Calls a function with each policy that learns, and its name."""
         return self._local.foreach_trainable_policy(func)
 
     def trainable_policies(self) -> list[str]:
-        """Returns the names of the policies that learn."""
         return self._local.policies_to_train
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
-        """Calls a function with each environment; returns a list for each worker."""
         return [self._local.foreach_env(func)]
 
     def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[list[Any]]:
-        """Calls a function with each environment and its settings; returns a list for each worker."""
         return [self._local.foreach_env_with_context(func)]
 
     def sync_weights(self) -> None:
         """Does nothing: whoever plays has the weights already."""
 
-    def stop(self) -> None:
-        """Does nothing: the trainer frees the environments."""
+    def stop(self) -> None: ...

@@ -37,16 +37,6 @@ NOT_DRAWN = ("config", "pid", "timestamp", TIME_TOTAL_S, TRAINING_ITERATION)
 
 
 def flatten_dict(dt: Mapping[Any, Any], delimiter: str = "/", prevent_delimiter: bool = False) -> dict[str, Any]:
-    """Makes a flat dict of nested ones: ``{"a": {"b": 1}}`` gives ``{"a/b": 1}``.
-
-    Args:
-        dt: Nested dicts.
-        delimiter: What stands between the keys.
-        prevent_delimiter: Whether a key with the delimiter in it is an error.
-
-    Raises:
-        ValueError: If a key has the delimiter in it, and that is an error.
-    """
     found: dict[str, Any] = {}
     for key, value in dt.items():
         if prevent_delimiter and isinstance(key, str) and delimiter in key:
@@ -60,19 +50,11 @@ def flatten_dict(dt: Mapping[Any, Any], delimiter: str = "/", prevent_delimiter:
 
 
 class SafeFallbackEncoder(json.JSONEncoder):
-    """Writes as JSON what has numbers, and everything else as it prints.
-
-    Args:
-        nan_str: Text for a number that is none.
-        kwargs: As of `json.JSONEncoder`.
-    """
-
     def __init__(self, nan_str: str = "null", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.nan_str = nan_str
 
     def default(self, value: Any) -> Any:
-        """Returns what stands for an object that JSON has not."""
         if isinstance(value, np.ndarray):
             return value.tolist()
         if hasattr(value, "tolist") and callable(value.tolist):  # numpy's numbers, tensors
@@ -114,74 +96,50 @@ def pretty_print(result: Mapping[str, Any]) -> str:
 
 
 class Logger:
-    """Hears of the results of one trial. Subclasses write `on_result`, and what they need in `_init`.
-
-    Args:
-        config: Configuration of the trial.
-        logdir: Directory of the trial.
-        trial: The trial; None where Tune does not drive.
-    """
-
     def __init__(self, config: Any, logdir: str, trial: Any = None) -> None:
         self.config, self.logdir, self.trial = config, logdir, trial
         self._init()
 
-    def _init(self) -> None:
-        """Begins."""
+    def _init(self) -> None: ...
 
     def on_result(self, result: dict[str, Any]) -> None:
-        """Writes a result."""
         raise NotImplementedError
 
-    def update_config(self, config: Any) -> None:
-        """Hears of another configuration."""
+    def update_config(self, config: Any) -> None: ...
 
-    def flush(self) -> None:
-        """Writes what waits in memory."""
+    def flush(self) -> None: ...
 
-    def close(self) -> None:
-        """Ends."""
+    def close(self) -> None: ...
 
 
 class NoopLogger(Logger):
-    """Writes nothing."""
-
-    def on_result(self, result: dict[str, Any]) -> None:
-        """Does nothing."""
+    def on_result(self, result: dict[str, Any]) -> None: ...
 
 
 class JsonLogger(Logger):
-    """Writes params.json and result.json."""
-
     def _init(self) -> None:
         self.update_config(self.config)
         self.local_file = os.path.join(self.logdir, EXPR_RESULT_FILE)
         self.local_out = open(self.local_file, "a", encoding="utf-8")  # noqa: SIM115
 
     def on_result(self, result: dict[str, Any]) -> None:
-        """Appends a line."""
         self.local_out.write(json_text(result) + "\n")
         self.local_out.flush()
 
     def update_config(self, config: Any) -> None:
-        """Writes the configuration."""
         self.config = config
         text = json_text(config, indent=2, sort_keys=True)
         Path(self.logdir, EXPR_PARAM_FILE).write_text(text, encoding="utf-8")
 
     def flush(self) -> None:
-        """Writes what waits in memory."""
         if not self.local_out.closed:
             self.local_out.flush()
 
     def close(self) -> None:
-        """Closes the file."""
         self.local_out.close()
 
 
 class CSVLogger(Logger):
-    """Writes progress.csv; its columns are those of the first result."""
-
     def _init(self) -> None:
         path = Path(self.logdir, EXPR_PROGRESS_FILE)
         columns = first_row(path)
@@ -189,7 +147,6 @@ class CSVLogger(Logger):
         self._writer = csv.DictWriter(self._file, columns, extrasaction="ignore") if columns else None
 
     def on_result(self, result: dict[str, Any]) -> None:
-        """Appends a row."""
         row = flatten_dict({key: value for key, value in result.items() if key != "config"})
         if self._writer is None:
             self._writer = csv.DictWriter(self._file, list(row), extrasaction="ignore")
@@ -198,12 +155,10 @@ class CSVLogger(Logger):
         self._file.flush()
 
     def flush(self) -> None:
-        """Writes what waits in memory."""
         if not self._file.closed:
             self._file.flush()
 
     def close(self) -> None:
-        """Closes the file."""
         self._file.close()
 
 
@@ -216,8 +171,6 @@ def first_row(path: Path) -> list[str]:
 
 
 class TBXLogger(Logger):
-    """Writes TensorBoard events."""
-
     def _init(self) -> None:
         from rookery.report.tensorboard import TensorBoard
 
@@ -242,11 +195,9 @@ class TBXLogger(Logger):
         self._file_writer.flush()
 
     def flush(self) -> None:
-        """Writes what waits in memory."""
         self._file_writer.flush()
 
     def close(self) -> None:
-        """Closes the file."""
         self._file_writer.close()
 
 
@@ -264,15 +215,6 @@ DEFAULT_LOGGERS = (JsonLogger, CSVLogger, TBXLogger)
 
 
 class UnifiedLogger(Logger):
-    """Writes with several loggers.
-
-    Args:
-        config: Configuration of the trial.
-        logdir: Directory of the trial.
-        trial: The trial; None where Tune does not drive.
-        loggers: Classes; None = `DEFAULT_LOGGERS`.
-    """
-
     def __init__(
         self, config: Any, logdir: str, trial: Any = None, loggers: Sequence[type[Logger]] | None = None
     ) -> None:
@@ -283,21 +225,17 @@ class UnifiedLogger(Logger):
         self._loggers = [made(self.config, self.logdir, self.trial) for made in self._classes]
 
     def on_result(self, result: dict[str, Any]) -> None:
-        """Writes a result."""
         for logger in self._loggers:
             logger.on_result(result)
 
     def update_config(self, config: Any) -> None:
-        """Tells all of another configuration."""
         for logger in self._loggers:
             logger.update_config(config)
 
     def flush(self) -> None:
-        """Writes what waits in memory."""
         for logger in self._loggers:
             logger.flush()
 
     def close(self) -> None:
-        """Ends all."""
         for logger in self._loggers:
             logger.close()

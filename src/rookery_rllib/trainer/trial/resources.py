@@ -15,22 +15,6 @@ KEYS = ("cpu", "gpu", "memory", "object_store_memory", "extra_cpu", "extra_gpu",
 
 @dataclass(frozen=True)
 class Resources:
-    """Cores, GPUs and memory of a trial, its workers' beside its own.
-
-    Attributes:
-        cpu: Cores.
-        gpu: GPUs.
-        memory: Bytes of memory.
-        object_store_memory: Bytes of Ray's object store.
-        extra_cpu: Cores of its workers.
-        extra_gpu: GPUs of its workers.
-        extra_memory: Bytes of its workers.
-        extra_object_store_memory: Bytes of the object store of its workers.
-        custom_resources: Others by name.
-        extra_custom_resources: Others of its workers.
-        has_placement_group: Whether it is one of several bundles.
-    """
-
     cpu: float = 0
     gpu: float = 0
     memory: float = 0
@@ -44,26 +28,19 @@ class Resources:
     has_placement_group: bool = False
 
     def cpu_total(self) -> float:
-        """Returns all cores."""
         return self.cpu + self.extra_cpu
 
     def gpu_total(self) -> float:
-        """Returns all GPUs."""
         return self.gpu + self.extra_gpu
 
     def summary_string(self) -> str:
-        """Says it in words."""
         return f"{self.cpu_total():g} CPUs, {self.gpu_total():g} GPUs"
 
 
 class PlacementGroupFactory:
     """Bundles of resources of a trial: the first its own, the others its workers'.
 
-    Args:
-        bundles: Resources of each, ``{"CPU": 1, "GPU": 0.5}``.
-        strategy: How Ray would place them; has no meaning on one machine.
-        args: Further arguments, which have none either.
-        kwargs: Likewise.
+    `strategy` and further arguments have no meaning on one machine.
     """
 
     def __init__(self, bundles: list[dict[str, float]], strategy: str = "PACK", *args: Any, **kwargs: Any) -> None:
@@ -73,12 +50,10 @@ class PlacementGroupFactory:
 
     @property
     def bundles(self) -> list[dict[str, float]]:
-        """The resources of each bundle."""
         return self._bundles
 
     @property
     def required_resources(self) -> dict[str, float]:
-        """The resources of all bundles together."""
         total: dict[str, float] = {}
         for bundle in self._bundles:
             for name, amount in bundle.items():
@@ -104,16 +79,7 @@ class PlacementGroupFactory:
 
 @dataclass
 class SyncConfig:
-    """How results would go to cloud storage and back; here all of it lies on this machine.
-
-    Attributes:
-        upload_dir: Must be None.
-        sync_to_cloud: Has no meaning here.
-        sync_to_driver: Likewise.
-        sync_on_checkpoint: Likewise.
-        node_sync_period: Likewise.
-        cloud_sync_period: Likewise.
-    """
+    """Where results go: all of it lies on this machine, so `upload_dir` must be None, and the rest has no meaning."""
 
     upload_dir: str | None = None
     sync_to_cloud: Any = None

@@ -51,12 +51,7 @@ def results_directory() -> str:
 
 
 def new_directory(prefix: str = "", parent: str | None = None) -> str:
-    """Makes a new directory, ``PPO_MultiAgentArena_2021-05-25_13-07-562s553d7d``, and returns its path.
-
-    Args:
-        prefix: What the name begins with, before the date.
-        parent: Directory it is made in; None = `results_directory`.
-    """
+    """Makes a new directory, ``PPO_MultiAgentArena_2021-05-25_13-07-562s553d7d``, and returns its path."""
     place = Path(parent or results_directory()).expanduser()
     place.mkdir(parents=True, exist_ok=True)
     moment = datetime.now().strftime(DATE)

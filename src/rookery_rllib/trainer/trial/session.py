@@ -16,27 +16,19 @@ class _Session:
 
 
 def begin(reporter: Any) -> None:
-    """Lets the functions below find a reporter."""
     _Session.reporter = reporter
 
 
 def end(reporter: Any) -> None:
-    """Forgets a reporter."""
     if _Session.reporter is reporter:
         _Session.reporter = None
 
 
 def is_session_enabled() -> bool:
-    """Says whether a function is being tried in this process."""
     return _Session.reporter is not None
 
 
 def get_session() -> Any:
-    """Returns the reporter of the function that runs here.
-
-    Raises:
-        RookeryError: If none does.
-    """
     if _Session.reporter is None:
         raise RookeryError(
             "tune: no function is being tried here: report and its like are for a function that tune.run calls; a "
@@ -46,22 +38,13 @@ def get_session() -> Any:
 
 
 def report(_metric: Any = None, **kwargs: Any) -> None:
-    """Reports an iteration of the function that runs here, and waits until another one is wanted.
-
-    Args:
-        _metric: A number without a name of its own; it is called ``_metric``.
-        kwargs: Results by name.
-    """
+    """Reports an iteration of the function that runs here, and waits until another one is wanted."""
     get_session()(_metric, **kwargs)
 
 
 @contextlib.contextmanager
 def checkpoint_dir(step: int) -> Iterator[str]:
-    """Gives a directory to write a checkpoint to; it counts when the block ends without an exception.
-
-    Args:
-        step: Number of the checkpoint.
-    """
+    """Gives a directory to write a checkpoint to; it counts when the block ends without an exception."""
     reporter = get_session()
     folder = reporter.make_checkpoint_dir(step)
     yield folder
@@ -79,20 +62,16 @@ def save_checkpoint(checkpoint: Any) -> None:
 
 
 def get_trial_name() -> Any:
-    """Returns the name of the trial that runs here; None where none does."""
     return get_session().trial_name if is_session_enabled() else None
 
 
 def get_trial_id() -> Any:
-    """Returns the identifier of the trial that runs here; None where none does."""
     return get_session().trial_id if is_session_enabled() else None
 
 
 def get_trial_dir() -> Any:
-    """Returns the directory of the trial that runs here; None where none does."""
     return get_session().logdir if is_session_enabled() else None
 
 
 def get_trial_resources() -> Any:
-    """Returns what the trial that runs here has of the machine; None where none does."""
     return get_session().trial_resources if is_session_enabled() else None

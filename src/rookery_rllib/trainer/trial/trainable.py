@@ -75,15 +75,6 @@ RENAMED = {"_setup": "setup", "_train": "step", "_save": "save_checkpoint", "_re
 
 
 class Trainable:
-    """Something that is trained an iteration at a time. Subclasses write `setup`, `step`, and how to save and load.
-
-    Args:
-        config: Configuration; `setup` gets a deep copy.
-        logger_creator: Function of the configuration that makes a logger (an object with ``on_result, flush, close``
-            and ``logdir``); None = result.json, progress.csv and TensorBoard events in a new directory of
-            ``~/ray_results``.
-    """
-
     reaches_when_made = "a folder of results"
     """Why foreign files may not name it (`core/settings/trust.py`)."""
 
@@ -120,27 +111,14 @@ class Trainable:
     # --- what a subclass writes ---------------------------------------------------------------------------------------
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Begins. Subclasses write it instead of a constructor.
-
-        Args:
-            config: A copy of `self.config`.
-        """
         self._refuse_old_name("_setup")
 
     def step(self) -> dict[str, Any]:
-        """Does one iteration. Subclasses write it.
-
-        Returns:
-            What is to be reported. ``done`` ends a trial, ``should_checkpoint`` saves it.
-        """
         self._refuse_old_name("_train")
         raise NotImplementedError(f"{type(self).__name__} has no step()")
 
     def save_checkpoint(self, tmp_checkpoint_dir: str) -> Any:
         """Writes the state. Subclasses write it if they are to be saved.
-
-        Args:
-            tmp_checkpoint_dir: Directory to write to; it may be moved later.
 
         Returns:
             The path written, inside of the directory; or a dict of numbers, texts, arrays and tensors.
@@ -149,29 +127,20 @@ class Trainable:
         raise NotImplementedError(f"{type(self).__name__} has no save_checkpoint(): it cannot be saved")
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Reads the state. Subclasses write it if they are to be saved.
-
-        Args:
-            checkpoint: What `save_checkpoint` returned: the path, perhaps in another directory, or the dict.
-        """
         self._refuse_old_name("_restore")
         raise NotImplementedError(f"{type(self).__name__} has no load_checkpoint(): it cannot be restored")
 
     def cleanup(self) -> None:
-        """Frees what the trainable holds. Subclasses may write it."""
         self._refuse_old_name("_stop")
 
     def log_result(self, result: dict[str, Any]) -> None:
-        """Writes a result to the logger; subclasses may add to it."""
         self._refuse_old_name("_log_result")
         self._result_logger.on_result(result)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Takes another configuration in place; says whether that was possible, which it is not unless written."""
         return False
 
     def _export_model(self, export_formats: list[str], export_dir: str) -> dict[str, str]:
-        """Writes the model in each format; returns the paths by format. Subclasses may write it."""
         return {}
 
     def _refuse_old_name(self, old: str) -> None:
@@ -187,22 +156,15 @@ class Trainable:
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> Any:
-        """Returns what a trial of this configuration wants of the machine; None = a core."""
         return None
 
     @classmethod
     def resource_help(cls, config: dict[str, Any]) -> str:
-        """Returns a hint for the case that there is too little of something."""
         return ""
 
     # --- an iteration -------------------------------------------------------------------------------------------------
 
     def train(self) -> dict[str, Any]:
-        """Does one iteration, and adds counters, times and where it ran to what `step` returned.
-
-        Raises:
-            ConfigError: If `step` returned no dict.
-        """
         began = time.time()
         stepped = self.step()
         if not isinstance(stepped, dict):
@@ -253,12 +215,6 @@ class Trainable:
         )
 
     def train_buffered(self, buffer_time_s: float, max_buffer_length: int = 1000) -> list[dict[str, Any]]:
-        """Does iterations for some time, at least one; ends early where one is done or wants a checkpoint.
-
-        Args:
-            buffer_time_s: Seconds after which no further iteration begins.
-            max_buffer_length: Most iterations.
-        """
         until = time.time() + buffer_time_s
         results = [self.train()]
         while time.time() < until and len(results) < max_buffer_length:
@@ -282,26 +238,11 @@ class Trainable:
         }
 
     def save(self, checkpoint_dir: str | None = None) -> str:
-        """Writes a checkpoint.
-
-        Args:
-            checkpoint_dir: Directory in which ``checkpoint_000031`` is made; None = `logdir`.
-
-        Returns:
-            The path to give to `restore`: ``.../checkpoint_000031/checkpoint-31``.
-        """
         folder = make_checkpoint_dir(checkpoint_dir or self.logdir, self.iteration)
         return finish_checkpoint(self.save_checkpoint(folder), folder, self.get_state())
 
     def restore(self, checkpoint_path: str) -> None:
-        """Goes on from a checkpoint.
-
-        Args:
-            checkpoint_path: What `save` returned, or the directory ``checkpoint_000031``.
-
-        Raises:
-            FileError: If there is no checkpoint, or it was written by Ray itself.
-        """
+        """Raises a FileError if there is no checkpoint, or it was written by Ray itself."""
         path = located(checkpoint_path)
         facts = read_metadata(path)
         if facts["saved_as_dict"]:
@@ -324,32 +265,20 @@ class Trainable:
             return packed_directory(self.save(folder))
 
     def restore_from_object(self, obj: bytes) -> None:
-        """Goes on from what `save_to_object` returned."""
         with tempfile.TemporaryDirectory(prefix="restore_from_object", dir=self.logdir) as folder:
             self.restore(unpacked_directory(obj, folder))
 
     def delete_checkpoint(self, checkpoint_path: str) -> None:
-        """Removes the directory of a checkpoint, if it is there."""
         if os.path.exists(checkpoint_path):
             shutil.rmtree(checkpoint_directory(checkpoint_path))
 
     def export_model(self, export_formats: list[str] | str, export_dir: str | None = None) -> dict[str, str]:
-        """Writes the model in other formats.
-
-        Args:
-            export_formats: One name of a format, or several.
-            export_dir: Directory; None = `logdir`.
-
-        Returns:
-            Paths by format.
-        """
         formats = [export_formats] if isinstance(export_formats, str) else list(export_formats)
         return self._export_model(formats, export_dir or self.logdir)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def reset(self, new_config: dict[str, Any], logger_creator: Callable[..., Any] | None = None) -> bool:
-        """Takes another configuration and begins to count anew, if `reset_config` can; says whether it could."""
         self.config = new_config
         self._trial_info = new_config.pop(TRIAL_INFO, None) or self._trial_info
         log_files = new_config.pop(STDOUT_FILE, None), new_config.pop(STDERR_FILE, None)
@@ -365,7 +294,6 @@ class Trainable:
         return True
 
     def stop(self) -> None:
-        """Ends the trainable: closes its logger and frees what it holds."""
         try:
             self._result_logger.flush()
             self._result_logger.close()
@@ -401,7 +329,6 @@ class Trainable:
                 self._log_files.enter_context(redirect(Tee(stream, file)))
 
     def _close_logfiles(self) -> None:
-        """Lets what is printed go where it went before."""
         if self._log_files is not None:
             self._log_files.close()
             self._log_files = None
@@ -415,35 +342,28 @@ class Trainable:
 
     @property
     def trial_name(self) -> str:
-        """The name of the trial, ``default`` where Tune does not drive."""
         return str(self._trial_info.trial_name) if self._trial_info else "default"
 
     @property
     def trial_id(self) -> str:
-        """The identifier of the trial, ``default`` where Tune does not drive."""
         return str(self._trial_info.trial_id) if self._trial_info else "default"
 
     @property
     def trial_resources(self) -> Any:
-        """What the trial has of the machine; None where Tune does not drive."""
         return getattr(self._trial_info, "trial_resources", None)
 
     @property
     def iteration(self) -> int:
-        """Iterations done, those before a restore included."""
         return self._iteration
 
     @property
     def training_iteration(self) -> int:
-        """Iterations done, as `iteration`."""
         return self._iteration
 
     def get_config(self) -> Any:
-        """Returns the configuration."""
         return self.config
 
     def get_current_ip(self) -> str:
-        """Returns the address of this machine in its network."""
         self._local_ip = node_ip()
         return self._local_ip
 
@@ -452,23 +372,14 @@ class Trainable:
 
 
 class Tee:
-    """Writes to two streams.
-
-    Args:
-        first: Where everything went before.
-        second: Where it goes too.
-    """
-
     def __init__(self, first: TextIO, second: TextIO) -> None:
         self.stream1, self.stream2 = first, second
 
     def write(self, text: str) -> int:
-        """Writes a text to both."""
         self.stream1.write(text)
         return self.stream2.write(text)
 
     def flush(self) -> None:
-        """Flushes both."""
         self.stream1.flush()
         self.stream2.flush()
 
@@ -477,11 +388,7 @@ class Tee:
 
 
 def packed_directory(path: str) -> bytes:
-    """Returns all files of a checkpoint as JSON.
-
-    Args:
-        path: What ``save`` returned.
-    """
+    """Returns all files of a checkpoint as JSON."""
     root = Path(checkpoint_directory(path))
     name = os.path.relpath(path, root) + (os.sep if path.endswith(os.sep) else "")
     files = {
@@ -520,11 +427,7 @@ class TrialLeft(BaseException):
 
 
 class StatusReporter:
-    """What a function reports to: ``reporter(mean_loss=0.1)``. It waits until another iteration is wanted.
-
-    Args:
-        trainable: Whose function it is.
-    """
+    """What a function reports to: ``reporter(mean_loss=0.1)``. It waits until another iteration is wanted."""
 
     def __init__(self, trainable: FunctionTrainable) -> None:
         self._trainable = trainable
@@ -545,7 +448,6 @@ class StatusReporter:
         self._since = time.time()
 
     def make_checkpoint_dir(self, step: int | str) -> str:
-        """Makes a directory for a checkpoint."""
         return make_checkpoint_dir(self.logdir, step)
 
     def set_checkpoint(self, checkpoint: Any, is_new: bool = True) -> None:
@@ -555,22 +457,18 @@ class StatusReporter:
 
     @property
     def logdir(self) -> str:
-        """The directory of the trial."""
         return self._trainable.logdir
 
     @property
     def trial_name(self) -> str:
-        """The name of the trial."""
         return self._trainable.trial_name
 
     @property
     def trial_id(self) -> str:
-        """The identifier of the trial."""
         return self._trainable.trial_id
 
     @property
     def trial_resources(self) -> Any:
-        """What the trial has of the machine."""
         return self._trainable.trial_resources
 
 
@@ -701,14 +599,9 @@ class FunctionTrainable(Trainable):
 def wrap_function(train_func: Callable[..., Any], durable: bool = False, warn: bool = True) -> type[FunctionTrainable]:
     """Makes a trainable class of a function.
 
-    Args:
-        train_func: ``f(config)``, ``f(config, checkpoint_dir=None)`` or, as before 2020, ``f(config, reporter)``. It
-            calls ``tune.report``, yields, or returns a number or a dict.
-        durable: Wrote checkpoints to cloud storage; must be False.
-        warn: Has no meaning here.
+    Its forms are ``f(config)``, ``f(config, checkpoint_dir=None)`` and, before 2020, ``f(config, reporter)``.
 
-    Raises:
-        ConfigError: If the function takes other arguments.
+    Raises a ConfigError if the function takes other arguments, or for `durable`.
     """
     if durable:
         raise ConfigError("durable=True: checkpoints are not sent to cloud storage here; leave it out")
@@ -772,9 +665,7 @@ def _takes(function: Any, *arguments: Any, **keywords: Any) -> bool:
 def with_parameters(trainable: Any, **kwargs: Any) -> Any:
     """Gives further keyword arguments to a function, or to the ``setup`` of a class.
 
-    Args:
-        trainable: Function or class.
-        kwargs: Arguments; each trial has the same objects, or copies where it runs in a process of its own.
+    Each trial has the same objects, or copies where it runs in a process of its own.
     """
     if isinstance(trainable, type):
 
