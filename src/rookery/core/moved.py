@@ -508,6 +508,8 @@ REMOVED: dict[str, str] = {
     "rookery.compat.rllib.build_trainers:with_updates": "use Trainer.with_updates",
     "rookery.compat.rllib.finder:is_script_code": "use rookery.script.importer.importer_of",
     "rookery.envs.unity.recognized:MadeBaseEnv": "use rookery.envs.schemes.MadeMany",
+    "rookery.run.checks.memory_check:explained_shortage": "use explain_shortage, which is given the error",
+    "rookery.run.gradient_steps:end_round": "use Run.end_round",
 }
 """What to use instead, by ``module`` or ``module:Name``: a sentence that ends an error message."""
 

@@ -87,15 +87,3 @@ def make_in_parts(run: Run, number: int, make: Callable[[int], None]) -> None:
         if run.ranks.size > 1:  # all ranks check after the same steps
             took = max(each for (each,) in run.ranks.numbers(took))
         part = max(1, min(int(part * LOOK_SECONDS / max(took, 1e-9)), CHUNK, number))
-
-
-def end_round(run: Run, this: Round, progress: Progress) -> None:
-    """Distributes the weights after a round; while all environments rest, a round of learning from replay follows.
-
-    Raises:
-        Interrupted: If the run is to stop.
-    """
-    progress.unplayed += this.env_steps or 0
-    run.pool.set_weights({name: run.learners[name].behaviour for name in this.all_names})
-    progress.round = Round(run.replays) if run.resting and not this.alone else None
-    run.ranks.check(run.interrupt)

@@ -14,6 +14,7 @@ from typing import Any
 from rookery.algorithms.algorithm import Algorithm
 from rookery.core.config import Resolved
 from rookery.run.lessons.curriculum import PROGRESS
+from rookery.run.parts import Part
 from rookery.run.run import Run
 from rookery.run.settings import RunConfig
 from rookery.run.stopping import ENV_STEPS, given_anew
@@ -78,22 +79,25 @@ def change(path: str, now: float, then: float) -> str:
     return f"{path} now {now:.4g}, becomes {then:.4g}" if now != then else f"{path} stays {now:.4g} for now"
 
 
-class HorizonNotes:
+class HorizonNotes(Part):
     """Sets the horizon when a training begins, and notes once that schedules do not change, or no longer."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._ended = False
 
-    def begin(self, run: Run, criteria: Mapping[str, float]) -> None:
+    def begin(self, criteria: Mapping[str, float]) -> None:
         """Takes the horizon of a run without one from the criteria that end a training."""
+        run = self._run
         if run.horizon is None and ENV_STEPS in criteria:
             run.horizon = int(criteria[ENV_STEPS])
         if run.horizon is None:
             for line in endless_schedules(run.learners):
                 run.note(line)
 
-    def look(self, run: Run) -> None:
+    def before_iteration(self) -> None:
         """Notes once, before an iteration beyond the horizon, which schedules have ended and how to move their end."""
+        run = self._run
         if self._ended or run.horizon is None or run.env_steps < run.horizon or run.progress is not None:
             return
         self._ended = True

@@ -105,7 +105,7 @@ class PlayAlone:
                         _store(run, name, sample.rollouts[name], progress)
                 run.pool.set_weights({name: run.learners[name].behaviour for name in sample.rollouts})
                 if run.env_steps < end:
-                    run.ranks.check(run.interrupt)
+                    run.check_request()
         finally:
             if run.progress is not None:  # an iteration that was stopped has not come further by this
                 run.progress.pass_over(run.env_steps - env_steps, run.lane_steps - lane_steps)

@@ -9,6 +9,8 @@ from rookery.algorithms.algorithm import Algorithm, Row
 from rookery.algorithms.capabilities import algorithms_with, one_of
 from rookery.core.errors import ConfigError, nearest
 from rookery.replay.budget import gigabytes
+from rookery.replay.replay import Replay
+from rookery.run.parts import Part
 from rookery.run.run import Progress, Run
 
 ITERATION = 1000
@@ -53,11 +55,9 @@ def ahead(run: Run, progress: Progress) -> int:
     return rest if rest > 0 else remaining(run, run.begin_iteration())
 
 
-def measured_pace(run: Run, learner: Algorithm[Any], progress: Progress) -> Row:
-    """The gradient steps that a learner with replay has made in an iteration for each env step of it."""
-    if learner.replay is None:
-        return {}
-    made = learner.replay.gradient_steps - progress.gradient_steps.get(learner.name, 0)
+def measured_pace(run: Run, replay: Replay, progress: Progress) -> Row:
+    """Returns the gradient steps on a replay in an iteration, for each env step of the iteration."""
+    made = replay.gradient_steps - progress.gradient_steps.get(replay.name, 0)
     played = run.env_steps - progress.env_steps
     return {"updates_per_env_step": made / played if played else None}
 
@@ -99,6 +99,17 @@ def steps_left(run: Run) -> int | None:
         return None
     left: int = max(learner.planned_steps - learner.replay.gradient_steps for learner in learners)
     return None if plays_later and left < 1 else left
+
+
+class MaxDecisionsPart(Part):
+    """Ends the learning of policies that have learned from all decisions that they are to learn from."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def after_update(self, name: str) -> None:
+        """Lets a policy play without learning from now on, if it has reached its `max_decisions`."""
+        self._run.retire(name)
 
 
 def check_can_pause(run: Run) -> None:

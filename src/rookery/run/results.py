@@ -8,18 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 from rookery.core.process.interrupt import TimeUp
-from rookery.report.results import EvaluationResult, IterationResult, Number, PolicyResult
+from rookery.report.results import IterationResult, Number, PolicyResult
 from rookery.run.run import Progress, Run
 from rookery.run.stopping import Stop
 
 
-def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
+def result_of(run: Run, progress: Progress) -> IterationResult:
     """Where a run stands after an iteration, or without one of its own.
 
     Args:
         run: The run.
         progress: The iteration; one that begins now stands for none.
-        evaluation: What was measured in it.
     """
     windows = run.windows
     policies = {}
@@ -34,7 +33,7 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
             learning=run.last_learning.get(name, {}),
         )
     played, seconds = run.env_steps - progress.env_steps, run.seconds - progress.seconds
-    return IterationResult(
+    result = IterationResult(
         iteration=run.iteration,
         env_steps=run.env_steps,
         episodes=windows.episodes,
@@ -45,7 +44,7 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
         running_length=run.running_length,
         agents={agent: value for agent, values in windows.agents.items() if (value := mean(values)) is not None},
         policies=policies,
-        evaluation=evaluation,
+        evaluation=None,
         seconds=run.seconds,
         steps_per_second=played / max(seconds, 1e-9),
         exact=run.env.exact,
@@ -56,11 +55,13 @@ def result_of(run: Run, progress: Progress, evaluation: EvaluationResult | None 
         reported=dict(windows.reported),
         groups={group: math.fsum(values) / len(values) for group, values in windows.groups.items()},
         sampling=run.lane_steps > progress.lane_steps,
-        self_play=run.self_play.standing(),
         finished_policies=len(run.retired),
         finished_share=len(run.retired) / max(1, len(run.learners)),
         waits=run.pool.waits(),
     )
+    for add in run.parts.in_result:
+        result = add(result)
+    return result
 
 
 def made_within(run: Run, make: Callable[[], IterationResult], rule: Stop) -> tuple[IterationResult, str]:

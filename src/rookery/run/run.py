@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from functools import partial
 from secrets import randbits
 from typing import Any, ClassVar, Protocol
 
@@ -29,7 +30,7 @@ from rookery.envs.samplers import is_number
 from rookery.envs.vector.closing import close_env
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
-from rookery.report.results import WINDOW, IterationResult
+from rookery.report.results import WINDOW
 from rookery.rollout.device_pool import pool_here
 from rookery.rollout.hooks import UNNAMED, EpisodeListener, EpisodeListeners, EpisodeResult, moments_of
 from rookery.rollout.mapping import PolicyMapping
@@ -46,6 +47,7 @@ from rookery.run.lessons.curriculum import Curriculum
 from rookery.run.lessons.parameters import check_parameters, training_plan
 from rookery.run.opponents.rating_games import RatingGames
 from rookery.run.opponents.self_play import SelfPlay
+from rookery.run.parts import Parts
 from rookery.run.prepare import check_learner, kinds_of, make_copies, make_policy
 from rookery.run.ranks.learners import check_copies
 from rookery.run.ranks.run_workers import WorkerRecipe, workers_elsewhere
@@ -215,6 +217,8 @@ class Run(Stateful):
         curriculum: Lessons of environment parameters, and how far they have come.
         self_play: Who plays whom, where policies play against themselves.
         draws: What is drawn for environment parameters.
+        parts: Features that take part in iterations; a trainer makes them.
+        check_request: Raises `Interrupted` if the run was asked to stop, on all ranks in the same moment.
         horizon: Environment step at which schedules without a length of their own end (`run/horizon.py`); None =
             not known yet, infinity = they stay constant.
         score: What the best checkpoint is chosen by: the last evaluation's mean return, or else that of training.
@@ -244,6 +248,8 @@ class Run(Stateful):
         "ranks",
         "measured",
         "folder",
+        "parts",
+        "check_request",
     )
 
     def __init__(
@@ -267,6 +273,10 @@ class Run(Stateful):
         self.streams = Streams(self.seed)
         self.timers = Timers()
         self.interrupt = Interrupt()
+        self.check_request: Callable[[], None] = (
+            partial(ranks.check, self.interrupt) if ranks.size > 1 else self.interrupt.check
+        )
+        self.parts = Parts()
         self.clock = Clock()
         self.staging = Staging(torch.device(self.config.device))
         self.policies: dict[str, Policy] = {}
@@ -344,7 +354,7 @@ class Run(Stateful):
     def check_stop(self) -> None:
         """Raises `Interrupted` if the run is to stop, on all ranks; keeps rollouts that no update has used yet."""
         try:
-            self.ranks.check(self.interrupt)
+            self.check_request()
         except Interrupted:
             if self.progress is not None and self.progress.round is not None:
                 self.progress.round.keep()
@@ -416,22 +426,10 @@ class Run(Stateful):
         self.env_steps, self.lane_steps = sample.env_steps, sample.lane_steps
         self.resting, self.running_length, self.counters = sample.resting, sample.running_length, sample.counters
         self.finished += sample.finished
-        self.curriculum.hear(sample.finished)
-        self.self_play.hear(sample.finished, self.note)
+        for take in self.parts.after_sample:
+            take(sample)
         if sample.newcomers:
             self.introduce(sample.newcomers)
-
-    def finished_everywhere(self) -> list[EpisodeResult]:
-        """Gives the episodes that ended in the iteration at all ranks, in the order they ended."""
-        if self.ranks.size == 1:
-            return self.finished
-        every = [episode for some in self.ranks.gather(self.finished) for episode in some]
-        return sorted(every, key=lambda one: (one.vector_step, one.lane))
-
-    def taught(self, result: IterationResult) -> IterationResult:
-        """Judges the lessons of environment parameters after an iteration; gives its result with where they stand."""
-        standing = self.curriculum.judge(result, self.horizon, self.note, self.pool.change_lessons)
-        return replace(result, lessons=standing) if standing else result
 
     def tell_time(self, name: str, rollout: Rollout) -> None:
         """Tells a learner how far the run is, and how far its policy is with a rollout that it takes now."""
@@ -451,14 +449,25 @@ class Run(Stateful):
             rows = rollout.valid_rows()
             normalizer.update({path: flat(leaf, rows) for path, leaf in rollout.obs.items()})
         self.decisions[name] = self.decisions.get(name, 0) + self.pool.delivered(name, rollout)
-        self._retire(name)
-        self.self_play.learned(name, self.decisions[name], self.learners[name], self.pool, self.match)
+        for take in self.parts.after_update:
+            take(name)
+
+    def end_round(self, this: Round, progress: Progress) -> None:
+        """Distributes the weights after a round; while all environments rest, a round of learning from replay follows.
+
+        Raises:
+            Interrupted: If the run is to stop.
+        """
+        progress.unplayed += this.env_steps or 0
+        self.pool.set_weights({name: self.learners[name].behaviour for name in this.all_names})
+        progress.round = Round(self.replays) if self.resting and not this.alone else None
+        self.check_request()
 
     def is_learning(self, name: str) -> bool:
         """Whether a policy learns from what is played now."""
-        return name not in self.retired and self.self_play.is_learning(name)
+        return name not in self.retired and all(learns(name) for learns in self.parts.is_learning)
 
-    def _retire(self, name: str) -> None:
+    def retire(self, name: str) -> None:
         """Lets a policy play on without learning, if it has learned all it is to."""
         limit = self.config.policies[name].max_decisions
         if limit is not None and self.decisions.get(name, 0) >= limit and name not in self.retired:
@@ -487,7 +496,7 @@ class Run(Stateful):
         super().load_state_dict({**state, "finished": []})
         for name, learner in self.learners.items():
             learner.decisions = self.decisions.get(name, 0)
-            self._retire(name)
+            self.retire(name)
         self.self_play.skip_retired(self.pool)  # limits may be others than when the turn was given
         self.finished = [EpisodeResult(**episode) for episode in state["finished"]]
         if self.config.threads is not None:

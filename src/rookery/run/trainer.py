@@ -13,41 +13,45 @@ from typing import Any, ClassVar, Self
 
 from rookery.cluster.ranks import ALONE, Ranks
 from rookery.core.errors import ConfigError
-from rookery.core.io.files import FileError, last_good
+from rookery.core.io.files import FileError
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.process.runtime import keep_large_blocks, own_torch
 from rookery.core.settings.fields import Settings
 from rookery.core.settings.layers import Layer
 from rookery.core.settings.starting_folder import absolute, shown, started_in, starting_folder
 from rookery.core.settings.trust import TrustCode
-from rookery.envs.absent import AbsentEnv, describe
+from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
 from rookery.envs.logs import logs_in
-from rookery.policies.export import policy_files
 from rookery.report.console import Reporter, reporter
 from rookery.report.films import Progress as FilmProgress
 from rookery.report.results import EvaluationResult, IterationResult
 from rookery.rollout.hooks import UNNAMED, EpisodeListener
 from rookery.rollout.mapping import MappingFunction
 from rookery.run.checkpoint import checkpoint
-from rookery.run.checkpoint.callback_states import CallbackStates, tell
+from rookery.run.checkpoint.callback_states import CallbacksPart, CallbackStates, tell
 from rookery.run.checkpoint.changes import explained_misfit
+from rookery.run.checkpoint.checkpoint_part import CheckpointPart
 from rookery.run.checkpoint.replays import SavedReplays
-from rookery.run.checkpoint.run_dir import RunDir, versions
-from rookery.run.checkpoint.saved_shares import own_share, wait_for_shares, write_share
-from rookery.run.checks.memory_check import explained_shortage
+from rookery.run.checkpoint.run_dir import RunDir
+from rookery.run.checkpoint.saved_shares import own_share, write_share
+from rookery.run.checkpoint.saving import save_run
+from rookery.run.checks.memory_check import explain_shortage
 from rookery.run.checks.remarks import Remarks
 from rookery.run.checks.trusted_code import notes_of_directory, without_foreign_code
-from rookery.run.clock import CheckpointPace
 from rookery.run.compute import changed_paths, paths_of, threads_for
 from rookery.run.describe.facts import nothing_to_do, run_facts
 from rookery.run.evaluate.evaluation import Measure, record
-from rookery.run.gradient_steps import end_round, learn_from_replay, update_in_parts
+from rookery.run.gradient_steps import learn_from_replay, update_in_parts
 from rookery.run.horizon import HorizonNotes, move_horizon
 from rookery.run.learn_or_collect import LearnAlone, PlayAlone, to_learn, to_play
-from rookery.run.pace import CHUNK, ITERATION, ahead, check_can_pause, measured_pace, remaining
+from rookery.run.lessons.lessons_part import LessonsPart
+from rookery.run.opponents.self_play_part import SelfPlayPart
+from rookery.run.pace import CHUNK, ITERATION, MaxDecisionsPart, ahead, check_can_pause, measured_pace, remaining
+from rookery.run.parts import Parts
 from rookery.run.prepare import callbacks_of, code_values, layers_of, prepare
 from rookery.run.ranks.learners import RankTask
+from rookery.run.ranks.ranks_part import RanksPart
 from rookery.run.ranks.serve_rank import follow
 from rookery.run.results import made_within, mean_rows, result_of
 from rookery.run.round import Round
@@ -87,8 +91,7 @@ class Trainer(Run):
     state_version: ClassVar[int] = 2
     saved: ClassVar[tuple[str, ...]] = ("callback_states",)
     fixed: ClassVar[tuple[str, ...]] = ("reporter", "run_dir", "notes", "stop_function", "callbacks",
-                                        "measure", "saved_replays", "pace", "remarks", "horizon_notes",
-                                        "watch")  # fmt: skip
+                                        "measure", "saved_replays", "remarks", "horizon_notes", "watch")  # fmt: skip
 
     def __init__(
         self,
@@ -114,16 +117,16 @@ class Trainer(Run):
             resolved, vector_env, mapping, self.callbacks, self.notes, ranks = prepare(task, stand_in, ranks)
             self.reporter: Reporter = reporter(resolved.config.logging.console)
             super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note, ranks)
+        self.measure, self.watch = Measure(self, self.evaluate), Watch(self, lambda: self.reporter)
+        self.remarks, self.horizon_notes = Remarks(self), HorizonNotes(self)
+        self.run_dir: RunDir | None = None
+        self.parts = self._make_parts()
         check_criteria(resolved, result_of(self, self.begin_iteration()))
         self.callback_states = CallbackStates(
             self.callbacks, self.windows, self.note, self.notes, not isinstance(vector_env, AbsentEnv)
         )
         self.stop_function: StopFunction | None = None
-        self.measure, self.watch = Measure(self), Watch(self, lambda: self.reporter)
-        self.remarks, self.horizon_notes = Remarks(), HorizonNotes()
         self.saved_replays = SavedReplays()
-        self.pace = CheckpointPace(self.config.checkpoint)
-        self.run_dir: RunDir | None = None
         if run_dir is not None:
             self.run_dir = RunDir(Path(self.folder, run_dir))
             try:
@@ -132,6 +135,24 @@ class Trainer(Run):
                 self.run_dir.close()
                 raise
 
+    def _make_parts(self) -> Parts:
+        """Returns the parts that settings ask for, in the order of their calls."""
+        config = self.config
+        limited = any(entry.max_decisions is not None for entry in config.policies.values())
+        return Parts(
+            (
+                RanksPart(self) if self.ranks.size > 1 else None,
+                self.horizon_notes if self.horizon is not None else None,
+                MaxDecisionsPart(self) if limited else None,
+                self.measure if config.evaluation.every else None,
+                LessonsPart(self) if config.curriculum else None,
+                SelfPlayPart(self) if config.self_play else None,
+                self.remarks,
+                CallbacksPart(self._tell) if self.callbacks else None,
+                CheckpointPart(config.checkpoint, self.save, self.reporter) if self.run_dir is not None else None,
+            )
+        )
+
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def train_iteration(self) -> IterationResult:
@@ -139,10 +160,10 @@ class Trainer(Run):
 
         While sampling is paused nothing is played, and learned as much from replay as belongs to so many env steps.
         """
-        self.horizon_notes.look(self)
-        progress = self.progress = self.progress or self.begin_iteration()
         with self._timed():
-            self.measure.begin()
+            for begin in self.parts.before_iteration:
+                begin()
+            progress = self.progress = self.progress or self.begin_iteration()
             while (this := progress.round) or (budget := remaining(self, progress)) > 0:
                 if this is None and self.paused:
                     this = progress.round = Round(self.replays, env_steps=min(budget, CHUNK))
@@ -157,9 +178,10 @@ class Trainer(Run):
                     learn_from_replay(self, this, progress)
                 for name in this.each(self.check_stop):
                     self._learn(name, this, progress)
-                end_round(self, this, progress)
-            evaluation = self.measure.of_iteration(self.evaluate)
-        return self._end_iteration(progress, evaluation)
+                self.end_round(this, progress)
+            for end in self.parts.after_rounds:
+                end()
+        return self._end_iteration(progress)
 
     def _learn(self, name: str, this: Round, progress: Progress) -> None:
         """One update of one policy; its observation statistics move afterwards, and only here."""
@@ -181,24 +203,32 @@ class Trainer(Run):
         """
         self.clock.begin()
         self.apart = {name: stopped for name, stopped in self.apart.items() if name == call}
-        told = self.ranks.announce(call, (self.horizon, self.criteria, self.paused, task))
-        self.horizon, self.criteria, self.paused, given = told
+        for announce in self.parts.before_call:
+            task = announce(call, task)
         try:
-            with explained_shortage(), own_torch(1), self.timers["train_iteration"]:
-                yield given
+            with own_torch(1), self.timers["train_iteration"]:
+                yield task
+        except (MemoryError, RuntimeError) as error:
+            explain_shortage(error)
+            raise
         finally:
             self.seconds += self.clock.lap()
 
-    def _end_iteration(self, progress: Progress, evaluation: EvaluationResult | None = None) -> IterationResult:
+    def _end_iteration(self, progress: Progress) -> IterationResult:
         """Counts an iteration and writes down what came of it."""
         self.apart, self.progress = {}, None if progress is self.progress else self.progress
         self.iteration += 1
-        self.windows.add(self.finished_everywhere(), self.env)
+        for take in self.parts.before_result:
+            take()
+        self.windows.add(self.finished, self.env)
         self.finished = []
         for name, rows in progress.learned.items():
             learner = self.learners[name]
-            self.last_learning[name] = mean_rows(rows) | learner.summary() | measured_pace(self, learner, progress)
-        result = self.taught(result_of(self, progress, evaluation))
+            pace = {} if learner.replay is None else measured_pace(self, learner.replay, progress)
+            self.last_learning[name] = mean_rows(rows) | learner.summary() | pace
+        result = result_of(self, progress)
+        for add in self.parts.after_iteration:
+            result = add(result)
         if result.sampling:
             self.score = result.score
         if self.run_dir is not None:
@@ -245,7 +275,7 @@ class Trainer(Run):
         self.criteria, self.stop_function = dict(rule.criteria), rule.function
         if given and self.run_dir is not None:
             self.run_dir.write_criteria(history_of(self.resolved, self.config.stop, self.criteria))
-        self.horizon_notes.begin(self, rule.criteria)
+        self.horizon_notes.begin(rule.criteria)
         with self._session(rule.criteria):
             self._tell("on_train_start")
             result = result_of(self, self.begin_iteration())
@@ -272,7 +302,7 @@ class Trainer(Run):
         """What the reporter and signals are told before and after iterations that belong together."""
         facts = run_facts(self, [*self.notes, *notes_of_directory(self.run_dir)], criteria)
         self.reporter.start(facts, self.timers)
-        self.pace.begin()
+        self.parts = self._make_parts()
         try:
             with self.interrupt.watching(), self.clock.running():
                 yield
@@ -289,16 +319,10 @@ class Trainer(Run):
                     self.run_dir.write_timers(self.timers)
 
     def _report(self, result: IterationResult) -> None:
-        """Tells of an iteration; writes a checkpoint if one is due, or if this was the last."""
+        """Shows an iteration, and gives it to the parts."""
         self.reporter.iteration(result)
-        for line in self.remarks.lines(self, result):
-            self.note(line)
-        if result.whole:
-            self._tell("on_iteration", result)
-        if self.run_dir is not None and (result.stop_reason or self.pace.is_due(self.iteration)):
-            with self.pace.writing():
-                written = self.save()
-            self.reporter.event(f"checkpoint {written.name}")
+        for take in self.parts.after_report:
+            take(result)
 
     def learn(self, gradient_steps: int = ITERATION, policies: Sequence[str] | None = None,
               stop: Mapping[str, float] | None = None) -> IterationResult:  # fmt: skip
@@ -446,37 +470,7 @@ class Trainer(Run):
         """
         if self.ranks.rank:
             return write_share(self, self.saved_replays, self.state_dict())
-        folder = None if self.run_dir is None or path is not None else self.run_dir.checkpoints
-        if folder is None and path is None:
-            raise ConfigError("save: this trainer has no run directory; say where, as in trainer.save('my-checkpoint')")
-        target = absolute(str(path)) if folder is None else folder / checkpoint.next_name(folder, self.iteration)
-        if target.exists():
-            raise ConfigError(f"save: {target} exists; choose another path")
-        models = {name: self.config.policies[name].algorithm.model for name in self.policies}
-        extra = {"config.json": checkpoint.config_file(self.resolved, self.seed), **policy_files(self.policies, models)}
-        facts = {
-            "iteration": self.iteration,
-            "env_steps": self.env_steps,
-            "score": self.score,
-            "exact": self.env.exact,
-            "env": describe(self.env),
-            "pinned": pin,
-            "versions": versions(),
-            "paths": self.paths,
-        }
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            wait_for_shares(self.ranks, target)
-            files, held = self.saved_replays.files(self.replays)
-            checkpoint.write_checkpoint(target, self.state_dict(), {**extra, **files}, {**facts, **held})
-            if folder is not None or self.run_dir is None:
-                self.saved_replays.note_checkpoint(target)
-            if folder is not None:
-                checkpoint.note_best(folder, target.name, self.score)
-                checkpoint.tidy(folder, self.config.checkpoint.keep_last)
-        except (FileError, OSError) as error:
-            good = None if folder is None else last_good(folder)
-            raise FileError(f"{error}; the last good checkpoint is {shown(good)}" if good else str(error)) from None
+        target = save_run(self, self.saved_replays, self.run_dir, path, pin)
         self._tell("on_checkpoint", target)
         return shown(target)
 
@@ -536,6 +530,7 @@ class Trainer(Run):
                 trainer.load_state_dict(mine.state)
             trainer.criteria = criteria
             move_horizon(trainer, fresh, str(saved.path), keep_schedules)
+            trainer.parts = trainer._make_parts()  # of a horizon that it had before
             trainer.saved_replays.restore(mine, trainer.replays, trainer.note)
             if run_dir is not None:
                 checkpoint.forget_later(saved.path)  # first: a kill in between leaves rows that the next start cuts

@@ -8,7 +8,9 @@ from typing import Any
 from rookery.core.process.torch_modes import users_modes
 from rookery.core.process.tracebacks import described
 from rookery.core.state import StateError
+from rookery.report.results import IterationResult
 from rookery.rollout.hooks import UNNAMED, EpisodeListener, names_of
+from rookery.run.parts import Part
 from rookery.run.run import Windows
 
 
@@ -17,6 +19,22 @@ def tell(callbacks: Sequence[EpisodeListener], moment: str, *about: Any) -> None
     with users_modes():
         for callback in callbacks:
             getattr(callback, moment)(*about)
+
+
+class CallbacksPart(Part):
+    """Calls the callbacks of a trainer after each iteration.
+
+    Args:
+        tell: Calls one method of every callback.
+    """
+
+    def __init__(self, tell: Callable[[str, IterationResult], None]) -> None:
+        self._tell = tell
+
+    def after_report(self, result: IterationResult) -> None:
+        """Calls ``on_iteration``, unless the time of the training was up within the iteration."""
+        if result.whole:
+            self._tell("on_iteration", result)
 
 
 class CallbackStates:

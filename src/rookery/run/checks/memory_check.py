@@ -7,8 +7,8 @@ The sums leave much out, so that nothing is refused that might fit. Replay memor
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
@@ -189,23 +189,19 @@ def _short(space: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-@contextmanager
-def explained_shortage() -> Iterator[None]:
-    """Says what takes memory where there was none left after all.
+def explain_shortage(error: MemoryError | RuntimeError) -> None:
+    """Explains an error that says that no memory is left; returns if it says something else.
 
     Raises:
-        TrainingError: Instead of the error of whoever asked for memory.
+        TrainingError: Instead of the error, with the settings that take most memory.
     """
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not any(text in str(error) for text in SHORTAGES):
-            raise
-        raise TrainingError(
-            f"there is not enough memory left ({' '.join(str(error).split())[:200] or 'MemoryError'}); what takes most "
-            "is algorithm.model.hidden times algorithm.minibatch_size (or batch_size), sampling.num_envs times "
-            "algorithm.fragment_length, and algorithm.replay.capacity: use less of one of them"
-        ) from error
+    if not isinstance(error, MemoryError) and not any(text in str(error) for text in SHORTAGES):
+        return
+    raise TrainingError(
+        f"there is not enough memory left ({' '.join(str(error).split())[:200] or 'MemoryError'}); what takes most "
+        "is algorithm.model.hidden times algorithm.minibatch_size (or batch_size), sampling.num_envs times "
+        "algorithm.fragment_length, and algorithm.replay.capacity: use less of one of them"
+    ) from error
 
 
 def _rollout_problem(resolved: Resolved[RunConfig], name: str, rows: int, size: int, free: int) -> str:

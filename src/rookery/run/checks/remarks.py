@@ -5,27 +5,25 @@ from __future__ import annotations
 from rookery.report.results import IterationResult
 from rookery.run.evaluate.episode_limit import EndlessNote
 from rookery.run.evaluate.evaluation import limit_of
+from rookery.run.parts import Part
 from rookery.run.run import Run
 
 
-class Remarks:
-    """Looks at each iteration for what a user should know: episodes without end, settings that do not fit."""
+class Remarks(Part):
+    """Notes what a user should know after an iteration: episodes without end, settings that do not fit."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._endless = EndlessNote()
         self._advised: set[str] = set()
         """Policies whose algorithms have given their advice."""
 
-    def lines(self, run: Run, result: IterationResult) -> list[str]:
-        """Returns the lines to tell after an iteration.
-
-        Args:
-            run: The run.
-            result: The iteration.
-        """
-        found = [self._endless.line(result, limit_of(run))]
+    def after_report(self, result: IterationResult) -> None:
+        """Notes each line once."""
+        run = self._run
+        if line := self._endless.line(result, limit_of(run)):
+            run.note(line)
         for name, learner in run.learners.items():
             if name not in self._advised and (line := learner.advice()):
                 self._advised.add(name)
-                found.append(line)
-        return [line for line in found if line]
+                run.note(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from rookery.core.config import DEFAULT
@@ -16,12 +17,13 @@ from rookery.envs.base import VectorBase, VectorEnv, is_only_one
 from rookery.envs.vector.closing import close_env
 from rookery.envs.vector.rendering import drawn
 from rookery.report.films import Film, Progress, check_suffix
-from rookery.report.results import EvaluationResult, interval
+from rookery.report.results import EvaluationResult, IterationResult, interval
 from rookery.rollout.hooks import EpisodeListener
 from rookery.rollout.worker import RolloutWorker
 from rookery.run.checkpoint.path_folders import as_typed
 from rookery.run.evaluate.episode_limit import UNKNOWN_LIMIT, BoundedEpisodes, PlayedEpisodes
 from rookery.run.evaluate.evaluation_workers import EvaluationTask, EvaluationWorkers
+from rookery.run.parts import Part
 from rookery.run.run import Measured, Run
 
 MOST_LABELS = 6
@@ -34,15 +36,23 @@ MOST_FPS = 50.0
 """Pictures a second that every viewer of animations shows; many show shorter pictures much longer than they are."""
 
 
-class Measure:
+class Measure(Part):
     """Measures a run's policies in copies of the environment that are made when first needed, and then kept.
 
     Where the run has the only ones there are, these are played in, and the run's own episodes are given up. Workers
     elsewhere (`evaluation.workers`) measure beside training: what an iteration begins with, while it is made.
+
+    Where `evaluation.every` is set, it is a part of the run, and evaluates at the end of iterations.
+
+    Args:
+        run: The run.
+        evaluate: Evaluates as settings say, and tells callbacks.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, run: Run, evaluate: Callable[[], EvaluationResult]) -> None:
+        self._run, self._evaluate = run, evaluate
+        self._latest: EvaluationResult | None = None
+        """The evaluation at the end of the iteration that is over."""
         self._env: VectorEnv | None = None
         self._workers: EvaluationWorkers | None = None
 
@@ -51,11 +61,8 @@ class Measure:
         """Whether the iteration that is made ends with a measure of training."""
         return not self._run.ranks.rank and self._ends_with_measure
 
-    def of_iteration(self, evaluate: Callable[[], EvaluationResult]) -> EvaluationResult | None:
+    def after_rounds(self) -> None:
         """Evaluates at the end of an iteration, at rank 0, if an evaluation is due; the other ranks wait.
-
-        Args:
-            evaluate: Makes the evaluation.
 
         Raises:
             Interrupted: If the run is to stop, on all ranks; a resumed run evaluates again.
@@ -63,13 +70,18 @@ class Measure:
         run, evaluation = self._run, None
         if self.is_due:
             try:
-                evaluation = evaluate()
+                evaluation = self._evaluate()
             except Interrupted:
                 if run.ranks.size == 1:
                     raise
         if run.ranks.size > 1 and self._ends_with_measure:
             run.ranks.check(run.interrupt)
-        return evaluation
+        self._latest = evaluation
+
+    def after_iteration(self, result: IterationResult) -> IterationResult:
+        """Returns the result of an iteration with its evaluation."""
+        evaluation, self._latest = self._latest, None
+        return replace(result, evaluation=evaluation)
 
     @property
     def _ends_with_measure(self) -> bool:
@@ -77,10 +89,10 @@ class Measure:
         run, every = self._run, self._run.config.evaluation.every
         return bool(every) and not run.paused and (run.iteration + 1) % every == 0
 
-    def begin(self) -> None:
+    def before_iteration(self) -> None:
         """Lets workers elsewhere, if there are any, play what the iteration that begins is to report."""
         run, settings = self._run, self._run.config.evaluation
-        if not settings.workers or not settings.every or run.ranks.rank:
+        if not settings.workers or run.ranks.rank:
             return
         if self._workers is None:
             with started_in(run.folder):

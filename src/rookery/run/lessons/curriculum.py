@@ -347,8 +347,6 @@ class Curriculum(Stateful):
         Raises:
             ConfigError: If a measure is no column of this run.
         """
-        if not self.courses:
-            return {}
         row = result.row() | {f"curriculum/{name}/lesson": course.lesson + 1 for name, course in self.courses.items()}
         self._check_measures(row)
         moved, restart = False, False

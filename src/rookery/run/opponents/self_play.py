@@ -395,8 +395,6 @@ class SelfPlay(Stateful):
             finished: The games.
             note: Is given lines to be read.
         """
-        if not self.sides:
-            return
         for earned in self._games(finished):
             if len(earned) < 2:
                 continue

@@ -1,0 +1,27 @@
+"""The part of a run that moves the lessons of its environment parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rookery.report.results import IterationResult
+from rookery.rollout.worker import Sample
+from rookery.run.parts import Part
+from rookery.run.run import Run
+
+
+class LessonsPart(Part):
+    """Gives episodes and results of a run to its curriculum, and new lessons to its pool."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def after_sample(self, sample: Sample) -> None:
+        """Counts the episodes that have ended."""
+        self._run.curriculum.hear(sample.finished)
+
+    def after_iteration(self, result: IterationResult) -> IterationResult:
+        """Judges the lessons; returns the result with the standing of each."""
+        run = self._run
+        standing = run.curriculum.judge(result, run.horizon, run.note, run.pool.change_lessons)
+        return replace(result, lessons=standing)

@@ -1,0 +1,34 @@
+"""The part of a run in which policies play against themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rookery.report.results import IterationResult
+from rookery.rollout.worker import Sample
+from rookery.run.parts import Part
+from rookery.run.run import Run
+
+
+class SelfPlayPart(Part):
+    """Gives games and updates of a run to its self-play, and new opponents to its pool."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def after_sample(self, sample: Sample) -> None:
+        """Rates the games that have ended."""
+        self._run.self_play.hear(sample.finished, self._run.note)
+
+    def after_update(self, name: str) -> None:
+        """Takes a snapshot, draws opponents again or changes the learning team, if it is time."""
+        run = self._run
+        run.self_play.learned(name, run.decisions[name], run.learners[name], run.pool, run.match)
+
+    def is_learning(self, name: str) -> bool:
+        """Returns whether it is a policy's turn to learn."""
+        return self._run.self_play.is_learning(name)
+
+    def in_result(self, result: IterationResult) -> IterationResult:
+        """Returns a result with the standing of each policy that plays against itself or another that learns."""
+        return replace(result, self_play=self._run.self_play.standing())
