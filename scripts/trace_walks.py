@@ -37,16 +37,17 @@ LANES = 8
 
 
 FEATURES = {
-    "curriculum": r"Curriculum\.|lessons_of$",
-    "self-play": r"SelfPlay\.",
-    "ranks": r"Ranks\.|finished_everywhere$",
+    "curriculum": r"Curriculum\.|LessonsPart\.",
+    "self-play": r"SelfPlay\.|SelfPlayPart\.",
+    "ranks": r"Ranks\.|RanksPart\.",
     "evaluation": r"Measure\.",
-    "drawn parameters": r"parameters_of$|Env\._parameters$",
-    "messages on a shortage of memory": r"explained_shortage$",
+    "checkpoints": r"CheckpointPart\.|RunDir\.|save_run$",
+    "drawn parameters": r"parameters_of$|lessons_of$|Env\._parameters$",
+    "messages on a shortage of memory": r"explain_shortage$",
     "notes on schedules that have ended": r"HorizonNotes\.",
     "weights one update behind": r"Pool\.lag$|\.correction$",
     "KL penalty": r"adapt_penalty$",
-    "policies that stop learning": r"_retire$|is_learning$",
+    "policies that stop learning": r"Run\.retire$|MaxDecisionsPart\.|is_learning$",
     "other reward signals": r"RewardSignals\.",
     "another device": r"Staging\.",
 }

@@ -37,7 +37,7 @@ def remaining(run: Run, progress: Progress) -> int:
     on_policy = {
         name: one
         for name, one in run.learners.items()
-        if one.replay is None and (run.is_learning(name) or name in progress.learned)
+        if one.replay is None and (all(learns(name) for learns in run.parts.is_learning) or name in progress.learned)
     }
     if not on_policy:
         left = int(run.criteria.get("env_steps", 0)) - progress.env_steps  # a run ends where it was told to end
@@ -110,6 +110,10 @@ class MaxDecisionsPart(Part):
     def after_update(self, name: str) -> None:
         """Lets a policy play without learning from now on, if it has reached its `max_decisions`."""
         self._run.retire(name)
+
+    def is_learning(self, name: str) -> bool:
+        """Returns whether a policy has not reached its `max_decisions`."""
+        return name not in self._run.retired
 
 
 def check_can_pause(run: Run) -> None:

@@ -465,7 +465,7 @@ class Run(Stateful):
 
     def is_learning(self, name: str) -> bool:
         """Whether a policy learns from what is played now."""
-        return name not in self.retired and all(learns(name) for learns in self.parts.is_learning)
+        return all(learns(name) for learns in self.parts.is_learning)
 
     def retire(self, name: str) -> None:
         """Lets a policy play on without learning, if it has learned all it is to."""
