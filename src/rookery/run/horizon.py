@@ -95,11 +95,12 @@ class HorizonNotes(Part):
             for line in endless_schedules(run.learners):
                 run.note(line)
 
-    def before_iteration(self) -> None:
+    def before_call(self, call: str, task: Any) -> Any:
         """Notes once, before an iteration beyond the horizon, which schedules have ended and how to move their end."""
         run = self._run
-        if self._ended or run.horizon is None or run.env_steps < run.horizon or run.progress is not None:
-            return
+        is_new = call == "train_iteration" and run.progress is None
+        if self._ended or not is_new or run.horizon is None or run.env_steps < run.horizon:
+            return task
         self._ended = True
         stay = [f"{path} stays {value:.4g}" for path, value in values_now(run, run.horizon).items()
                 if path.startswith("policies.")]  # fmt: skip
@@ -109,3 +110,4 @@ class HorizonNotes(Part):
                 "stop.env_steps moves their end: rookery resume RUN --stop env_steps=N, or "
                 'Trainer.load(RUN, config={"stop.env_steps": N})'
             )
+        return task

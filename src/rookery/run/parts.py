@@ -18,7 +18,7 @@ class Part:
     """A feature of a run; its constructor is given the run, or what it needs of it."""
 
     def before_call(self, call: str, task: Any) -> Any:
-        """An iteration begins.
+        """An iteration begins or continues; its time already counts.
 
         Args:
             call: Name of the method that makes it: ``train_iteration``, ``learn`` or ``collect``.
@@ -28,9 +28,6 @@ class Part:
             The task, or what takes its place.
         """
         return task
-
-    def before_iteration(self) -> None:
-        """An iteration of training begins or continues; its time already counts."""
 
     def after_sample(self, sample: Sample) -> None:
         """The pool has played; the counts of the run include it, and policies that are missing do not exist yet."""
@@ -43,7 +40,7 @@ class Part:
         return True
 
     def after_rounds(self) -> None:
-        """The last round of an iteration of training is over; its time still counts."""
+        """The last round of ``train_iteration`` is over; its time still counts."""
 
     def before_result(self) -> None:
         """An iteration is over and counted; its episodes are in `Run.finished`."""
@@ -70,7 +67,6 @@ class Parts:
     def __init__(self, parts: Iterable[Part | None] = ()) -> None:
         self.all = tuple(part for part in parts if part is not None)
         self.before_call: list[Callable[[str, Any], Any]] = self._methods("before_call")
-        self.before_iteration: list[Callable[[], None]] = self._methods("before_iteration")
         self.after_sample: list[Callable[[Sample], None]] = self._methods("after_sample")
         self.after_update: list[Callable[[str], None]] = self._methods("after_update")
         self.is_learning: list[Callable[[str], bool]] = self._methods("is_learning")

@@ -117,7 +117,7 @@ class Trainer(Run):
             resolved, vector_env, mapping, self.callbacks, self.notes, ranks = prepare(task, stand_in, ranks)
             self.reporter: Reporter = reporter(resolved.config.logging.console)
             super().__init__(resolved, vector_env, mapping, self.callbacks, self.reporter.note, ranks)
-        self.measure, self.watch = Measure(self, self.evaluate), Watch(self, lambda: self.reporter)
+        self.measure, self.watch = Measure(self, lambda: self.evaluate()), Watch(self, lambda: self.reporter)
         self.remarks, self.horizon_notes = Remarks(self), HorizonNotes(self)
         self.run_dir: RunDir | None = None
         self.parts = self._make_parts()
@@ -161,8 +161,6 @@ class Trainer(Run):
         While sampling is paused nothing is played, and learned as much from replay as belongs to so many env steps.
         """
         with self._timed():
-            for begin in self.parts.before_iteration:
-                begin()
             progress = self.progress = self.progress or self.begin_iteration()
             while (this := progress.round) or (budget := remaining(self, progress)) > 0:
                 if this is None and self.paused:
@@ -203,10 +201,10 @@ class Trainer(Run):
         """
         self.clock.begin()
         self.apart = {name: stopped for name, stopped in self.apart.items() if name == call}
-        for announce in self.parts.before_call:
-            task = announce(call, task)
         try:
             with own_torch(1), self.timers["train_iteration"]:
+                for begin in self.parts.before_call:
+                    task = begin(call, task)
                 yield task
         except (MemoryError, RuntimeError) as error:
             explain_shortage(error)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rookery.core.config import DEFAULT
 from rookery.core.errors import EnvError
@@ -89,11 +90,11 @@ class Measure(Part):
         run, every = self._run, self._run.config.evaluation.every
         return bool(every) and not run.paused and (run.iteration + 1) % every == 0
 
-    def before_iteration(self) -> None:
+    def before_call(self, call: str, task: Any) -> Any:
         """Lets workers elsewhere, if there are any, play what the iteration that begins is to report."""
         run, settings = self._run, self._run.config.evaluation
-        if not settings.workers or run.ranks.rank:
-            return
+        if call != "train_iteration" or not settings.workers or run.ranks.rank:
+            return task
         if self._workers is None:
             with started_in(run.folder):
                 self._workers = EvaluationWorkers(
@@ -101,10 +102,11 @@ class Measure(Part):
                 )
         if self.is_due and not self._workers.under_way:
             policies, mapping = run.self_play.to_measure(run.policies)
-            task = EvaluationTask(
+            wanted = EvaluationTask(
                 policies, mapping, lessons_of(run), settings.episodes, settings.deterministic, limit_of(run)
             )
-            self._workers.ask(task, run.env_steps)
+            self._workers.ask(wanted, run.env_steps)
+        return task
 
     def __call__(self, episodes: int, deterministic: bool) -> EvaluationResult:
         """Plays so many episodes, or waits for those that are played elsewhere; what was played before changes
