@@ -427,7 +427,6 @@ DIFFERS = {
     "Timer.seconds": "the clock, rounded to microseconds",
     "Timer._start": "the clock",
     "Clock._since": "likewise",
-    "CheckpointPace._due": "likewise",
     "Flat.grad": "zeroed before anything is added",
     "ActionSpec": "has bounds in a cache once they were needed",
     "Forward._where": "where weights lie",

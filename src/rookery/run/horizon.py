@@ -14,7 +14,7 @@ from typing import Any
 from rookery.algorithms.algorithm import Algorithm
 from rookery.core.config import Resolved
 from rookery.run.lessons.curriculum import PROGRESS
-from rookery.run.parts import Part
+from rookery.run.parts import RunPart
 from rookery.run.run import Run
 from rookery.run.settings import RunConfig
 from rookery.run.stopping import ENV_STEPS, given_anew
@@ -79,7 +79,7 @@ def change(path: str, now: float, then: float) -> str:
     return f"{path} now {now:.4g}, becomes {then:.4g}" if now != then else f"{path} stays {now:.4g} for now"
 
 
-class HorizonNotes(Part):
+class HorizonNotes(RunPart):
     """Sets the horizon when a training begins, and notes once that schedules do not change, or no longer."""
 
     def __init__(self, run: Run) -> None:

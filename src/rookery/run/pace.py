@@ -10,7 +10,7 @@ from rookery.algorithms.capabilities import algorithms_with, one_of
 from rookery.core.errors import ConfigError, nearest
 from rookery.replay.budget import gigabytes
 from rookery.replay.replay import Replay
-from rookery.run.parts import Part
+from rookery.run.parts import RunPart
 from rookery.run.run import Progress, Run
 
 ITERATION = 1000
@@ -101,7 +101,7 @@ def steps_left(run: Run) -> int | None:
     return None if plays_later and left < 1 else left
 
 
-class MaxDecisionsPart(Part):
+class MaxDecisionsPart(RunPart):
     """Ends the learning of policies that have learned from all decisions that they are to learn from."""
 
     def __init__(self, run: Run) -> None:

@@ -1,8 +1,8 @@
 """Parts of a run: features that take part in its iterations, each in the list only where settings ask for it.
 
-A part overrides those moments of `Part` that it needs. `Parts` holds for each moment the methods that override it, and
-the trainer calls these one after the other: a feature that a run does not use is never entered. The list, in the order
-of the calls, is `Trainer._make_parts`.
+A part overrides those moments of `RunPart` that it needs. `Parts` holds for each moment the methods that override it,
+and the trainer calls these one after the other: a feature that a run does not use is never entered. The list, in the
+order of the calls, is `Trainer._make_parts`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rookery.report.results import IterationResult
 from rookery.rollout.worker import Sample
 
 
-class Part:
+class RunPart:
     """A feature of a run; its constructor is given the run, or what it needs of it."""
 
     def before_call(self, call: str, task: Any) -> Any:
@@ -64,7 +64,7 @@ class Parts:
         parts: The parts in the order of their calls; None stands for a part that is not asked for.
     """
 
-    def __init__(self, parts: Iterable[Part | None] = ()) -> None:
+    def __init__(self, parts: Iterable[RunPart | None] = ()) -> None:
         self.all = tuple(part for part in parts if part is not None)
         self.before_call: list[Callable[[str, Any], Any]] = self._methods("before_call")
         self.after_sample: list[Callable[[Sample], None]] = self._methods("after_sample")
@@ -78,4 +78,6 @@ class Parts:
 
     def _methods(self, moment: str) -> list[Callable[..., Any]]:
         """Returns the methods of a moment, of those parts that override it."""
-        return [getattr(part, moment) for part in self.all if getattr(type(part), moment) is not getattr(Part, moment)]
+        return [
+            getattr(part, moment) for part in self.all if getattr(type(part), moment) is not getattr(RunPart, moment)
+        ]

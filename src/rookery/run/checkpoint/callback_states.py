@@ -10,7 +10,7 @@ from rookery.core.process.tracebacks import described
 from rookery.core.state import StateError
 from rookery.report.results import IterationResult
 from rookery.rollout.hooks import UNNAMED, EpisodeListener, names_of
-from rookery.run.parts import Part
+from rookery.run.parts import RunPart
 from rookery.run.run import Windows
 
 
@@ -21,7 +21,7 @@ def tell(callbacks: Sequence[EpisodeListener], moment: str, *about: Any) -> None
             getattr(callback, moment)(*about)
 
 
-class CallbacksPart(Part):
+class CallbacksPart(RunPart):
     """Calls the callbacks of a trainer after each iteration.
 
     Args:

@@ -8,11 +8,11 @@ from pathlib import Path
 from rookery.report.console import Reporter
 from rookery.report.results import IterationResult
 from rookery.run.clock import CheckpointPace
-from rookery.run.parts import Part
+from rookery.run.parts import RunPart
 from rookery.run.settings import CheckpointConfig
 
 
-class CheckpointPart(Part):
+class CheckpointPart(RunPart):
     """Writes a checkpoint after an iteration when one is due, and after the last iteration of a training.
 
     Args:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from rookery.report.results import IterationResult
 from rookery.run.evaluate.episode_limit import EndlessNote
 from rookery.run.evaluate.evaluation import limit_of
-from rookery.run.parts import Part
+from rookery.run.parts import RunPart
 from rookery.run.run import Run
 
 
-class Remarks(Part):
+class Remarks(RunPart):
     """Notes what a user should know after an iteration: episodes without end, settings that do not fit."""
 
     def __init__(self, run: Run) -> None:

@@ -24,7 +24,7 @@ from rookery.rollout.worker import RolloutWorker
 from rookery.run.checkpoint.path_folders import as_typed
 from rookery.run.evaluate.episode_limit import UNKNOWN_LIMIT, BoundedEpisodes, PlayedEpisodes
 from rookery.run.evaluate.evaluation_workers import EvaluationTask, EvaluationWorkers
-from rookery.run.parts import Part
+from rookery.run.parts import RunPart
 from rookery.run.run import Measured, Run
 
 MOST_LABELS = 6
@@ -37,7 +37,7 @@ MOST_FPS = 50.0
 """Pictures a second that every viewer of animations shows; many show shorter pictures much longer than they are."""
 
 
-class Measure(Part):
+class Measure(RunPart):
     """Measures a run's policies in copies of the environment that are made when first needed, and then kept.
 
     Where the run has the only ones there are, these are played in, and the run's own episodes are given up. Workers

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from rookery.report.results import IterationResult
 from rookery.rollout.worker import Sample
-from rookery.run.parts import Part
+from rookery.run.parts import RunPart
 from rookery.run.run import Run
 
 
-class LessonsPart(Part):
+class LessonsPart(RunPart):
     """Gives episodes and results of a run to its curriculum, and new lessons to its pool."""
 
     def __init__(self, run: Run) -> None:

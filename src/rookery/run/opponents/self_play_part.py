@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from rookery.report.results import IterationResult
 from rookery.rollout.worker import Sample
-from rookery.run.parts import Part
+from rookery.run.parts import RunPart
 from rookery.run.run import Run
 
 
-class SelfPlayPart(Part):
+class SelfPlayPart(RunPart):
     """Gives games and updates of a run to its self-play, and new opponents to its pool."""
 
     def __init__(self, run: Run) -> None:

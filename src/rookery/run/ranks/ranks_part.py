@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.run.parts import Part
+from rookery.run.parts import RunPart
 from rookery.run.run import Run
 
 
-class RanksPart(Part):
+class RanksPart(RunPart):
     """Gives the settings of rank 0 to all other ranks at each call, and the episodes of each rank to all."""
 
     def __init__(self, run: Run) -> None:
