@@ -9,10 +9,10 @@ import copy
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from rookery.tune.schedulers.median import Median, MedianConfig
 from rookery.tune.schedulers.pb2 import PB2 as OurPB2
 from rookery.tune.schedulers.pb2 import PB2Config
 from rookery.tune.schedulers.population import Population, PopulationConfig
-from rookery_rllib.tune.space import Domain, Function, parts_of, written_path
+from rookery_rllib.tune.space import Domain, Function, is_grid, parts_of, written_path
 
 Space = Mapping[str, Any]
 
@@ -50,6 +50,15 @@ class TrialScheduler:
     metric: str | None = None
     mode: str | None = None
     time_attr: str = "training_iteration"
+
+    clones: bool = False
+    """Whether trials take over checkpoints of others, or go on from their own with other parameters."""
+
+    makes: ClassVar[Callable[..., Scheduler[Any]]] = FIFO
+    """Scheduler of Rookery that decides."""
+
+    cfg: Any = FIFOConfig(time=time_attr)
+    """Settings of that scheduler."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -73,11 +82,6 @@ class TrialScheduler:
         self.metric, self.mode = metric or self.metric, mode or self.mode
         return True
 
-    @property
-    def clones(self) -> bool:
-        """Whether trials take over checkpoints of others."""
-        return False
-
     def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Returns what it changes and the configuration leaves fixed: domains by path."""
         return {}
@@ -89,7 +93,7 @@ class TrialScheduler:
             space: Domains by path.
             streams: Random streams of the experiment.
         """
-        return FIFO(FIFOConfig(time=self.time_attr), space, streams)
+        return self.makes(self.cfg, space, streams)
 
     def finish(self, folder: str, ids: Mapping[str, str]) -> None:
         """Writes what it knows at the end.
@@ -120,6 +124,8 @@ class AsyncHyperBandScheduler(TrialScheduler):
         brackets: Kinds of trials: those of the second skip the first comparison, and so on.
     """
 
+    makes = ASHA
+
     def __init__(
         self,
         time_attr: str = "training_iteration",
@@ -143,10 +149,6 @@ class AsyncHyperBandScheduler(TrialScheduler):
             time=time_attr, max_time=float(max_t), grace=float(grace_period), reduction=factor, brackets=brackets
         )
 
-    def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
-        """Makes Rookery's ASHA."""
-        return ASHA(self.cfg, space, streams)
-
 
 ASHAScheduler = AsyncHyperBandScheduler
 
@@ -163,6 +165,8 @@ class HyperBandScheduler(TrialScheduler):
         reduction_factor: Of so many trials one goes on.
         stop_last_trials: Must be True: trials end at `max_t`.
     """
+
+    makes = HyperBand
 
     def __init__(
         self,
@@ -183,15 +187,6 @@ class HyperBandScheduler(TrialScheduler):
             time=time_attr, max_time=float(max_t), reduction=whole_factor(self, reduction_factor)
         )
 
-    @property
-    def clones(self) -> bool:
-        """Whether trials take over checkpoints: they are paused, and go on from their own."""
-        return False
-
-    def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
-        """Makes Rookery's HyperBand."""
-        return HyperBand(self.cfg, space, streams)
-
 
 class MedianStoppingRule(TrialScheduler):
     """Stops trials whose best result is below the median of the others' running means.
@@ -206,6 +201,8 @@ class MedianStoppingRule(TrialScheduler):
         min_time_slice: Has no meaning here: each result is looked at.
         hard_stop: Whether to stop trials; else they are paused to the end.
     """
+
+    makes = Median
 
     def __init__(
         self,
@@ -222,10 +219,6 @@ class MedianStoppingRule(TrialScheduler):
         self.cfg = MedianConfig(
             time=time_attr, grace=max(float(grace_period), 1e-9), min_samples=min_samples_required, hard_stop=hard_stop
         )
-
-    def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
-        """Makes Rookery's median stopping rule."""
-        return Median(self.cfg, space, streams)
 
 
 # --- populations ------------------------------------------------------------------------------------------------------
@@ -310,7 +303,32 @@ def value_of(config: Mapping[str, Any], path: str, otherwise: Any) -> Any:
     return node
 
 
-class PopulationBasedTraining(TrialScheduler):
+class CloningScheduler(TrialScheduler):
+    """What `PopulationBasedTraining` and `PB2` share: bad trials go on as copies of good ones, with other values."""
+
+    clones = True
+
+    def domains(self, space: Space) -> dict[str, Any]:
+        """Returns a domain by path for each parameter that changes.
+
+        Args:
+            space: The domains that trials begin with, by path.
+        """
+        raise NotImplementedError
+
+    def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns a domain for each parameter that the configuration does not leave open itself."""
+        found: dict[str, Any] = {}
+        for path, domain in self.domains({}).items():
+            fixed = value_of(config, path, self)
+            if fixed is self:
+                found[path] = domain
+            elif not is_open(fixed):
+                found[path] = ours.choice([fixed])
+        return found
+
+
+class PopulationBasedTraining(CloningScheduler):
     """Lets the worst trials go on as changed copies of the best, every so often.
 
     Args:
@@ -357,25 +375,9 @@ class PopulationBasedTraining(TrialScheduler):
         self.fill: Callable[..., Any] | None = None
         self.made: Mutations | None = None
 
-    @property
-    def clones(self) -> bool:
-        """Whether trials take over checkpoints of others, which they do."""
-        return True
-
-    def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a domain for each mutation: of the configuration's one value, or else of the mutation."""
-        found: dict[str, Any] = {}
-        for path, choices in self.mutations.items():
-            fixed = value_of(config, path, self)
-            if fixed is not self:
-                found[path] = ours.choice([fixed]) if not is_open(fixed) else None
-            elif isinstance(choices, Domain):
-                found[path] = choices.domain
-            elif isinstance(choices, list | tuple):
-                found[path] = ours.choice(list(choices))
-            else:
-                found[path] = ours.Computed(Drawing(choices))
-        return {path: domain for path, domain in found.items() if domain is not None}
+    def domains(self, space: Space) -> dict[str, Any]:
+        """Returns a domain for each mutation."""
+        return {path: domain_of_mutation(choices) for path, choices in self.mutations.items()}
 
     def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
         """Makes a population that mutates as Tune's."""
@@ -414,31 +416,42 @@ class Drawing:
 
 def is_open(value: Any) -> bool:
     """Says whether a value is still to be chosen."""
-    return isinstance(value, Domain) or (isinstance(value, Mapping) and set(value) == {"grid_search"})
+    return isinstance(value, Domain) or is_grid(value)
 
 
-def flat_mutations(mutations: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, Any]:
+def domain_of_mutation(choices: Any) -> Any:
+    """Returns the domain of a list, domain or function that draws a value."""
+    if isinstance(choices, Domain):
+        return choices.domain
+    return ours.choice(list(choices)) if isinstance(choices, list | tuple) else ours.Computed(Drawing(choices))
+
+
+def leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yields path and value of all that is no dict in nested dicts."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, (*above, key))
+        else:
+            yield written_path((*above, key)), value
+
+
+def flat_mutations(mutations: Mapping[str, Any]) -> dict[str, Any]:
     """Returns mutations by path.
 
     Raises:
         ConfigError: If one is no list, domain or function.
     """
-    found: dict[str, Any] = {}
-    for key, value in mutations.items():
-        path = (*above, key)
-        if isinstance(value, Mapping):
-            found |= flat_mutations(value, path)
-        elif isinstance(value, Function) or not (isinstance(value, list | tuple | Domain) or callable(value)):
+    found = dict(leaves(mutations))
+    for path, value in found.items():
+        if isinstance(value, Function) or not (isinstance(value, list | tuple | Domain) or callable(value)):
             raise ConfigError(
-                f"hyperparam_mutations: {written_path(path)} = {show(value)}: must be a list, a function without "
+                f"hyperparam_mutations: {path} = {show(value)}: must be a list, a function without "
                 "arguments that draws a value, or a domain such as tune.uniform(0, 1)"
             )
-        else:
-            found[written_path(path)] = value
     return found
 
 
-class PB2(TrialScheduler):
+class PB2(CloningScheduler):
     """Lets the worst trials go on as copies of the best, with the values that a model finds most promising.
 
     Args:
@@ -476,11 +489,6 @@ class PB2(TrialScheduler):
             "synchronous": bool(synch),
         }  # fmt: skip
 
-    @property
-    def clones(self) -> bool:
-        """Whether trials take over checkpoints of others, which they do."""
-        return True
-
     def domains(self, space: Space) -> dict[str, Any]:
         """Returns a domain for each pair of bounds, of whole numbers where both are and the trials begin with such.
 
@@ -494,17 +502,6 @@ class PB2(TrialScheduler):
             for path, (low, high) in self.bounds.items()
         }
 
-    def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a domain for each parameter that the configuration does not leave open itself."""
-        found: dict[str, Any] = {}
-        for path, domain in self.domains({}).items():
-            fixed = value_of(config, path, self)
-            if fixed is self:
-                found[path] = domain
-            elif not is_open(fixed):
-                found[path] = ours.choice([fixed])
-        return found
-
     def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
         """Makes Rookery's PB2."""
         return OurPB2(PB2Config(**self.common), {**space, **self.domains(space)}, streams)
@@ -517,22 +514,17 @@ def has_fractions(domain: Any) -> bool:
     return isinstance(domain, ours.Numeric) and not isinstance(domain, ours.Integer)
 
 
-def flat_bounds(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> dict[str, tuple[float, float]]:
+def flat_bounds(bounds: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     """Returns bounds by path.
 
     Raises:
         ConfigError: If something is no pair of numbers that ascend.
     """
-    found: dict[str, tuple[float, float]] = {}
-    for key, value in bounds.items():
-        path = (*above, key)
-        if isinstance(value, Mapping):
-            found |= flat_bounds(value, path)
-        elif not isinstance(value, list | tuple) or len(value) != 2 or not value[0] < value[1]:
-            raise ConfigError(f"hyperparam_bounds: {written_path(path)} = {show(value)}: must be [smallest, largest]")
-        else:
-            found[written_path(path)] = (value[0], value[1])
-    return found
+    found = dict(leaves(bounds))
+    for path, value in found.items():
+        if not isinstance(value, list | tuple) or len(value) != 2 or not value[0] < value[1]:
+            raise ConfigError(f"hyperparam_bounds: {path} = {show(value)}: must be [smallest, largest]")
+    return {path: (low, high) for path, (low, high) in found.items()}
 
 
 # --- replay -----------------------------------------------------------------------------------------------------------
@@ -581,6 +573,8 @@ class PopulationBasedTrainingReplay(TrialScheduler):
         policy_file: A file ``pbt_policy_<trial>.txt`` that `PopulationBasedTraining` has written here.
     """
 
+    clones = True
+
     def __init__(self, policy_file: str) -> None:
         path = Path(policy_file).expanduser()
         try:
@@ -592,18 +586,13 @@ class PopulationBasedTrainingReplay(TrialScheduler):
         if not rows:
             raise ConfigError(f"PopulationBasedTrainingReplay: {policy_file}: is empty: the trial was never replaced")
 
-    @property
-    def clones(self) -> bool:
-        """Whether trials go on from checkpoints with other parameters, which the one here does."""
-        return True
-
     def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the parameters that the trial begins with."""
         return {path: ours.choice([value]) for path, value in self.initial.items()}
 
     def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
         """Makes the schedule."""
-        return ReplayedSchedule(FIFOConfig(time=self.time_attr), space, streams, self.steps)
+        return ReplayedSchedule(self.cfg, space, streams, self.steps)
 
 
 # --- by name ----------------------------------------------------------------------------------------------------------
