@@ -27,6 +27,25 @@ class HeuristicPolicy(Policy):
         super().__init__(observation_space, action_space, config)
         self.generator = np.random.default_rng(np.random.randint(2**31))  # as scripts and trainers seed it
 
+    def _act(self, obs: Any, states: Any) -> tuple[Any, Any]:
+        """Returns actions ``[N, ...]`` and the states after them, in a list."""
+        raise NotImplementedError
+
+    def compute_actions(
+        self,
+        obs_batch: Any,
+        state_batches: Any = None,
+        prev_action_batch: Any = None,
+        prev_reward_batch: Any = None,
+        info_batch: Any = None,
+        episodes: Any = None,
+        explore: bool | None = None,
+        timestep: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Returns actions, the states after them, and an empty dict."""
+        return *self._act(obs_batch, state_batches), {}
+
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
         """Learns nothing, and has nothing to report."""
         return {}
@@ -48,20 +67,8 @@ class RandomPolicy(HeuristicPolicy):
             self.action_space_for_sampling = Box(-np.inf, np.inf, action_space.shape, np.float32)
         self.action_space_for_sampling.seed(int(self.generator.integers(2**31)))
 
-    def compute_actions(
-        self,
-        obs_batch: Any,
-        state_batches: Any = None,
-        prev_action_batch: Any = None,
-        prev_reward_batch: Any = None,
-        info_batch: Any = None,
-        episodes: Any = None,
-        explore: bool | None = None,
-        timestep: int | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Draws an action for each observation; returns them, no state, and nothing else."""
-        return [self.action_space_for_sampling.sample() for _ in range(len(obs_batch))], [], {}
+    def _act(self, obs: Any, states: Any) -> tuple[Any, Any]:
+        return [self.action_space_for_sampling.sample() for _ in range(len(obs))], []
 
     def compute_log_likelihoods(
         self,
@@ -100,20 +107,8 @@ class AlwaysSameHeuristic(HeuristicPolicy):
         """Returns the move of an episode, which is drawn anew for each."""
         return [int(self.generator.integers(3))]
 
-    def compute_actions(
-        self,
-        obs_batch: Any,
-        state_batches: Any = None,
-        prev_action_batch: Any = None,
-        prev_reward_batch: Any = None,
-        info_batch: Any = None,
-        episodes: Any = None,
-        explore: bool | None = None,
-        timestep: int | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Returns the moves of the episodes, which are also the state after."""
-        return np.asarray(state_batches[0]).astype(np.int64), state_batches, {}
+    def _act(self, obs: Any, states: Any) -> tuple[Any, Any]:
+        return np.asarray(states[0]).astype(np.int64), states
 
 
 class BeatLastHeuristic(HeuristicPolicy):
@@ -121,20 +116,8 @@ class BeatLastHeuristic(HeuristicPolicy):
 
     BEATEN_BY = np.array([RockPaperScissors.PAPER, RockPaperScissors.SCISSORS, RockPaperScissors.ROCK])
 
-    def compute_actions(
-        self,
-        obs_batch: Any,
-        state_batches: Any = None,
-        prev_action_batch: Any = None,
-        prev_reward_batch: Any = None,
-        info_batch: Any = None,
-        episodes: Any = None,
-        explore: bool | None = None,
-        timestep: int | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Returns what beats the last moves ``[N, 3]``."""
-        return self.BEATEN_BY[np.asarray(obs_batch).argmax(-1)], [], {}
+    def _act(self, obs: Any, states: Any) -> tuple[Any, Any]:
+        return self.BEATEN_BY[np.asarray(obs).argmax(-1)], []
 
 
 class EpisodeEnvAwareLSTMPolicy(RandomPolicy):

@@ -454,7 +454,37 @@ class NestedSpaceRepeatAfterMeEnv(Env):
         return self.current_obs
 
 
-class DebugCounterEnv(Env):
+class _CountingEnv(Env):
+    """Counts steps; actions have no effect.
+
+    Attributes:
+        i: Number of the step.
+        episode_length: Number of an episode's last step.
+    """
+
+    def __init__(self, observation_space: Any, episode_length: int, start: int = 0) -> None:
+        self.observation_space, self.action_space = observation_space, Discrete(2)
+        self.episode_length = episode_length
+        self.i = self._start = start
+
+    def _shown(self) -> Any:
+        return self.i
+
+    def _reward(self) -> float:
+        return 1.0
+
+    def reset(self) -> Any:
+        """Counts from the first number on."""
+        self.i = self._start
+        return self._shown()
+
+    def step(self, action: Any) -> Shown:
+        """Counts on."""
+        self.i += 1
+        return self._shown(), self._reward(), self.i >= self.episode_length, {}
+
+
+class DebugCounterEnv(_CountingEnv):
     """Shows the number of the step; the reward is its remainder by 3; 15 steps.
 
     Args:
@@ -462,94 +492,46 @@ class DebugCounterEnv(Env):
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        self.action_space = Discrete(2)
-        self.observation_space = Box(0, 100, (1,), np.float32)
         self.start_at_t = int((config or {}).get("start_at_t", 0))
-        self.i = self.start_at_t
+        super().__init__(Box(0, 100, (1,), np.float32), 15 + self.start_at_t, self.start_at_t)
 
-    def reset(self) -> Any:
-        """Starts an episode."""
-        self.i = self.start_at_t
+    def _shown(self) -> Any:
         return np.array([self.i], np.float32)
 
-    def step(self, action: Any) -> Shown:
-        """Counts; the action has no effect."""
-        self.i += 1
-        return np.array([self.i], np.float32), float(self.i % 3), self.i >= 15 + self.start_at_t, {}
+    def _reward(self) -> float:
+        return float(self.i % 3)
 
 
-class MockEnv(Env):
-    """Shows 0 and earns 1 in every step.
-
-    Args:
-        episode_length: Number of steps.
-        config: Is kept.
-    """
+class MockEnv(_CountingEnv):
+    """Shows 0 and earns 1 in every one of `episode_length` steps; `config` is kept."""
 
     def __init__(self, episode_length: int, config: Any = None) -> None:
-        self.episode_length = episode_length
+        super().__init__(Discrete(1), episode_length)
         self.config = config
-        self.i = 0
-        self.observation_space = Discrete(1)
-        self.action_space = Discrete(2)
 
-    def reset(self) -> int:
-        """Starts an episode."""
-        self.i = 0
+    def _shown(self) -> int:
         return 0
 
-    def step(self, action: Any) -> Shown:
-        """Counts; the action has no effect."""
-        self.i += 1
-        return 0, 1.0, self.i >= self.episode_length, {}
 
-
-class MockEnv2(Env):
-    """Shows the number of the step and earns 100 in every one.
-
-    Args:
-        episode_length: Number of steps.
-    """
+class MockEnv2(_CountingEnv):
+    """Shows the number of the step and earns 100 in every one of `episode_length` steps."""
 
     def __init__(self, episode_length: int) -> None:
-        self.episode_length = episode_length
-        self.i = 0
-        self.observation_space = Discrete(100)
-        self.action_space = Discrete(2)
+        super().__init__(Discrete(100), episode_length)
 
-    def reset(self) -> int:
-        """Starts an episode."""
-        self.i = 0
-        return 0
-
-    def step(self, action: Any) -> Shown:
-        """Counts; the action has no effect."""
-        self.i += 1
-        return self.i, 100.0, self.i >= self.episode_length, {}
+    def _reward(self) -> float:
+        return 100.0
 
 
-class FastImageEnv(Env):
-    """Shows the same black picture ``[84, 84, 4]`` and earns 1 in every one of 1001 steps: it costs next to nothing.
-
-    Args:
-        config: Is not needed.
-    """
+class FastImageEnv(_CountingEnv):
+    """Shows the same black image ``[84, 84, 4]`` and earns 1 in every one of 1001 steps: it costs next to nothing."""
 
     def __init__(self, config: Any = None) -> None:
+        super().__init__(Box(0.0, 1.0, (84, 84, 4), np.float32), 1001)
         self.zeros = np.zeros((84, 84, 4), np.float32)
-        self.action_space = Discrete(2)
-        self.observation_space = Box(0.0, 1.0, (84, 84, 4), np.float32)
-        self.i = 0
 
-    def reset(self) -> Any:
-        """Starts an episode."""
-        self.i = 0
+    def _shown(self) -> Any:
         return self.zeros
-
-    def step(self, action: Any) -> Shown:
-        """Counts; the action has no effect."""
-        self.i += 1
-        return self.zeros, 1.0, self.i > 1000, {}
 
 
 class LookAndPush(Env):
