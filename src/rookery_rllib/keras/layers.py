@@ -13,28 +13,24 @@ _SimpleRnn: Any = keras.layers.SimpleRNN
 _Operation: Any = keras.Operation
 
 
-class LSTM(_Lstm):  # type: ignore[misc]
-    """Long short-term memory, whose input may be called ``inputs``."""
+class _TakesInputs:
+    """A layer whose input may also be called ``inputs``."""
 
     def __call__(self, sequences: Any = None, *args: Any, inputs: Any = None, **kwargs: Any) -> Any:
         """Returns the layer's output for sequences ``[batch, time, features]``."""
-        return super().__call__(inputs if sequences is None else sequences, *args, **kwargs)
+        return super().__call__(inputs if sequences is None else sequences, *args, **kwargs)  # type: ignore[misc]
 
 
-class GRU(_Gru):  # type: ignore[misc]
-    """Gated recurrent units, whose input may be called ``inputs``."""
-
-    def __call__(self, sequences: Any = None, *args: Any, inputs: Any = None, **kwargs: Any) -> Any:
-        """Returns the layer's output for sequences ``[batch, time, features]``."""
-        return super().__call__(inputs if sequences is None else sequences, *args, **kwargs)
+class LSTM(_TakesInputs, _Lstm):  # type: ignore[misc]
+    """Long short-term memory."""
 
 
-class SimpleRNN(_SimpleRnn):  # type: ignore[misc]
-    """A recurrent layer, whose input may be called ``inputs``."""
+class GRU(_TakesInputs, _Gru):  # type: ignore[misc]
+    """Gated recurrent units."""
 
-    def __call__(self, sequences: Any = None, *args: Any, inputs: Any = None, **kwargs: Any) -> Any:
-        """Returns the layer's output for sequences ``[batch, time, features]``."""
-        return super().__call__(inputs if sequences is None else sequences, *args, **kwargs)
+
+class SimpleRNN(_TakesInputs, _SimpleRnn):  # type: ignore[misc]
+    """A recurrent layer."""
 
 
 class LongestMask(_Operation):  # type: ignore[misc]

@@ -354,14 +354,18 @@ def stop_gradient(input: Any, name: Any = None) -> Any:
     return _ops().stop_gradient(_tensor(input))
 
 
-def _of_one(name: str) -> Callable[..., Any]:
+def _named(function: Callable[..., Any], operation: str, what: str) -> Callable[..., Any]:
+    """Returns a function with the name of an operation of Keras, and a docstring."""
+    function.__name__ = function.__qualname__ = operation
+    function.__doc__ = f"Returns keras.ops.{operation} {what}."
+    return function
+
+
+def _of_one(operation: str) -> Callable[..., Any]:
     def function(x: Any, name: Any = None) -> Any:
         return getattr(_ops(), operation)(_floats(x) if operation in ON_FLOATS else _tensor(x))
 
-    operation = name
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Returns keras.ops.{name} of a tensor, element by element."
-    return function
+    return _named(function, operation, "of a tensor, element by element")
 
 
 def _floats(x: Any) -> Any:
@@ -396,14 +400,11 @@ log1p, expm1 = _of_one("log1p"), _of_one("expm1")
 is_nan, is_inf, is_finite, logical_not = _of_one("isnan"), _of_one("isinf"), _of_one("isfinite"), _of_one("logical_not")
 
 
-def _of_two(name: str) -> Callable[..., Any]:
+def _of_two(operation: str) -> Callable[..., Any]:
     def function(x: Any, y: Any, name: Any = None) -> Any:
         return getattr(_ops(), operation)(*_alike(x, y))
 
-    operation = name
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Returns keras.ops.{name} of two tensors, element by element."
-    return function
+    return _named(function, operation, "of two tensors, element by element")
 
 
 def _alike(x: Any, y: Any) -> tuple[Any, Any]:
@@ -429,17 +430,14 @@ def add_n(inputs: Sequence[Any], name: Any = None) -> Any:
     return total
 
 
-def _over_axes(name: str) -> Callable[..., Any]:
+def _over_axes(operation: str) -> Callable[..., Any]:
     def function(
         input_tensor: Any, axis: Any = None, keepdims: bool = False, name: Any = None, keep_dims: Any = None
     ) -> Any:
         axes = tuple(axis) if isinstance(axis, list) else axis
         return getattr(_ops(), operation)(_tensor(input_tensor), axis=axes, keepdims=bool(keepdims or keep_dims))
 
-    operation = name
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Returns keras.ops.{name} of a tensor over axes, over all if none is given."
-    return function
+    return _named(function, operation, "of a tensor over axes, over all if none is given")
 
 
 reduce_sum, reduce_mean, reduce_max = _over_axes("sum"), _over_axes("mean"), _over_axes("max")
@@ -517,15 +515,12 @@ def global_norm(t_list: Sequence[Any], name: Any = None) -> Any:
 # -- tf.nn -------------------------------------------------------------------------------------------------------------
 
 
-def _activation(name: str, **fixed: Any) -> Callable[..., Any]:
+def _activation(operation: str) -> Callable[..., Any]:
     def function(features: Any, axis: Any = None, name: Any = None) -> Any:
         along = {} if axis is None else {"axis": axis}
-        return getattr(_ops(), operation)(_floats(features), **along, **fixed)
+        return getattr(_ops(), operation)(_floats(features), **along)
 
-    operation = name
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Returns keras.ops.{name} of a tensor."
-    return function
+    return _named(function, operation, "of a tensor")
 
 
 relu, relu6, elu, selu, gelu = map(_activation, ("relu", "relu6", "elu", "selu", "gelu"))
