@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/reference/: settings, presets, the keys of RLlib and ML-Agents, regressions.
+"""Writes the generated pages of docs/: settings, presets, the keys of RLlib and ML-Agents, regressions, the map.
 
 ``python scripts/make_docs.py --check`` writes nothing and exits 1 if a page is out of date.
 """
@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from map_page import map_page
 from regressions import regressions_page
 
 from rookery.algorithms.capabilities import TABLE_HEAD, Capabilities, capability_table
@@ -369,6 +370,7 @@ def main() -> int:
         "rllib-keys.md": rllib_keys_page(),
         "mlagents-keys.md": mlagents_keys_page(),
         "regressions.md": regressions_page(),
+        "../map.md": map_page(),
     }
     stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
     if "--check" in sys.argv:
