@@ -93,11 +93,7 @@ def _target(told: str) -> Any:
 
 
 class NamesModule(ModuleType):
-    """A module of 2021, whose objects are looked up in the tables when they are first asked for.
-
-    Args:
-        path: Dotted path of the module, ``ray.rllib.agents.ppo``.
-    """
+    """A module of 2021, whose objects are looked up in the tables when they are first asked for."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, f"Names of {path} as of 2021, on Rookery.")
@@ -138,11 +134,7 @@ class NamesModule(ModuleType):
 
 @cache
 def module(path: str) -> ModuleType:
-    """Returns the module that stood under a dotted path of 2021.
-
-    Raises:
-        ImportError: If there is none.
-    """
+    """Returns the module that stood under a dotted path of 2021; raises an ImportError if there is none."""
     if not is_known(path):
         raise ModuleNotFoundError(_missing(path), name=path)
     if above := path.rpartition(".")[0]:

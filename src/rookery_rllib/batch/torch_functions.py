@@ -108,14 +108,7 @@ def reduce_mean_ignore_inf(x: Tensor, axis: int | None = None) -> Tensor:
 
 
 def sequence_mask(lengths: Tensor, maxlen: int | None = None, dtype: Any = None, time_major: bool = False) -> Tensor:
-    """Returns which places of padded sequences hold something, ``[B, maxlen]``; ``[maxlen, B]`` if time comes first.
-
-    Args:
-        lengths: ``[B]`` lengths of the sequences.
-        maxlen: Length they are padded to; None = the longest one's.
-        dtype: Type of the result; None = bool.
-        time_major: Whether time is the first axis.
-    """
+    """Returns which places of padded sequences hold something, ``[B, maxlen]``; ``[maxlen, B]`` if time comes first."""
     longest = int(lengths.max()) if maxlen is None else int(maxlen)
     mask = torch.arange(longest, device=lengths.device, dtype=torch.int64) < lengths.unsqueeze(1)
     mask = mask.t() if time_major else mask

@@ -11,13 +11,8 @@ from rookery_rllib.base.from_config import imported
 
 
 def own_exploration(config: Mapping[str, Any]) -> Callable[..., Any] | None:
-    """Returns the class of a script that a configuration names to try actions out; None if it names none.
-
-    Args:
-        config: The configuration, with ``exploration_config``.
-
-    Raises:
-        ConfigError: If an import path leads to nothing.
+    """Returns the class of a script that `config` names to try actions out, or None; raises a ConfigError for a wrong
+    path.
     """
     kind = (config.get("exploration_config") or {}).get("type")
     if isinstance(kind, str) and "." in kind:

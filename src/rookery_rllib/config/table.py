@@ -547,13 +547,7 @@ def rows_of(algorithm: str) -> dict[str, list[Row]]:
 
 
 def keys_of(section: str, algorithm: str, kind: str = "") -> list[str]:
-    """Gives the keys of a section by their bare names.
-
-    Args:
-        section: ``model``, or empty for the keys at the top.
-        algorithm: Of which algorithm.
-        kind: Of exploration: its type.
-    """
+    """Gives the keys of a section by their bare names."""
     if not section:
         return list(DEFAULT_CONFIGS[algorithm])
     inside = [key.removeprefix(f"{section}.") for key in rows_of(algorithm) if key.startswith(f"{section}.")]

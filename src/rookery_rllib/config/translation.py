@@ -356,10 +356,8 @@ def _kept(reader: Reader) -> Config:
 
 
 def policies_of(config: Mapping[str, Any]) -> tuple[dict[str, PolicyEntry], PolicyMapping | None]:
-    """Gives the policies that a configuration names, and who plays whom.
-
-    Raises:
-        ConfigError: If the section ``multiagent`` is not what it should be.
+    """Gives the policies that a configuration names, and who plays whom; raises a ConfigError for a wrong
+    ``multiagent``.
     """
     section = config["multiagent"]
     named = section.get("policies") or {}
@@ -401,11 +399,7 @@ def _entry(name: str, given: Any, trained: bool) -> PolicyEntry:
 
 
 def _trained(given: Any, names: list[str]) -> set[str]:
-    """Gives the names of the policies that learn.
-
-    Raises:
-        ConfigError: If a name is none of a policy.
-    """
+    """Gives the names of the policies that learn; raises a ConfigError if a name is none of a policy."""
     if given is None:
         return set(names)
     if callable(given):
@@ -422,11 +416,7 @@ def _trained(given: Any, names: list[str]) -> set[str]:
 
 
 def _mapping_of(given: Any, names: list[str]) -> PolicyMapping | None:
-    """Gives ``(agent, episode) -> policy`` of a function in any of the forms there were.
-
-    Raises:
-        ConfigError: If it is no function and names none.
-    """
+    """Gives ``(agent, episode) -> policy`` of a function in any of the forms there were, or raises a ConfigError."""
     if isinstance(given, str):
         given = _imported(given)
     if given is None:

@@ -407,11 +407,7 @@ class VectorOfOldEnvs(VectorEnv):
 
 
 class AsGymnasiumVector(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """RLlib's vector environments as one of Gymnasium's, which Rookery plays; copies are reset when it says so.
-
-    Args:
-        envs: Vector environments with the same spaces.
-    """
+    """RLlib's vector environments as one of Gymnasium's, which Rookery plays; copies are reset when it says so."""
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}
 
@@ -426,12 +422,7 @@ class AsGymnasiumVector(gymnasium.vector.VectorEnv[Any, Any, Any]):
         self._shown: list[Any] = []
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Starts an episode of the copies in ``options["reset_mask"]``, or of all.
-
-        Args:
-            seed: Seeds of the copies, for those whose environments have a method `seed`.
-            options: Which copies.
-        """
+        """Starts an episode of the copies in ``options["reset_mask"]``, or of all."""
         seeds = seed if isinstance(seed, list | tuple | np.ndarray) else [seed] * self.num_envs
         mask = (options or {}).get("reset_mask")
         for (env, index), one in zip(self._places, seeds, strict=True):

@@ -14,11 +14,7 @@ ALL = "__all__"
 
 @dataclass(frozen=True)
 class Horizon:
-    """Truncates episodes after so many steps, as ``horizon`` says.
-
-    Attributes:
-        steps: Environment steps of the longest episode.
-    """
+    """Truncates episodes after so many steps, as ``horizon`` says."""
 
     steps: int
 

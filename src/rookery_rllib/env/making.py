@@ -71,12 +71,7 @@ Reference = Callable[[], Any]
 
 
 def reference(thing: Any, gone: Callable[[], Any] | None = None) -> Reference:
-    """Returns a reference that does not keep an object alive, unless the object cannot be referred to so.
-
-    Args:
-        thing: The object.
-        gone: Function that is called when it goes.
-    """
+    """Returns a reference that does not keep an object alive, unless the object cannot be referred to so."""
     try:
         return weakref.ref(thing, None if gone is None else lambda _: gone())
     except TypeError:
@@ -235,13 +230,7 @@ class EnvMaker:
 
 
 def with_settings(config: RunConfig, maker: EnvMaker | None, env_config: Mapping[str, Any] | None) -> RunConfig:
-    """Returns the settings of a run with an environment of another maker, or built with other settings.
-
-    Args:
-        config: The settings of the run.
-        maker: Makes the script's environment; None = one of Gymnasium's.
-        env_config: Settings that differ, for one of Gymnasium's.
-    """
+    """Returns the settings of a run with an environment of another maker, or built with other settings."""
     if maker is not None:
         return replace(config, env=replace(config.env, name=maker.for_rookery()))
     return replace(config, env=replace(config.env, config={**config.env.config, **(env_config or {})}))

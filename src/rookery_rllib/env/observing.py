@@ -10,13 +10,7 @@ Rewrite = Callable[[dict[Any, Any], int, bool], dict[Any, Any]]
 
 
 class Observed:
-    """An environment of several agents whose observations a function rewrites; all else is the environment's own.
-
-    Args:
-        env: The environment, with the five dicts of today.
-        maker: Whoever made it: its `rewrite` is the function, once there is a trainer.
-        lane: Number of the copy.
-    """
+    """An environment of several agents whose observations a function rewrites; all else is the environment's own."""
 
     def __init__(self, env: Any, maker: Any, lane: int) -> None:
         self.env, self._maker, self._lane = env, maker, lane

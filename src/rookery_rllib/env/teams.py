@@ -23,9 +23,6 @@ class UngroupedEnv(MultiAgentEnv):
     """The environment inside a wrapper of groups, whose members say what they see by themselves.
 
     What an observation has under ``state`` is for the mixer alone.
-
-    Args:
-        grouped: What ``with_agent_groups`` gave.
     """
 
     def __init__(self, grouped: GroupAgentsWrapper) -> None:
@@ -56,12 +53,7 @@ class UngroupedEnv(MultiAgentEnv):
 
 
 class SharesEnv(MultiAgentEnv):
-    """An environment that gets choices as the policies of MADDPG gave them in 2021: a share for each, 1 and zeros here.
-
-    Args:
-        env: The environment.
-        action_spaces: Space of each agent's actions, where the environment does not say it.
-    """
+    """An environment that gets choices as policies of MADDPG gave them in 2021: a share for each, 1 and zeros here."""
 
     def __init__(self, env: Any, action_spaces: Mapping[Any, Any]) -> None:
         self.env = env
@@ -108,16 +100,7 @@ def _renamed(parts: Any) -> Any:
 
 
 def as_members(algorithm: str, env: Any, agents_spaces: Mapping[Any, Any]) -> Any:
-    """Gives an environment of a script as members of teams act in it.
-
-    Args:
-        algorithm: Name of the algorithm.
-        env: As the script makes it.
-        agents_spaces: Action spaces that the configuration gives to agents.
-
-    Raises:
-        ConfigError: If QMIX is to learn an environment without groups.
-    """
+    """Gives an environment of a script as members of teams act in it; raises a ConfigError for QMIX without groups."""
     if algorithm == "MADDPG":
         return SharesEnv(env, agents_spaces)
     if not isinstance(env, GroupAgentsWrapper):
@@ -130,13 +113,7 @@ def as_members(algorithm: str, env: Any, agents_spaces: Mapping[Any, Any]) -> An
 
 
 def teams_of(algorithm: str, env: Any, agents: Sequence[Any]) -> dict[str, list[str]]:
-    """Gives the teams that an algorithm learns: the groups of an environment, or all its agents.
-
-    Args:
-        algorithm: Name of the algorithm.
-        env: A copy of the environment, as the script makes it.
-        agents: The agents that act first.
-    """
+    """Gives the teams that an algorithm learns: the groups of an environment, or all its agents."""
     if algorithm == "MADDPG":
         return {TEAM: [str(agent) for agent in agents]}
     groups = env.groups if isinstance(env, GroupAgentsWrapper) else {}

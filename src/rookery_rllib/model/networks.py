@@ -38,11 +38,7 @@ HIDDEN, LAST = 1.0, 0.01
 
 
 def column(model: Any, input_dict: Mapping[str, Any], name: str) -> Any:
-    """Returns a column of a model's input.
-
-    Raises:
-        ConfigError: If the input has no such column.
-    """
+    """Returns a column of a model's input; raises a ConfigError if there is none of this name."""
     if name in input_dict:
         return input_dict[name]
     raise ConfigError(

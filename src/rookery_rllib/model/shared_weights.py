@@ -77,11 +77,7 @@ class Shared:
 
 
 def remember(networks: Mapping[str, nn.Module]) -> list[Shared]:
-    """Returns the weights that several networks share, as they are before these learn.
-
-    Args:
-        networks: The network that learns, or acts, for each policy.
-    """
+    """Returns the weights that several networks share, as they are before these learn."""
     groups: dict[int, dict[str, nn.Parameter]] = {}
     for policy, network in networks.items():
         for weight in network.parameters():
@@ -92,11 +88,7 @@ def remember(networks: Mapping[str, nn.Module]) -> list[Shared]:
 
 
 def put_together(shared: list[Shared]) -> None:
-    """Gives all copies of each weight what it was before plus all that they changed.
-
-    Args:
-        shared: What `remember` returned before the networks learned.
-    """
+    """Gives all copies of each weight what it was before plus all that they changed."""
     with torch.no_grad():
         for weight in shared:
             total = weight.before.clone()

@@ -27,9 +27,6 @@ COLUMNS = ("obs", "actions", "rewards")
 def looks_back(options: Mapping[str, Any]) -> bool:
     """Tells whether a custom model may look at earlier rows: whether the class speaks of `view_requirements`, or an
     LSTM on it sees the last action or reward.
-
-    Args:
-        options: The section ``model``.
     """
     model = custom_model(options)
     asked = any(options.get(f"lstm_use_prev_{name}") for name in ("action", "reward"))

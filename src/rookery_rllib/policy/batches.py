@@ -56,13 +56,7 @@ def pieces_of(rollout: Rollout) -> list[Piece]:
 
 
 def columns_of(rollout: Rollout, rows: np.ndarray, policy: Any) -> SampleBatch:
-    """Returns rows of a rollout as a batch.
-
-    Args:
-        rollout: What was played.
-        rows: ``[N]`` places in the flat rollout.
-        policy: The face of the policy, which preprocesses observations.
-    """
+    """Returns rows of a rollout as a batch."""
     index = torch.from_numpy(rows)
 
     def taken(column: Tensor) -> np.ndarray:
@@ -160,9 +154,6 @@ class LearnHook(BatchHook):
         """Returns the trajectories of other agents at the same time, in the same copy, by agent: policy and batch.
 
         They are those of policies that learn in the same update, and of agents that take part in every episode.
-
-        Args:
-            piece: A trajectory of this policy.
         """
         found: dict[Any, Any] = {}
         key = (self.lane_of(piece.slot), piece.place)
@@ -265,14 +256,7 @@ class LearnHook(BatchHook):
         self.tell(agent, episode, batch, {agent: (self._policy, batch.copy()), **others})
 
     def tell(self, agent: Any, episode: Any, batch: SampleBatch, originals: Mapping[Any, Any]) -> None:
-        """Calls `on_postprocess_trajectory`, if anybody listens.
-
-        Args:
-            agent: Who played.
-            episode: The episode, as callbacks know it.
-            batch: The trajectory, postprocessed.
-            originals: By agent of the episode, its policy and its trajectory as it was played.
-        """
+        """Calls `on_postprocess_trajectory`, if anybody listens."""
         if not self._wanted["on_postprocess_trajectory"]:
             return
         trainer = self.trainer
@@ -295,12 +279,7 @@ class LearnHook(BatchHook):
         return lane, self.trainer.agent_ids(kind.agents[column]) if self.trainer.is_multi_agent else SINGLE
 
     def who(self, slot: int, ended: bool) -> tuple[Any, Any]:
-        """Returns the agent of a slot, and the episode of its next piece, which are told of in the order of time.
-
-        Args:
-            slot: Where it was played.
-            ended: Whether the agent's episode is over with the piece.
-        """
+        """Returns the agent of a slot, and the episode of its next piece, which are told of in the order of time."""
         lane, agent = self.seat(slot)
         return agent, self.trainer.book.of_piece(lane, agent, ended)
 

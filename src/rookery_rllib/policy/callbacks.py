@@ -141,12 +141,7 @@ def overrides(callbacks: DefaultCallbacks, moment: str) -> bool:
 
 
 class EpisodeBook:
-    """Keeps the episodes that run, tells callbacks of them, and hands out those that have ended.
-
-    Args:
-        callbacks: Whom to tell.
-        trainer: The trainer, whose `workers` and `policies` hooks get.
-    """
+    """Keeps the episodes that run, tells callbacks of them, and hands out those that have ended."""
 
     def __init__(self, callbacks: DefaultCallbacks, trainer: Any) -> None:
         self.callbacks = callbacks
@@ -220,13 +215,7 @@ class EpisodeBook:
                     self._untold.setdefault((lane, agent), deque(maxlen=MOST_UNTOLD)).append(episode)
 
     def of_piece(self, lane: int, agent: Any, ended: bool) -> MultiAgentEpisode:
-        """Returns the episode of the next piece of an agent's trajectory, which are told of in the order of time.
-
-        Args:
-            lane: Number of the copy.
-            agent: The agent.
-            ended: Whether the agent's episode is over with the piece.
-        """
+        """Returns the episode of the next piece of an agent's trajectory, which are told of in the order of time."""
         untold = self._untold.get((lane, agent))
         if untold:
             return untold.popleft() if ended else untold[0]
@@ -313,11 +302,7 @@ class _EndListener(Callback):
 
 
 class _ExplorationListener(Callback):
-    """Tells explorations of the starts and ends of episodes.
-
-    Args:
-        book: The episodes, as callbacks know them.
-    """
+    """Tells explorations of the starts and ends of episodes."""
 
     def __init__(self, book: Any) -> None:
         self.book = book

@@ -26,11 +26,7 @@ Loss = Callable[[Any, Any, Any], tuple[Tensor, Any]]
 def add_custom_loss(learner: Algorithm[Any]) -> None:
     """Puts the `custom_loss` of a policy's model, where a script has written one, on the loss of the learner.
 
-    Args:
-        learner: The algorithm of the policy.
-
-    Raises:
-        ConfigError: If the algorithm has no one loss that another could stand on.
+    Raises a ConfigError if the algorithm has no one loss that another could stand on.
     """
     network = script_network(learner.policy)
     if network is None or not isinstance(network.model, ModelV2):
@@ -48,12 +44,7 @@ def add_custom_loss(learner: Algorithm[Any]) -> None:
 
 
 def with_custom_loss(loss: Loss, network: ScriptNetwork) -> Loss:
-    """Returns a loss that the model of a network has changed.
-
-    Args:
-        loss: The algorithm's: of outputs, batch and settings.
-        network: Holds the model, whose latest call was the one that gave the outputs.
-    """
+    """Returns a loss that the model of a network has changed."""
     model: Any = network.model
     name = f"model {type(model).__name__}: custom_loss"
 
@@ -71,12 +62,7 @@ def with_custom_loss(loss: Loss, network: ScriptNetwork) -> Loss:
 
 
 def told_of(batch: Any, rows: Tensor | None) -> SampleBatch:
-    """Returns a batch as a model's loss sees it: tensors ``[N, ...]`` by their names of 2021.
-
-    Args:
-        batch: Rows of ours.
-        rows: ``[N, size]`` its preprocessed observations.
-    """
+    """Returns a batch as a model's loss sees it: tensors ``[N, ...]`` by their names of 2021."""
     columns: dict[str, Any] = {} if rows is None else {"obs": rows}
     for name, column in COLUMNS.items():
         value = getattr(batch, name, None)

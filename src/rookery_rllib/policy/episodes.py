@@ -143,13 +143,7 @@ class MultiAgentEpisode:
 
 
 def observation_of(space: Space[Any], tree: Mapping[str, Any], path: str = "") -> Any:
-    """Returns an observation in the form of its space.
-
-    Args:
-        space: The space.
-        tree: The stored leaves by path.
-        path: Where the space stands in a larger one.
-    """
+    """Returns an observation in the form of its space."""
     if isinstance(space, Dict | Tuple):
         items = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
         found = {key: observation_of(part, tree, f"{path}/{key}" if path else str(key)) for key, part in items}
@@ -163,12 +157,7 @@ def observation_of(space: Space[Any], tree: Mapping[str, Any], path: str = "") -
 
 
 def rewriting(trainer: Any, function: Callable[..., dict[Any, Any]]) -> Rewrite:
-    """Returns what asks a script's `observation_fn` as of 2021: with the worker, the copies, policies and episode.
-
-    Args:
-        trainer: The trainer, as of 2021.
-        function: The script's function.
-    """
+    """Returns what asks a script's `observation_fn` as of 2021: with the worker, the copies, policies and episode."""
 
     def rewrite(obs: dict[Any, Any], lane: int, begins: bool) -> dict[Any, Any]:
         worker, policies = trainer.workers.local_worker(), trainer.policy_facades

@@ -287,15 +287,7 @@ class Sampling:
 
 
 def exploration_of(policy: Any, model: Any) -> Any:
-    """Makes the exploration that a policy's configuration names.
-
-    Args:
-        policy: The policy, with `config` and `action_space`.
-        model: Its model, or None.
-
-    Raises:
-        ConfigError: If it is none that a policy with a way to act of its own can have.
-    """
+    """Makes the exploration that a configuration names; raises a ConfigError if such a policy cannot have it."""
     options = dict(policy.config.get("exploration_config") or {})
     kind, own = options.pop("type", None), own_exploration(policy.config)
     if own is None:

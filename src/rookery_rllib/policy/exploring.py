@@ -210,10 +210,8 @@ def normalized(space: Any) -> Any:
 
 
 def made(config: Mapping[str, Any], space: Any, model: Any) -> Any:
-    """Makes the exploration that a configuration names.
-
-    Raises:
-        ConfigError: If it is no Exploration, or wants to be learned with the policy's optimizer.
+    """Makes an Exploration that a configuration names; raises a ConfigError if it would learn by the policy's
+    optimizer.
     """
     kind = own_exploration(config)
     assert kind is not None
@@ -270,13 +268,7 @@ for _name in ("ppo", "a2c", "reinforce", "dqn", "sac", "ddpg", "td3"):
 
 
 def exploration_layers(told: Any, configs: Mapping[str, Mapping[str, Any]], layers: Sequence[Layer]) -> list[Layer]:
-    """Returns what has policies that Rookery learns explore by classes of a script.
-
-    Args:
-        told: The configuration in our terms (`config.Translation`).
-        configs: The configuration of each policy, whole.
-        layers: What is said of policies so far.
-    """
+    """Returns what has policies that Rookery learns explore by classes of a script."""
     acts_itself = {path for layer in layers for path, value in layer.values.items() if isinstance(value, Settings)}
     values: dict[str, Any] = {}
     for name, config in configs.items():
@@ -300,12 +292,7 @@ def explorer_of(policy: Any) -> Explorer | None:
 
 
 class ExplorationHook(BatchHook):
-    """Tells an exploration how many env steps have passed, and shows it what was played.
-
-    Args:
-        face: The face of the policy, once there is one.
-        explorer: The exploration.
-    """
+    """Tells an exploration how many env steps have passed, and shows it what was played."""
 
     def __init__(self, face: Callable[[], Any], explorer: Explorer) -> None:
         self._face, self._explorer = face, explorer

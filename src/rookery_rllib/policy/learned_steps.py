@@ -27,14 +27,8 @@ from rookery_rllib.model.preprocessors import RowPreprocessor
 
 
 def learns_by_hand(learner: Algorithm[Any] | None, name: str) -> PPO | A2C | Reinforce:
-    """Returns the algorithm of a policy, if it can make a step on a batch that a script gives it.
-
-    Args:
-        learner: The algorithm; None of a policy that does not learn.
-        name: The policy's name.
-
-    Raises:
-        ConfigError: If it cannot, or the policy remembers.
+    """Returns the algorithm of a policy; raises a ConfigError if it cannot step on a script's batch, or the policy
+    remembers.
     """
     if not isinstance(learner, PPO | A2C | Reinforce):
         told = "does not learn" if learner is None else f"is learned by {type(learner).__name__}, from replay"
@@ -51,14 +45,7 @@ def learns_by_hand(learner: Algorithm[Any] | None, name: str) -> PPO | A2C | Rei
 
 
 def with_advantages(learner: Algorithm[Any] | None, config: Mapping[str, Any], batch: SampleBatch, last: float) -> Any:
-    """Adds advantages and value targets to a trajectory, as the settings of its algorithm say.
-
-    Args:
-        learner: The algorithm; what others than PPO, A2C and PG learn stays as it is.
-        config: The configuration of 2021.
-        batch: Rows of one agent in one episode, with ``vf_preds`` where there are values.
-        last: Value of what came after the last row.
-    """
+    """Adds advantages and value targets to trajectories of PPO, A2C and PG; `last` is the value of what follows."""
     if isinstance(learner, Reinforce):
         return compute_advantages(batch, 0.0, learner.cfg.gamma, use_gae=False, use_critic=False)
     if not isinstance(learner, PPO | A2C) or "vf_preds" not in batch:

@@ -131,11 +131,7 @@ class TorchActor(ScriptActor):
 
 
 class Models:
-    """Makes the models of the copies of a network: the policy's own first, then copies of what it was.
-
-    Args:
-        policy: The script's policy.
-    """
+    """Makes the models of the copies of a network: the policy's own first, then copies of what it was."""
 
     def __init__(self, policy: TorchPolicy) -> None:
         self._policy = policy
@@ -180,16 +176,7 @@ class LossNetwork(ScriptNetwork):
 class LossActor(Actor):
     """Acts by the model of a policy with a loss of its own.
 
-    Args:
-        obs: Layout of the observations.
-        action: Layout of the actions.
-        cfg: The settings.
-        name: The policy's name.
-        generator: Draws the first weights.
-        script_policy: The script's object.
-
-    Attributes:
-        script_policy: The script's object; copies have a model of their own, and share the rest.
+    Copies have a model of their own, and share the rest of `script_policy`.
     """
 
     def __init__(

@@ -110,8 +110,7 @@ class PolicyAdam:
 def attach(optimizers: Sequence[PolicyAdam]) -> None:
     """Moves the parameters of optimizers into one vector, of which each steps its part.
 
-    Raises:
-        ConfigError: If two groups have the same parameter, or there is none that learns.
+    Raises a ConfigError if two groups have the same parameter, or there is none that learns.
     """
     learn = [
         [[parameter for parameter in group["params"] if parameter.requires_grad] for group in one.param_groups]
@@ -131,13 +130,8 @@ def attach(optimizers: Sequence[PolicyAdam]) -> None:
 
 
 def as_adam(given: Any) -> PolicyAdam:
-    """Returns an optimizer of a script as one that `core/optim.py` steps.
-
-    Args:
-        given: A `PolicyAdam`, or an Adam of torch with any rates, betas and eps.
-
-    Raises:
-        ConfigError: If it is another one.
+    """Returns a `PolicyAdam` or an Adam of torch as `core/optim.py` steps it; raises a ConfigError for other
+    optimizers.
     """
     if isinstance(given, PolicyAdam):
         return given

@@ -202,13 +202,7 @@ class Policy:
 
 
 class DefaultModel:
-    """The model behind a policy whose network Rookery built: called as a model of 2021, on preprocessed observations.
-
-    Args:
-        policy: The policy.
-        learner: Its algorithm; None of a policy that does not learn.
-        rows: How observations were preprocessed.
-    """
+    """The model of a policy whose network Rookery built: called as a model of 2021, on preprocessed observations."""
 
     def __init__(self, policy: Actor, learner: Algorithm[Any] | None, rows: RowPreprocessor) -> None:
         self._policy, self._learner, self._rows = policy, learner, rows
@@ -270,13 +264,7 @@ class DefaultModel:
 
 
 class LearnedPolicy(Policy):
-    """The face of a policy that Rookery plays and learns. Observations are preprocessed ones, as of 2021.
-
-    Args:
-        trainer: The trainer of Rookery.
-        name: The policy's name there.
-        config: The configuration.
-    """
+    """The face of a policy that Rookery plays and learns. Observations are preprocessed ones, as of 2021."""
 
     def __init__(self, trainer: Any, name: str, config: dict[str, Any]) -> None:
         self._trainer, self._name = trainer, name

@@ -60,9 +60,6 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns how much a policy of a script plays between two updates, as a configuration of 2021 says: whole rounds of
     fragments until ``train_batch_size`` is reached, each fragment a trajectory; of ``complete_episodes`` they are cut
     at the end of a batch alone.
-
-    Args:
-        config: The configuration, whole.
     """
     length = max(int(config["rollout_fragment_length"]), 1)
     lanes = max(int(config["num_workers"]), 1) * max(int(config["num_envs_per_worker"]), 1)
@@ -72,14 +69,7 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made_policy(cfg: ScriptPolicyConfig, obs: ObsSpec, action: ActionSpec, chance: Chance) -> Policy:
-    """Makes the script's object; what it draws from global generators is the same for equal chances.
-
-    Args:
-        cfg: The settings.
-        obs: Layout of the observations.
-        action: Layout of the actions.
-        chance: What it draws from.
-    """
+    """Makes the script's object; what it draws from global generators is the same for equal chances."""
     rows = RowPreprocessor(obs.space, cfg.config.get("model"))
     with chance, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(np.random.randint(2**31)))  # of the chance
@@ -92,19 +82,9 @@ def made_policy(cfg: ScriptPolicyConfig, obs: ObsSpec, action: ActionSpec, chanc
 class ScriptActor(Actor):
     """Acts by a policy of a script, which is also told of its last action and reward.
 
-    Args:
-        obs: Layout of the observations.
-        action: Layout of the actions.
-        cfg: The settings.
-        name: The policy's name.
-        generator: Draws weights that nobody uses.
-        script_policy: The script's object.
-        chance: What it draws from global generators.
-        as_drawn: Whether its actions are numbers of a distribution, which Rookery scales to the bounds of a box; else
-            they are what the environment takes.
-
-    Attributes:
-        script_policy: The script's object; copies share it.
+    Copies share the `script_policy`; `chance` is what it draws from global generators, and `generator` draws weights
+    that are not used. `as_drawn` says whether its actions are numbers of a distribution, which Rookery scales to the
+    bounds of a box; else they are what the environment takes.
     """
 
     def __init__(
@@ -229,13 +209,7 @@ class States:
 
 
 def reading_of(script_policy: Policy, actions: Callable[[np.ndarray], np.ndarray], states: States) -> Reading:
-    """Returns how a script's policy sees what was stored of its play.
-
-    Args:
-        script_policy: The script's object.
-        actions: Makes its own actions of stored ones.
-        states: How what it remembers was stored.
-    """
+    """Returns how a script's policy sees what was stored of its play."""
     preprocess: Any = script_policy.preprocess  # type: ignore[attr-defined]
     return Reading(preprocess, actions, states.unpacked, getattr(script_policy, "with_extras", None))
 
@@ -303,12 +277,7 @@ def _middle(space: Box) -> tuple[np.ndarray, np.ndarray]:
 
 
 class ScriptLearning(Algorithm[ScriptPolicyConfig]):
-    """Gives a script's policy what it has played, and lets it learn.
-
-    Attributes:
-        fetched: What its `learn_on_batch` has returned last.
-        slots: Where each slot stands.
-    """
+    """Gives a script's policy what it has played, and lets it learn."""
 
     saved: ClassVar[tuple[str, ...]] = ("script_state", "slots")
     fixed = ("script_policy", "fetched", "_hook", "_seen", "_stood")
@@ -340,12 +309,7 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
         return Demand(self.cfg.fragment_length, None)
 
     def look_at(self, rollout: Rollout, hook: LearnHook) -> list[Trajectory]:
-        """Returns the trajectories of a rollout, seen with the weights that played.
-
-        Args:
-            rollout: What was played.
-            hook: Knows who played what, and tells callbacks.
-        """
+        """Returns the trajectories of a rollout, seen with the weights that played."""
         self._hook, self._stood = hook, copy.deepcopy(self.slots)
         self._seen = self._cut(rollout, self.slots)
         return self._seen

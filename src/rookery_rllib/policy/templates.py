@@ -247,15 +247,10 @@ KINDS = {"PPO": "PPO", "DDPPO": "PPO", "A2C": "A3C", "A3C": "A3C", "PG": "PG"}
 
 
 def class_for(algorithm: str, options: Mapping[str, Any]) -> type[TorchPolicy] | None:
-    """Returns the class, put together from the parts of its algorithm, of a policy that Rookery's own cannot learn:
-    with a distribution of the script's, or by PG with a memory; None if Rookery's own can.
+    """Returns the class, put together from the parts of its algorithm, of a policy that Rookery's own cannot learn.
 
-    Args:
-        algorithm: Name of the trainer's algorithm.
-        options: The section ``model``, whole.
-
-    Raises:
-        ConfigError: If the distribution is one of a script and the algorithm learns by Rookery's own alone.
+    That is one with a distribution of the script's, or of PG with a memory; None if Rookery's own can. Raises a
+    ConfigError if the distribution is one of a script and the algorithm learns by Rookery's own alone.
     """
     custom, distribution = custom_model(options), custom_action_dist(options)
     states = getattr(custom, "get_initial_state", ModelV2.get_initial_state)

@@ -170,18 +170,7 @@ class TorchPolicy(Policy):
     def distribution_inputs(
         self, input_dict: SampleBatch, states: list[Tensor], seq_lens: Any, explore: bool, timestep: Any
     ) -> tuple[Any, Any, list[Any]]:
-        """Computes what makes the action distribution of each row.
-
-        Args:
-            input_dict: The columns.
-            states: What is remembered of each sequence.
-            seq_lens: Lengths of the sequences.
-            explore: Whether actions are to be drawn.
-            timestep: Decisions so far.
-
-        Returns:
-            The distribution's inputs ``[N, ...]``, its class, and the states after.
-        """
+        """Returns the inputs ``[N, ...]`` of the action distribution, its class, and the states after."""
         make = self.action_distribution_fn
         if make is None:
             inputs, after = self.model(input_dict, states, seq_lens)
@@ -289,10 +278,8 @@ class TorchPolicy(Policy):
         return self._lazy_tensor_dict(batch)
 
     def losses(self, batch: SampleBatch) -> list[Tensor]:
-        """Computes the loss of each optimizer, with what the model adds to it.
-
-        Raises:
-            ConfigError: If there are more or fewer of them than optimizers.
+        """Computes the loss of each optimizer, with what the model adds; raises a ConfigError for another number of
+        losses.
         """
         if self._loss is None:
             raise ConfigError(f"{type(self).__name__}: has no loss: give loss_fn")

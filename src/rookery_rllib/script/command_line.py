@@ -36,11 +36,7 @@ ParserMaker = Callable[..., argparse.ArgumentParser]
 
 
 def mapping(text: str) -> dict[str, Any]:
-    """Reads a JSON object from the command line.
-
-    Raises:
-        ArgumentTypeError: If it is none.
-    """
+    """Reads a JSON object from the command line; raises an ArgumentTypeError if it is none."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -139,11 +135,7 @@ def of_flags(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def experiments_in(path: str) -> dict[str, dict[str, Any]]:
-    """Reads a file of experiments.
-
-    Raises:
-        ConfigError: If it is none.
-    """
+    """Reads a file of experiments; raises a ConfigError if it is none."""
     place = Path(path).expanduser()
     try:
         found = load_yaml(place.read_text(encoding="utf-8"), path)

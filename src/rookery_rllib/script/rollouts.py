@@ -238,12 +238,7 @@ def environment_of(trainer: Any) -> Any:
 
 
 class Player:
-    """Acts for all agents of an episode.
-
-    Args:
-        trainer: The trainer.
-        explore: Whether actions are drawn; None = as the trainer does.
-    """
+    """Acts for all agents of an episode."""
 
     def __init__(self, trainer: Any, explore: bool | None) -> None:
         self.trainer, self.explore = trainer, explore

@@ -326,11 +326,7 @@ class BaseTrainer(Trainable):
         return isinstance(self._stage[1], EnvElsewhere)
 
     def check_reach(self) -> None:
-        """Refuses to hand out environments that are elsewhere.
-
-        Raises:
-            ConfigError: If they are with workers on a cluster.
-        """
+        """Raises a ConfigError if environments are with workers on a cluster, where they cannot be handed out."""
         if self.plays_elsewhere:
             raise ConfigError(
                 f"{self}: its environments are with {self.config['num_workers']} workers on the cluster, out of the "
@@ -478,10 +474,8 @@ class BaseTrainer(Trainable):
         return self.agent_ids(name) if self.is_multi_agent else SINGLE
 
     def _set_tasks(self, task_of: Callable[..., Any], result: dict[str, Any]) -> None:
-        """Sets every environment to the task that a script's function gives for it.
-
-        Raises:
-            ConfigError: If the environment has no tasks.
+        """Sets every environment to the task that a script's function gives for it; raises a ConfigError if it has no
+        tasks.
         """
         for env in self._envs or [None]:
             if not callable(getattr(env, "set_task", None)):
@@ -724,8 +718,7 @@ class BaseTrainer(Trainable):
     def _load_policies(self, state: Mapping[str, Any]) -> None:
         """Takes over what is saved of policies, where environments differ or others learn; episodes begin anew.
 
-        Raises:
-            ConfigError: If there is no policy of a name that the checkpoint has.
+        Raises a ConfigError if there is no policy of a name that the checkpoint has.
         """
         say_once(f"{self}: the checkpoint is of other environments, or other policies learn there: weights and "
                  "optimizers are taken over, episodes begin anew")  # fmt: skip

@@ -39,14 +39,7 @@ def hears_of_episodes(callbacks: DefaultCallbacks) -> bool:
 
 
 def why_here(trainer: Any) -> str:
-    """Says why the workers of a trainer have to be copies of the environment in its process.
-
-    Args:
-        trainer: The trainer, as of 2021, with its configuration translated and its callbacks made.
-
-    Returns:
-        The reason; empty if they can be on a cluster.
-    """
+    """Returns why the workers of a trainer have to be in its process; empty if they can be on a cluster."""
     config, maker, callbacks = trainer.config, trainer.env_maker, trainer.callbacks
     if trainer.has_clients or any(isinstance(env, ExternalEnv) for env in maker.made):
         return "those who play dial, or live in, the trainer's process"
@@ -94,11 +87,7 @@ def names_in(callbacks: DefaultCallbacks) -> set[str]:
 
 
 class PoliciesThere(Mapping[str, Any]):
-    """The policies as callbacks see them in a worker on a cluster: their spaces, and nothing that acts or learns.
-
-    Args:
-        trainer: What stands for the trainer there.
-    """
+    """The policies as callbacks see them in a worker on a cluster: their spaces, and nothing that acts or learns."""
 
     def __init__(self, trainer: TrainerThere) -> None:
         self._trainer = trainer
@@ -116,12 +105,7 @@ class PoliciesThere(Mapping[str, Any]):
 
 
 class PolicyThere:
-    """A policy as callbacks see it in a worker on a cluster.
-
-    Args:
-        name: Its name.
-        space: The space of its observations, as the environment gives them.
-    """
+    """A policy as callbacks see it in a worker on a cluster."""
 
     def __init__(self, name: str, space: Space[Any]) -> None:
         self._name, self.raw_observation_space = name, space
@@ -134,11 +118,7 @@ class PolicyThere:
 
 
 class WorkerThere(workers.RolloutWorker):
-    """A worker on a cluster, as callbacks see it.
-
-    Args:
-        trainer: What stands for the trainer there.
-    """
+    """A worker on a cluster, as callbacks see it."""
 
     @property
     def worker_index(self) -> int:  # type: ignore[override]
@@ -198,11 +178,7 @@ class TrainerThere:
 
 
 class EpisodesThere(EpisodeBook):
-    """Keeps the episodes of a worker on a cluster; what callbacks have measured goes to the trainer with each.
-
-    Args:
-        trainer: What stands for the trainer there.
-    """
+    """Keeps the episodes of a worker on a cluster; what callbacks have measured goes to the trainer with each."""
 
     def __init__(self, trainer: TrainerThere) -> None:
         super().__init__(trainer.callbacks, trainer)
@@ -223,11 +199,7 @@ class EpisodesThere(EpisodeBook):
 
 
 class MeasuringThere:
-    """The workers on a cluster that evaluate a trainer's policies, each in a share of the copies.
-
-    Args:
-        trainer: The trainer, as of 2021.
-    """
+    """The workers on a cluster that evaluate a trainer's policies, each in a share of the copies."""
 
     def __init__(self, trainer: Any) -> None:
         run, told = trainer.rookery, trainer.translation.evaluation

@@ -26,11 +26,7 @@ from rookery_rllib.trainer import workers
 
 
 class Recorder(Callback):
-    """Keeps what is played, as rows by policy.
-
-    Args:
-        book: Keeps the episodes as scripts see them.
-    """
+    """Keeps what is played, as rows by policy."""
 
     def __init__(self, book: EpisodeBook) -> None:
         self.book = book
@@ -90,13 +86,7 @@ def column(key: str, values: list[Any]) -> Any:
 
 
 class EvaluationWorker(workers.RolloutWorker):
-    """Plays a trainer's policies in environments of its own, made with what ``evaluation_config`` says.
-
-    Args:
-        trainer: The trainer, as of 2021.
-        worker_index: Number of the worker; 0 = the one that is not called with ``.remote``.
-        num_workers: How many others there are.
-    """
+    """Plays a trainer's policies in environments of its own, made with what ``evaluation_config`` says."""
 
     def __init__(self, trainer: Any, worker_index: int, num_workers: int) -> None:
         super().__init__(trainer)

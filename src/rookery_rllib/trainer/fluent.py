@@ -402,11 +402,7 @@ class AlgorithmConfig:
         return self._say("experimental", (), kwargs)
 
     def _say(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
-        """Takes the arguments of a method.
-
-        Raises:
-            ConfigError: With a line for each that is unknown or cannot be.
-        """
+        """Takes the arguments of a method; raises a ConfigError with a line for each that is unknown or cannot be."""
         here = METHODS[method] | (dict(self.own) if method == "training" else {})
         places = POSITIONS.get(method, ())
         where = f"{type(self).__name__}.{method}"

@@ -44,16 +44,9 @@ class PolicyServerInput:
 
 
 def served(given: dict[str, Any]) -> Todays | None:
-    """Takes out of a configuration that clients play, and returns the environment that they make.
+    """Takes out of a configuration that clients play, and returns the environment that they make; None if none play.
 
-    Args:
-        given: The configuration; ``input``, ``observation_space`` and ``action_space`` are taken out of it.
-
-    Returns:
-        The environment; None where experience is played by the trainer itself.
-
-    Raises:
-        ConfigError: If `input` is something else, or nothing says the spaces.
+    Raises a ConfigError if `input` is something else, or nothing says the spaces.
     """
     source = given.get("input")
     if not callable(source):
@@ -95,17 +88,11 @@ def _written(pair: tuple[Any, Any]) -> dict[str, Any]:
 
 
 def spaces_of_clients(given: dict[str, Any]) -> tuple[Any, Any] | dict[Any, tuple[Any, Any]]:
-    """Takes out of a configuration what its clients see and do.
+    """Takes out of a configuration what its clients see and do, and returns both spaces, by agent where there are
+    several.
 
-    Args:
-        given: The configuration; ``observation_space`` and ``action_space`` are taken out of it. Where they are dicts
-            by agent, or ``env`` names an environment of several agents, clients play several.
-
-    Returns:
-        Observation and action space; of several agents, these by agent.
-
-    Raises:
-        ConfigError: If nothing says them, or not who the agents are.
+    Clients play several agents where the spaces are dicts, or ``env`` names an environment of several agents. Raises a
+    ConfigError if nothing says the spaces, or not who the agents are.
     """
     seen, done = (given.pop(key, None) for key in ("observation_space", "action_space"))
     if isinstance(seen, dict) or isinstance(done, dict):

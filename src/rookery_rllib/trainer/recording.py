@@ -36,13 +36,7 @@ def writer_of(config: Mapping[str, Any], folder: str) -> OutputWriter | None:
 
 
 class Recorder(BatchHook):
-    """Writes what a policy has played, each trajectory with its targets.
-
-    Args:
-        trainer: The trainer, as of 2021.
-        name: The policy.
-        writer: Takes the batches, of all policies.
-    """
+    """Writes what a policy has played, each trajectory with its targets."""
 
     def __init__(self, trainer: Any, name: str, writer: OutputWriter) -> None:
         self._trainer, self._name, self._writer = trainer, name, writer

@@ -59,12 +59,7 @@ class EpisodeWindow:
 
 
 def summarized(episodes: Sequence[EndedEpisode], new: int) -> dict[str, Any]:
-    """Returns the keys about episodes.
-
-    Args:
-        episodes: Those that means are taken over.
-        new: How many of them have ended in this iteration.
-    """
+    """Returns the keys about episodes."""
     rewards, lengths = [each.reward for each in episodes], [each.length for each in episodes]
     by_policy: dict[str, list[float]] = {}
     measured: dict[str, list[Any]] = {}
@@ -113,11 +108,7 @@ def _statistics(measured: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 
 class Stopwatch:
-    """Tells how long parts of the iterations took, from Rookery's tree of timers.
-
-    Args:
-        timers: The tree.
-    """
+    """Tells how long parts of the iterations took, from Rookery's tree of timers."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -138,12 +129,7 @@ class Stopwatch:
 
 
 def performance(spent: Mapping[str, tuple[float, int]], env_steps: int) -> dict[str, Any]:
-    """Returns ``sampler_perf`` and ``timers``.
-
-    Args:
-        spent: Seconds and calls by label.
-        env_steps: Environment steps of the iteration.
-    """
+    """Returns ``sampler_perf`` and ``timers``."""
 
     def seconds(*labels: str) -> float:
         return sum(spent.get(label, (0.0, 0))[0] for label in labels)

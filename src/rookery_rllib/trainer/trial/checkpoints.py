@@ -47,13 +47,7 @@ def make_checkpoint_dir(parent: str | os.PathLike[str], index: int | str) -> str
 def finish_checkpoint(saved: Any, folder: str, facts: Mapping[str, Any]) -> str:
     """Writes the counters beside what a trainable has saved, and returns the path that `restore` takes.
 
-    Args:
-        saved: What ``save_checkpoint`` returned: a path inside of `folder`, or a dict to be written there.
-        folder: Directory of the checkpoint.
-        facts: Counters, JSON-ready.
-
-    Raises:
-        ConfigError: If `saved` is neither, or lies elsewhere.
+    Raises a ConfigError if `saved` is neither a path inside of `folder` nor a dict to be written there.
     """
     as_dict = isinstance(saved, Mapping)
     if as_dict:
@@ -76,10 +70,8 @@ def finish_checkpoint(saved: Any, folder: str, facts: Mapping[str, Any]) -> str:
 
 
 def located(path: str | os.PathLike[str]) -> str:
-    """Returns the path that stands before ``.tune_metadata``, of a checkpoint's file or of its directory.
-
-    Raises:
-        FileError: If there is no checkpoint.
+    """Returns the path before ``.tune_metadata``, of a checkpoint's file or directory; raises a FileError if there is
+    none.
     """
     given = Path(path).expanduser()
     text = os.path.join(str(given), "") if given.is_dir() else str(given)
@@ -99,14 +91,7 @@ def located(path: str | os.PathLike[str]) -> str:
 
 
 def read_metadata(path: str) -> dict[str, Any]:
-    """Returns the counters of a checkpoint.
-
-    Args:
-        path: As `located` gives it.
-
-    Raises:
-        FileError: If it was written by Ray itself, or is damaged.
-    """
+    """Returns the counters of a checkpoint; raises a FileError if it was written by Ray itself, or is damaged."""
     content = Path(path + METADATA).read_bytes()
     if content.startswith(PICKLE):
         raise FileError(
@@ -124,11 +109,7 @@ def read_metadata(path: str) -> dict[str, Any]:
 
 
 def checkpoint_directory(path: str | os.PathLike[str]) -> str:
-    """Returns the directory with the marker above a path.
-
-    Raises:
-        FileError: If there is none.
-    """
+    """Returns the directory with the marker above a path; raises a FileError if there is none."""
     given = Path(path).expanduser()
     start = given if given.is_dir() else given.parent
     for folder in (start, *start.parents):
@@ -180,11 +161,7 @@ def packed_object(data: Any) -> bytes:
 
 
 def unpacked_object(content: bytes) -> Any:
-    """Reads what `packed_object` wrote.
-
-    Raises:
-        FileError: If it is a pickle or anything else.
-    """
+    """Reads what `packed_object` wrote; raises a FileError if it is a pickle or anything else."""
     if content.startswith(PICKLE):
         raise FileError("a pickle, which runs code when it is read; it was not written here, and is not read")
     if not content.startswith(ZIP):

@@ -90,14 +90,7 @@ class SyncConfig:
 
 
 def cpus_and_gpus(asked: Any) -> tuple[float | None, float]:
-    """Returns the cores and GPUs of a trial, as far as they are said.
-
-    Args:
-        asked: What ``resources_per_trial`` or ``default_resource_request`` gives.
-
-    Raises:
-        ConfigError: If a key is unknown.
-    """
+    """Returns the cores and GPUs of a trial, as far as they are said; raises a ConfigError for an unknown key."""
     if asked is None:
         return None, 0.0
     if isinstance(asked, PlacementGroupFactory):

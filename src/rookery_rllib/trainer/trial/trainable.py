@@ -513,11 +513,7 @@ class FunctionTrainable(Trainable):
             raise TrialLeft
 
     def step(self) -> dict[str, Any]:
-        """Lets the function go on until its next report, or its end.
-
-        Raises:
-            TuneError: If it has ended without any report.
-        """
+        """Continues the function until its next report or end; raises a TuneError if it ends without any report."""
         if self._thread.ident is None:
             self._thread.start()
         else:
@@ -577,11 +573,7 @@ class FunctionTrainable(Trainable):
         self._reporter.set_checkpoint(checkpoint, is_new=False)
 
     def cleanup(self) -> None:
-        """Ends the function where it waits.
-
-        Raises:
-            TuneError: If it does not end.
-        """
+        """Ends the function where it waits; raises a TuneError if it does not end."""
         self._left = True
         self._wanted.release()
         if self._thread.ident is not None:
