@@ -11,44 +11,29 @@ from rookery_mlagents.api.exceptions import UnitySideChannelException
 
 
 class IncomingMessage:
-    """A message that came through a side channel, whose values are read in the order in which they were written.
-
-    Past its end every reader gives its default value.
-
-    Args:
-        buffer: The bytes.
-        offset: Where to begin.
-    """
-
     def __init__(self, buffer: bytes, offset: int = 0) -> None:
         self.buffer, self.offset = buffer, offset
 
     def read_bool(self, default_value: bool = False) -> bool:
-        """Reads a flag."""
         return bool(self._value("<?", 1, default_value))
 
     def read_int32(self, default_value: int = 0) -> int:
-        """Reads a whole number."""
         return int(self._value("<i", 4, default_value))
 
     def read_float32(self, default_value: float = 0.0) -> float:
-        """Reads a number."""
         return float(self._value("<f", 4, default_value))
 
     def read_float32_list(self, default_value: list[float] | None = None) -> list[float]:
-        """Reads numbers with how many they are before them."""
         if self._at_end():
             return [] if default_value is None else default_value
         return list(struct.unpack(f"<{(size := self.read_int32())}f", self._taken(4 * size)))
 
     def read_string(self, default_value: str = "") -> str:
-        """Reads a text with its length before it."""
         if self._at_end():
             return default_value
         return bytes(self._taken(self.read_int32())).decode("ascii")
 
     def get_raw_bytes(self) -> bytearray:
-        """Returns a copy of all bytes, read or not."""
         return bytearray(self.buffer)
 
     def _at_end(self) -> bool:
@@ -69,37 +54,29 @@ class IncomingMessage:
 
 
 class OutgoingMessage:
-    """A message for a side channel; values stand in it in the order in which they are written."""
-
     def __init__(self) -> None:
         self.buffer = bytearray()
 
     def write_bool(self, b: bool) -> None:
-        """Adds a flag."""
         self.buffer += struct.pack("<?", b)
 
     def write_int32(self, i: int) -> None:
-        """Adds a whole number."""
         self.buffer += struct.pack("<i", i)
 
     def write_float32(self, f: float) -> None:
-        """Adds a number."""
         self.buffer += struct.pack("<f", f)
 
     def write_float32_list(self, float_list: Sequence[float]) -> None:
-        """Adds numbers, with how many they are before them."""
         self.write_int32(len(float_list))
         for number in float_list:
             self.write_float32(number)
 
     def write_string(self, s: str) -> None:
-        """Adds a text of ASCII, with its length before it."""
         text = s.encode("ascii")
         self.write_int32(len(text))
         self.buffer += text
 
     def set_raw_bytes(self, buffer: bytes | bytearray) -> None:
-        """Sets all bytes; what was written before is lost."""
         if self.buffer:
             logging.getLogger(__name__).warning("set_raw_bytes() replaces what was written into the message before")
         self.buffer = bytearray(buffer)

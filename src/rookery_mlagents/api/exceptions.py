@@ -5,45 +5,31 @@ from __future__ import annotations
 from rookery.core.errors import EnvError
 
 
-class UnityException(EnvError):
-    """Anything that goes wrong with an environment."""
+class UnityException(EnvError): ...
 
 
-class UnityEnvironmentException(UnityException):
-    """An environment could not be started, or cannot go on."""
+class UnityEnvironmentException(UnityException): ...
 
 
-class UnityCommunicationException(UnityException):
-    """Something was said that should not have been."""
+class UnityCommunicationException(UnityException): ...
 
 
-class UnityCommunicatorStoppedException(UnityException):
-    """The player has said goodbye."""
+class UnityCommunicatorStoppedException(UnityException): ...
 
 
-class UnityObservationException(UnityException):
-    """Observations cannot be used."""
+class UnityObservationException(UnityException): ...
 
 
-class UnityActionException(UnityException):
-    """Actions cannot be sent."""
+class UnityActionException(UnityException): ...
 
 
-class UnityTimeOutException(UnityException):
-    """A player did not answer in time."""
+class UnityTimeOutException(UnityException): ...
 
 
-class UnitySideChannelException(UnityException):
-    """A side channel cannot be used so."""
+class UnitySideChannelException(UnityException): ...
 
 
 class UnityWorkerInUseException(UnityException):
-    """The port of a worker is taken.
-
-    Args:
-        worker_id: Number of the worker.
-    """
-
     MESSAGE_TEMPLATE = (
         "the port of worker {} is taken: an environment that was opened before may still be there; close it, or use "
         "another worker_id or base_port"

@@ -16,24 +16,16 @@ from rookery_mlagents.api.specs import ActionTuple
 from rookery_mlagents.api.steps import DecisionSteps, TerminalSteps
 
 
-class UnityGymException(UnityException, gymnasium.error.Error):
-    """An environment cannot be shown as a Gymnasium one, or is used against its order."""
+class UnityGymException(UnityException, gymnasium.error.Error): ...
 
 
 class ActionFlattener:
-    """Several choices as one, among all combinations of them.
-
-    Args:
-        branched_action_space: For each choice, among how many.
-    """
-
     def __init__(self, branched_action_space: Sequence[int]) -> None:
         combinations = itertools.product(*(range(size) for size in branched_action_space))
         self.action_lookup = {number: list(choices) for number, choices in enumerate(combinations)}
         self.action_space = spaces.Discrete(len(self.action_lookup))
 
     def lookup_action(self, action: int) -> list[int]:
-        """Returns the choices that a number stands for."""
         return self.action_lookup[int(action)]
 
 
@@ -41,19 +33,8 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
     """One agent of an environment as a Gymnasium environment, with the API of today: `step` gives five values.
 
     ``info["step"]`` has the agent's `DecisionSteps` or `TerminalSteps`; where actions are choices,
-    ``info["action_mask"]`` says which are allowed (1), as Gymnasium's environments do.
-
-    Args:
-        unity_env: The environment, which is closed with this.
-        uint8_visual: Whether pictures are bytes from 0 to 255, and not numbers from 0 to 1.
-        flatten_branched: Whether several choices become one, among all combinations.
-        allow_multiple_obs: Whether all observations are shown, pictures first and then all vectors as one; else the
-            first picture alone, or the vectors where there is none.
-        action_space_seed: Seed of the action space.
-
-    Raises:
-        UnityGymException: If there is not exactly one behaviour with one agent, or it has nothing to see, or decides
-            both numbers and choices.
+    ``info["action_mask"]`` says which are allowed (1), as Gymnasium's environments do. With `allow_multiple_obs` images
+    come first, and then all vectors as one.
     """
 
     def __init__(
@@ -130,11 +111,7 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         return spaces.Tuple(shown) if self._multiple else shown[0]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begins an episode; the game's seed is given to `UnityEnvironment` and cannot be changed here.
-
-        Returns:
-            The first observation, and an info.
-        """
+        """Begins an episode; the game's seed is given to `UnityEnvironment` and cannot be changed here."""
         super().reset(seed=seed)
         decisions = self._begun if self._begun is not None else self._begin()
         self._begun, self.game_over = None, False
@@ -152,14 +129,6 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         return decisions
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Lets the agent act.
-
-        Returns:
-            What it sees, its reward, whether its episode has ended, whether it was cut off, and an info.
-
-        Raises:
-            UnityGymException: If the episode has ended already, or there are several agents.
-        """
         if self.game_over:
             raise UnityGymException("the episode has ended: call reset() before step()")
         if self._flattener is not None:
@@ -210,7 +179,6 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         return info
 
     def render(self) -> Any:
-        """Returns the picture that the agent saw last, ``[height, width, 3]`` uint8; None if it sees none."""
         if self.visual_obs is None:
             return None
         picture = self.visual_obs if self.uint8_visual else (255.0 * self.visual_obs).astype(np.uint8)
@@ -219,7 +187,6 @@ class UnityToGymWrapper(gymnasium.Env[Any, Any]):
         return np.repeat(picture, 3, axis=2) if picture.shape[2] == 1 else picture[:, :, :3]
 
     def close(self) -> None:
-        """Closes the environment."""
         self._env.close()
 
     @staticmethod

@@ -12,10 +12,8 @@ ROOT = "rookery_mlagents"
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Returns the logger of that name."""
     return logging.getLogger(name)
 
 
 def set_log_level(log_level: int) -> None:
-    """Sets how much is said by this face: `DEBUG`, `INFO`, `WARNING` ..."""
     logging.getLogger(ROOT).setLevel(log_level)

@@ -26,11 +26,6 @@ class UnityPettingzooBaseEnv:
 
     Observations are the sensors' arrays: one, or a tuple of several. Where actions are choices, it is a dict of
     ``observation`` and ``action_mask``, in which 1 is allowed, as everywhere in PettingZoo.
-
-    Args:
-        env: The environment, which is closed with this.
-        seed: Seed of the action spaces.
-        metadata: Of PettingZoo.
     """
 
     def __init__(self, env: Any, seed: int | None = None, metadata: dict[str, Any] | None = None) -> None:
@@ -58,20 +53,16 @@ class UnityPettingzooBaseEnv:
 
     @property
     def observation_spaces(self) -> dict[str, spaces.Space[Any]]:
-        """Observation spaces of all agents that have been there."""
         return {agent: self.observation_space(agent) for agent in self.possible_agents}
 
     @property
     def action_spaces(self) -> dict[str, spaces.Space[Any]]:
-        """Action spaces of all agents that have been there."""
         return {agent: self.action_space(agent) for agent in self.possible_agents}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Returns the observation space of an agent's behaviour."""
         return self._observation_spaces[self._behavior(agent)]
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Returns the action space of an agent's behaviour: choices, numbers, or a tuple of numbers and choices."""
         return self._action_spaces[self._behavior(agent)]
 
     def _behavior(self, agent: str) -> str:
@@ -204,17 +195,14 @@ class UnityPettingzooBaseEnv:
 
     @property
     def num_agents(self) -> int:
-        """How many agents are there now."""
         return len(self.agents)
 
     @property
     def side_channel(self) -> Mapping[str, Any]:
-        """The side channels of the environment, by the names of their classes."""
         channels = self._env._side_channel_manager._side_channels_dict.values()
         return {type(channel).__name__: channel for channel in channels}
 
     def seed(self, seed: int | None = None) -> None:
-        """Seeds the action spaces."""
         self._seed = seed
         for space in self._action_spaces.values():
             space.seed(seed)
@@ -223,38 +211,23 @@ class UnityPettingzooBaseEnv:
         """Shows nothing: the player has a window of its own."""
 
     def close(self) -> None:
-        """Closes the environment; nothing happens the second time."""
         if self._env is not None:
             self._env.close()
             self._env = None
 
 
 class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[misc]
-    """All agents that ask act at once.
-
-    Args:
-        env: The environment, which is closed with this.
-        seed: Seed of the action spaces.
-    """
+    """All agents that ask act at once."""
 
     def __init__(self, env: Any, seed: int | None = None) -> None:
         super().__init__(env, seed)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        """Begins anew; returns observations and infos by agent."""
         self._begin(seed)
         return dict(self._observations), dict(self.infos)
 
     def step(self, actions: Mapping[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
-        """Lets agents act; who is given no action does zeros.
-
-        Returns:
-            Observations, rewards, terminations, truncations and infos by agent: of those who ask now, and of those
-            whose episode has ended.
-
-        Raises:
-            UnityEnvironmentException: If somebody acts who does not ask, or an action is none of its space.
-        """
+        """Lets agents act; who is given no action does zeros."""
         for agent, action in actions.items():
             if agent not in self._rows:
                 here = ", ".join(self._rows) or "nobody; reset() first"
@@ -267,12 +240,7 @@ class UnityParallelEnv(UnityPettingzooBaseEnv, ParallelEnv):  # type: ignore[mis
 
 
 class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]
-    """Agents act one after the other, and the game goes on when all who ask have acted.
-
-    Args:
-        env: The environment, which is closed with this.
-        seed: Seed of the action spaces.
-    """
+    """Agents act one after the other, and the game goes on when all who ask have acted."""
 
     def __init__(self, env: Any, seed: int | None = None) -> None:
         self._cumulative_rewards: dict[str, float] = {}
@@ -288,7 +256,6 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]
         return self._turn[0]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Begins anew."""
         self._begin(seed)
         self.rewards = dict.fromkeys(self.rewards, 0.0)
         self._cumulative_rewards = {}
@@ -301,11 +268,7 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]
         }
 
     def step(self, action: Any) -> None:
-        """Lets the agent whose turn it is act; one whose episode has ended gives None, and leaves.
-
-        Raises:
-            UnityEnvironmentException: If an action is none of its space, or somebody acts who has ended.
-        """
+        """Lets the agent whose turn it is act; one whose episode has ended gives None, and leaves."""
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             if action is not None:
@@ -326,11 +289,9 @@ class UnityAECEnv(UnityPettingzooBaseEnv, AECEnv):  # type: ignore[misc]
             self._new_round()
 
     def observe(self, agent: str) -> Any:
-        """Returns what an agent sees."""
         return self._observations[agent]
 
     def last(self, observe: bool = True) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Returns observation, rewards since it last acted, ends and info of the agent whose turn it is."""
         agent = self.agent_selection
         seen = self._observations[agent] if observe else None
         ends = self.terminations[agent], self.truncations[agent]

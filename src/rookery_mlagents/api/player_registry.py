@@ -39,8 +39,7 @@ class UnityEnvRegistry(Mapping[str, Any]):
         """Refuses a list of players."""
         raise UnityEnvironmentException(f"register_from_yaml({path_to_yaml!r}): {WHY}")
 
-    def clear(self) -> None:
-        """Leaves the registry as empty as it is."""
+    def clear(self) -> None: ...
 
 
 default_registry = UnityEnvRegistry()

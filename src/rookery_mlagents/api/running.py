@@ -14,12 +14,7 @@ USAGE = "usage: python -m rookery_mlagents run script.py [-- the script's own ar
 
 
 def run(path: str | os.PathLike[str], arguments: Sequence[str] = ()) -> int | str | None:
-    """Runs a script as a program and returns what it exits with; see `rookery.script.runner.run`.
-
-    Args:
-        path: A Python file, or a notebook whose cells run in order.
-        arguments: Arguments of the script.
-    """
+    """Runs a script as a program and returns what it exits with; see `rookery.script.runner.run`."""
     install(over=True)
     return runner.run(path, arguments)
 

@@ -28,39 +28,25 @@ from rookery_mlagents.link.side_channel_codec import (
 
 
 class SideChannel(ABC):
-    """A channel, to be given to `UnityEnvironment`.
-
-    Args:
-        channel_id: Its id, the same as in the game.
-    """
-
     def __init__(self, channel_id: uuid.UUID) -> None:
         self._channel_id = channel_id
         self.message_queue: list[bytes | bytearray] = []
 
     @property
     def channel_id(self) -> uuid.UUID:
-        """The id of the channel."""
         return self._channel_id
 
     def queue_message_to_send(self, msg: OutgoingMessage) -> None:
-        """Lets a message go with the next `step` or `reset`."""
         self.message_queue.append(msg.buffer)
 
     @abstractmethod
-    def on_message_received(self, msg: IncomingMessage) -> None:
-        """Is told each message that the game sends through this channel."""
+    def on_message_received(self, msg: IncomingMessage) -> None: ...
 
 
 class _OneWayChannel(SideChannel):
     """A channel through which games send nothing."""
 
     def on_message_received(self, msg: IncomingMessage) -> None:
-        """Refuses what comes.
-
-        Raises:
-            UnityCommunicationException: Always.
-        """
         raise UnityCommunicationException(
             f"the game sent {len(msg.buffer):,} bytes through {type(self).__name__}, which only Python sends through; "
             "is the channel's id used by another one of the game?"
@@ -79,16 +65,11 @@ class EngineConfig(NamedTuple):
 
     @staticmethod
     def default_config() -> EngineConfig:
-        """Returns what ML-Agents takes for training."""
         return EngineConfig(80, 80, 1, 20.0, -1, 60)
 
 
 class EngineConfigurationChannel(_OneWayChannel):
-    """Tells the player how to show and time its game."""
-
     class ConfigurationType(IntEnum):
-        """What a message sets."""
-
         SCREEN_RESOLUTION = 0
         QUALITY_LEVEL = 1
         TIME_SCALE = 2
@@ -107,19 +88,7 @@ class EngineConfigurationChannel(_OneWayChannel):
         target_frame_rate: int | None = None,
         capture_frame_rate: int | None = None,
     ) -> None:
-        """Sets what is given, with the next message.
-
-        Args:
-            width: Of the window, in pixels; goes with `height`.
-            height: Of the window, in pixels.
-            quality_level: Of the picture.
-            time_scale: How many times faster than real time the game runs.
-            target_frame_rate: Frames a second that are aimed at; -1 = as many as can be.
-            capture_frame_rate: Frames for each second of the game, however long they take; 0 = as time goes.
-
-        Raises:
-            UnitySideChannelException: If only one of width and height is given.
-        """
+        """Sets what is given, with the next message; raises a UnitySideChannelException for a width without height."""
         if (width is None) != (height is None):
             given, missing = ("width", "height") if height is None else ("height", "width")
             raise UnitySideChannelException(f"the window has a {given} and no {missing}; set both, or none")
@@ -144,22 +113,15 @@ class EngineConfigurationChannel(_OneWayChannel):
             self.queue_message_to_send(message)
 
     def set_configuration(self, config: EngineConfig) -> None:
-        """Sets what a configuration says."""
         self.set_configuration_parameters(**config._asdict())
 
 
 class EnvironmentParametersChannel(_OneWayChannel):
-    """Gives the game values of its parameters, or samplers that it draws them from."""
-
     class EnvironmentDataTypes(IntEnum):
-        """What a parameter is given."""
-
         FLOAT = 0
         SAMPLER = 1
 
     class SamplerTypes(IntEnum):
-        """What it is drawn from."""
-
         UNIFORM = 0
         GAUSSIAN = 1
         MULTIRANGEUNIFORM = 2
@@ -168,7 +130,6 @@ class EnvironmentParametersChannel(_OneWayChannel):
         super().__init__(PARAMETERS)
 
     def set_float_parameter(self, key: str, value: float) -> None:
-        """Gives a parameter a value."""
         message = OutgoingMessage()
         message.write_string(key)
         message.write_int32(self.EnvironmentDataTypes.FLOAT)
@@ -176,14 +137,12 @@ class EnvironmentParametersChannel(_OneWayChannel):
         self.queue_message_to_send(message)
 
     def set_uniform_sampler_parameters(self, key: str, min_value: float, max_value: float, seed: int) -> None:
-        """Lets the game draw a parameter evenly between two bounds."""
         message = self._sampler(key, self.SamplerTypes.UNIFORM, seed)
         message.write_float32(min_value)
         message.write_float32(max_value)
         self.queue_message_to_send(message)
 
     def set_gaussian_sampler_parameters(self, key: str, mean: float, st_dev: float, seed: int) -> None:
-        """Lets the game draw a parameter from a normal distribution."""
         message = self._sampler(key, self.SamplerTypes.GAUSSIAN, seed)
         message.write_float32(mean)
         message.write_float32(st_dev)
@@ -192,7 +151,6 @@ class EnvironmentParametersChannel(_OneWayChannel):
     def set_multirangeuniform_sampler_parameters(
         self, key: str, intervals: list[tuple[float, float]], seed: int
     ) -> None:
-        """Lets the game draw a parameter evenly from several ranges."""
         message = self._sampler(key, self.SamplerTypes.MULTIRANGEUNIFORM, seed)
         message.write_float32_list([bound for interval in intervals for bound in interval])
         self.queue_message_to_send(message)
@@ -207,8 +165,6 @@ class EnvironmentParametersChannel(_OneWayChannel):
 
 
 class StatsAggregationMethod(Enum):
-    """What becomes of several values of one statistic."""
-
     AVERAGE = 0
     MOST_RECENT = 1
     SUM = 2
@@ -220,41 +176,29 @@ EnvironmentStats = Mapping[str, StatList]
 
 
 class StatsSideChannel(SideChannel):
-    """Collects the statistics that the game records."""
-
     def __init__(self) -> None:
         super().__init__(STATISTICS)
         self.stats: dict[str, StatList] = defaultdict(list)
 
     def on_message_received(self, msg: IncomingMessage) -> None:
-        """Keeps a value."""
         name, value = msg.read_string(), msg.read_float32()
         self.stats[name].append((value, StatsAggregationMethod(msg.read_int32())))
 
     def get_and_reset_stats(self) -> EnvironmentStats:
-        """Returns the values since this was last asked, by name, each with what is to become of several."""
         stats, self.stats = self.stats, defaultdict(list)
         return stats
 
 
 class FloatPropertiesChannel(SideChannel):
-    """Numbers by name, which both sides set.
-
-    Args:
-        channel_id: Of the channel; None: ML-Agents' own.
-    """
-
     def __init__(self, channel_id: uuid.UUID | None = None) -> None:
         super().__init__(channel_id or PROPERTIES)
         self._float_properties: dict[str, float] = {}
 
     def on_message_received(self, msg: IncomingMessage) -> None:
-        """Takes a number over that the game has set."""
         name = msg.read_string()
         self._float_properties[name] = msg.read_float32()
 
     def set_property(self, key: str, value: float) -> None:
-        """Sets a number, here and in the game."""
         self._float_properties[key] = value
         message = OutgoingMessage()
         message.write_string(key)
@@ -262,52 +206,34 @@ class FloatPropertiesChannel(SideChannel):
         self.queue_message_to_send(message)
 
     def get_property(self, key: str) -> float | None:
-        """Returns a number; None if nobody has set it."""
         return self._float_properties.get(key)
 
     def list_properties(self) -> list[str]:
-        """Returns the names of all numbers."""
         return list(self._float_properties)
 
     def get_property_dict_copy(self) -> dict[str, float]:
-        """Returns all numbers by name."""
         return dict(self._float_properties)
 
 
 class RawBytesChannel(SideChannel):
-    """Bytes of any meaning.
-
-    Args:
-        channel_id: Its id, the same as in the game.
-    """
-
     def __init__(self, channel_id: uuid.UUID) -> None:
         super().__init__(channel_id)
         self._received_messages: list[bytearray] = []
 
     def on_message_received(self, msg: IncomingMessage) -> None:
-        """Keeps a message."""
         self._received_messages.append(msg.get_raw_bytes())
 
     def get_and_clear_received_messages(self) -> list[bytearray]:
-        """Returns the messages since this was last asked."""
         received, self._received_messages = self._received_messages, []
         return received
 
     def send_raw_data(self, data: bytes | bytearray) -> None:
-        """Lets bytes go with the next `step` or `reset`."""
         message = OutgoingMessage()
         message.set_raw_bytes(data)
         self.queue_message_to_send(message)
 
 
 class SideChannelManager:
-    """The channels of one environment: hands out what comes, and gathers what goes.
-
-    Args:
-        side_channels: The channels; None: none.
-    """
-
     def __init__(self, side_channels: Iterable[SideChannel] | None = None) -> None:
         self._side_channels_dict: dict[uuid.UUID, SideChannel] = {}
         for channel in side_channels or ():
@@ -319,11 +245,7 @@ class SideChannelManager:
             self._side_channels_dict[channel.channel_id] = channel
 
     def process_side_channel_message(self, data: bytes) -> None:
-        """Gives each channel its messages; those of a channel that is not here are told of once in the log.
-
-        Raises:
-            UnityEnvironmentException: If they cannot be taken apart.
-        """
+        """Gives each channel its messages; those of a channel that is not here are told of once in the log."""
         try:
             messages = unpack(data)
         except SideChannelError as error:
@@ -336,7 +258,6 @@ class SideChannelManager:
                 logging.getLogger(__name__).warning("the game sends through side channel %s, not here", channel_id)
 
     def generate_side_channel_messages(self) -> bytearray:
-        """Returns all messages that wait to go, and forgets them."""
         waiting: list[tuple[uuid.UUID, bytes]] = []
         for channel_id, channel in self._side_channels_dict.items():
             waiting += [(channel_id, bytes(message)) for message in channel.message_queue]

@@ -16,8 +16,6 @@ BehaviorName = str
 
 
 class DimensionProperty(IntFlag):
-    """What is known of one dimension of an observation."""
-
     UNSPECIFIED = 0
     NONE = 1
     TRANSLATIONAL_EQUIVARIANCE = 2
@@ -25,19 +23,12 @@ class DimensionProperty(IntFlag):
 
 
 class ObservationType(Enum):
-    """What an observation is for."""
-
     DEFAULT = 0
     GOAL_SIGNAL = 1
 
 
 class ActionTuple:
-    """Actions of N agents: numbers and choices; a part that a behaviour does not have is of width 0.
-
-    Args:
-        continuous: ``[N, numbers]``, kept as float32; None: ``[N, 0]``.
-        discrete: ``[N, branches]``, kept as int32; None: ``[N, 0]``.
-    """
+    """Actions of N agents: `continuous` float32 ``[N, numbers]``, `discrete` int32 ``[N, branches]``, or ``[N, 0]``."""
 
     def __init__(self, continuous: np.ndarray | None = None, discrete: np.ndarray | None = None) -> None:
         self._continuous: Any = None
@@ -61,7 +52,6 @@ class ActionTuple:
 
     @property
     def discrete_dtype(self) -> Any:
-        """The type that choices are kept in."""
         return np.int32
 
     def add_continuous(self, continuous: np.ndarray) -> None:
@@ -81,13 +71,6 @@ class ActionTuple:
 
 
 class ActionSpec(NamedTuple):
-    """What an agent decides.
-
-    Attributes:
-        continuous_size: How many numbers.
-        discrete_branches: For each choice, among how many.
-    """
-
     continuous_size: int
     discrete_branches: tuple[int, ...]
 
@@ -96,19 +79,15 @@ class ActionSpec(NamedTuple):
 
     @property
     def discrete_size(self) -> int:
-        """How many choices."""
         return len(self.discrete_branches)
 
     def is_discrete(self) -> bool:
-        """Says whether an agent decides choices alone."""
         return self.discrete_size > 0 and self.continuous_size == 0
 
     def is_continuous(self) -> bool:
-        """Says whether an agent decides numbers alone."""
         return self.continuous_size > 0 and self.discrete_size == 0
 
     def empty_action(self, n_agents: int) -> ActionTuple:
-        """Returns zeros for so many agents."""
         numbers = np.zeros((n_agents, self.continuous_size), np.float32)
         return ActionTuple(numbers, np.zeros((n_agents, self.discrete_size), np.int32))
 
@@ -144,30 +123,18 @@ class ActionSpec(NamedTuple):
 
     @staticmethod
     def create_continuous(continuous_size: int) -> ActionSpec:
-        """Returns a spec of numbers alone."""
         return ActionSpec(continuous_size, ())
 
     @staticmethod
     def create_discrete(discrete_branches: tuple[int, ...]) -> ActionSpec:
-        """Returns a spec of choices alone."""
         return ActionSpec(0, discrete_branches)
 
     @staticmethod
     def create_hybrid(continuous_size: int, discrete_branches: tuple[int, ...]) -> ActionSpec:
-        """Returns a spec of both."""
         return ActionSpec(continuous_size, discrete_branches)
 
 
 class ObservationSpec(NamedTuple):
-    """What one sensor shows.
-
-    Attributes:
-        shape: Of one observation.
-        dimension_property: What is known of each dimension.
-        observation_type: What it is for.
-        name: Of the sensor.
-    """
-
     shape: tuple[int, ...]
     dimension_property: tuple[DimensionProperty, ...]
     observation_type: ObservationType
@@ -175,13 +142,6 @@ class ObservationSpec(NamedTuple):
 
 
 class BehaviorSpec(NamedTuple):
-    """What agents of a behaviour see and do.
-
-    Attributes:
-        observation_specs: Of each sensor, in the order of observations.
-        action_spec: Of the actions.
-    """
-
     observation_specs: list[ObservationSpec]
     action_spec: ActionSpec
 

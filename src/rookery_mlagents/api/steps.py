@@ -13,16 +13,7 @@ OneStep = TypeVar("OneStep")
 
 
 class DecisionStep(NamedTuple):
-    """An agent that asks for an action.
-
-    Attributes:
-        obs: An array for each sensor.
-        reward: What it got since it last asked.
-        agent_id: Who it is.
-        action_mask: For each branch ``[choices]`` bool, True = forbidden; None where there are no choices.
-        group_id: Its group; 0 for none.
-        group_reward: What its group got since then.
-    """
+    """An agent that asks for an action; in each branch of `action_mask` True is forbidden."""
 
     obs: list[np.ndarray]
     reward: float
@@ -33,17 +24,6 @@ class DecisionStep(NamedTuple):
 
 
 class TerminalStep(NamedTuple):
-    """An agent whose episode has ended.
-
-    Attributes:
-        obs: What it saw last, an array for each sensor.
-        reward: What it got since it last asked.
-        interrupted: Whether it was cut off, by a limit of steps for example.
-        agent_id: Who it was.
-        group_id: Its group; 0 for none.
-        group_reward: What its group got since then.
-    """
-
     obs: list[np.ndarray]
     reward: float
     interrupted: bool
@@ -133,7 +113,6 @@ class DecisionSteps(_Steps[DecisionStep]):
 
     @staticmethod
     def empty(spec: BehaviorSpec) -> DecisionSteps:
-        """Returns steps of nobody."""
         seen, numbers, ids = _nobody(spec)
         return DecisionSteps(seen, numbers, ids, None, ids.copy(), numbers.copy())
 
@@ -172,7 +151,6 @@ class TerminalSteps(_Steps[TerminalStep]):
 
     @staticmethod
     def empty(spec: BehaviorSpec) -> TerminalSteps:
-        """Returns steps of nobody."""
         seen, numbers, ids = _nobody(spec)
         return TerminalSteps(seen, numbers, np.zeros(0, bool), ids, ids.copy(), numbers.copy())
 

@@ -48,26 +48,12 @@ NO_DECISIONS = (
 class UnityEnvironment(BaseEnv):
     """A player of a Unity game, or the Editor, which is waited for.
 
-    Args:
-        file_name: The player; None: the Editor, in which Play is to be pressed.
-        worker_id: Number of the player, which is added to the port.
-        base_port: Port of player 0; None: 5005, and 5004 for the Editor.
-        seed: Seed of the game.
-        no_graphics: Whether the player draws nothing.
-        no_graphics_monitor: Whether all players but number 0 draw nothing.
-        timeout_wait: Seconds that the player may take to connect, and for each step.
-        additional_args: More arguments of the player.
-        side_channels: Side channels to the game.
-        log_folder: Folder for the player's log ``Player-WORKER.log``; None: a temporary one.
-        num_areas: Training areas that a scene with a replicator makes.
-
-    Attributes:
-        academy_capabilities: What the player says that it can do.
+    The log of a player is ``Player-WORKER.log`` in `log_folder` (None: a temporary one).
 
     Raises:
         UnityEnvironmentException: If there is no such player, it ends, or its version cannot be used.
         UnityWorkerInUseException: If the port is taken.
-        UnityTimeOutException: If it does not connect in time.
+        UnityTimeOutException: If it does not connect in `timeout_wait` seconds.
     """
 
     API_VERSION = "1.5.0"
@@ -232,20 +218,13 @@ class UnityEnvironment(BaseEnv):
         return BehaviorMapping(self._env_specs)
 
     def reset(self) -> None:
-        """Lets the game begin anew.
-
-        Raises:
-            UnityException: If the player ends, says goodbye or does not answer in time.
-        """
+        """Resets the game; raises a UnityException if the player ends, says goodbye or does not answer in time."""
         self._exchange({}, reset=True)
         self._is_first_message = False
 
     def step(self) -> None:
         """Sends the actions that were set (zeros for who was given none), and waits until an agent has something to
         say; the first time as `reset`.
-
-        Raises:
-            UnityException: As `reset`.
         """
         if self._is_first_message:
             self.reset()
@@ -258,21 +237,11 @@ class UnityEnvironment(BaseEnv):
         self._exchange(answers, reset=False)
 
     def set_actions(self, behavior_name: str, action: ActionTuple) -> None:
-        """Sets the actions of a behaviour; see `BaseEnv.set_actions`.
-
-        Raises:
-            UnityActionException: If there is no such behaviour, or they are not of its agents that ask.
-        """
         spec, decisions = self._spec(behavior_name), self._env_state[behavior_name][0]
         self._env_actions[behavior_name] = spec._validate_action(action, len(decisions), behavior_name)
 
     def set_action_for_agent(self, behavior_name: str, agent_id: int, action: ActionTuple) -> None:
-        """Sets the action of one agent; others of its behaviour that are given none get zeros.
-
-        Raises:
-            UnityActionException: If there is no such behaviour, or the action is none of it.
-            IndexError: If the agent does not ask for an action.
-        """
+        """Sets the action of one agent; others of its behaviour that are given none get zeros."""
         spec, decisions = self._spec(behavior_name), self._env_state[behavior_name][0]
         action = spec._validate_action(action, 1, behavior_name)
         rows = np.flatnonzero(decisions.agent_id == agent_id)
@@ -286,11 +255,6 @@ class UnityEnvironment(BaseEnv):
             given.discrete[rows[0]] = action.discrete[0]
 
     def get_steps(self, behavior_name: str) -> tuple[DecisionSteps, TerminalSteps]:
-        """Returns who asks for an action, and whose episode has ended; see `BaseEnv.get_steps`.
-
-        Raises:
-            UnityActionException: If there is no such behaviour.
-        """
         self._spec(behavior_name)
         return self._env_state[behavior_name]
 
