@@ -5,17 +5,18 @@ from rookery.rollout.loops.helper_process import fragment_player
 
 def after_each_step(worker, function):
     """Lets `function` be called with the worker after each of its vector steps."""
-    step = worker._vector_step
+    play = worker.python_loop.play
 
-    def stepped():
-        step()
+    def stepped(state, most):
+        play(state, most)
         function(worker)
+        return True
 
-    worker._vector_step = stepped
+    worker.python_loop.play = stepped
     worker.fragments = None  # which makes many steps in a call
 
 
 def as_ever(worker):
     """Lets nothing come in between the vector steps of a worker any more."""
-    vars(worker).pop("_vector_step")
+    vars(worker.python_loop).pop("play")
     worker.fragments = fragment_player(worker.env)

@@ -242,16 +242,17 @@ def test_type_and_device_are_named_wherever_a_tensor_is_made():
 
 
 def test_environments_are_stepped_from_one_call_by_four_loops():
-    assert files_with(r"\benv\.step\(", ignoring=(*ENVIRONMENTS, *FOREIGN)) == ["rollout/worker.py"]
+    assert files_with(r"\benv\.step\(", ignoring=(*ENVIRONMENTS, *FOREIGN)) == ["rollout/loops/python.py"]
     steps_of_trials = "(?<!work)(?<!trial_worker)(?<!trainable)"  # of tune, which does an iteration at a time
-    assert files_with(steps_of_trials + r"\.step\(", ignoring=(*ENVIRONMENTS, *FOREIGN)) == ["rollout/worker.py"]
-    assert "self.now = self.env.step(actions)" in code_of(SOURCE / "rollout" / "worker.py")
-    assert files_with(r"\brookery_play\b") == ["envs/native/c_playing.py"]  # many steps in a call
+    assert files_with(steps_of_trials + r"\.step\(", ignoring=(*ENVIRONMENTS, *FOREIGN)) == ["rollout/loops/python.py"]
+    assert code_of(SOURCE / "rollout" / "loops" / "python.py").count("state.now = env.step(actions)") == 1
+    assert files_with(r"\brookery_play_steps\b") == ["envs/native/c_playing.py"]  # many steps in a call
     assert files_with(r"\bPlaying\(") == ["rollout/loops/native.py"]
-    assert files_with(r"\bfragments\.play\(") == ["rollout/worker.py"]
-    assert files_with(r"\.step_tensors\(", ignoring=ENVIRONMENTS) == [
-        "rollout/loops/device.py"
-    ]  # likewise, on a device
+    assert files_with(r"\.play_burst\(") == ["rollout/loops/helper_process.py"]  # likewise, in helper processes
+    assert files_with(r"\.step_tensors\(", ignoring=ENVIRONMENTS) == ["rollout/loops/device.py"]  # and on a device
+    worker = code_of(SOURCE / "rollout" / "worker.py")
+    for call in ("self.fragments.play(self, most)", "self.python_loop.play(self, most)"):
+        assert worker.count(call) == 1 and files_with(re.escape(call)) == ["rollout/worker.py"]
 
 
 def test_layers_are_merged_in_one_place():
@@ -348,6 +349,7 @@ def test_environments_never_load_torch():
     }
     names = [module_of(path) for room in ("envs", "tasks") for path in files(room)]
     names = [name for name in names if name not in needs or find_spec(needs[name])]
+    names.append("rookery.rollout.loops.helper_side")  # helper processes of environments import it
     loaded = loaded_after("\n".join(f"import {name}" for name in names))
     assert "gymnasium" in loaded
     assert "torch" not in loaded

@@ -100,7 +100,7 @@ def quiet_step(trainer: Trainer):
     worker.sample(2 * trainer.env.num_lanes)
 
     def step() -> None:
-        worker._vector_step()
+        worker.python_loop.play(worker, 1)
         assert not worker.now.ended.any()
 
     return step

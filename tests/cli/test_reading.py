@@ -54,9 +54,11 @@ def test_timers_show_seconds_share_calls_and_where_each_step_stands(rookery, run
     assert re.search(r"train_iteration +\d+\.\d\d +100\.0 % +40 +\S+run/trainer\.py:\d+$", found["train_iteration"])
     assert re.search(r"algorithms/on_policy/ppo\.py:\d+$", found["training_step"])  # the run's own algorithm
     at_once = best_build() is not None and fragment_player() is not None
-    place = re.search(r"(\S+rollout/worker\.py):(\d+)$", found["fragments" if at_once else "env.step"])
+    label, where, call = (
+        ("fragments", "worker", "self.fragments.play(") if at_once else ("env.step", "loops/python", "env.step(")
+    )
+    place = re.search(rf"(\S+rollout/{where}\.py):(\d+)$", found[label])
     with open(place[1]) as file:
-        call = "fragments.play(" if at_once else "self.env.step(actions)"
         assert call in file.read().splitlines()[int(place[2]) - 1]
 
 
@@ -182,7 +184,7 @@ def test_explain_env_step_goes_on_to_the_users_environment(rookery, own_run):
         "LocalPool.sample",
         "LocalPool.play",
         "RolloutWorker.sample",
-        "RolloutWorker._vector_step",
+        "PythonLoop.play",
     ]
     assert functions[-2:] == ["Wrapper.step", "Own.step"]
     assert "own_env.py:7" in out and "own_env.py:16" in out
@@ -196,7 +198,7 @@ def test_explain_answers_from_the_source_where_the_environment_is_missing(rooker
     assert code == 0
     lines = out.splitlines()
     assert "from the source, because this run cannot be played here (env 'own_env:Own': there is no module" in lines[1]
-    assert re.search(r"rollout/worker\.py:\d+  RolloutWorker\._vector_step$", lines[-1])
+    assert re.search(r"rollout/loops/python\.py:\d+  PythonLoop\.play$", lines[-1])
     _, out, _ = rookery("explain", "own", "weights")
     assert re.search(
         r"algorithms/on_policy/ppo\.py:\d+  PPO\.training_step\n  \S+core/optim\.py:\d+  gradient_step$", out.strip()

@@ -124,7 +124,7 @@ def test_the_pace_is_that_of_the_steps_that_were_made(monkeypatch):
     monkeypatch.setattr(playing_bursts, "perf_counter", lambda: float(next(clock)))
     with Trainer(bursting.Pausing, PPO, seed=3, num_envs=5, config=[helpers(1)]) as trainer:
         player = trainer.pool.worker.fragments
-        play = player.play
+        play = player._play
 
         def noted(mine, steps, *rest):
             nonlocal short
@@ -135,7 +135,7 @@ def test_the_pace_is_that_of_the_steps_that_were_made(monkeypatch):
             player._pace = before  # else bursts of a second a step are single steps
             return found
 
-        player.play = noted
+        player._play = noted
         for _ in range(2):
             trainer.train_iteration()
     assert short

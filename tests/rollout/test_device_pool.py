@@ -25,6 +25,7 @@ from rookery.rollout.device_store import DeviceStore
 from rookery.rollout.loops.device import DevicePlayer
 from rookery.rollout.mapping import PolicyMapping
 from rookery.rollout.pool import LocalPool
+from rookery.rollout.tables import RowTable
 from rookery.rollout.worker import RolloutWorker
 from rookery.tensor_envs.classic import TensorCartPole, TensorPendulum
 from rookery.tensor_envs.rows import TensorRows
@@ -248,8 +249,10 @@ def test_the_loop_runs_where_nobody_can_read_a_number(make, monkeypatch):
         seen.extend((made, store.rows()[first].action, room.earned, room.final_obs[kind.obs.leaves[0].path]))
 
     monkeypatch.setattr(DevicePlayer, "_hand_over", stop)
-    assert player.steps(mine, None, 0) == 4
-    player.play(mine, 4, 0, np.zeros(5), np.zeros(5, np.int64))
+    worker.tables = [RowTable(5)]
+    assert player._steps_ahead(mine) == 4
+    with torch.no_grad():
+        player._play(env.step_tensors, mine, 4, worker)
     count, *tensors = seen
     assert count == 4
     assert {tensor.device for tensor in tensors} == {NOWHERE}

@@ -325,7 +325,7 @@ def test_an_error_while_playing_ahead_is_raised_once_where_it_is_waited_for_with
         trainer.train_iteration()
     assert "ZeroDivisionError" in "".join(traceback.format_exception(caught.value))
     frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert {"train_iteration", "sample", "_vector_step"} <= set(frames)
+    assert {"train_iteration", "sample", "play"} <= set(frames)
     trainer.close()
 
 

@@ -31,8 +31,8 @@ TO_WEIGHTS = (
 TO_STEP = (
     "rookery.run.trainer:Trainer.train_iteration self.pool.sample",
     "rookery.rollout.pool:LocalPool.sample self.worker.sample",
-    "rookery.rollout.worker:RolloutWorker.sample self._vector_step",
-    "rookery.rollout.worker:RolloutWorker._vector_step self.env.step",
+    "rookery.rollout.worker:RolloutWorker.sample self.python_loop.play",
+    "rookery.rollout.loops.python:PythonLoop.play env.step",
 )
 TO_STORING = (
     "rookery.run.trainer:Trainer.train_iteration self._learn",
@@ -115,7 +115,7 @@ def env_step(run: Path, trust_code: bool) -> Iterator[str]:
     from rookery.core.source import find
     from rookery.run.describe.call_path import path_to_step
 
-    yield f"the environment is stepped in {find(TO_STEP[-1])} RolloutWorker.sample, and nowhere else"
+    yield f"the environment is stepped in {find(TO_STEP[-2])} RolloutWorker.sample, and nowhere else"
     yield from way_there(run, lambda run: {"and on to the environment": path_to_step(run, trust_code)}, TO_STEP, "")
 
 

@@ -379,7 +379,7 @@ MOVED: dict[str, str] = {
     "rookery.rollout.ranked_pool": "rookery.rollout.remote.ranked_pool",
     "rookery.rollout.remote_pool": "rookery.rollout.remote.remote_pool",
     "rookery.rollout.shares": "rookery.rollout.remote.shares",
-    "rookery.rollout.stepping": "rookery.rollout.loops.stepping",
+    "rookery.rollout.stepping": "rookery.rollout.loops.python",
     "rookery.rollout.wait_times": "rookery.rollout.remote.wait_times",
     "rookery.tasks.arena": "rookery.tasks.games.arena",
     "rookery.tasks.board_games": "rookery.tasks.games.board_games",
@@ -500,7 +500,11 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.envs.make:random_play": "rookery.envs.random_play:random_play",
     "rookery.envs.make:random_rows": "rookery.envs.random_play:random_rows",
     "rookery.envs.make:time_limit_of": "rookery.envs.adapters.gym_ids:time_limit_of",
+    "rookery.envs.vector.burst:BurstPlayer": "rookery.rollout.loops.helper_side:BurstPlayer",
     "rookery.onnx:write_unity": "rookery.onnx.unity:write_unity",
+    "rookery.rollout.fragments:EndedEpisodes": "rookery.rollout.worker_state:EndedEpisodes",
+    "rookery.rollout.fragments:ManySteps": "rookery.rollout.loops.loop:Loop",
+    "rookery.rollout.fragments:episodes_of": "rookery.rollout.worker_state:episodes_of",
 }
 """New ``module:Name`` by old ``module:Name``, for classes and functions that left their module or have a new name."""
 
@@ -508,6 +512,7 @@ REMOVED: dict[str, str] = {
     "rookery.compat.rllib.build_trainers:with_updates": "use Trainer.with_updates",
     "rookery.compat.rllib.finder:is_script_code": "use rookery.script.importer.importer_of",
     "rookery.envs.unity.recognized:MadeBaseEnv": "use rookery.envs.schemes.MadeMany",
+    "rookery.rollout.fragments:times_before": "use rookery.rollout.worker_state.episodes_of",
     "rookery.run.checks.memory_check:explained_shortage": "use explain_shortage, which is given the error",
     "rookery.run.gradient_steps:end_round": "use Run.end_round",
 }

@@ -1,6 +1,6 @@
 """An actor on kernels as a recipe: the calls that make it, for a process that knows kernels and no torch.
 
-`native/recipe.py` writes one down; whoever steps lanes elsewhere follows it (`envs/vector/burst.py`). Numbers of the
+`native/recipe.py` writes one down; `rollout/loops/helper_side.py` follows it where lanes are stepped. Numbers of the
 policy lie in memory that both processes map, so new weights are a copy there and `Decider.refresh`.
 """
 

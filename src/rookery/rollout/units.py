@@ -9,7 +9,9 @@ import numpy as np
 
 from rookery.envs.base import Step, VectorEnv
 from rookery.envs.groups import groups_of
+from rookery.rollout.hooks import EpisodeResult
 from rookery.rollout.tables import RowTable
+from rookery.rollout.worker_state import WorkerState
 
 
 @dataclass
@@ -55,3 +57,37 @@ def ended_units(env: VectorEnv, tables: Sequence[RowTable], step: Step) -> list[
         if rows and all(over[number][row] or not tables[number].joined[row] for number, row in rows):
             unit.group = name
     return list(units.values())
+
+
+def follow_agents(state: WorkerState, step: Step, playing: np.ndarray) -> None:
+    """Counts the decisions of agents; notes episodes of theirs, or of their groups, in lanes that never end."""
+    for table in state.tables:
+        for route in table.acted:
+            table.decisions[route.rows] += 1
+    known = list(state.policies.values())
+    units = ended_units(state.env, state.tables, step) if step.any_end else []
+    for unit in units:
+        lane, index = unit.lane, int(playing[unit.lane])
+        agents = {agent: float(table.returns[row]) for agent, table, row in unit.members}
+        policies = {
+            agent: known[table.policy_of[row]].player(int(table.slot_of[row])) for agent, table, row in unit.members
+        }
+        groups = {}
+        if unit.group is not None:
+            number = state.groups.index(unit.group)
+            groups = {unit.group: float(state.group_returns[lane, number])}
+            state.group_returns[lane, number] = 0.0
+        length = max(int(table.decisions[row]) for _, table, row in unit.members)
+        total = sum(agents.values()) + sum(groups.values())
+        earned = lane, index, length, total, agents, policies
+        drawn = state.drawn(lane, index) if state.draws else {}
+        result = EpisodeResult(*earned, **drawn, groups=groups, vector_step=state.vector_steps)
+        if state.listeners is not None:
+            result = state.listeners.end(result, step, state.tables)
+            state.listeners.begin(lane, step)
+        state.finished.append(result)
+        state.lengths[lane] = 0  # steps since an episode last ended in the lane
+    for unit in units:
+        for _, table, row in unit.members:
+            waits = bool(step.rows[state.tables.index(table)].waiting[row])
+            table.begin_anew(slice(row, row + 1), keep_players=state.mapping.is_static and waits)

@@ -35,7 +35,7 @@ class PlayingEntry(ctypes.Structure):
         *((name, ADDRESS) for name in ("logp", "reward", "terminated", "truncated")), ("columns", INT64),
         ("final_obs", ADDRESS), ("final_index", ADDRESS), ("most_finals", INT64), ("num_finals", INT64),
         ("seeds", ADDRESS), ("parameters", ADDRESS), ("ahead", INT64), ("begun", ADDRESS), ("listed", ADDRESS),
-        ("next_seeds", ADDRESS), ("next_parameters", ADDRESS), ("returns", ADDRESS), ("lengths", ADDRESS),
+        ("next_seeds", ADDRESS), ("next_parameters", ADDRESS), ("returns", ADDRESS),
         ("most_ended", INT64), ("num_ended", INT64), ("ended", ADDRESS), ("earned", ADDRESS),
         ("acting", REAL), ("stepping", REAL),
     ]  # fmt: skip
@@ -43,10 +43,10 @@ class PlayingEntry(ctypes.Structure):
 
 @cache
 def fragment_player() -> Any:
-    """Gives the function that plays whole fragments, or None where nothing was compiled."""
-    if not LIBRARY.is_file():
+    """Gives the function that plays whole fragments, or None where nothing was compiled, or an older version was."""
+    function = getattr(ctypes.CDLL(str(LIBRARY)), "rookery_play_steps", None) if LIBRARY.is_file() else None
+    if function is None:
         return None
-    function = ctypes.CDLL(str(LIBRARY)).rookery_play
     function.argtypes, function.restype = [ADDRESS, INT64], INT64
     return function
 
@@ -57,34 +57,32 @@ class Playing:
     Args:
         env: The environment, whose agents all act in every step.
         returns: ``[rows]`` float64 what each agent has earned in the running episode; changes in place.
-        lengths: ``[lanes]`` int64 steps of the running episodes; changes in place.
 
     Attributes:
         returns: As given.
-        lengths: As given.
         entry: What the call is given; whoever plays writes there who decides and where that is kept.
         paths: Leaves of what is observed, in the order in which the environment has them.
-        ended: ``[ended, 3]`` of each episode that has ended in the last call: lane, step of that call, length.
+        ended: ``[ended, 2]`` of each episode that has ended in the last call: lane, step of that call.
         earned: ``[ended, agents]`` what its agents earned.
         final_index: ``[finals, 2]`` step of that call and row of each agent that was truncated in it.
         final_obs: What each of these saw last.
     """
 
-    def __init__(self, env: CEnv, returns: np.ndarray, lengths: np.ndarray) -> None:
+    def __init__(self, env: CEnv, returns: np.ndarray) -> None:
         self._env, (kind,), lanes = env, env.kinds, env.num_lanes
         self.paths = tuple(env.leaf_paths)
         rows, width = lanes * len(kind.agents), len(env.parameters)
         finals, episodes = ROOM + rows, ROOM + lanes
         self._finals = kind.obs.allocate(finals)
         self._final_index = np.zeros((finals, 2), dtype=np.int64)
-        self._ended = np.zeros((episodes, 3), dtype=np.int64)
+        self._ended = np.zeros((episodes, 2), dtype=np.int64)
         self._earned = np.zeros((episodes, len(kind.agents)))
         self._seeds = np.zeros((lanes, AHEAD), dtype=np.uint64)
         self._parameters = np.zeros((lanes, AHEAD, width))
         self._begun, self._listed = np.full(lanes, AHEAD), np.zeros(lanes, dtype=np.int64)
         self._next = np.zeros(lanes, dtype=np.uint64), np.zeros((lanes, width))
         self._plans, self._episode = -1, np.full(lanes, -1, dtype=np.int64)
-        self.returns, self.lengths = returns, lengths
+        self.returns = returns
         self._scale: tuple[np.ndarray, ...] = ()
         self.entry = entry = PlayingEntry(ahead=AHEAD, most_finals=finals, most_ended=episodes)
         for name, place in env.places().items():
@@ -95,7 +93,7 @@ class Playing:
         for name, array in (
             ("final_index", self._final_index), ("seeds", self._seeds), ("parameters", self._parameters),
             ("begun", self._begun), ("listed", self._listed), ("next_seeds", self._next[0]),
-            ("next_parameters", self._next[1]), ("returns", returns), ("lengths", lengths), ("ended", self._ended),
+            ("next_parameters", self._next[1]), ("returns", returns), ("ended", self._ended),
             ("earned", self._earned), ("final_obs", self._final_places), ("obs_row", self._row_bytes),
         ):  # fmt: skip
             setattr(entry, name, array.ctypes.data)
@@ -132,7 +130,7 @@ class Playing:
         found: int = fragment_player()(ctypes.addressof(entry), steps)
         made, wrong = (found, "") if found >= 0 else (-1 - found >> 1, "reset" if -1 - found & 1 else "step")
         self._show()
-        env.have_played(made, self.ended[:, :2])
+        env.have_played(made, self.ended)
         self._episode[:] = env.episode
         if wrong:
             env.refuse(wrong)

@@ -4,7 +4,8 @@ In a vector step all shares wait for the slowest, and then for the one process t
 share observes, decides by kernels, steps and writes its rows down, step after step, and nobody waits before its end.
 Which random numbers, whose weights and how many steps is said before; the rows are those of step after step.
 
-`Burst` is the memory, `BurstPlayer` plays a share's part of it, `SharesEnv.play_burst` all of them.
+`Burst` is the memory, and `SharesEnv.play_burst` lets all shares play. The loop that plays the part of a share comes
+with the plan (`BurstPlan.player`): helper processes import it by its name, and environments know no policy.
 """
 
 from __future__ import annotations
@@ -12,16 +13,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 
-from rookery.core.recipe import ALIGNMENT, Decider, Recipe
+from rookery.core.recipe import ALIGNMENT, Recipe
 from rookery.core.spaces.arrays import Tree
 from rookery.envs.base import Kind
 from rookery.envs.vector.channel import SharedMemory
 from rookery.envs.vector.serial import SerialEnv
+
+
+class PlaysShare(Protocol):
+    """Plays the part of a share in a burst.
+
+    Attributes:
+        seconds: How long deciding and recording took in the last burst, as ``act`` and ``record``.
+    """
+
+    seconds: dict[str, float]
+
+    def play(self, steps: int, beat: Callable[[], None] | None = None) -> int:
+        """Makes so many steps.
+
+        Args:
+            steps: How many.
+            beat: Is called after each.
+
+        Returns:
+            How many can stand: fewer where an agent rests in the next one, which has been made too.
+
+        Raises:
+            EnvError: If an environment raised or broke the contract.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -34,6 +59,8 @@ class BurstPlan:
         steps: Longest burst (T).
         noise: Random numbers of a decision (W).
         recipe: How to act.
+        player: Makes the loop of a share from the share, the memory, and the lanes of the share in it. A class at the
+            top of a module that imports no torch.
     """
 
     kind: Kind
@@ -41,6 +68,7 @@ class BurstPlan:
     steps: int
     noise: int
     recipe: Recipe
+    player: Callable[[SerialEnv, Burst, range], PlaysShare]
 
 
 class Burst:
@@ -93,88 +121,6 @@ class Burst:
         self.reward, self.earned, self.before, self.after = (given[n] for n in ("reward", "earned", "before", "after"))
         self.terminated, self.truncated, self.ended, self.lost, self.final = (given[name] for name in flags)
         self.obs, self.final_obs = ({path: take(*leaf) for path, leaf in tree.items()} for tree in trees.values())
-
-
-class BurstPlayer:
-    """Plays the part of a share in a burst.
-
-    Args:
-        share: The share, whose lanes are those of Gymnasium environments.
-        burst: The memory.
-        lanes: Which lanes of it are the share's.
-
-    Attributes:
-        seconds: How long deciding and recording took in the last burst, as ``act`` and ``record``.
-    """
-
-    def __init__(self, share: SerialEnv, burst: Burst, lanes: range) -> None:
-        self.seconds = {"act": 0.0, "record": 0.0}
-        self._share, self._burst, self._mine = share, burst, slice(lanes.start, lanes.stop)
-        self._decider = Decider(burst.plan.recipe, burst.numbers)
-        self._lines = [self._line(step) for step in range(burst.plan.steps)]
-        self._flags = (burst.terminated, burst.truncated, burst.ended, burst.lost, burst.final)
-
-    def _line(self, step: int) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, Callable[[], None]]:
-        """Where a step's observations, actions and rewards go, and the call that decides."""
-        burst, at = self._burst, (step, self._mine)
-        obs, action = {path: leaf[at] for path, leaf in burst.obs.items()}, burst.action[at]
-        call = self._decider.prepare(obs, burst.noise[at], action, burst.logp[at])
-        return list(obs.values()), action, burst.reward[at], call
-
-    def play(self, steps: int, beat: Callable[[], None] | None = None) -> int:
-        """Makes so many steps.
-
-        Args:
-            steps: How many.
-            beat: Is called after each.
-
-        Returns:
-            How many can stand: fewer where an agent rests in the next one, which has been made too.
-
-        Raises:
-            EnvError: If an environment raised or broke the contract.
-        """
-        share, to_env = self._share, self._burst.plan.kind.action.to_env
-        rows, sums = share.slab.blocks[0].rows, self._burst.before[:, self._mine].copy()
-        shown = list(rows.obs.values())
-        for flag in self._flags:
-            flag[:steps, self._mine] = False
-        self._decider.refresh()
-        act = record = 0.0
-        now = perf_counter()
-        for step, (obs, action, reward, decide) in enumerate(self._lines[:steps]):
-            began = now
-            for there, here in zip(obs, shown, strict=True):
-                there[...] = here
-            decide()
-            given = [np.array(to_env(action))]  # an environment may keep the action it is given
-            acted = perf_counter()
-            share.play(given, share.waiting())
-            stepped = perf_counter()
-            if share.any_rest:
-                return step
-            reward[...] = rows.reward
-            sums += rows.reward
-            if share.any_end:
-                self._note_ends(step, sums)
-            if beat is not None:
-                beat()
-            now = perf_counter()
-            act, record = act + acted - began, record + now - stepped
-        self._burst.after[:, self._mine] = sums
-        self.seconds = {"act": act, "record": record}
-        return steps
-
-    def _note_ends(self, step: int, sums: np.ndarray) -> None:
-        """Notes which episodes have ended in a step, what they came to, and what was seen last."""
-        burst, slab, at = self._burst, self._share.slab, (step, self._mine)
-        block = slab.blocks[0]
-        burst.terminated[at], burst.truncated[at] = block.rows.terminated, block.rows.truncated
-        burst.ended[at], burst.lost[at], burst.earned[at] = slab.ended, slab.lost, sums[0]
-        sums[:, slab.ended | slab.lost] = 0.0
-        burst.final[at] = block.finals != 0
-        for path, array in block.final_obs.items():
-            burst.final_obs[path][at] = array
 
 
 def _bytes(shape: tuple[int, ...], dtype: Any) -> int:

@@ -25,7 +25,7 @@ from rookery.core.process.tracebacks import described
 from rookery.envs.base import SeedPlan
 from rookery.envs.parameters import Noted
 from rookery.envs.vector import channel
-from rookery.envs.vector.burst import Burst, BurstPlan, BurstPlayer
+from rookery.envs.vector.burst import Burst, BurstPlan, PlaysShare
 from rookery.envs.vector.channel import MADE, PAGE, RESETTING, SPEAKS, STATUS, STEPS, SharedMemory
 from rookery.envs.vector.faults import Tolerance
 from rookery.envs.vector.layout import Layout
@@ -42,7 +42,7 @@ class ShareServer:
         bell.setblocking(False)
         self._commands, self._answers = channel.signals(self._words, bell, bool(self._words[STATUS]))
         self._share: SerialEnv
-        self._player: BurstPlayer
+        self._player: PlaysShare
         self._version = 0  # of the layout that all shares know
 
     def run(self) -> None:
@@ -133,7 +133,7 @@ class ShareServer:
     def lend(self, plan: BurstPlan, lanes: range, file: int) -> None:
         """Plays bursts in this memory from now on."""
         burst = Burst(plan, os.fdopen(file, "r+b", buffering=0))
-        self._player = BurstPlayer(self._share, burst, lanes)
+        self._player = plan.player(self._share, burst, lanes)
 
     def reset(self, seeds: SeedPlan) -> None:
         """Starts episode 0 in every lane."""

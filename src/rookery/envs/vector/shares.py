@@ -20,7 +20,7 @@ import numpy as np
 from rookery.core.errors import EnvError
 from rookery.core.process.activity import RESET, note_activity
 from rookery.envs.base import KeepInfos, Kind, SeedPlan, Step, VectorBase
-from rookery.envs.vector.burst import Burst, BurstPlayer
+from rookery.envs.vector.burst import Burst, PlaysShare
 from rookery.envs.vector.faults import (
     GIVEN_UP_IN_A_ROW,
     LOSSES_IN_A_ROW,
@@ -138,7 +138,7 @@ class SharesEnv(VectorBase):
         """Whether shares can make many steps by themselves, see `play_burst`."""
         self.burst: Burst | None = None
         """Memory that all shares were lent for bursts."""
-        self._player: BurstPlayer | None = None
+        self._player: PlaysShare | None = None
         self._earned = np.zeros(num_lanes)  # all rewards of the running episode, where a helper can be lost
         self._everyone = [np.arange(num_lanes)]
         single = self._single = first.single
@@ -223,7 +223,7 @@ class SharesEnv(VectorBase):
 
     def lend(self, burst: Burst) -> None:
         """Gives all shares memory for bursts."""
-        self.burst, self._player = burst, BurstPlayer(self._first, burst, self._first_lanes)
+        self.burst, self._player = burst, burst.plan.player(self._first, burst, self._first_lanes)
         self._everywhere(lambda helper: helper.lend(burst), lambda: None)
 
     def play_burst(self, steps: int) -> tuple[int, dict[str, float]]:

@@ -1,4 +1,5 @@
-"""Playing where an environment's tensors are: a vector step is a fixed number of operations, and nobody waits for it.
+"""The loop on a device, where an environment's tensors are: a vector step is a fixed number of operations that nothing
+waits for.
 
 Observe, decide, step, write a row of the storage: all on one device. What episodes came to is added up there and read
 once a call, which makes up to a whole fragment.
@@ -15,25 +16,23 @@ from torch import Tensor
 
 from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
+from rookery.core.process.activity import STEP, note_activity
 from rookery.core.process.interrupt import Interrupt
 from rookery.core.process.torch_modes import users_differ, users_modes
-from rookery.envs.base import Rows
 from rookery.rollout.device_store import DeviceStore, TensorRow
-from rookery.rollout.loops.native import EndedEpisodes, episodes_of
 from rookery.rollout.slots import WorkerPolicy
+from rookery.rollout.worker_state import EndedEpisodes, WorkerState, episodes_of
 from rookery.tensor_envs.contract import Parts
 from rookery.tensor_envs.rows import TensorRows
 
 
 class DevicePlayer:
-    """Plays one policy in all copies of an environment of tensors: the `ManySteps` of these.
+    """Plays one policy in all copies of an environment of tensors.
 
     Args:
         env: The environment.
         interrupt: Playing ends early, between two vector steps, when a signal has come; None = never.
     """
-
-    least = 1
 
     def __init__(self, env: TensorRows, interrupt: Interrupt | None) -> None:
         self._env = env
@@ -57,41 +56,42 @@ class DevicePlayer:
             return f"policy {mine.name!r} is on {there} and the environment on {self._env.device}"
         return ""
 
-    def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
-        """Says how many steps a call can make now; see `ManySteps.steps`."""
+    def play(self, state: WorkerState, most: float) -> bool:
+        """Makes up to a fragment of vector steps; see `Loop.play`. Gradients are off, for the environment too."""
+        mine = state.sole_policy()
+        steps = 0 if mine is None else int(min(self._steps_ahead(mine), most))
+        if mine is None or steps < 1:
+            return False
+        if state.is_watched:
+            note_activity(STEP)
+        step = self._step_in_users_modes if users_differ() else self._env.step_tensors
+        with state.timers["fragments"] as timer, torch.no_grad():
+            made, ended, seconds = self._play(step, mine, steps, state)
+        state.count_steps(mine, made, ended, seconds, timer)
+        return True
+
+    def _steps_ahead(self, mine: WorkerPolicy) -> int:
+        """Returns how many steps of a policy can be written as whole rows; 0 where none can."""
         store = mine.store
         if self.obstacle(mine) or not isinstance(store, DeviceStore) or len(mine.taken) != self._env.num_lanes:
             ahead = 0
         else:
             ahead = store.rows_ahead(self._env.obs)
         if ahead == 0 or store is None:
-            self._env.show()  # for who steps by rows
+            self._env.show()  # for the loop in Python, which steps by rows
             return 0
         missing = store.wanted - store.complete
         return min(ahead, -(-missing // store.num_slots)) if store.wanted > 0 else ahead
-
-    def play(
-        self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
-    ) -> tuple[int, EndedEpisodes, dict[str, float]]:
-        """Makes up to so many vector steps; see `ManySteps.play`. Gradients are off, for the environment too."""
-        step = self._step_in_users_modes if users_differ() else self._env.step_tensors
-        with torch.no_grad():
-            return self._play(step, mine, steps, vector_step, returns, lengths)
 
     def _step_in_users_modes(self, actions: Tensor) -> Parts:
         with users_modes(), torch.no_grad():
             return self._env.step_tensors(actions)
 
     def _play(
-        self,
-        step: Callable[[Tensor], Parts],
-        mine: WorkerPolicy,
-        steps: int,
-        vector_step: int,
-        returns: np.ndarray,
-        lengths: np.ndarray,
+        self, step: Callable[[Tensor], Parts], mine: WorkerPolicy, steps: int, state: WorkerState
     ) -> tuple[int, EndedEpisodes, dict[str, float]]:
-        store, env = mine.store, self._env
+        """Makes up to so many vector steps; returns how many, which episodes ended in them, and seconds by part."""
+        store, env, returns = mine.store, self._env, state.tables[0].returns
         assert isinstance(store, DeviceStore)
         rows, first = store.rows(), store.next_row
         room, interrupt = self._room_for(store), self._interrupt
@@ -102,7 +102,7 @@ class DevicePlayer:
             row, before = rows[first + made], now
             for path, leaf in env.obs.items():
                 row.obs[path].copy_(leaf)
-            self._decide(mine, row, vector_step + made)
+            self._decide(mine, row, state.vector_steps + made)
             acted = perf_counter()
             _, reward, terminated, truncated, final_obs = step(env.to_env(row.action))
             stepped = perf_counter()
@@ -113,7 +113,7 @@ class DevicePlayer:
             made, now = made + 1, perf_counter()
             act, env_step, record = act + acted - before, env_step + stepped - acted, record + now - stepped
         mine.acted += made * env.num_lanes
-        ended = self._hand_over(store, room, first, made, returns, lengths)
+        ended = self._hand_over(store, room, first, made, returns, state.lengths)
         return made, ended, {"act": act, "env.step": env_step, "record": record + perf_counter() - now}
 
     def _decide(self, mine: WorkerPolicy, row: TensorRow, vector_step: int) -> None:
@@ -137,7 +137,7 @@ class DevicePlayer:
         earned = room.earned[:made][at[:, 0], at[:, 1]].cpu().numpy()
         returns[:] = room.returns.cpu().numpy()
         step, lane = at.cpu().numpy().T
-        found = episodes_of(step, lane, earned, made, lengths, env.episode)
+        found = episodes_of(step, lane, earned[:, None], made, lengths, env.episode)
         env.passed(np.bincount(lane, minlength=env.num_lanes))
         if made:
             cut = (block["truncated"] & ~block["terminated"]).nonzero()

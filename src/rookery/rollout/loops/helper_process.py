@@ -1,7 +1,7 @@
-"""Many steps in one call, where helper processes step Gymnasium environments and a policy on kernels plays them.
+"""The loop in helper processes, which step Gymnasium environments for many steps, and a policy on kernels plays them.
 
-Each process decides for its own share of the lanes, step after step, and all wait for each other once a burst
-(`envs/vector/burst.py`). Decisions about it stay here: how many steps, which random numbers, whose weights.
+Each process decides for its own share of the lanes, step after step (`helper_side.py`), and all wait for each other
+once a burst (`envs/vector/burst.py`). Decisions stay here: how many steps, which random numbers, whose weights.
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ from time import perf_counter
 
 import numpy as np
 
-from rookery.envs.base import Rows, VectorEnv
+from rookery.core.process.activity import STEP, note_activity
+from rookery.envs.base import VectorEnv
 from rookery.envs.native.c_env import CEnv
 from rookery.envs.native.c_playing import can_play
 from rookery.envs.vector.burst import Burst, BurstPlan
 from rookery.envs.vector.shares import SharesEnv
 from rookery.native.actor import NativeActor
 from rookery.native.recipe import recipe_of
-from rookery.rollout.loops.native import EndedEpisodes, FragmentPlayer, ManySteps, episodes_of, steps_ahead
+from rookery.rollout.loops.helper_side import BurstPlayer
+from rookery.rollout.loops.loop import Loop
+from rookery.rollout.loops.native import FragmentPlayer, steps_ahead
 from rookery.rollout.noise import BLOCK
 from rookery.rollout.slots import WorkerPolicy
 from rookery.rollout.storage import OF_ROWS
+from rookery.rollout.worker_state import EndedEpisodes, WorkerState, episodes_of
 
 LEAST = 4
 """Steps from which on a burst is worth it: handing over takes about as long as deciding for so many."""
@@ -30,13 +34,11 @@ SECONDS = 0.25
 
 
 class BurstsPlayer:
-    """Plays one policy in all copies of an environment that helper processes step: the `ManySteps` of these.
+    """Plays one policy in all copies of an environment that helper processes step.
 
     Args:
         env: The environment.
     """
-
-    least = 1
 
     def __init__(self, env: SharesEnv) -> None:
         self._env = env
@@ -45,15 +47,23 @@ class BurstsPlayer:
         self._numbers: list[tuple[np.ndarray, np.ndarray]] = []  # of the policy: where they are to be, and are
         self._pace = SECONDS  # seconds that a step took last
 
-    def steps(self, mine: WorkerPolicy, rows: Rows, vector_step: int) -> int:
-        """Says how many steps a call can make now; see `ManySteps.steps`."""
-        env = self._env
-        if not env.plays_bursts or True in rows.resting.tobytes():
-            return 0
-        most = steps_ahead(mine, rows, vector_step)
-        if most < LEAST or self._burst_for(mine) is None:
-            return 0
-        return max(1, min(most, int(SECONDS / self._pace)))
+    def play(self, state: WorkerState, most: float) -> bool:
+        """Makes vector steps for up to `SECONDS`; see `Loop.play`."""
+        mine, env = state.sole_policy(), self._env
+        if mine is None or state.now is None or not env.plays_bursts or True in state.now.rows[0].resting.tobytes():
+            return False
+        ahead = steps_ahead(mine, state.now.rows[0], state.vector_steps)
+        if ahead < LEAST or self._burst_for(mine) is None:
+            return False
+        steps = int(min(max(1, min(ahead, int(SECONDS / self._pace))), most))
+        if steps < 1:
+            return False
+        if state.is_watched:
+            note_activity(STEP)
+        with state.timers["fragments"] as timer:
+            made, ended, seconds = self._play(mine, steps, state)
+        state.count_steps(mine, made, ended, seconds, timer)
+        return True
 
     def _burst_for(self, mine: WorkerPolicy) -> Burst | None:
         """The memory for bursts of a policy, which all shares have; None if others cannot act for it."""
@@ -66,7 +76,8 @@ class BurstsPlayer:
         if found is not None:
             recipe, numbers = found
             steps, noise = min(mine.store.demand.fragment_length, BLOCK), max(mine.noise.uniform + mine.noise.normal, 1)
-            self._burst = burst = Burst(BurstPlan(env.kinds[0], env.num_lanes, steps, noise, recipe))
+            plan = BurstPlan(env.kinds[0], env.num_lanes, steps, noise, recipe, BurstPlayer)
+            self._burst = burst = Burst(plan)
             for start, tensor in numbers:
                 here = tensor.numpy()
                 there = burst.numbers[start : start + here.nbytes].view(here.dtype).reshape(here.shape)
@@ -80,39 +91,31 @@ class BurstsPlayer:
         for there, here in self._numbers:
             np.copyto(there, here)
 
-    def play(
-        self, mine: WorkerPolicy, steps: int, vector_step: int, returns: np.ndarray, lengths: np.ndarray
-    ) -> tuple[int, EndedEpisodes, dict[str, float]]:
-        """Makes up to so many vector steps; see `ManySteps.play`."""
+    def _play(self, mine: WorkerPolicy, steps: int, state: WorkerState) -> tuple[int, EndedEpisodes, dict[str, float]]:
+        """Makes up to so many vector steps; returns how many, which episodes ended in them, and seconds by part."""
         began, env, burst, store = perf_counter(), self._env, self._burst, mine.store
         assert burst is not None and store is not None
         self._bring_numbers()
-        noise = mine.noise.ahead(env.num_lanes, vector_step, steps).numpy()
+        noise = mine.noise.ahead(env.num_lanes, state.vector_steps, steps).numpy()
         burst.noise[:steps, :, : noise.shape[2]] = noise
-        burst.before[0] = returns
+        burst.before[0] = state.tables[0].returns
         index, handed = env.episode.copy(), perf_counter()
         made, seconds = env.play_burst(steps)
         played = perf_counter()
         if made:
             self._pace = (played - handed) / made
-        ended = self._take(mine, burst, made, returns, lengths, index)
+        ended = self._take(mine, burst, made, state, index)
         return made, ended, seconds | {"record": seconds["record"] + perf_counter() - played + handed - began}
 
     def _take(
-        self,
-        mine: WorkerPolicy,
-        burst: Burst,
-        made: int,
-        returns: np.ndarray,
-        lengths: np.ndarray,
-        index: np.ndarray,
+        self, mine: WorkerPolicy, burst: Burst, made: int, state: WorkerState, index: np.ndarray
     ) -> EndedEpisodes:
         """Takes over what was played: rows, and what became of episodes, of which each lane was in number `index`."""
         store = mine.store
         assert store is not None
         lost = burst.lost[:made]
         step, lane = np.nonzero(burst.ended[:made] | lost)
-        ended = episodes_of(step, lane, burst.earned[step, lane], made, lengths, index)
+        ended = episodes_of(step, lane, burst.earned[step, lane][:, None], made, state.lengths, index)
         if made:
             finals = np.argwhere(burst.final[:made])
             at = finals[:, 0], finals[:, 1]
@@ -120,12 +123,12 @@ class BurstsPlayer:
             store.write_rows(made, {name: getattr(burst, name) for name in OF_ROWS})
             final_obs = {path: leaf[at] for path, leaf in burst.final_obs.items()}
             store.rows_written(made, finals, final_obs, last if last.any() else None)
-            returns[:] = burst.after[0]
-            mine.acted += made * len(returns)
+            state.tables[0].returns[:] = burst.after[0]
+            mine.acted += made * self._env.num_lanes
         return ended.but(lost[step, lane]) if lost.any() else ended
 
 
-def fragment_player(env: VectorEnv) -> ManySteps | None:
+def fragment_player(env: VectorEnv) -> Loop | None:
     """Makes what plays an environment for many steps in a call; None if it can only be stepped.
 
     Environments in C are, where something was compiled, and those that helper processes step.

@@ -1,6 +1,6 @@
 /* Whole fragments in one call: the policy acts, all lanes are stepped, what came of it is recorded, and episodes that
- * ended are followed by the next. It does what rollout/worker.py does step by step, to the same bits; every decision
- * stays there: how many steps, by which weights, with which random numbers, from which seeds. */
+ * ended are followed by the next. It does what rollout/loops/python.py does step by step, to the same bits; decisions
+ * stay in rollout/loops/native.py: how many steps, by which weights, with which random numbers, from which seeds. */
 #define _POSIX_C_SOURCE 200809L
 #include <time.h>
 
@@ -47,10 +47,9 @@ typedef struct {
     int64_t ahead, *begun, *listed; /* [lanes] room for a list of lanes */
     uint64_t *next_seeds;           /* [lanes] room */
     double *next_parameters;        /* [lanes, parameters] room */
-    /* The running episodes, and those that have ended: lane, step and length of each, and what its agents earned. */
+    /* The running episodes, and those that have ended: lane and step of each, and what its agents earned. */
     double *returns; /* [rows] */
-    int64_t *lengths; /* [lanes] */
-    int64_t most_ended, num_ended, *ended; /* [most_ended, 3] */
+    int64_t most_ended, num_ended, *ended; /* [most_ended, 2] */
     double *earned;  /* [most_ended, agents] */
     double acting, stepping; /* seconds of the call, without the next episodes */
 } Playing;
@@ -108,13 +107,11 @@ static int64_t end(Playing *p, int64_t t, int64_t rows, int64_t agents) {
     int64_t count = 0, width = p->env->num_parameters;
     for (int64_t lane = 0; lane < p->state->lanes; lane++) {
         if (!shown->ended[lane]) continue;
-        int64_t *ended = p->ended + 3 * p->num_ended, next = lane * p->ahead + p->begun[lane]++;
+        int64_t *ended = p->ended + 2 * p->num_ended, next = lane * p->ahead + p->begun[lane]++;
         ended[0] = lane;
         ended[1] = t;
-        ended[2] = p->lengths[lane];
         memcpy(p->earned + p->num_ended++ * agents, p->returns + lane * agents, (size_t)agents * sizeof(double));
         memset(p->returns + lane * agents, 0, (size_t)agents * sizeof(double));
-        p->lengths[lane] = 0;
         p->next_seeds[count] = p->seeds[next];
         memcpy(p->next_parameters + count * width, p->parameters + next * width, (size_t)width * sizeof(double));
         p->listed[count++] = lane;
@@ -126,7 +123,7 @@ static int64_t end(Playing *p, int64_t t, int64_t rows, int64_t agents) {
 
 /* Makes `steps` vector steps, or fewer if a lane has begun all episodes that were given, or there is no room for more
  * that end. Returns how many; -1 - 2 t and the fault if one is found in step t, -2 - 2 t if in the resets after it. */
-ROOKERY_EXPORT int64_t rookery_play(Playing *p, int64_t steps) {
+ROOKERY_EXPORT int64_t rookery_play_steps(Playing *p, int64_t steps) {
     int64_t lanes = p->state->lanes, agents = p->layout->num_agents, rows = lanes * agents;
     for (int64_t t = 0; t < steps; t++) {
         if (p->num_ended + lanes > p->most_ended || p->num_finals + rows > p->most_finals) return t;
@@ -145,7 +142,6 @@ ROOKERY_EXPORT int64_t rookery_play(Playing *p, int64_t steps) {
             reward[row] = (float)p->rows->reward[row];
             p->returns[row] += p->rows->reward[row];
         }
-        for (int64_t lane = 0; lane < lanes; lane++) p->lengths[lane]++;
         if (found && end(p, t, rows, agents) < 0) return -2 - 2 * t;
     }
     return steps;
