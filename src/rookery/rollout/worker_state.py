@@ -199,7 +199,7 @@ class WorkerState:
         earned = lane, index, int(self.lengths[lane]), total, agents, policies
         return EpisodeResult(*earned, **drawn, groups=groups, vector_step=self.vector_steps)
 
-    def drawn(self, lane: int, index: int) -> dict[str, dict[str, Any]]:
+    def drawn(self, lane: int, index: int) -> dict[str, Any]:
         """Returns parameters and lessons of an episode, by their names in `EpisodeResult`."""
         return {
             "parameters": parameters_of(self.seeds, lane, index),
