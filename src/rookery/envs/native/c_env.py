@@ -278,9 +278,11 @@ class CEnv(BatchedEnv):
             self._begin_seeds[:count] = np.array(drawn, dtype=np.uint64)
         except OverflowError as error:
             raise EnvError(f"{self.name}: a seed is not from 0 to 2^64 - 1: {error}") from None
-        if len(self._defaults):
+        if isinstance(seeds, EpisodePlan | Noted):
             for row, (lane, episode) in enumerate(zip(numbers, episodes, strict=True)):
                 self._values[row] = self._parameters(lane, episode)
+        else:
+            self._values[:count] = self._defaults
         self._lanes[:count] = lanes
         self._began[lanes] = self._clock
         self._begin_count.value = count
@@ -288,9 +290,7 @@ class CEnv(BatchedEnv):
             raise EnvError(self._told(self._fault, "reset"))
 
     def _parameters(self, lane: int, episode: int) -> np.ndarray:
-        """Gives the parameters of an episode as the library reads them."""
-        if not isinstance(self._seeds, EpisodePlan | Noted):
-            return self._defaults
+        """Gives the parameters that are drawn for an episode, as the library reads them."""
         values, names = self._defaults.copy(), list(self._library.parameters)
         for name, value in parameters_of(self._seeds, lane, episode).items():
             if name in names:
@@ -326,7 +326,8 @@ class CEnv(BatchedEnv):
     def plan_of(self, lane: int, episode: int) -> tuple[int, np.ndarray]:
         """Gives the seed of an episode, and its parameters as the library reads them."""
         assert self._seeds is not None, "reset() or load_state_dict() gave them"
-        return self._seeds(lane, episode), self._parameters(lane, episode)
+        draws = isinstance(self._seeds, EpisodePlan | Noted)
+        return self._seeds(lane, episode), self._parameters(lane, episode) if draws else self._defaults
 
     def have_played(self, steps: int, ended: np.ndarray) -> None:
         """Counts steps that a call has made, and episodes that have begun in them: ``[ended, 2]`` lanes and steps."""
