@@ -494,6 +494,7 @@ FORGETTABLE = {
     "TensorCartPole": "likewise",
     "TensorContract": "what an environment of tensors must give, which follows from its spaces",
     "TensorActions": "how it takes actions, which follows likewise",
+    "PythonLoop": "how environments are stepped, found out anew by every call of sample",
     "DevicePlayer": "room for what a call notes, read at its end",
     "_Room": "likewise; what episodes have earned stands in a RowTable between two calls",
     "CLibrary": "what was compiled, the same for all environments of its kind",
