@@ -29,7 +29,8 @@ class PythonLoop:
         stepping: Calls `VectorEnv.step`; None where nothing has to be done around it.
     """
 
-    stepping: Stepping | None = None
+    def __init__(self) -> None:
+        self.stepping: Stepping | None = None
 
     def play(self, state: WorkerState, most: float) -> bool:
         """Makes one vector step; see `Loop.play`."""
