@@ -60,6 +60,9 @@ def episodes_of(
         lengths: ``[lanes]`` steps of the running episodes; changes in place.
         episode: ``[lanes]`` number of the episode that each was in before.
     """
+    if not len(lane):  # usual where a call makes few steps, of which each operation would be felt
+        lengths += made
+        return EndedEpisodes(lane, lane, step, step, earned)
     order, place = np.argsort(lane, kind="stable"), np.arange(len(lane))
     lanes, ends = lane[order], step[order]
     first = np.diff(lanes, prepend=-1) != 0  # of its lane in this call
