@@ -41,7 +41,6 @@ class CartPoleWithRemoteParamServer(CartPoleEnv):  # type: ignore[misc]
         self._storage = ray_core.get_actor(env_config.get("param_server", SERVER))
 
     def reset(self) -> Any:
-        """Starts an episode with the mass that the actor says."""
         obs = super().reset()
         params = ray_core.get(self._storage.get_params.remote(self.np_random))
         self.np_random.random()  # the actor has drawn from a copy

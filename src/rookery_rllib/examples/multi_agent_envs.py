@@ -25,11 +25,7 @@ RandomMultiAgentEnv = make_multi_agent(RandomEnv)
 
 
 class BasicMultiAgent(MultiAgentEnv):
-    """Agents that earn 1 in each of 25 steps, side by side.
-
-    Args:
-        num: Number of agents.
-    """
+    """Agents that earn 1 in each of 25 steps, side by side."""
 
     def __init__(self, num: int) -> None:
         self.agents: Any = [MockEnv(25) for _ in range(num)]
@@ -38,12 +34,10 @@ class BasicMultiAgent(MultiAgentEnv):
         self.resetted = False
 
     def reset(self) -> dict[int, Any]:
-        """Starts an episode of all agents."""
         self.resetted, self.dones = True, set()
         return {place: env.reset() for place, env in enumerate(self.agents)}
 
     def step(self, action_dict: dict[int, Any]) -> Dicts:
-        """Steps the agents that go on."""
         shown = {place: self.agents[place].step(action) for place, action in action_dict.items()}
         obs, rewards, ends, infos = ({place: four[i] for place, four in shown.items()} for i in range(4))
         self.dones |= {place for place, over in ends.items() if over}
@@ -61,18 +55,15 @@ class FlexAgentsMultiAgent(MultiAgentEnv):
         self.resetted = False
 
     def spawn(self) -> int:
-        """Lets one more agent come, and returns its number."""
         number, self.agentID = self.agentID, self.agentID + 1
         self.agents[number] = MockEnv(25)
         return number
 
     def reset(self) -> dict[int, Any]:
-        """Starts with one agent."""
         self.agents, self.dones, self.resetted = {}, set(), True
         return {self.spawn(): 0}
 
     def step(self, action_dict: dict[int, Any]) -> Dicts:
-        """Steps the agents that are there, and lets others come and leave."""
         obs: dict[Any, Any] = {}
         rewards: dict[Any, Any] = {}
         ends: dict[Any, Any] = {}
@@ -112,7 +103,6 @@ class RoundRobinMultiAgent(MultiAgentEnv):
         self._last: dict[int, Any] = {}
 
     def reset(self) -> dict[int, Any]:
-        """Starts an episode; the first agent acts."""
         self.dones, self.i = set(), 0
         self._last = {place: (env.reset(), 0.0, False, {}) for place, env in enumerate(self.agents)}
         return {0: self._last[0][0]}
@@ -152,7 +142,6 @@ class MultiAgentDebugCounterEnv(MultiAgentEnv):
         self.dones: set[int] = set()
 
     def reset(self) -> dict[int, Any]:
-        """Starts an episode."""
         self.timesteps, self.dones = [0] * self.num_agents, set()
         return {agent: np.array([agent, 0, 0, 0], np.float32) for agent in range(self.num_agents)}
 
@@ -194,7 +183,6 @@ class RockPaperScissors(MultiAgentEnv):
         self.player1_score = self.player2_score = 0
 
     def reset(self) -> dict[str, Any]:
-        """Starts an episode, as if both had played rock."""
         self.last_move, self.num_moves = (0, 0), 0
         return {self.player1: 0, self.player2: 0}
 
@@ -235,12 +223,10 @@ class TwoStepGame(MultiAgentEnv):
             self.observation_space = Dict({"obs": encoded, ENV_STATE: MultiDiscrete([2, 2, 2])})
 
     def reset(self) -> dict[int, Any]:
-        """Starts an episode."""
         self.state = np.array([1, 0, 0])
         return self._obs()
 
     def step(self, action_dict: dict[int, Any]) -> Dicts:
-        """Chooses the game, or plays it."""
         if self.actions_are_logits:
             action_dict = {agent: np.random.choice(2, p=shares) for agent, shares in action_dict.items()}
         first, second = int(action_dict[self.agent_1]), int(action_dict[self.agent_2])
@@ -262,11 +248,7 @@ class TwoStepGame(MultiAgentEnv):
 
 
 class HierarchicalWindyMazeEnv(MultiAgentEnv):
-    """The `WindyMazeEnv` for two levels: one agent says where to go, others have 25 steps each to go there.
-
-    Args:
-        env_config: Is not needed.
-    """
+    """The `WindyMazeEnv` for two levels: one agent says where to go, others have 25 steps each to go there."""
 
     def __init__(self, env_config: Any = None) -> None:
         self.flat_env = WindyMazeEnv(env_config)
@@ -277,7 +259,6 @@ class HierarchicalWindyMazeEnv(MultiAgentEnv):
         self.cur_obs: Any = None
 
     def reset(self) -> dict[str, Any]:
-        """Starts an episode; the upper level acts."""
         self.cur_obs = self.flat_env.reset()
         self.num_high_level_steps = 0
         return {"high_level_agent": self.cur_obs}
@@ -348,13 +329,11 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
         self._pairs: Counter[tuple[int, int]] = Counter()
 
     def reset(self) -> dict[Any, Any]:
-        """Starts an episode, in the state where nobody did anything."""
         self.step_count_in_current_episode = 0
         self._pairs.clear()
         return dict.fromkeys(self.players_ids, self.NUM_STATES - 1)
 
     def step(self, actions: dict[Any, Any]) -> Dicts:
-        """Plays once."""
         row, column = (int(actions[player]) for player in self.players_ids)
         self.step_count_in_current_episode += 1
         self._pairs[row, column] += 1
@@ -469,7 +448,6 @@ class CoinGame(MultiAgentEnv, Env):
         self.step_count_in_current_episode = 0
 
     def reset(self) -> dict[Any, Any]:
-        """Starts an episode with both players and a coin at places of their own."""
         self.step_count_in_current_episode = 0
         self._taken[:] = 0
         cells = np.random.choice(self.grid_size**2, 2, replace=False)
@@ -492,7 +470,6 @@ class CoinGame(MultiAgentEnv, Env):
         return {self.player_red_id: planes, self.player_blue_id: planes[..., [1, 0, 3, 2]]}
 
     def step(self, actions: dict[Any, Any]) -> Dicts:
-        """Moves both players, and lets them take the coin."""
         self.step_count_in_current_episode += 1
         moves = self.MOVES[[int(actions[player]) for player in self.players_ids]]
         self._places[:2] = (self._places[:2] + moves) % self.grid_size

@@ -15,13 +15,7 @@ from rookery_rllib.policy.policies import Policy
 
 
 class HeuristicPolicy(Policy):
-    """A policy that has nothing to learn.
-
-    Args:
-        observation_space: Space of preprocessed observations.
-        action_space: Space of the actions.
-        config: Configuration.
-    """
+    """A policy that has nothing to learn."""
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, config)
@@ -43,21 +37,16 @@ class HeuristicPolicy(Policy):
         timestep: int | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Returns actions, the states after them, and an empty dict."""
         return *self._act(obs_batch, state_batches), {}
 
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
-        """Learns nothing, and has nothing to report."""
         return {}
 
 
 class RandomPolicy(HeuristicPolicy):
     """A policy that draws all actions from their space.
 
-    Args:
-        observation_space: Space of preprocessed observations.
-        action_space: Space of the actions.
-        config: Configuration; with ``ignore_action_bounds`` actions of a Box are normal numbers without bounds.
+    With ``ignore_action_bounds`` actions of a Box are normal numbers without bounds.
     """
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
@@ -104,7 +93,6 @@ class AlwaysSameHeuristic(HeuristicPolicy):
         self.view_requirements["state_in_0"] = ViewRequirement("state_out_0", Box(0, 100, (), np.int32), shift=-1)
 
     def get_initial_state(self) -> list[Any]:
-        """Returns the move of an episode, which is drawn anew for each."""
         return [int(self.generator.integers(3))]
 
     def _act(self, obs: Any, states: Any) -> tuple[Any, Any]:
@@ -141,7 +129,6 @@ class EpisodeEnvAwareLSTMPolicy(RandomPolicy):
         return ViewRequirement(f"state_out_{number}", self.state_space, shift=-1)
 
     def get_initial_state(self) -> list[Any]:
-        """Returns zeros ``[1]``, one for each state."""
         return [np.zeros(1, np.float32) for _ in range(self.num_states)]
 
     def compute_actions(self, obs_batch: Any, *args: Any, **kwargs: Any) -> Any:
@@ -154,15 +141,7 @@ class EpisodeEnvAwareLSTMPolicy(RandomPolicy):
     def compute_actions_from_input_dict(
         self, input_dict: Any, explore: bool | None = None, timestep: int | None = None, episodes: Any = None, **kw: Any
     ) -> Any:
-        """Returns agent, episode and copy of each row ``[N, 3]``, and the time steps ``[N, 1]`` as states.
-
-        Args:
-            input_dict: Columns ``agent_index``, ``eps_id``, ``env_id`` and ``t``, each ``[N]``.
-            explore: Is not needed.
-            timestep: Is not needed.
-            episodes: Is not needed.
-            **kw: Are not needed.
-        """
+        """Returns agent, episode and copy of each row ``[N, 3]``, and the time steps ``[N, 1]`` as states."""
         self.global_timestep += 1
         actions = np.stack([np.asarray(input_dict[name]) for name in ("agent_index", "eps_id", "env_id")], 1)
         steps = np.asarray(input_dict["t"])[:, None]

@@ -36,12 +36,10 @@ class SimpleCorridor(Env):
         self.observation_space = Box(0.0, 999.0, (1,), np.float32)
 
     def set_corridor_length(self, length: int) -> None:
-        """Sets how long the corridor is from now on, and says so."""
         self.end_pos = length
         print(f"Updated corridor length to {length}")  # noqa: T201
 
     def reset(self) -> Any:
-        """Starts at place 0."""
         self.cur_pos = 0.0
         return np.array([0.0], np.float32)
 
@@ -53,14 +51,7 @@ class SimpleCorridor(Env):
 
 
 class GPURequiringEnv(SimpleCorridor):
-    """A corridor that is made only where there is a GPU.
-
-    Args:
-        config: As of `SimpleCorridor`.
-
-    Raises:
-        RuntimeError: If there is none.
-    """
+    """A corridor that is made only where there is a GPU; else a RuntimeError is raised."""
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         import torch
@@ -72,11 +63,7 @@ class GPURequiringEnv(SimpleCorridor):
 
 
 class StatelessCartPole(CartPoleEnv):  # type: ignore[misc]
-    """The pole on a cart whose velocities are not shown, without a limit of steps.
-
-    Args:
-        config: Is not needed.
-    """
+    """The pole on a cart whose velocities are not shown, without a limit of steps."""
 
     observation_space: Any
 
@@ -86,7 +73,6 @@ class StatelessCartPole(CartPoleEnv):  # type: ignore[misc]
         self.observation_space = Box(whole.low[::2], whole.high[::2])
 
     def reset(self) -> Any:
-        """Starts near the middle."""
         return super().reset()[::2].copy()
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
@@ -103,13 +89,11 @@ class CartPoleMassEnv(CartPoleEnv, TaskSettableEnv):  # type: ignore[misc]
         return np.random.uniform((0.5, 0.05), (2.0, 0.2), (n_tasks, 2))
 
     def set_task(self, task: Any) -> None:
-        """Sets the masses."""
         self.masscart, self.masspole = task
         self.total_mass = self.masscart + self.masspole
         self.polemass_length = self.masspole * self.length
 
     def get_task(self) -> Any:
-        """Returns the masses."""
         return np.array([self.masscart, self.masspole])
 
 
@@ -121,11 +105,9 @@ class PendulumMassEnv(PendulumEnv, TaskSettableEnv):  # type: ignore[misc]
         return np.random.uniform(0.5, 2.0, n_tasks)
 
     def set_task(self, task: Any) -> None:
-        """Sets the mass."""
         self.m = task
 
     def get_task(self) -> Any:
-        """Returns the mass."""
         return self.m
 
 
@@ -143,12 +125,10 @@ class RepeatAfterMeEnv(Env):
         self.history: list[int] = []
 
     def reset(self) -> int:
-        """Starts an episode, before which only 0 was shown."""
         self.history = [0] * self.delay
         return self._shown()
 
     def step(self, action: Any) -> Shown:
-        """Answers."""
         reward = 1.0 if action == self.history[-1 - self.delay] else -1.0
         done = len(self.history) > self.episode_len
         return self._shown(), reward, done, {}
@@ -159,11 +139,7 @@ class RepeatAfterMeEnv(Env):
 
 
 class RepeatInitialObsEnv(Env):
-    """Say in every step what was shown first: 1 for the right answer, -1 for the other.
-
-    Args:
-        episode_len: Number of steps.
-    """
+    """Say in every step what was shown first: 1 for the right answer, -1 for the other."""
 
     def __init__(self, episode_len: int = 100) -> None:
         self.observation_space = self.action_space = Discrete(2)
@@ -172,7 +148,6 @@ class RepeatInitialObsEnv(Env):
         self.num_steps = 0
 
     def reset(self) -> int:
-        """Shows what is to be repeated."""
         self.token, self.num_steps = int(np.random.randint(2)), 0
         return self.token
 
@@ -192,11 +167,9 @@ class _HiddenCartPole(Env):
         self.action_mask = np.zeros(max_avail_actions, np.float32)
 
     def seed(self, seed: int | None = None) -> Any:
-        """Sets the seed of the next episode."""
         return self.wrapped.seed(seed)
 
     def update_avail_actions(self) -> None:
-        """Draws where the two actions stand."""
         self.left_idx, self.right_idx = map(int, np.random.choice(int(self.action_space.n), 2, replace=False))
         self.action_mask = np.zeros(int(self.action_space.n), np.float32)
         self.action_mask[[self.left_idx, self.right_idx]] = 1.0
@@ -205,7 +178,6 @@ class _HiddenCartPole(Env):
         raise NotImplementedError
 
     def reset(self) -> Any:
-        """Starts an episode."""
         self.update_avail_actions()
         return self._shown(self.wrapped.reset())
 
@@ -227,9 +199,6 @@ class ParametricActionsCartPole(_HiddenCartPole):
 
     An observation has ``action_mask`` (which actions are available), ``avail_actions`` (an embedding ``[2]`` of each,
     zeros where it is not available) and ``cart``.
-
-    Args:
-        max_avail_actions: Number of actions.
     """
 
     def __init__(self, max_avail_actions: int) -> None:
@@ -245,7 +214,6 @@ class ParametricActionsCartPole(_HiddenCartPole):
         )
 
     def update_avail_actions(self) -> None:
-        """Draws where the two actions stand."""
         super().update_avail_actions()
         self.action_assignments = np.zeros((int(self.action_space.n), 2), np.float32)
         self.action_assignments[self.left_idx] = self.left_action_embed
@@ -259,9 +227,6 @@ class ParametricActionsCartPoleNoEmbeddings(_HiddenCartPole):
     """The pole on a cart with many actions, of which two are always the same and the others never available.
 
     An observation has ``valid_avail_actions_mask`` and ``cart``.
-
-    Args:
-        max_avail_actions: Number of actions.
     """
 
     def __init__(self, max_avail_actions: int) -> None:
@@ -297,13 +262,11 @@ class RandomEnv(Env):
         self.steps = 0
 
     def seed(self, seed: int | None = None) -> list[int | None]:
-        """Seeds the spaces that are drawn from."""
         self.observation_space.seed(seed)
         self.reward_space.seed(seed)
         return [seed]
 
     def reset(self) -> Any:
-        """Starts an episode."""
         self.steps = 0
         return self.observation_space.sample()
 
@@ -329,11 +292,7 @@ class RandomLargeObsSpaceEnv(RandomEnv):
 
 
 class CorrelatedActionsEnv(Env):
-    """Two actions at once: 5 if the first is what is shown, and 5 if both are the same; 21 steps.
-
-    Args:
-        config: Is not needed.
-    """
+    """Two actions at once: 5 if the first is what is shown, and 5 if both are the same; 21 steps."""
 
     def __init__(self, config: Any = None) -> None:
         self.observation_space = Discrete(2)
@@ -342,12 +301,10 @@ class CorrelatedActionsEnv(Env):
         self.t = 0
 
     def reset(self) -> int:
-        """Starts an episode."""
         self.t, self.last_observation = 0, int(np.random.randint(2))
         return self.last_observation
 
     def step(self, action: Any) -> Shown:
-        """Does two actions."""
         first, second = action
         reward = 5.0 * (first == self.last_observation) + 5.0 * (first == second)
         self.t += 1
@@ -387,11 +344,9 @@ class CurriculumCapableEnv(TaskSettableEnv):
         self.frozen_lake = make("FrozenLake-v0", desc=list(self.MAPS[self.cur_level - 1]), is_slippery=False)
 
     def seed(self, seed: int | None = None) -> Any:
-        """Sets the seed of the next episode."""
         return self.frozen_lake.seed(seed)
 
     def reset(self) -> Any:
-        """Starts an episode, on the lake of the level that was set."""
         if self.switch_env:
             self.switch_env = False
             self._make_lake()
@@ -405,11 +360,9 @@ class CurriculumCapableEnv(TaskSettableEnv):
         return obs, reward * 10 ** (self.cur_level - 1), bool(done or self._timesteps >= self.max_timesteps), info
 
     def sample_tasks(self, n_tasks: int) -> list[int]:
-        """Draws levels."""
         return [int(level) for level in np.random.randint(1, len(self.MAPS) + 1, n_tasks)]
 
     def get_task(self) -> int:
-        """Returns the level."""
         level: int = self.cur_level
         return level
 
@@ -433,12 +386,10 @@ class NestedSpaceRepeatAfterMeEnv(Env):
         self.steps = 0
 
     def reset(self) -> Any:
-        """Starts an episode."""
         self.steps = 0
         return self._shown()
 
     def step(self, action: Any) -> Shown:
-        """Answers."""
         self.steps += 1
         reward = 0.0
         wanted = nested.flatten(self.current_obs)
@@ -474,12 +425,10 @@ class _CountingEnv(Env):
         return 1.0
 
     def reset(self) -> Any:
-        """Counts from the first number on."""
         self.i = self._start
         return self._shown()
 
     def step(self, action: Any) -> Shown:
-        """Counts on."""
         self.i += 1
         return self._shown(), self._reward(), self.i >= self.episode_length, {}
 
@@ -549,12 +498,10 @@ class LookAndPush(Env):
         self._case = 0
 
     def reset(self) -> int:
-        """Starts an episode."""
         self._state, self._case = 2, int(np.random.choice(2))
         return self._state
 
     def step(self, action: Any) -> Shown:
-        """Looks (0) or pushes (1)."""
         if self._state == 4:
             return self._state, 10.0 if action and self._case else -10.0, True, {}
         if action:
@@ -572,11 +519,9 @@ class OneHot(Wrapper):
         self.observation_space = Box(0.0, 1.0, (int(env.observation_space.n),))
 
     def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode."""
         return self._encoded(self.env.reset(**kwargs))
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Steps once."""
         obs, reward, done, info = self.env.step(action)
         return self._encoded(obs), reward, done, info
 
@@ -590,11 +535,7 @@ MAX_PLAYERS, MAX_ITEMS, MAX_EFFECTS = 4, 7, 2
 
 
 class SimpleRPG(Env):
-    """Shows a list of players with lists of items and effects, drawn anew; an episode is one step. Nothing is learned.
-
-    Args:
-        config: Is not needed.
-    """
+    """Shows a list of players with lists of items and effects, drawn anew; an episode is one step."""
 
     def __init__(self, config: Any = None) -> None:
         self.action_space = Discrete(4)
@@ -611,20 +552,14 @@ class SimpleRPG(Env):
         self.observation_space = Repeated(self.player_space, max_len=MAX_PLAYERS)
 
     def reset(self) -> Any:
-        """Shows players."""
         return self.observation_space.sample()
 
     def step(self, action: Any) -> Shown:
-        """Shows other players, and ends."""
         return self.observation_space.sample(), 1.0, True, {}
 
 
 class WindyMazeEnv(Env):
-    """A corridor in the form of a U; one goes along with the wind, or waits for another. The goal is worth 100.
-
-    Args:
-        env_config: Is not needed.
-    """
+    """A corridor in the form of a U; one goes along with the wind, or waits for another. The goal is worth 100."""
 
     def __init__(self, env_config: Any = None) -> None:
         inner = ["S" + "." * 6, *["#" * 6 + "."] * 4, "F" + "." * 6]  # there, down, and back
@@ -642,7 +577,6 @@ class WindyMazeEnv(Env):
         return np.array(self.pos, np.float32), self.wind_direction
 
     def reset(self) -> Any:
-        """Starts at one end."""
         self.pos, self.num_steps = self.start_pos, 0
         return self._shown()
 

@@ -24,10 +24,7 @@ from rookery_rllib.model.recurrent_networks import RecurrentNetwork, previous_ac
 
 
 class ExampleModel(TorchModelV2, nn.Module):
-    """What the models of this file have in common: their constructor.
-
-    Arguments are those of `TorchModelV2`.
-    """
+    """What the models of this file have in common: their constructor."""
 
     _values: Tensor | None = None
 
@@ -36,7 +33,6 @@ class ExampleModel(TorchModelV2, nn.Module):
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B]`` of what `forward` was given last."""
         if self._values is None:
             raise RuntimeError(f"{type(self).__name__}: call forward() before value_function()")
         return self._values
@@ -52,13 +48,7 @@ def _size(space: Any) -> int:
 class TorchCustomLossModel(ExampleModel):
     """A fully connected network that learns from recorded actions, too: their -log p is added to its loss.
 
-    Args:
-        obs_space: Space of preprocessed observations.
-        action_space: Discrete.
-        num_outputs: Number of logits.
-        model_config: The section ``model``.
-        name: Any name.
-        input_files: Files of JSON lines, or a folder of them.
+    `input_files` are files of JSON lines, or a folder of them.
     """
 
     WEIGHT = 10.0
@@ -73,20 +63,13 @@ class TorchCustomLossModel(ExampleModel):
         self._told: dict[str, float] = {}
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> Any:
-        """Computes logits ``[B, num_outputs]``."""
         return self.fcnet(input_dict, state, seq_lens)
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B]`` of what `forward` was given last."""
         return self.fcnet.value_function()
 
     def custom_loss(self, policy_loss: Any, loss_inputs: Any) -> Any:
-        """Returns the losses with 10 times the mean -log p of a batch of recorded actions added to each.
-
-        Args:
-            policy_loss: The algorithm's losses, in a list.
-            loss_inputs: The batch.
-        """
+        """Returns the losses with 10 times the mean -log p of a batch of recorded actions added to each."""
         batch = self.reader.next()
         device = policy_loss[0].device
         rows = torch.from_numpy(np.asarray(batch["obs"])).float().to(device)
@@ -100,7 +83,6 @@ class TorchCustomLossModel(ExampleModel):
         return [loss + self.WEIGHT * imitation for loss in policy_loss]
 
     def metrics(self) -> dict[str, Any]:
-        """Returns both losses of the last batch."""
         return dict(self._told)
 
 
@@ -123,7 +105,6 @@ class TorchBinaryAutoregressiveDistribution(TorchDistributionWrapper):
         return a1, self._second(a1).sample()
 
     def deterministic_sample(self) -> tuple[Tensor, Tensor]:
-        """Returns the likeliest first choices, and the likeliest second ones after them."""
         a1 = self._first().deterministic_sample()
         return self._kept((a1, self._second(a1).deterministic_sample()))
 
@@ -148,7 +129,6 @@ class TorchBinaryAutoregressiveDistribution(TorchDistributionWrapper):
 
     @staticmethod
     def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        """Returns the width of the features that the model puts out."""
         return 16
 
 
@@ -181,7 +161,6 @@ class TorchAutoregressiveActionModel(ExampleModel):
         self.action_module = _ActionModule(num_outputs)
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes features ``[B, num_outputs]``."""
         context = self.context_layer(input_dict["obs_flat"].float())
         self._values = self.value_branch(context).reshape(-1)
         return context, state
@@ -192,16 +171,6 @@ class TorchParametricActionsModel(DQNTorchModel):
 
     Observations are a dict: ``cart``, ``avail_actions`` ``[B, n, action_embed_size]`` what actions are, ``action_mask``
     ``[B, n]`` whether they can be taken.
-
-    Args:
-        obs_space: Space of preprocessed observations.
-        action_space: Discrete.
-        num_outputs: Number of logits.
-        model_config: The section ``model``.
-        name: Any name.
-        true_obs_shape: Shape of ``cart``.
-        action_embed_size: Numbers that say what an action is.
-        **kw: Further arguments of `DQNTorchModel`.
     """
 
     def __init__(
@@ -228,7 +197,6 @@ class TorchParametricActionsModel(DQNTorchModel):
         return logits + torch.log(obs["action_mask"]).clamp(FLOAT_MIN, FLOAT_MAX), state
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B]`` of what `forward` was given last."""
         return self.action_embed_model.value_function()
 
 
@@ -236,17 +204,7 @@ class TorchParametricActionsModel(DQNTorchModel):
 
 
 class TorchRNNModel(RecurrentNetwork, nn.Module):
-    """A linear layer, an LSTM, outputs and values.
-
-    Args:
-        obs_space: Space of preprocessed observations.
-        action_space: Space of the actions.
-        num_outputs: Width of the output.
-        model_config: The section ``model``.
-        name: Any name.
-        fc_size: Width of the layer.
-        lstm_state_size: Width of the LSTM.
-    """
+    """A linear layer, an LSTM, outputs and values."""
 
     def __init__(
         self,
@@ -279,7 +237,6 @@ class TorchRNNModel(RecurrentNetwork, nn.Module):
         return self.action_branch(self._features), [hidden.squeeze(0), cell.squeeze(0)]
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B * T]`` of what `forward` was given last."""
         if self._features is None:
             raise RuntimeError("TorchRNNModel: call forward() before value_function()")
         values: Tensor = self.value_branch(self._features)
@@ -304,16 +261,7 @@ class RNNModel(TorchRNNModel):
 
 
 class NativeRNNModel(nn.Module):
-    """A recurrent model that is no `ModelV2`, in the form that Keras models had: one call with all columns.
-
-    Args:
-        input_space: Space of preprocessed observations.
-        action_space: Space of the actions.
-        num_outputs: Width of the output.
-        name: Any name.
-        hiddens_size: Width of the layer before the LSTM.
-        cell_size: Width of the LSTM.
-    """
+    """A recurrent model that is no `ModelV2`, in the form that Keras models had: one call with all columns."""
 
     def __init__(
         self,
@@ -345,21 +293,11 @@ class NativeRNNModel(nn.Module):
         return self.logits(rows), [hidden.squeeze(0), cell.squeeze(0)], {"vf_preds": self.values(rows).reshape(-1)}
 
     def get_initial_state(self) -> list[np.ndarray]:
-        """Returns zeros, twice ``[cell_size]``."""
         return [np.zeros(self.cell_size, np.float32) for _ in range(2)]
 
 
 class TorchFrameStackingCartPoleModel(ExampleModel):
-    """A fully connected network on the last observations, actions and rewards.
-
-    Args:
-        obs_space: Space of preprocessed observations, a vector.
-        action_space: Discrete.
-        num_outputs: Number of logits.
-        model_config: The section ``model``.
-        name: Any name.
-        num_frames: How many of each.
-    """
+    """A fully connected network on the last observations, actions and rewards."""
 
     def __init__(
         self, obs_space: Any, action_space: Any, num_outputs: int, model_config: Any, name: str, num_frames: int = 3
@@ -378,7 +316,6 @@ class TorchFrameStackingCartPoleModel(ExampleModel):
         }
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes logits ``[B, num_outputs]``."""
         obs = column(self, input_dict, "prev_n_obs").float().flatten(1)
         rewards = column(self, input_dict, "prev_n_rewards").float().reshape(len(obs), -1)
         actions = column(self, input_dict, "prev_n_actions").reshape(-1)
@@ -409,7 +346,6 @@ class TorchSharedWeightsModel(ExampleModel):
         self.vf = SlimFC(SHARED_WIDTH, 1)
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes outputs ``[B, num_outputs]``."""
         features = self._global_shared_layer(self.first_layer(input_dict["obs_flat"].float()))
         self._values = self.vf(features).reshape(-1)
         return self.last_layer(features), state
@@ -426,7 +362,6 @@ class TorchCentralizedCriticModel(ExampleModel):
         self.central_vf = nn.Sequential(SlimFC(inputs, 16, activation_fn=nn.Tanh), SlimFC(16, 1))
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes logits ``[B, num_outputs]``."""
         outputs, _ = self.model(input_dict, state, seq_lens)
         return outputs, []
 
@@ -444,7 +379,6 @@ class TorchCentralizedCriticModel(ExampleModel):
         return values.reshape(-1)
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B]`` of the agent's own observations, which the example does not use."""
         return self.model.value_function()
 
 
@@ -461,7 +395,6 @@ class YetAnotherTorchCentralizedCriticModel(ExampleModel):
         self.value_model = FullyConnectedNetwork(obs_space, action_space, 1, model_config, f"{name}_vf")
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> Any:
-        """Computes logits ``[B, num_outputs]``."""
         values, _ = self.value_model({"obs": input_dict["obs_flat"]}, state, seq_lens)
         self._values = values.reshape(-1)
         return self.action_model({"obs": input_dict["obs"]["own_obs"]}, state, seq_lens)
@@ -490,7 +423,6 @@ class TorchBatchNormModel(ExampleModel):
         self._value_branch = SlimFC(width, 1, normc_initializer(1.0))
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes outputs ``[B, num_outputs]``."""
         self._hidden_layers.train(bool(input_dict.get("is_training", False)))
         features = self._hidden_layers(input_dict["obs_flat"].float())
         self._values = self._value_branch(features).reshape(-1)
@@ -505,7 +437,6 @@ class TorchFastModel(ExampleModel):
         self.bias = nn.Parameter(torch.zeros(1, dtype=torch.float32, device="cpu"))
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Computes equal outputs ``[B, num_outputs]``."""
         outputs = self.bias.expand(len(input_dict["obs_flat"]), self.num_outputs)
         self._values = outputs.mean(1)
         return outputs, state
@@ -520,12 +451,10 @@ class CustomTorchRPGModel(ExampleModel):
         self.last_obs: Any = None
 
     def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> Any:
-        """Computes outputs ``[B, num_outputs]``."""
         self.last_obs = input_dict["obs"]
         return self.model.forward(input_dict, state, seq_lens)
 
     def value_function(self) -> Tensor:
-        """Returns the values ``[B]`` of what `forward` was given last."""
         return self.model.value_function()
 
 

@@ -28,7 +28,6 @@ def is_atari(env: Any) -> bool:
 
 
 def get_wrapper_by_cls(env: Any, cls: type) -> Any:
-    """Returns the wrapper of a class around an environment, or None."""
     while env is not None:
         if isinstance(env, cls):
             return env
@@ -48,7 +47,6 @@ class MonitorEnv(Wrapper):
         self._told = 0
 
     def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode, and keeps return and length of the last one."""
         if self._now is not None:
             self._rewards.append(float(sum(self._now)))
             self._lengths.append(len(self._now))
@@ -56,7 +54,6 @@ class MonitorEnv(Wrapper):
         return self.env.reset(**kwargs)
 
     def step(self, action: Any) -> Shown:
-        """Steps once."""
         obs, reward, done, info = self.env.step(action)
         if self._now is not None:
             self._now.append(float(reward))
@@ -64,31 +61,22 @@ class MonitorEnv(Wrapper):
         return obs, reward, done, info
 
     def get_episode_rewards(self) -> list[float]:
-        """Returns the returns of the episodes so far."""
         return self._rewards
 
     def get_episode_lengths(self) -> list[int]:
-        """Returns the lengths of the episodes so far."""
         return self._lengths
 
     def get_total_steps(self) -> int:
-        """Returns the number of steps so far."""
         return self._steps
 
     def next_episode_results(self) -> Iterator[tuple[float, int]]:
-        """Yields return and length of each episode that was not asked for before."""
         new = list(zip(self._rewards[self._told :], self._lengths[self._told :], strict=True))
         self._told = len(self._rewards)
         yield from new
 
 
 class NoopResetEnv(Wrapper):
-    """Does nothing for some frames at the start of an episode.
-
-    Args:
-        env: Environment whose action 0 does nothing.
-        noop_max: Largest number of frames; at least 1 is drawn.
-    """
+    """Does nothing for 1 to `noop_max` frames at the start of an episode; action 0 must do nothing."""
 
     def __init__(self, env: Any, noop_max: int = 30) -> None:
         super().__init__(env)
@@ -99,7 +87,6 @@ class NoopResetEnv(Wrapper):
             raise ValueError("NoopResetEnv: action 0 of this environment does something")
 
     def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode and lets some frames pass."""
         obs = self.env.reset(**kwargs)
         frames = self.override_num_noops or int(np.random.randint(1, self.noop_max + 1))
         for _ in range(frames):
@@ -113,7 +100,6 @@ class ClipRewardEnv(RewardWrapper):
     """Leaves of a reward its sign."""
 
     def reward(self, reward: Any) -> Any:
-        """Returns the sign of a reward."""
         return np.sign(reward)
 
 
@@ -145,7 +131,6 @@ class EpisodicLifeEnv(Wrapper):
         self.was_real_done = True
 
     def step(self, action: Any) -> Shown:
-        """Steps once."""
         obs, reward, done, info = self.env.step(action)
         self.was_real_done = bool(done)
         lives = self.unwrapped.ale.lives()
@@ -154,26 +139,19 @@ class EpisodicLifeEnv(Wrapper):
         return obs, reward, bool(done or lost), info
 
     def reset(self, **kwargs: Any) -> Any:
-        """Starts a game if the last one is over, else goes on in it."""
         obs = self.env.reset(**kwargs) if self.was_real_done else self.env.step(0)[0]
         self.lives = self.unwrapped.ale.lives()
         return obs
 
 
 class MaxAndSkipEnv(Wrapper):
-    """Repeats each action, and shows the brighter pixels of the last two frames.
-
-    Args:
-        env: Environment that shows arrays.
-        skip: How many frames an action lasts.
-    """
+    """Repeats each action, and shows the brighter pixels of the last two frames."""
 
     def __init__(self, env: Any, skip: int = 4) -> None:
         super().__init__(env)
         self._skip = skip
 
     def step(self, action: Any) -> Shown:
-        """Plays the frames of one action and returns the sum of their rewards."""
         total, frames = 0.0, deque[Any](maxlen=2)
         done: Any = False
         info: Any = {}
@@ -187,12 +165,7 @@ class MaxAndSkipEnv(Wrapper):
 
 
 class WarpFrame(ObservationWrapper):
-    """Shows pictures in grey and small, ``[dim, dim, 1]`` uint8.
-
-    Args:
-        env: Environment that shows pictures ``[height, width, 3]`` uint8.
-        dim: Height and width of what is shown.
-    """
+    """Turns images ``[height, width, 3]`` uint8 into small grey ones, ``[dim, dim, 1]`` uint8."""
 
     def __init__(self, env: Any, dim: int = 84) -> None:
         super().__init__(env)
@@ -234,7 +207,6 @@ class FrameStackTrajectoryView(ObservationWrapper):
         self.observation_space = Box(one.low[..., 0], one.high[..., 0], dtype=one.dtype)
 
     def observation(self, observation: Any) -> Any:
-        """Returns the picture without its last axis."""
         return np.squeeze(observation, axis=-1)
 
 
@@ -246,19 +218,11 @@ class ScaledFloatFrame(ObservationWrapper):
         self.observation_space = Box(0.0, 1.0, env.observation_space.shape, np.float32)
 
     def observation(self, observation: Any) -> Any:
-        """Returns the picture as floats."""
         return np.asarray(observation).astype(np.float32) / 255.0
 
 
 def wrap_deepmind(env: Any, dim: int = 84, framestack: bool = True, framestack_via_traj_view_api: bool = False) -> Any:
-    """Returns a game with all that is done to Atari games; rewards are clipped by the trainer.
-
-    Args:
-        env: The game.
-        dim: Height and width of pictures.
-        framestack: Whether the last four are shown.
-        framestack_via_traj_view_api: Whether the model stacks them instead.
-    """
+    """Returns a game with all that is done to Atari games; rewards are clipped by the trainer."""
     env = NoopResetEnv(MonitorEnv(env), noop_max=30)
     spec = getattr(env.unwrapped, "spec", None)
     if spec is not None and ("NoFrameskip" in spec.id or dict(spec.kwargs).get("frameskip") == 1):

@@ -36,11 +36,9 @@ class Env:
     observation_space: Any = None
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Does an action and returns (observation, reward, done, info)."""
         raise NotImplementedError
 
     def reset(self) -> Any:
-        """Starts an episode and returns the first observation."""
         raise NotImplementedError
 
     def render(self, mode: str = "human") -> Any:
@@ -55,7 +53,6 @@ class Env:
 
     @property
     def unwrapped(self) -> Any:
-        """The environment inside all wrappers."""
         return self
 
     def __str__(self) -> str:
@@ -72,16 +69,11 @@ class GoalEnv(Env):
     """An environment whose observations are dicts: ``observation``, ``achieved_goal``, ``desired_goal``."""
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Returns the reward for reaching one goal when another was wanted."""
         raise NotImplementedError
 
 
 class Wrapper(Env):
-    """Changes an environment; what it does not define is the environment's own.
-
-    Args:
-        env: The environment; one of today's form is brought into the old one.
-    """
+    """Changes an environment, which is brought into the old form; what it does not define is the environment's own."""
 
     def __init__(self, env: Any) -> None:
         self.env = FromToday(env) if isinstance(env, gymnasium.Env) and not isinstance(env, Env) else env
@@ -97,42 +89,33 @@ class Wrapper(Env):
 
     @property
     def spec(self) -> Any:
-        """What the environment was made from."""
         return getattr(self.env, "spec", None)
 
     @classmethod
     def class_name(cls) -> str:
-        """Returns the wrapper's name."""
         return cls.__name__
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Does an action in the environment."""
         given: tuple[Any, Any, Any, Any] = self.env.step(action)
         return given
 
     def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode of the environment."""
         return self.env.reset(**kwargs)
 
     def render(self, mode: str = "human", **kwargs: Any) -> Any:
-        """Draws the environment."""
         return self.env.render(mode, **kwargs)
 
     def close(self) -> Any:
-        """Closes the environment."""
         return self.env.close()
 
     def seed(self, seed: int | None = None) -> Any:
-        """Seeds the environment."""
         return self.env.seed(seed) if hasattr(self.env, "seed") else None
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Returns the environment's reward for a goal."""
         return self.env.compute_reward(achieved_goal, desired_goal, info)
 
     @property
     def unwrapped(self) -> Any:
-        """The environment inside all wrappers."""
         return getattr(self.env, "unwrapped", self.env)
 
     def __str__(self) -> str:
@@ -145,16 +128,13 @@ class ObservationWrapper(Wrapper):
     """Changes observations by its method `observation`."""
 
     def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode and returns the changed observation."""
         return self.observation(self.env.reset(**kwargs))
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Does an action and returns the changed observation with the rest."""
         obs, reward, done, info = self.env.step(action)
         return self.observation(obs), reward, done, info
 
     def observation(self, observation: Any) -> Any:
-        """Returns the changed observation."""
         raise NotImplementedError
 
 
@@ -162,12 +142,10 @@ class RewardWrapper(Wrapper):
     """Changes rewards by its method `reward`."""
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Does an action and returns the changed reward with the rest."""
         obs, reward, done, info = self.env.step(action)
         return obs, self.reward(reward), done, info
 
     def reward(self, reward: Any) -> Any:
-        """Returns the changed reward."""
         raise NotImplementedError
 
 
@@ -175,16 +153,13 @@ class ActionWrapper(Wrapper):
     """Changes actions by its method `action`."""
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Does the changed action."""
         given: tuple[Any, Any, Any, Any] = self.env.step(self.action(action))
         return given
 
     def action(self, action: Any) -> Any:
-        """Returns the changed action."""
         raise NotImplementedError
 
     def reverse_action(self, action: Any) -> Any:
-        """Returns the action that was changed into this one."""
         raise NotImplementedError
 
 
@@ -227,16 +202,11 @@ class OldForm(Env):
             inner.render_mode = before
 
     def close(self) -> None:
-        """Closes the environment."""
         self._todays().close()
 
 
 class FromToday(OldForm):
-    """An environment of Gymnasium in the form of 2021; its attributes can be read and set.
-
-    Args:
-        env: The environment.
-    """
+    """An environment of Gymnasium in the form of 2021; its attributes can be read and set."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         modes = {"render.modes": ["human", *env.metadata.get("render_modes", ())]}
@@ -280,12 +250,7 @@ class FromToday(OldForm):
 
 
 class TimeLimit(Wrapper):
-    """Ends episodes after a number of steps, with ``info["TimeLimit.truncated"]`` true unless the task ended too.
-
-    Args:
-        env: The environment.
-        max_episode_steps: Number of steps; None: that of its spec.
-    """
+    """Ends episodes after a number of steps, with ``info["TimeLimit.truncated"]`` true unless the task ended too."""
 
     def __init__(self, env: Any, max_episode_steps: int | None = None) -> None:
         super().__init__(env)
@@ -295,12 +260,10 @@ class TimeLimit(Wrapper):
         self._elapsed_steps: int | None = None
 
     def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode and its count of steps."""
         self._elapsed_steps = 0
         return self.env.reset(**kwargs)
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Does an action, and ends the episode with the last one allowed."""
         if self._elapsed_steps is None:
             raise error.ResetNeeded("step() was called before reset()")
         obs, reward, done, info = self.env.step(action)

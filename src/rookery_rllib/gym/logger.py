@@ -11,7 +11,6 @@ _least = [WARN]
 
 
 def set_level(level: int) -> None:
-    """Shows messages of a level and above from now on."""
     _least[0] = level
 
 
@@ -21,17 +20,14 @@ def debug(msg: str, *args: Any) -> None:
 
 
 def info(msg: str, *args: Any) -> None:
-    """Says something of level `INFO`."""
     _say(INFO, "INFO", msg, args)
 
 
 def warn(msg: str, *args: Any) -> None:
-    """Says something of level `WARN`."""
     _say(WARN, "WARN", msg, args)
 
 
 def error(msg: str, *args: Any) -> None:
-    """Says something of level `ERROR`."""
     _say(ERROR, "ERROR", msg, args)
 
 

@@ -35,12 +35,7 @@ def reset(env: Any, seed: int | None = None) -> Any:
 
 
 def step(env: Any, action: Any) -> tuple[Any, Any, Any, Any]:
-    """Steps an environment and returns observation, reward, done and info; of several agents, four dicts.
-
-    Args:
-        env: An environment of the old form or of today's.
-        action: What it takes; of several agents, a dict.
-    """
+    """Steps an environment and returns observation, reward, done and info; of several agents, four dicts."""
     result = env.step(action)
     if len(result) == 4:
         return result  # type: ignore[no-any-return]
@@ -56,12 +51,7 @@ def step(env: Any, action: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def made(env: Any, config: Any) -> Any:
-    """Makes one environment of the old form.
-
-    Args:
-        env: An id, whose old forms are known too, or what is called with `config`.
-        config: The environment's settings.
-    """
+    """Makes one environment of the old form: by an id of 2021 or of today, or by calling `env` with `config`."""
     if isinstance(env, str):
         return make(env)
     return env(config)

@@ -67,11 +67,7 @@ def speaks_in_dicts(env: Any) -> bool:
 
 
 class _Adapted:
-    """An environment of 2021 with its own chance.
-
-    Attributes:
-        env: The environment itself.
-    """
+    """An environment of 2021 with its own chance."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
@@ -98,7 +94,6 @@ class _Adapted:
         return picture if isinstance(picture, np.ndarray) else None
 
     def close(self) -> None:
-        """Closes the environment, if it can be closed."""
         if callable(getattr(self.env, "close", None)):
             self.env.close()
 
@@ -137,11 +132,7 @@ def _picture(render: Callable[..., Any]) -> Any:
 
 
 class OldEnv(_Adapted, gymnasium.Env[Any, Any]):
-    """An environment of Gym before 0.26 in today's form.
-
-    Args:
-        env: The environment.
-    """
+    """An environment of Gym before 0.26 in today's form."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -174,7 +165,6 @@ class OldEnv(_Adapted, gymnasium.Env[Any, Any]):
         return obs, reward, bool(done) and not cut, cut, info
 
     def close(self) -> None:
-        """Closes the environment, if it can be closed."""
         _Adapted.close(self)
 
     def render(self) -> Any:

@@ -68,11 +68,7 @@ ATARI = re.compile(r"([A-Z]\w*?)(-ram)?(NoFrameskip|Deterministic)?-v([04])")
 
 
 def todays(name: str) -> Todays:
-    """Returns what stands for an environment's name of 2021; the name itself if it is still in use.
-
-    Args:
-        name: Id in `gym`, ``CartPole-v0``, ``PongNoFrameskip-v4``.
-    """
+    """Returns what stands for an environment's name of 2021; the name itself if it is still in use."""
     if (found := OLD_IDS.get(name)) is not None:
         return replace(found, id=_registered(found.id))
     if MUJOCO.fullmatch(name) is not None:

@@ -18,16 +18,7 @@ from rookery_rllib.gym.old_ids import GONE_IDS, OLD_IDS, todays
 
 
 class EnvSpec:
-    """How an environment of a name is made.
-
-    Args:
-        id: Name with version, ``Corridor-v0``.
-        entry_point: Class or function that makes one, or its import path, ``my.module:MyEnv``.
-        reward_threshold: Return at which the task counts as solved.
-        nondeterministic: Whether a seed does not repeat it.
-        max_episode_steps: Limit of an episode, in steps.
-        kwargs: Keyword arguments of the entry point.
-    """
+    """How an environment of a name is made."""
 
     def __init__(
         self,
@@ -51,7 +42,6 @@ class EnvSpec:
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """Keyword arguments of the entry point."""
         return self._kwargs
 
     def make(self, **kwargs: Any) -> Any:
@@ -100,7 +90,6 @@ class EnvRegistry:
         self.own[id] = EnvSpec(id, **kwargs)
 
     def make(self, path: str | EnvSpec, **kwargs: Any) -> Any:
-        """Makes an environment; see `make`."""
         return self.spec(path).make(**kwargs) if isinstance(path, str) else path.make(**kwargs)
 
     def spec(self, path: str) -> EnvSpec:
@@ -131,12 +120,10 @@ class EnvRegistry:
         )
 
     def all(self) -> Iterable[EnvSpec]:
-        """Returns the specs of all environments."""
         return [*self.own.values(), *(EnvSpec(name) for name in gymnasium.registry if name not in self.own)]
 
     @property
     def env_specs(self) -> dict[str, EnvSpec]:
-        """The specs by name."""
         return {spec.id: spec for spec in self.all()}
 
     def __contains__(self, name: str) -> bool:
@@ -153,10 +140,6 @@ registry = EnvRegistry()
 def make(id: str, **kwargs: Any) -> Any:
     """Makes an environment by its name, in the old form; of a name of 2021, today's is taken and a line says so.
 
-    Args:
-        id: Name of 2021 or of today, one that was registered, or ``module:Name-v0``.
-        kwargs: Keyword arguments of the environment.
-
     Raises:
         UnregisteredEnv: If no environment has that name (gymnasium.error.UnregisteredEnv).
     """
@@ -169,5 +152,4 @@ def register(id: str, **kwargs: Any) -> None:
 
 
 def spec(id: str) -> EnvSpec:
-    """Returns how an environment of a name is made."""
     return registry.spec(id)

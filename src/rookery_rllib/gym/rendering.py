@@ -45,15 +45,12 @@ class Transform(Attr):
         self.set_scale(*scale)
 
     def set_translation(self, newx: float, newy: float) -> None:
-        """Sets where the shape's origin comes to lie."""
         self.translation = (float(newx), float(newy))
 
     def set_rotation(self, new: float) -> None:
-        """Sets the angle, in radians."""
         self.rotation = float(new)
 
     def set_scale(self, newx: float, newy: float) -> None:
-        """Sets the factors along x and y."""
         self.scale = (float(newx), float(newy))
 
     def matrix(self) -> np.ndarray:
@@ -101,7 +98,6 @@ class Geom:
         self.attrs.append(attr)
 
     def set_color(self, r: float, g: float, b: float, a: float = 1.0) -> None:
-        """Sets the colour."""
         self._color.vec4 = (r, g, b, a)
 
     def draw(self, canvas: _Canvas, matrix: np.ndarray, look: _Look) -> None:
@@ -133,11 +129,7 @@ class Point(Geom):
 
 
 class FilledPolygon(Geom):
-    """A polygon that is filled.
-
-    Args:
-        v: Its corners.
-    """
+    """A polygon that is filled."""
 
     def __init__(self, v: Points) -> None:
         super().__init__()
@@ -148,12 +140,7 @@ class FilledPolygon(Geom):
 
 
 class PolyLine(Geom):
-    """Lines from point to point.
-
-    Args:
-        v: The points.
-        close: Whether a last line leads back to the first point.
-    """
+    """Lines from point to point."""
 
     def __init__(self, v: Points, close: bool) -> None:
         super().__init__()
@@ -163,7 +150,6 @@ class PolyLine(Geom):
         self.add_attr(self.linewidth)
 
     def set_linewidth(self, x: float) -> None:
-        """Sets the width of the lines, in pixels."""
         self.linewidth.stroke = x
 
     def _draw(self, canvas: _Canvas, matrix: np.ndarray, look: _Look) -> None:
@@ -172,12 +158,7 @@ class PolyLine(Geom):
 
 
 class Line(Geom):
-    """One line.
-
-    Args:
-        start: Where it begins.
-        end: Where it ends.
-    """
+    """One line."""
 
     def __init__(self, start: Sequence[float] = (0.0, 0.0), end: Sequence[float] = (0.0, 0.0)) -> None:
         super().__init__()
@@ -190,11 +171,7 @@ class Line(Geom):
 
 
 class Compound(Geom):
-    """Several shapes as one, whose colours give way to that of the whole.
-
-    Args:
-        gs: The shapes.
-    """
+    """Several shapes as one, whose colours give way to that of the whole."""
 
     def __init__(self, gs: Iterable[Geom]) -> None:
         super().__init__()
@@ -208,13 +185,7 @@ class Compound(Geom):
 
 
 class Image(Geom):
-    """A picture from a file, around the origin.
-
-    Args:
-        fname: The file.
-        width: Width of the picture, in the viewer's coordinates.
-        height: Height of the picture, likewise.
-    """
+    """A picture from a file, around the origin; width and height are in the viewer's coordinates."""
 
     def __init__(self, fname: str, width: float, height: float) -> None:
         super().__init__()
@@ -237,12 +208,10 @@ def make_circle(radius: float = 10, res: int = 30, filled: bool = True) -> Geom:
 
 
 def make_polygon(v: Points, filled: bool = True) -> Geom:
-    """Returns a polygon with the corners `v`."""
     return FilledPolygon(v) if filled else PolyLine(v, True)
 
 
 def make_polyline(v: Points) -> PolyLine:
-    """Returns lines from point to point."""
     return PolyLine(v, False)
 
 
@@ -255,12 +224,7 @@ def make_capsule(length: float, width: float) -> Compound:
 
 
 class Viewer:
-    """Draws shapes; no window is opened.
-
-    Args:
-        width: Width of pictures, in pixels.
-        height: Height of pictures, in pixels.
-    """
+    """Draws shapes; no window is opened."""
 
     def __init__(self, width: int, height: int, display: Any = None) -> None:
         self.width, self.height = int(width), int(height)
@@ -276,11 +240,9 @@ class Viewer:
         self.transform = Transform((-left * scale[0], -bottom * scale[1]), scale=scale)
 
     def add_geom(self, geom: Geom) -> None:
-        """Adds a shape for good."""
         self.geoms.append(geom)
 
     def add_onetime(self, geom: Geom) -> None:
-        """Adds a shape to the next picture alone."""
         self.onetime_geoms.append(geom)
 
     def render(self, return_rgb_array: bool = False) -> Any:
@@ -292,7 +254,6 @@ class Viewer:
         return self._drawn(shown)
 
     def get_array(self) -> np.ndarray:
-        """Returns a picture [height, width, 3] uint8."""
         return self._drawn(self.geoms)
 
     def _drawn(self, geoms: Iterable[Geom]) -> np.ndarray:
@@ -307,15 +268,12 @@ class Viewer:
         return self._once(make_circle(radius, res, filled), attrs)
 
     def draw_polygon(self, v: Points, filled: bool = True, **attrs: Any) -> Geom:
-        """Adds a polygon to the next picture and returns it."""
         return self._once(make_polygon(v, filled), attrs)
 
     def draw_polyline(self, v: Points, **attrs: Any) -> Geom:
-        """Adds lines to the next picture and returns them."""
         return self._once(make_polyline(v), attrs)
 
     def draw_line(self, start: Sequence[float], end: Sequence[float], **attrs: Any) -> Geom:
-        """Adds a line to the next picture and returns it."""
         return self._once(Line(start, end), attrs)
 
     def _once(self, geom: Geom, attrs: dict[str, Any]) -> Geom:
@@ -327,20 +285,14 @@ class Viewer:
         return geom
 
     def window_closed_by_user(self) -> None:
-        """Closes the viewer."""
         self.isopen = False
 
     def close(self) -> None:
-        """Closes the viewer."""
         self.isopen = False
 
 
 class SimpleImageViewer:
-    """Takes pictures; no window is opened, and the last picture stays in `image`.
-
-    Args:
-        maxwidth: Largest width of a window, in pixels.
-    """
+    """Takes pictures; no window is opened, and the last picture stays in `image`."""
 
     def __init__(self, display: Any = None, maxwidth: int = 500) -> None:
         self.maxwidth = maxwidth
@@ -349,12 +301,10 @@ class SimpleImageViewer:
         self.image: np.ndarray | None = None
 
     def imshow(self, arr: np.ndarray) -> None:
-        """Takes a picture [height, width, 3]."""
         say_once("no windows are opened: render() shows nothing; render(mode='rgb_array') gives pictures")
         self.image, self.isopen = arr, True
 
     def close(self) -> None:
-        """Closes the viewer."""
         self.isopen = False
 
 

@@ -19,32 +19,23 @@ class UnsupportedSpaceException(SpaceError):
 
 
 class Repeated(EntitySet):
-    """A list of up to `max_len` elements of one space; Rookery's networks read it as a set of entities.
-
-    Args:
-        child_space: What an element looks like.
-        max_len: How many elements there are at most.
-    """
+    """A list of up to `max_len` elements of one space; Rookery's networks read it as a set of entities."""
 
     def __init__(self, child_space: Space[Any], max_len: int) -> None:
         super().__init__(child_space, max_len)
 
     @property
     def child_space(self) -> Space[Any]:
-        """The space of an element."""
         return self.feature_space
 
     @property
     def max_len(self) -> int:
-        """The largest number of elements."""
         return self.max_entities
 
     def sample(self, mask: Any = None, probability: Any = None) -> list[Any]:
-        """Draws a list of 1 to `max_len` elements."""
         return [self.child_space.sample() for _ in range(int(self.np_random.integers(1, self.max_len + 1)))]
 
     def contains(self, x: Any) -> bool:
-        """Tells whether `x` is a list of such elements that is not too long."""
         return isinstance(x, list | tuple) and len(x) <= self.max_len and all(holds(self.child_space, one) for one in x)
 
     def __repr__(self) -> str:
@@ -52,14 +43,7 @@ class Repeated(EntitySet):
 
 
 class Simplex(Space[np.ndarray]):
-    """Vectors of shares that sum to 1 along the last axis.
-
-    Args:
-        shape: Shape of a value, at least one axis.
-        concentration: Parameters of the Dirichlet distribution that `sample` draws from, one for each share; all 1 if
-            None, which is even.
-        dtype: Type of a value.
-    """
+    """Vectors of shares that sum to 1 along the last axis, of a Dirichlet distribution; `concentration` None = even."""
 
     def __init__(self, shape: Iterable[int], concentration: Any = None, dtype: Any = np.float32) -> None:
         super().__init__(tuple(shape), dtype)
@@ -72,12 +56,10 @@ class Simplex(Space[np.ndarray]):
             raise ValueError(f"Simplex: concentration of shape {self.concentration.shape}, expected ({self.dim},)")
 
     def sample(self, mask: Any = None, probability: Any = None) -> np.ndarray:
-        """Draws shares from the Dirichlet distribution."""
         assert self.shape is not None
         return self.np_random.dirichlet(self.concentration, size=self.shape[:-1]).astype(self.dtype)
 
     def contains(self, x: Any) -> bool:
-        """Tells whether `x` has the shape, no share below 0, and sums of 1."""
         array = np.asarray(x)
         return array.shape == self.shape and bool(np.all(array >= 0) and np.allclose(array.sum(axis=-1), 1.0))
 
@@ -131,7 +113,6 @@ def holds(space: Space[Any], value: Any) -> bool:
 
 
 def flatten_space(space: Space[Any]) -> list[Space[Any]]:
-    """Lists the simple spaces in Dict and Tuple spaces, in their order."""
     if isinstance(space, Dict | Tuple):
         parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
         return [simple for part in parts for simple in flatten_space(part)]
@@ -139,7 +120,6 @@ def flatten_space(space: Space[Any]) -> list[Space[Any]]:
 
 
 def get_base_struct_from_space(space: Space[Any]) -> Any:
-    """Returns plain dicts and tuples of the simple spaces in a space."""
     if isinstance(space, Tuple):
         return tuple(get_base_struct_from_space(part) for part in space.spaces)
     if isinstance(space, Dict):
@@ -154,15 +134,7 @@ def get_dummy_batch_for_space(
     time_size: int | None = None,
     time_major: bool = False,
 ) -> Any:
-    """Builds a batch of one space that holds the same value everywhere.
-
-    Args:
-        space: The space, of which Dict and Tuple give dicts and tuples of batches.
-        batch_size: Number of rows.
-        fill_value: The value; ``"random"`` draws each row from the space.
-        time_size: Number of steps of each row; None = rows have no time axis.
-        time_major: Whether the time axis comes first.
-    """
+    """Builds a batch of one space that holds the same value everywhere; the value ``"random"`` draws each row."""
     if isinstance(space, Dict | Tuple):
         base = get_base_struct_from_space(space)
         return nested.map_structure(
@@ -186,7 +158,6 @@ def flatten_to_single_ndarray(input_: Any) -> Any:
 
 
 def unbatch(batches_struct: Any) -> list[Any]:
-    """Takes a structure of batches apart: a list with a structure for each row."""
     columns = nested.flatten(batches_struct)
     return [nested.unflatten_as(batches_struct, row) for row in zip(*columns, strict=True)]
 
@@ -208,7 +179,6 @@ def _bounded(space: Box) -> np.ndarray:
 
 
 def clip_action(action: Any, action_space: Any) -> Any:
-    """Clips the parts of an action that have a Box to its bounds."""
     return _by_box(action, action_space, lambda part, box: np.clip(part, box.low, box.high))
 
 

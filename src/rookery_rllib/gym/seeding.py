@@ -27,12 +27,7 @@ def np_random(seed: int | None = None) -> tuple[np.random.RandomState, int]:
 
 
 def create_seed(a: int | str | bytes | None = None, max_bytes: int = 8) -> int:
-    """Returns a seed: the number given, one of a text, or one made up.
-
-    Args:
-        a: Number from 0 on, text, or None.
-        max_bytes: Size of the seed.
-    """
+    """Returns a seed: the number given, one of a text, or one made up."""
     if a is None:
         made: int = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) % min(SIZE, 256**max_bytes)
         return made

@@ -27,12 +27,6 @@ class Box(spaces.Box, metaclass=_Todays):
     """A box, possibly unbounded, in R^n.
 
     Lists are taken as bounds. `contains` asks about shape and bounds, not about the element type.
-
-    Args:
-        low: Lower bounds: one for all, or an array of the box's shape.
-        high: Upper bounds, likewise.
-        shape: Shape of the box; None: that of the bounds.
-        dtype: Element type; None: float32.
     """
 
     todays = spaces.Box
@@ -47,7 +41,6 @@ class Box(spaces.Box, metaclass=_Todays):
         super().__init__(_full(low, shape, dtype), _full(high, shape, dtype), tuple(map(int, shape)), dtype, seed)
 
     def contains(self, x: Any) -> bool:
-        """Says whether an array, list or number has the shape of the box and lies in it."""
         try:
             array = np.asarray(x)
             return array.shape == self.shape and bool(np.all(array >= self.low) and np.all(array <= self.high))
@@ -67,11 +60,7 @@ def _full(bound: Any, shape: Any, dtype: Any) -> Any:
 
 
 class Discrete(spaces.Discrete, metaclass=_Todays):
-    """The numbers from 0 to n-1; samples are Python ints.
-
-    Args:
-        n: How many numbers.
-    """
+    """The numbers from 0 to n-1; samples are Python ints."""
 
     todays = spaces.Discrete
 
@@ -79,5 +68,4 @@ class Discrete(spaces.Discrete, metaclass=_Todays):
         super().__init__(int(n), seed, int(start))
 
     def sample(self, mask: Any = None, probability: Any = None) -> Any:
-        """Draws a number."""
         return int(super().sample(mask, probability))

@@ -15,12 +15,7 @@ from rookery_rllib.gym.spaces import Box
 
 
 class Monitor(Wrapper):
-    """Passes everything on: nothing is recorded, which a line says once.
-
-    Args:
-        env: The environment.
-        directory: Where Gym would have written films and statistics.
-    """
+    """Passes everything on: nothing is recorded, which a line says once."""
 
     def __init__(self, env: Any, directory: Any = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(env)
@@ -31,18 +26,11 @@ class ClipAction(ActionWrapper):
     """Brings actions into the bounds of the action space."""
 
     def action(self, action: Any) -> Any:
-        """Returns the action within the bounds."""
         return np.clip(action, self.action_space.low, self.action_space.high)
 
 
 class RescaleAction(ActionWrapper):
-    """Takes actions of the range [a, b] for the range of the action space.
-
-    Args:
-        env: The environment.
-        a: Lower bound of actions.
-        b: Upper bound of actions.
-    """
+    """Takes actions of the range [a, b] for the range of the action space."""
 
     def __init__(self, env: Any, a: Any, b: Any) -> None:
         super().__init__(env)
@@ -51,7 +39,6 @@ class RescaleAction(ActionWrapper):
         self.action_space = Box(self.a.astype(inner.dtype), self.b.astype(inner.dtype), dtype=inner.dtype)
 
     def action(self, action: Any) -> Any:
-        """Returns the action in the environment's range."""
         inner = self.env.action_space
         share = (np.asarray(action) - self.a) / (self.b - self.a)
         return np.clip(inner.low + (inner.high - inner.low) * share, inner.low, inner.high)
@@ -65,17 +52,11 @@ class FlattenObservation(ObservationWrapper):
         self.observation_space = spaces.flatten_space(env.observation_space)
 
     def observation(self, observation: Any) -> Any:
-        """Returns the observation as a vector."""
         return spaces.flatten(self.env.observation_space, observation)
 
 
 class FilterObservation(ObservationWrapper):
-    """Keeps some entries of dict observations.
-
-    Args:
-        env: The environment.
-        filter_keys: Keys that are kept; None: all.
-    """
+    """Keeps some entries of dict observations."""
 
     def __init__(self, env: Any, filter_keys: Sequence[str] | None = None) -> None:
         super().__init__(env)
@@ -86,51 +67,33 @@ class FilterObservation(ObservationWrapper):
         self.observation_space = spaces.Dict({key: inner[key] for key in self.keys})
 
     def observation(self, observation: Any) -> Any:
-        """Returns the entries that are kept."""
         return {key: observation[key] for key in self.keys}
 
 
 class TransformObservation(ObservationWrapper):
-    """Changes observations by a function; the space stays as it was.
-
-    Args:
-        env: The environment.
-        f: The function.
-    """
+    """Changes observations by a function; the space stays as it was."""
 
     def __init__(self, env: Any, f: Callable[[Any], Any]) -> None:
         super().__init__(env)
         self.f = f
 
     def observation(self, observation: Any) -> Any:
-        """Returns the function's value."""
         return self.f(observation)
 
 
 class TransformReward(RewardWrapper):
-    """Changes rewards by a function.
-
-    Args:
-        env: The environment.
-        f: The function.
-    """
+    """Changes rewards by a function."""
 
     def __init__(self, env: Any, f: Callable[[Any], Any]) -> None:
         super().__init__(env)
         self.f = f
 
     def reward(self, reward: Any) -> Any:
-        """Returns the function's value."""
         return self.f(reward)
 
 
 class GrayScaleObservation(ObservationWrapper):
-    """Makes grey pictures [height, width] uint8 of colour pictures [height, width, 3] uint8.
-
-    Args:
-        env: The environment.
-        keep_dim: Whether pictures keep a last axis of length 1.
-    """
+    """Makes grey pictures [height, width] uint8 of colour pictures [height, width, 3] uint8."""
 
     WEIGHTS = np.array([0.299, 0.587, 0.114], np.float32)
 
@@ -141,18 +104,12 @@ class GrayScaleObservation(ObservationWrapper):
         self.observation_space = Box(0, 255, (*size, 1) if keep_dim else size, np.uint8)
 
     def observation(self, observation: Any) -> Any:
-        """Returns the grey picture."""
         grey = (np.asarray(observation, np.float32) @ self.WEIGHTS).round().astype(np.uint8)
         return grey[..., None] if self.keep_dim else grey
 
 
 class ResizeObservation(ObservationWrapper):
-    """Changes the size of pictures [height, width] or [height, width, 3], by the mean of what a pixel covers.
-
-    Args:
-        env: The environment.
-        shape: Height and width, or one number for both, in pixels.
-    """
+    """Changes the size of images ``[height, width]`` or ``[height, width, 3]``, by the mean of what a pixel covers."""
 
     def __init__(self, env: Any, shape: int | Sequence[int]) -> None:
         super().__init__(env)
@@ -160,7 +117,6 @@ class ResizeObservation(ObservationWrapper):
         self.observation_space = Box(0, 255, (*self.shape, *env.observation_space.shape[2:]), np.uint8)
 
     def observation(self, observation: Any) -> Any:
-        """Returns the picture in its new size."""
         from PIL import Image
 
         height, width = self.shape
@@ -190,13 +146,11 @@ class StackedObservations(Wrapper):
         return self._join(self.frames, axis=self._axis)
 
     def reset(self, **kwargs: Any) -> Any:
-        """Returns the first observation of an episode in each place."""
         obs = self.env.reset(**kwargs)
         self.frames.extend([obs] * (self.frames.maxlen or 0))
         return self._joined()
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Returns the last observations with reward, done and info."""
         obs, reward, done, info = self.env.step(action)
         self.frames.append(obs)
         return self._joined(), reward, done, info
@@ -220,12 +174,10 @@ class RecordEpisodeStatistics(Wrapper):
         self.length_queue: deque[int] = deque(maxlen=deque_size)
 
     def reset(self, **kwargs: Any) -> Any:
-        """Starts an episode and its sums."""
         self.episode_return, self.episode_length = 0.0, 0
         return self.env.reset(**kwargs)
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        """Does an action and adds it up."""
         obs, reward, done, info = self.env.step(action)
         self.episode_return += float(reward)
         self.episode_length += 1

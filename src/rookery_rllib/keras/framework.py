@@ -15,11 +15,7 @@ from rookery_rllib.base.imports import module
 
 
 def try_import_torch(error: bool = False) -> tuple[Any, Any]:
-    """Returns torch and torch.nn.
-
-    Args:
-        error: Is not needed, because torch is always there.
-    """
+    """Returns torch and torch.nn."""
     return torch, torch.nn
 
 
@@ -27,9 +23,6 @@ def try_import_tf(error: bool = False) -> tuple[Any, Any, Any]:
     """Returns TensorFlow's names as models use them, twice (as ``tf.compat.v1`` and as ``tf``), and the version 2.
 
     The names are Keras on torch. Without the package keras all three are None.
-
-    Args:
-        error: Whether to raise when keras is not installed.
 
     Raises:
         ImportError: If `error` is set and keras is not installed.
@@ -45,9 +38,6 @@ def try_import_tf(error: bool = False) -> tuple[Any, Any, Any]:
 def try_import_tfp(error: bool = False) -> None:
     """Returns None: TensorFlow Probability is not used here; torch.distributions has the same.
 
-    Args:
-        error: Whether to raise.
-
     Raises:
         ImportError: If `error` is set.
     """
@@ -57,9 +47,6 @@ def try_import_tfp(error: bool = False) -> None:
 
 def try_import_jax(error: bool = False) -> tuple[None, None]:
     """Returns two Nones, for jax and flax, which are not used here.
-
-    Args:
-        error: Whether to raise.
 
     Raises:
         ImportError: If `error` is set.
@@ -86,15 +73,7 @@ def get_variable(
 ) -> Any:
     """Returns a variable that holds a value: a tensor for torch where one is asked for, else the value itself.
 
-    Args:
-        value: First value, an array or number.
-        framework: ``"torch"``, or one of the names for TensorFlow, whose variables are tensors of torch here.
-        trainable: Whether gradients are kept for it.
-        tf_name: Is not needed.
-        torch_tensor: Whether to make a tensor when `framework` is ``"torch"``.
-        device: Where the tensor lives.
-        shape: Shape of the tensor for a number; None = that of the value.
-        dtype: Type of the tensor, of numpy or torch; None = that of the value, float64 as float32.
+    Variables of TensorFlow are tensors of torch here; float64 becomes float32 where no type is given.
     """
     if framework == "torch" and not torch_tensor:
         return value
@@ -120,16 +99,11 @@ class Swish(nn.Module):
         self._beta = nn.Parameter(torch.tensor(1.0, dtype=torch.float32, device="cpu"))
 
     def forward(self, input_tensor: Tensor) -> Tensor:
-        """Returns the activations."""
         return input_tensor * torch.sigmoid(self._beta * input_tensor)
 
 
 def get_activation_fn(name: str | None = None, framework: str = "tf") -> Any:
     """Returns the class of an activation function of torch by its name; None for ``"linear"`` and None.
-
-    Args:
-        name: ``relu, tanh, swish, silu, elu, selu, sigmoid, leaky_relu``, ``linear`` or None.
-        framework: Is not needed: for all frameworks models are torch modules, or Keras layers, which take names.
 
     Raises:
         ConfigError: If the name is unknown.

@@ -34,11 +34,7 @@ class SimpleRNN(_TakesInputs, _SimpleRnn):  # type: ignore[misc]
 
 
 class LongestMask(_Operation):  # type: ignore[misc]
-    """Gives for each length a row that is true so many times, as long as the longest.
-
-    Args:
-        dtype: Element type of the mask; None = that of Keras for real numbers.
-    """
+    """Gives for each length a row that is true so many times, as long as the longest."""
 
     def __init__(self, dtype: str | None) -> None:
         super().__init__()

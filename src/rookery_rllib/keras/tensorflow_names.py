@@ -39,32 +39,26 @@ class DType(str):
 
     @property
     def name(self) -> str:
-        """The name, ``float32``."""
         return str(self)
 
     @property
     def as_numpy_dtype(self) -> type:
-        """The type of numpy."""
         return np.dtype(str(self)).type
 
     @property
     def is_floating(self) -> bool:
-        """Whether it is one of real numbers."""
         return np.dtype(str(self)).kind == "f"
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is one of whole numbers."""
         return np.dtype(str(self)).kind in "iu"
 
     @property
     def min(self) -> Any:
-        """The smallest number."""
         return self._reach().min
 
     @property
     def max(self) -> Any:
-        """The largest number."""
         return self._reach().max
 
     def _reach(self) -> Any:
@@ -117,42 +111,34 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: Any = None)
 
 
 def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, name: Any = None) -> Any:
-    """Returns a value as a tensor."""
     return _tensor(value, dtype)
 
 
 def zeros(shape: Any, dtype: Any = float32, name: Any = None) -> Any:
-    """Returns a tensor of zeros."""
     return _ops().zeros(_shape(shape), _dtype(dtype))
 
 
 def ones(shape: Any, dtype: Any = float32, name: Any = None) -> Any:
-    """Returns a tensor of ones."""
     return _ops().ones(_shape(shape), _dtype(dtype))
 
 
 def fill(dims: Any, value: Any, name: Any = None) -> Any:
-    """Returns a tensor that holds one value everywhere."""
     return _ops().full(_shape(dims), value, _tensor(value).dtype)
 
 
 def zeros_like(input: Any, dtype: Any = None, name: Any = None) -> Any:
-    """Returns zeros in the shape of a tensor."""
     return _ops().zeros_like(_tensor(input), _dtype(dtype))
 
 
 def ones_like(input: Any, dtype: Any = None, name: Any = None) -> Any:
-    """Returns ones in the shape of a tensor."""
     return _ops().ones_like(_tensor(input), _dtype(dtype))
 
 
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = float32, name: Any = None) -> Any:
-    """Returns the identity matrix."""
     return _ops().eye(num_rows, num_columns, dtype=_dtype(dtype))
 
 
 def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: Any = None) -> Any:
-    """Returns the numbers from a start to below a limit."""
     if limit is None:
         start, limit = 0, start
     whole = all(isinstance(number, int | np.integer) for number in (start, limit, delta))
@@ -160,7 +146,6 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
 
 
 def linspace(start: Any, stop: Any, num: int, name: Any = None, axis: int = 0) -> Any:
-    """Returns numbers at equal distances."""
     return _ops().linspace(start, stop, num, axis=axis)
 
 
@@ -173,7 +158,6 @@ def one_hot(
     dtype: Any = float32,
     name: Any = None,
 ) -> Any:
-    """Returns vectors with `on_value` at an index and `off_value` elsewhere."""
     hot = _ops().one_hot(_ops().cast(_tensor(indices), "int64"), depth, axis=axis, dtype=_dtype(dtype))
     return hot if (on_value, off_value) == (1, 0) else hot * (on_value - off_value) + off_value
 
@@ -224,50 +208,41 @@ def shape(input: Any, out_type: Any = int32, name: Any = None) -> tuple[Any, ...
 
 
 def size(input: Any, out_type: Any = int32, name: Any = None) -> Any:
-    """Returns the number of elements."""
     return _ops().size(_tensor(input))
 
 
 def rank(input: Any, name: Any = None) -> int:
-    """Returns the number of axes."""
     return len(shape(input))
 
 
 def reshape(tensor: Any, shape: Any, name: Any = None) -> Any:
-    """Returns a tensor's elements in another shape."""
     wanted = tuple(-1 if size is None else size for size in _shape(shape))
     return _ops().reshape(_tensor(tensor), wanted)
 
 
 def expand_dims(input: Any, axis: int, name: Any = None) -> Any:
-    """Returns a tensor with a new axis of length 1."""
     return _ops().expand_dims(_tensor(input), axis)
 
 
 def squeeze(input: Any, axis: Any = None, name: Any = None, squeeze_dims: Any = None) -> Any:
-    """Returns a tensor without axes of length 1."""
     axis = squeeze_dims if axis is None else axis
     axis = tuple(axis) if isinstance(axis, list) else axis
     return _ops().squeeze(_tensor(input), axis)
 
 
 def concat(values: Any, axis: int, name: Any = None) -> Any:
-    """Returns tensors one after the other along an axis."""
     return _ops().concatenate([_tensor(value) for value in values], axis)
 
 
 def stack(values: Any, axis: int = 0, name: Any = None) -> Any:
-    """Returns tensors along a new axis."""
     return _ops().stack([_tensor(value) for value in values], axis)
 
 
 def unstack(value: Any, num: int | None = None, axis: int = 0, name: Any = None) -> list[Any]:
-    """Returns the parts of a tensor along an axis, without that axis."""
     return list(_ops().unstack(_tensor(value), num, axis))
 
 
 def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: Any = None, name: Any = None) -> list[Any]:
-    """Returns the parts of a tensor: so many equal ones, or ones of these sizes."""
     if isinstance(num_or_size_splits, int | np.integer):
         return list(_ops().split(_tensor(value), int(num_or_size_splits), axis))
     sizes = list(_shape(num_or_size_splits))
@@ -277,29 +252,24 @@ def split(value: Any, num_or_size_splits: Any, axis: int = 0, num: Any = None, n
 
 
 def tile(input: Any, multiples: Any, name: Any = None) -> Any:
-    """Returns a tensor repeated along its axes."""
     return _ops().tile(_tensor(input), _shape(multiples))
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: Any = None) -> Any:
-    """Returns a tensor whose elements are repeated along an axis."""
     return _ops().repeat(_tensor(input), repeats, axis)
 
 
 def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: Any = None) -> Any:
-    """Returns a tensor with its axes in another order, reversed if none is given."""
     return _ops().transpose(_tensor(a), None if perm is None else list(perm))
 
 
 def reverse(tensor: Any, axis: Any, name: Any = None) -> Any:
-    """Returns a tensor backwards along axes."""
     for one in axis if isinstance(axis, list | tuple) else [axis]:
         tensor = _ops().flip(_tensor(tensor), one)
     return tensor
 
 
 def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: Any = None) -> Any:
-    """Returns a tensor with so many elements more before and after each axis."""
     how = mode.lower()
     pairs = [tuple(map(int, pair)) for pair in paddings]
     if how == "constant":
@@ -308,7 +278,6 @@ def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any
 
 
 def slice_(input_: Any, begin: Any, size: Any, name: Any = None) -> Any:
-    """Returns a block of a tensor; size -1 means all that is left."""
     ends = [None if length == -1 else start + length for start, length in zip(begin, size, strict=True)]
     return _tensor(input_)[tuple(slice(start, end) for start, end in zip(begin, ends, strict=True))]
 
@@ -332,7 +301,6 @@ def boolean_mask(tensor: Any, mask: Any, axis: int | None = None, name: Any = No
 
 
 def broadcast_to(input: Any, shape: Any, name: Any = None) -> Any:
-    """Returns a tensor spread over a shape."""
     return _ops().broadcast_to(_tensor(input), _shape(shape))
 
 
@@ -340,17 +308,14 @@ def broadcast_to(input: Any, shape: Any, name: Any = None) -> Any:
 
 
 def cast(x: Any, dtype: Any, name: Any = None) -> Any:
-    """Returns a tensor of another element type."""
     return _ops().cast(_tensor(x), _dtype(dtype))
 
 
 def identity(input: Any, name: Any = None) -> Any:
-    """Returns the tensor."""
     return _tensor(input)
 
 
 def stop_gradient(input: Any, name: Any = None) -> Any:
-    """Returns a tensor that gradients do not pass."""
     return _ops().stop_gradient(_tensor(input))
 
 
@@ -423,7 +388,6 @@ logical_and, logical_or = _of_two("logical_and"), _of_two("logical_or")
 
 
 def add_n(inputs: Sequence[Any], name: Any = None) -> Any:
-    """Returns the sum of tensors."""
     total = _tensor(inputs[0])
     for value in inputs[1:]:
         total = total + _tensor(value)
@@ -447,30 +411,19 @@ reduce_logsumexp = _over_axes("logsumexp")
 
 
 def argmax(input: Any, axis: Any = None, output_type: Any = int64, name: Any = None, dimension: Any = None) -> Any:
-    """Returns where the largest elements are along an axis, the first if none is given."""
     axis = dimension if axis is None else axis
     return _ops().cast(_ops().argmax(_tensor(input), 0 if axis is None else axis), _dtype(output_type))
 
 
 def argmin(input: Any, axis: Any = None, output_type: Any = int64, name: Any = None) -> Any:
-    """Returns where the smallest elements are along an axis, the first if none is given."""
     return _ops().cast(_ops().argmin(_tensor(input), 0 if axis is None else axis), _dtype(output_type))
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None) -> Any:
-    """Returns a tensor within bounds."""
     return _ops().clip(_tensor(t), clip_value_min, clip_value_max)
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any:
-    """Returns elements of `x` where a condition is true and of `y` elsewhere; without both, where it is true.
-
-    Args:
-        condition: The condition.
-        x: Tensor or number.
-        y: Tensor or number; without both, indices ``[n, axes]`` are returned.
-        name: Not used.
-    """
     condition = _ops().cast(_tensor(condition), "bool")
     if x is None and y is None:
         return _ops().transpose(_ops().stack(_ops().nonzero(condition)))
@@ -478,29 +431,24 @@ def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any
 
 
 def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: Any = None) -> Any:
-    """Returns what one of two functions gives."""
     return true_fn() if bool(pred) else false_fn()
 
 
 def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: Any = None) -> Any:
-    """Returns the product of matrices."""
     a, b = _tensor(a), _tensor(b)
     a = _ops().swapaxes(a, -1, -2) if transpose_a else a
     return _ops().matmul(a, _ops().swapaxes(b, -1, -2) if transpose_b else b)
 
 
 def einsum(equation: str, *inputs: Any, name: Any = None) -> Any:
-    """Returns the sum of products that an equation names."""
     return _ops().einsum(equation, *map(_tensor, inputs))
 
 
 def tensordot(a: Any, b: Any, axes: Any, name: Any = None) -> Any:
-    """Returns the sum of products over axes."""
     return _ops().tensordot(_tensor(a), _tensor(b), axes)
 
 
 def cumsum(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: Any = None) -> Any:
-    """Returns sums up to each element; without it if `exclusive`, from the end if `reverse`."""
     values = _ops().flip(_tensor(x), axis) if reverse else _tensor(x)
     sums = _ops().cumsum(values, axis)
     sums = sums - values if exclusive else sums
@@ -508,7 +456,6 @@ def cumsum(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False
 
 
 def global_norm(t_list: Sequence[Any], name: Any = None) -> Any:
-    """Returns the length of all tensors as one vector."""
     return _ops().sqrt(add_n([_ops().sum(_ops().square(_tensor(tensor))) for tensor in t_list if tensor is not None]))
 
 
@@ -528,35 +475,29 @@ softmax, log_softmax, swish, softsign = map(_activation, ("softmax", "log_softma
 
 
 def leaky_relu(features: Any, alpha: float = 0.2, name: Any = None) -> Any:
-    """Returns positive elements as they are and others times `alpha`."""
     return _ops().leaky_relu(_floats(features), alpha)
 
 
 def l2_loss(t: Any, name: Any = None) -> Any:
-    """Returns half the sum of squares."""
     return _ops().sum(_ops().square(_tensor(t))) / 2
 
 
 def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: Any = None) -> tuple[Any, Any]:
-    """Returns mean and variance over axes."""
     mean, variance = _ops().moments(_floats(x), axes, keepdims=keepdims)
     return mean, variance
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any = None, logits: Any = None, name: Any = None) -> Any:
-    """Returns minus the log probabilities of labels (numbers of classes)."""
     logits = _tensor(logits)
     hot = one_hot(labels, logits.shape[-1], dtype=str(_ops().dtype(logits)))
     return -_ops().sum(hot * _ops().log_softmax(logits), axis=-1)
 
 
 def softmax_cross_entropy_with_logits(labels: Any = None, logits: Any = None, axis: int = -1, name: Any = None) -> Any:
-    """Returns the cross entropies of labels (probabilities of classes)."""
     return -_ops().sum(_tensor(labels) * _ops().log_softmax(_tensor(logits), axis=axis), axis=axis)
 
 
 def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, name: Any = None) -> Any:
-    """Returns the cross entropies of labels (probabilities), element by element."""
     logits = _tensor(logits)
     return _ops().softplus(logits) - logits * _tensor(labels)
 
@@ -567,21 +508,18 @@ def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, na
 def random_normal(
     shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = float32, seed: Any = None, name: Any = None
 ) -> Any:
-    """Returns numbers of a normal distribution."""
     return load_keras().random.normal(_shape(shape), dtype=_dtype(dtype), seed=seed) * stddev + mean
 
 
 def random_uniform(
     shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = float32, seed: Any = None, name: Any = None
 ) -> Any:
-    """Returns numbers evenly from `minval` to below `maxval` (1 if it is None)."""
     if DType(_dtype(dtype) or "float32").is_integer:
         return load_keras().random.randint(_shape(shape), minval, maxval, _dtype(dtype), seed)
     return load_keras().random.uniform(_shape(shape), minval, 1.0 if maxval is None else maxval, _dtype(dtype), seed)
 
 
 def random_categorical(logits: Any, num_samples: int, dtype: Any = int64, seed: Any = None, name: Any = None) -> Any:
-    """Returns classes drawn by their logits ``[rows, num_samples]``."""
     return _ops().cast(load_keras().random.categorical(_tensor(logits), num_samples, seed=seed), _dtype(dtype))
 
 
@@ -620,12 +558,11 @@ def group(*inputs: Any, **kwargs: Any) -> None:
 
 
 def is_tensor(x: Any) -> bool:
-    """Says whether a value is a tensor, a variable or a symbolic input."""
     return isinstance(x, torch.Tensor | load_keras().KerasTensor | load_keras().Variable)
 
 
 def list_physical_devices(device_type: str | None = None) -> list[str]:
-    """Returns the processors of a kind that PyTorch sees."""
+    """Returns the devices of a kind that PyTorch sees."""
     found = ["CPU:0"] if device_type in (None, "CPU") else []
     return found + ([f"GPU:{i}" for i in range(torch.cuda.device_count())] if device_type in (None, "GPU") else [])
 

@@ -43,13 +43,7 @@ def pandas() -> Any:
 
 
 class Analysis:
-    """Looks at the results in a directory.
-
-    Args:
-        experiment_dir: Directory with those of trials in it.
-        default_metric: Key of results by which trials are judged.
-        default_mode: ``max`` or ``min``.
-    """
+    """Looks at the results in a directory."""
 
     def __init__(self, experiment_dir: str, default_metric: str | None = None, default_mode: str | None = None) -> None:
         folder = os.path.expanduser(experiment_dir)
@@ -84,11 +78,9 @@ class Analysis:
 
     @property
     def trial_dataframes(self) -> dict[str, Any]:
-        """The results of each trial as a data frame, by its directory; needs pandas."""
         return self.fetch_trial_dataframes() if self._frames is None else self._frames
 
     def fetch_trial_dataframes(self) -> dict[str, Any]:
-        """Reads the results of all trials; needs pandas."""
         found = {}
         for path in self._get_trial_paths():
             file = Path(path, EXPR_PROGRESS_FILE)
@@ -121,11 +113,7 @@ class Analysis:
         return rows
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
-        """Returns the configuration of each trial as it was written, by its directory.
-
-        Args:
-            prefix: Whether keys begin with ``config/``.
-        """
+        """Returns the configuration of each trial as it was written, by its directory."""
         found: dict[str, dict[str, Any]] = {}
         for path in self._get_trial_paths():
             file = Path(path, EXPR_PARAM_FILE)
@@ -137,12 +125,10 @@ class Analysis:
     # --- the best -----------------------------------------------------------------------------------------------------
 
     def get_best_config(self, metric: str | None = None, mode: str | None = None) -> dict[str, Any] | None:
-        """Returns the configuration of the best trial; None if no trial has a number."""
         best = self.get_best_logdir(metric, mode)
         return None if best is None else self.get_all_configs()[best]
 
     def get_best_logdir(self, metric: str | None = None, mode: str | None = None) -> str | None:
-        """Returns the directory of the best trial; None if no trial has a number."""
         metric, mode = self._metric(metric), self._mode(mode)
         rows = self._retrieve_rows(metric, mode)
         if not rows:
@@ -152,12 +138,7 @@ class Analysis:
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def get_trial_checkpoints_paths(self, trial: Any, metric: str | None = None) -> list[tuple[str, Any]]:
-        """Returns the checkpoints of a trial, each with a result that it was made after.
-
-        Args:
-            trial: A trial, or its directory.
-            metric: Key of the result.
-        """
+        """Returns the checkpoints of a trial, each with a result that it was made after."""
         key = metric or self.default_metric or TRAINING_ITERATION
         folder = str(trial.logdir if isinstance(trial, Trial) else os.path.expanduser(trial))
         results = {result.get(TRAINING_ITERATION): result for result in read_results(folder)}
@@ -167,7 +148,6 @@ class Analysis:
         ]
 
     def get_best_checkpoint(self, trial: Any, metric: str | None = None, mode: str | None = None) -> str | None:
-        """Returns the path of the best checkpoint of a trial; None if it has none."""
         mode = self._mode(mode)
         found = [pair for pair in self.get_trial_checkpoints_paths(trial, metric) if is_finite(pair[1])]
         if not found:
@@ -176,27 +156,14 @@ class Analysis:
         return (max if mode == "max" else min)(found, key=lambda pair: pair[1])[0]
 
     def get_last_checkpoint(self, trial: Any = None, metric: str = TRAINING_ITERATION, mode: str = "max") -> str | None:
-        """Returns the path of the newest checkpoint of a trial.
-
-        Args:
-            trial: A trial, or its directory; None = the best by `metric` and `mode`.
-            metric: Key of results.
-            mode: ``max`` or ``min``.
-        """
+        """Returns the path of the newest checkpoint of a trial."""
         if trial is None:
             trial = self.get_best_logdir(metric, mode)
         return self.get_best_checkpoint(trial, TRAINING_ITERATION, "max")
 
 
 class ExperimentAnalysis(Analysis):
-    """Looks at an experiment.
-
-    Args:
-        experiment_checkpoint_path: File ``experiment_state-....json``, or a directory with one in it.
-        trials: Its trials; None = as the file says.
-        default_metric: Key of results by which trials are judged.
-        default_mode: ``max`` or ``min``.
-    """
+    """Looks at an experiment; what gives data frames needs pandas."""
 
     def __init__(
         self,
@@ -226,49 +193,40 @@ class ExperimentAnalysis(Analysis):
 
     @property
     def best_trial(self) -> Trial | None:
-        """The trial whose last result is best by ``metric`` and ``mode`` of ``tune.run``."""
         return self.get_best_trial()
 
     @property
     def best_config(self) -> dict[str, Any] | None:
-        """The configuration of the best trial."""
         return self.get_best_config()
 
     @property
     def best_checkpoint(self) -> str | None:
-        """The best checkpoint of the best trial."""
         best = self.get_best_trial()
         return None if best is None else self.get_best_checkpoint(best)
 
     @property
     def best_logdir(self) -> str | None:
-        """The directory of the best trial."""
         return self.get_best_logdir()
 
     @property
     def best_dataframe(self) -> Any:
-        """The results of the best trial as a data frame; needs pandas."""
         return self.trial_dataframes[str(self.get_best_logdir())]
 
     @property
     def best_result(self) -> dict[str, Any] | None:
-        """The last result of the best trial."""
         best = self.get_best_trial()
         return None if best is None else best.last_result
 
     @property
     def best_result_df(self) -> Any:
-        """The last result of the best trial as a data frame; needs pandas."""
         return pandas().DataFrame.from_records([flatten_dict(self.best_result or {}, ".")], index="trial_id")
 
     @property
     def results(self) -> dict[str, dict[str, Any]]:
-        """The last result of each trial, by its identifier."""
         return {trial.trial_id: trial.last_result for trial in self.trials}
 
     @property
     def results_df(self) -> Any:
-        """The last results of all trials as a data frame; needs pandas."""
         rows = [flatten_dict(trial.last_result, ".") for trial in self.trials]
         return pandas().DataFrame.from_records(rows, index="trial_id")
 
@@ -279,14 +237,7 @@ class ExperimentAnalysis(Analysis):
         scope: str = "last",
         filter_nan_and_inf: bool = True,
     ) -> Trial | None:
-        """Returns the best trial; None if no trial has a number.
-
-        Args:
-            metric: Key of results; None = that of ``tune.run``.
-            mode: ``max`` or ``min``; None = that of ``tune.run``.
-            scope: Which results count: ``last``, the best of ``all``, the mean (``avg``), that of the last 5 or 10.
-            filter_nan_and_inf: Whether trials whose number is not finite are left out.
-        """
+        """Returns the best trial; None if no trial has a number."""
         key, mode = self._metric(metric), self._mode(mode)
         if scope not in SCOPES:
             raise ConfigError(f"scope = {scope!r}: must be one of {', '.join(SCOPES)}")
@@ -303,27 +254,22 @@ class ExperimentAnalysis(Analysis):
     def get_best_config(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
     ) -> dict[str, Any] | None:
-        """Returns the configuration of the best trial; arguments as of `get_best_trial`."""
         best = self.get_best_trial(metric, mode, scope)
         return None if best is None else best.config
 
     def get_best_logdir(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> str | None:
-        """Returns the directory of the best trial; arguments as of `get_best_trial`."""
         best = self.get_best_trial(metric, mode, scope)
         return None if best is None else best.logdir
 
     def get_last_checkpoint(self, trial: Any = None, metric: str = TRAINING_ITERATION, mode: str = "max") -> str | None:
-        """Returns the path of the newest checkpoint of a trial; arguments as of `Analysis.get_last_checkpoint`."""
         if trial is None:
             trial = self.get_best_trial(metric, mode)
         return None if trial is None else self.get_best_checkpoint(trial, TRAINING_ITERATION, "max")
 
     def stats(self) -> dict[str, Any]:
-        """Returns when the experiment began."""
         return dict(self._experiment_state.get("stats", {}))
 
     def runner_data(self) -> dict[str, Any]:
-        """Returns what the file says of the loop."""
         return dict(self._experiment_state.get("runner_data", {}))
 
 

@@ -73,43 +73,32 @@ class LoggerCallback(Callback):
         """Hears that a trial is over."""
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Passes it on."""
         self.log_trial_start(trial)
 
     def on_trial_restore(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Passes it on."""
         self.log_trial_restore(trial)
 
     def on_trial_save(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Passes it on."""
         self.log_trial_save(trial)
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
-        """Passes it on."""
         self.log_trial_result(iteration, trial, result)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Passes it on."""
         self.log_trial_end(trial, failed=False)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Passes it on."""
         self.log_trial_end(trial, failed=True)
 
 
 class LegacyLoggerCallback(LoggerCallback):
-    """Lets classes that log one trial log all of them.
-
-    Args:
-        logger_classes: Subclasses of `Logger`, or functions of (config, logdir, trial).
-    """
+    """Lets classes that log one trial log all of them."""
 
     def __init__(self, logger_classes: Sequence[Any]) -> None:
         self.logger_classes = [logger_classes] if isinstance(logger_classes, type) else list(logger_classes)
         self._loggers: dict[Any, list[Logger]] = {}
 
     def log_trial_start(self, trial: Any) -> None:
-        """Makes the loggers of a trial, or tells them of its configuration if it goes on."""
         if trial in self._loggers:
             for logger in self._loggers[trial]:
                 logger.update_config(trial.config)
@@ -117,23 +106,19 @@ class LegacyLoggerCallback(LoggerCallback):
             self._loggers[trial] = [made(trial.config, trial.logdir, trial) for made in self.logger_classes]
 
     def log_trial_save(self, trial: Any) -> None:
-        """Writes what waits in memory."""
         for logger in self._loggers.get(trial, ()):
             logger.flush()
 
     def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
-        """Writes a result."""
         for logger in self._loggers.get(trial, ()):
             logger.on_result(result)
 
     def log_trial_end(self, trial: Any, failed: bool = False) -> None:
-        """Ends the loggers of a trial."""
         for logger in self._loggers.pop(trial, ()):
             logger.flush()
             logger.close()
 
     def close(self) -> None:
-        """Ends the loggers of trials that are not over."""
         for trial in list(self._loggers):
             self.log_trial_end(trial)
 

@@ -38,11 +38,7 @@ def unflattened_lookup(flat_key: str, lookup: Mapping[str, Any], delimiter: str 
 
 
 def format_vars(resolved_vars: Mapping[Any, Any]) -> str:
-    """Writes the values chosen for a trial as they stand in its name.
-
-    Args:
-        resolved_vars: Values by path, as texts or as tuples of keys.
-    """
+    """Writes the values chosen for a trial as they stand in its name."""
     paths = {
         "/".join(map(str, path)) if isinstance(path, tuple) else path: part for path, part in resolved_vars.items()
     }

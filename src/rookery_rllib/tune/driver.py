@@ -97,12 +97,7 @@ class Orders:
 
 
 class Driver:
-    """Keeps the trials of a script beside those of the runner.
-
-    Args:
-        orders: How to watch over them.
-        scheduler: Says what the scheduler said last.
-    """
+    """Keeps the trials of a script beside those of the runner."""
 
     def __init__(self, orders: Orders, scheduler: Overheard) -> None:
         self.orders, self.scheduler = orders, scheduler
@@ -385,11 +380,7 @@ def named_by(creator: Callable[[Trial], str], trial: Trial, which: str) -> str:
 
 
 class HereExecutor(Executor):
-    """Runs one trial at a time in this process; what it prints is seen.
-
-    Args:
-        job: What a trial does.
-    """
+    """Runs one trial at a time in this process; what it prints is seen."""
 
     def __init__(self, job: Job) -> None:
         self.notes = []
@@ -403,12 +394,10 @@ class HereExecutor(Executor):
         return int(self._start is None)
 
     def begin(self, start: Start) -> None:
-        """Begins a trial."""
         self._start = start
         self._worker.begin(start)
 
     def order(self, trial: str, order: Order) -> None:
-        """Notes what `wait` is to do."""
         self._order = order
 
     def wait(self, seconds: float) -> Event | None:
@@ -419,7 +408,6 @@ class HereExecutor(Executor):
         return self._worker.step(order)
 
     def end(self, trial: str, save: bool) -> None:
-        """Ends the trial."""
         if self._start is not None:
             problem = self._worker.end(save)
             if problem:
@@ -431,18 +419,12 @@ class HereExecutor(Executor):
         self._worker.interrupt()
 
     def close(self) -> None:
-        """Ends the trial that is here, if any."""
         if self._start is not None:
             self.end(self._start.trial, save=False)
 
 
 class WatchedExecutor(Executor):
-    """Lets a driver see what happens on another executor.
-
-    Args:
-        inner: Runs the trials.
-        driver: Sees it.
-    """
+    """Lets a driver see what happens on another executor."""
 
     def __init__(self, inner: Executor, driver: Driver) -> None:
         self.inner, self.driver = inner, driver
@@ -461,7 +443,6 @@ class WatchedExecutor(Executor):
         self.inner.begin(start)
 
     def order(self, trial: str, order: Order) -> None:
-        """Passes it on."""
         self.inner.order(trial, order)
 
     def wait(self, seconds: float) -> Event | None:
@@ -478,36 +459,27 @@ class WatchedExecutor(Executor):
         self.inner.end(trial, self.driver.saves_at_end(trial, save))
 
     def interrupt(self) -> None:
-        """Passes it on."""
         self.inner.interrupt()
 
     def close(self) -> None:
-        """Passes it on."""
         self.inner.close()
 
 
 class Progress(Listener):
-    """Tells a driver of what the runner reports.
-
-    Args:
-        driver: The driver.
-    """
+    """Tells a driver of what the runner reports."""
 
     def __init__(self, driver: Driver) -> None:
         super().__init__()
         self.driver = driver
 
     def note(self, line: str) -> None:
-        """Prints a note."""
         if has_verbosity(Verbosity.V1_EXPERIMENT):
             say(line)
 
     def result(self, trial: str, row: Mapping[str, Any]) -> None:
-        """Passes a result on."""
         self.driver.result(trial, row)
 
     def update(self, gather: Gather, running: int) -> None:
-        """Lets the driver look at all trials."""
         self.driver.sync(running)
 
 

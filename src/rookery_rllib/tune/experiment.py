@@ -144,42 +144,17 @@ def run(
 ) -> ExperimentAnalysis:
     """Runs trials to their ends, and returns what came of them.
 
-    Args:
-        run_or_experiment: Name of an algorithm or of something registered, Trainable class, function, or `Experiment`.
-        name: Directory of the experiment in `local_dir`; None = what is tried.
-        metric: Key of results that trials are judged by.
-        mode: ``max`` or ``min``.
-        stop: Numbers by key of results at which a trial ends, function of (trial_id, result), or `Stopper`.
-        time_budget_s: Seconds, or a timedelta, after which everything ends.
-        config: Configuration, with search spaces anywhere in it.
-        resources_per_trial: Cores and GPUs of a trial; None = one core.
-        num_samples: How often values are drawn, each time for the whole grid; -1 = until something ends it.
-        local_dir: Directory of results; None = ``TUNE_RESULT_DIR`` or ``~/ray_results``.
-        search_alg: What suggests values, as of ``ray.tune.suggest``.
-        scheduler: Who goes on, as of ``ray.tune.schedulers``.
-        keep_checkpoints_num: How many checkpoints of a trial stay; the newest does in any case. None = all.
-        checkpoint_score_attr: Which stay: those with the largest such result, or with ``min-`` the smallest.
-        checkpoint_freq: Iterations between two checkpoints; 0 = none.
-        checkpoint_at_end: Whether a trial's last state is kept.
-        verbose: 0 nothing, 1 counts, 2 a line a result, 3 whole results.
-        progress_reporter: Shows the table of trials.
-        log_to_file: Whether prints go to files of the trial's directory too; or their names.
-        trial_name_creator, trial_dirname_creator: Functions of a trial that name it, and its directory.
-        sync_config: Without an ``upload_dir`` it changes nothing.
-        export_formats: Formats that each trial's model is written in at its end.
-        max_failures: How often a trial that raises goes on from its last checkpoint; -1 = always.
-        fail_fast: Whether the first failure ends everything; ``raise`` = at once, with an error.
-        restore: Checkpoint that each trial begins with.
-        server_port, queue_trials, reuse_actors: Have no meaning: no server, trials wait for cores, none is used twice.
-        resume: True or ``LOCAL``: go on with the newest experiment of this name.
-        trial_executor: Must be None.
-        raise_on_failed_trial: Whether a failed trial is an error at the end.
-        callbacks: Objects of classes below ``tune.Callback``.
-        loggers: Classes that log one trial each, in place of the usual three.
-        old: Arguments that were deprecated in 2021; those that asked for something say what to use.
+    Arguments are those of Ray; these differ, or have limits:
 
-    Returns:
-        Results, best trials, checkpoints.
+    Args:
+        resources_per_trial: Cores and GPUs of a trial; None = one core.
+        keep_checkpoints_num: How many checkpoints of a trial stay; the newest does in any case. None = all.
+        sync_config: Without an ``upload_dir`` it changes nothing.
+        server_port, queue_trials, reuse_actors: Have no meaning: no server, trials wait for cores, none is used twice.
+        trial_executor: Must be None.
+        resume: True or ``LOCAL``: resume the newest experiment of this name.
+        time_budget_s: Seconds, or a timedelta.
+        old: Arguments that were deprecated in 2021; those that asked for something say what to use.
 
     Raises:
         ConfigError: If an argument is wrong, or of no use here.
@@ -471,12 +446,7 @@ def loop(
 
 
 class Gate:
-    """Passes questions on to a search until everything is to end.
-
-    Args:
-        search: The search.
-        driver: Knows when.
-    """
+    """Passes questions on to a search until everything is to end."""
 
     def __init__(self, search: AskTell, driver: Driver) -> None:
         self.search, self.driver = search, driver
@@ -486,7 +456,6 @@ class Gate:
         return None if self.driver.stopping else self.search.ask(number)
 
     def tell(self, number: int, values: Sequence[float] | None) -> None:
-        """Passes it on."""
         self.search.tell(number, values)
 
 
@@ -514,13 +483,7 @@ def finished(setup: Setup, driver: Driver, seconds: float) -> ExperimentAnalysis
 
 
 class Experiment:
-    """What is to be tried, for `run_experiments`.
-
-    Args:
-        name: Directory of the experiment.
-        run: What is tried.
-        spec: Further arguments of `run`.
-    """
+    """What is to be tried, for `run_experiments`."""
 
     SHARED = (
         "verbose", "progress_reporter", "resume", "raise_on_failed_trial", "scheduler", "search_alg", "callbacks",
@@ -547,12 +510,10 @@ class Experiment:
         return cls(name, target, **rest)
 
     def run(self, **shared: Any) -> ExperimentAnalysis:
-        """Runs it."""
         return run(self.target, **{**shared, "name": self.name, **self.spec})
 
     @property
     def run_identifier(self) -> str:
-        """What is tried is called."""
         return title_of(self.target)
 
 
@@ -571,25 +532,10 @@ def run_experiments(
     callbacks: Sequence[Any] | None = None,
     _remote: bool | None = None,
 ) -> list[Trial]:
-    """Runs experiments, one after the other; trials of one run at the same time.
+    """Runs experiments, one after the other; trials of one run at the same time. Returns all trials.
 
-    Args:
-        experiments: `Experiment`, a list of them, or dicts by name: ``{"name": {"run": ..., "config": ...}}``.
-        scheduler: As of `run`, for each.
-        server_port: Has no meaning.
-        verbose: As of `run`.
-        progress_reporter: As of `run`.
-        resume: As of `run`.
-        queue_trials: Has no meaning.
-        reuse_actors: Has no meaning.
-        trial_executor: Must be None.
-        raise_on_failed_trial: As of `run`.
-        concurrent: Has no meaning: experiments run in their order.
-        callbacks: As of `run`.
-        _remote: Has no meaning.
-
-    Returns:
-        All trials.
+    `server_port`, `queue_trials`, `reuse_actors`, `concurrent` and `_remote` have no meaning; `trial_executor` must be
+    None.
     """
     if isinstance(experiments, Mapping):
         listed = [Experiment.from_json(str(name), spec) for name, spec in experiments.items()]

@@ -87,16 +87,13 @@ class TrainableOf2021(Job):
 
     @property
     def title(self) -> str:
-        """The name of what is tried."""
         return self.name
 
     @property
     def cpus(self) -> float:
-        """Cores of a trial."""
         return self.resources
 
     def describe(self) -> dict[str, Any]:
-        """Says what is tried."""
         return {"kind": "rllib", "trainable": self.name}
 
     def configured(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,7 +112,6 @@ class TrainableOf2021(Job):
         return config
 
     def start(self, start: Start) -> Work:
-        """Makes the trainable of a trial."""
         register_all(self.known or registered())
         notices.speak()
         return TrialOf2021(self, start)
@@ -149,12 +145,7 @@ def placed(config: Any, keys: list[str], value: Any) -> None:
 
 
 class TrialOf2021(Work):
-    """One trainable at work.
-
-    Args:
-        job: What all trials have in common.
-        start: What this one begins with.
-    """
+    """One trainable at work."""
 
     def __init__(self, job: TrainableOf2021, start: Start) -> None:
         self._job, self._folder = job, start.folder
@@ -209,7 +200,6 @@ class TrialOf2021(Work):
 
     @property
     def can_save(self) -> bool:
-        """Whether there is something to save."""
         if isinstance(self.trainable, FunctionTrainable):
             return self.trainable.can_save
         return type(self.trainable).save_checkpoint is not Trainable.save_checkpoint
@@ -229,7 +219,6 @@ class TrialOf2021(Work):
         self._saved_at = self.iteration
 
     def close(self) -> None:
-        """Ends the trainable."""
         try:
             if self._job.export_formats:
                 self.trainable.export_model(list(self._job.export_formats), self._logdir)

@@ -68,26 +68,14 @@ class ProgressReporter:
     """Shows how trials stand. Subclasses write `should_report` and `report`."""
 
     def should_report(self, trials: list[Trial], done: bool = False) -> bool:
-        """Says whether to report now.
-
-        Args:
-            trials: All trials.
-            done: Whether the experiment is over.
-        """
+        """Says whether to report now."""
         raise NotImplementedError
 
     def report(self, trials: list[Trial], done: bool, *sys_info: str) -> None:
-        """Shows all trials.
-
-        Args:
-            trials: All trials.
-            done: Whether the experiment is over.
-            sys_info: Further lines.
-        """
+        """Shows all trials."""
         raise NotImplementedError
 
     def set_search_properties(self, metric: str | None, mode: str | None) -> bool:
-        """Hears by what trials are judged."""
         return True
 
     def set_total_samples(self, total_samples: int) -> None:
@@ -95,21 +83,7 @@ class ProgressReporter:
 
 
 class TuneReporterBase(ProgressReporter):
-    """Makes the table.
-
-    Args:
-        metric_columns: Results to show, as a list or with other names as a dict; None = the usual ones and up to
-            `infer_limit` others.
-        parameter_columns: Parameters to show, likewise; None = all that were chosen.
-        total_samples: How many trials there will be.
-        max_progress_rows: Rows of a table while the experiment runs.
-        max_error_rows: Rows of the table of failures.
-        max_report_frequency: Seconds between two tables.
-        infer_limit: How many other results are shown.
-        print_intermediate_tables: Whether tables are shown before the end; None = as verbosity says.
-        metric: By what the best trial is found.
-        mode: ``max`` or ``min``.
-    """
+    """Makes the table."""
 
     DEFAULT_COLUMNS: Mapping[str, str] = {
         MEAN_ACCURACY: "acc",
@@ -153,7 +127,6 @@ class TuneReporterBase(ProgressReporter):
         return True
 
     def set_total_samples(self, total_samples: int) -> None:
-        """Hears how many trials there will be."""
         self._total_samples = total_samples
 
     def should_report(self, trials: list[Trial], done: bool = False) -> bool:
@@ -164,13 +137,11 @@ class TuneReporterBase(ProgressReporter):
         return True
 
     def add_metric_column(self, metric: str, representation: str | None = None) -> None:
-        """Shows a further result."""
         if metric in self._metric_columns:
             raise ConfigError(f"add_metric_column: {metric} is shown already")
         self._metric_columns[metric] = representation or metric
 
     def add_parameter_column(self, parameter: str, representation: str | None = None) -> None:
-        """Shows a further parameter."""
         if parameter in self._parameter_columns:
             raise ConfigError(f"add_parameter_column: {parameter} is shown already")
         self._parameter_columns[parameter] = representation or parameter
@@ -266,25 +237,17 @@ class CLIReporter(TuneReporterBase):
     """Prints the table; arguments as of `TuneReporterBase`."""
 
     def report(self, trials: list[Trial], done: bool, *sys_info: str) -> None:
-        """Prints."""
         say(self._progress_str(trials, done, *sys_info))
 
 
 class JupyterNotebookReporter(TuneReporterBase):
-    """Shows the table in a notebook; where there is none, prints it.
-
-    Args:
-        overwrite: Whether a table takes the place of the one before.
-        args: As of `TuneReporterBase`.
-        kwargs: Likewise.
-    """
+    """Shows the table in a notebook; where there is none, prints it."""
 
     def __init__(self, overwrite: bool = True, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._overwrite = overwrite
 
     def report(self, trials: list[Trial], done: bool, *sys_info: str) -> None:
-        """Shows."""
         if not is_notebook():
             say(self._progress_str(trials, done, *sys_info))
             return
@@ -341,11 +304,7 @@ def cell(value: Any) -> str:
 
 
 class TrialProgressCallback(Callback):
-    """Prints what trials report: whole results, or a line each, as verbosity says.
-
-    Args:
-        metric: The result shown where only one is.
-    """
+    """Prints what trials report: whole results, or a line each, as verbosity says."""
 
     def __init__(self, metric: str | None = None) -> None:
         self._metric = metric
@@ -357,7 +316,6 @@ class TrialProgressCallback(Callback):
         self._print(trial, result, failed=False)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Prints that a trial has failed."""
         self._print(trial, trial.last_result, failed=True)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:

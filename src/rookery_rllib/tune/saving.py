@@ -13,13 +13,7 @@ ITERATIONS = 3
 def validate_save_restore(
     trainable_cls: Any, config: dict[str, Any] | None = None, num_gpus: float = 0, use_object_store: bool = False
 ) -> bool:
-    """Trains, saves, and restores in another object; says yes if it goes on as before.
-
-    Args:
-        trainable_cls: The class.
-        config: Its configuration.
-        num_gpus: Has no meaning here.
-        use_object_store: Whether to go by ``save_to_object``.
+    """Trains, saves, and restores in another object; says yes if it goes on as before. `num_gpus` has no meaning here.
 
     Raises:
         ConfigError: If the other object counts otherwise.

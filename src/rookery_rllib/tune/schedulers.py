@@ -112,16 +112,6 @@ class AsyncHyperBandScheduler(TrialScheduler):
     """Stops trials that are not among the best of those that came as far; nobody waits.
 
     Equal scores decide nothing here; Tune compares with a percentile, and stops the first of two by it.
-
-    Args:
-        time_attr: Key of results that a trial's age is counted in.
-        reward_attr: Old name of `metric`, with more being better.
-        metric: Key of results that trials are judged by; None = that of ``tune.run``.
-        mode: ``max`` or ``min``; None = that of ``tune.run``.
-        max_t: Age at which a trial ends.
-        grace_period: Age of the first comparison.
-        reduction_factor: Of so many trials one goes on, and so many times older is the next comparison.
-        brackets: Kinds of trials: those of the second skip the first comparison, and so on.
     """
 
     makes = ASHA
@@ -156,14 +146,7 @@ ASHAScheduler = AsyncHyperBandScheduler
 class HyperBandScheduler(TrialScheduler):
     """Lets the trials of a bracket wait for each other, and the best of them go on.
 
-    Args:
-        time_attr: Key of results that a trial's age is counted in.
-        reward_attr: Old name of `metric`, with more being better.
-        metric: Key of results that trials are judged by; None = that of ``tune.run``.
-        mode: ``max`` or ``min``; None = that of ``tune.run``.
-        max_t: Age at which a trial ends.
-        reduction_factor: Of so many trials one goes on.
-        stop_last_trials: Must be True: trials end at `max_t`.
+    `stop_last_trials` must be True: trials end at `max_t`.
     """
 
     makes = HyperBand
@@ -191,15 +174,7 @@ class HyperBandScheduler(TrialScheduler):
 class MedianStoppingRule(TrialScheduler):
     """Stops trials whose best result is below the median of the others' running means.
 
-    Args:
-        time_attr: Key of results that a trial's age is counted in.
-        reward_attr: Old name of `metric`, with more being better.
-        metric: Key of results that trials are judged by; None = that of ``tune.run``.
-        mode: ``max`` or ``min``; None = that of ``tune.run``.
-        grace_period: Age before which nobody is stopped.
-        min_samples_required: So many other trials must have come as far.
-        min_time_slice: Has no meaning here: each result is looked at.
-        hard_stop: Whether to stop trials; else they are paused to the end.
+    `min_time_slice` has no meaning here: each result is looked at.
     """
 
     makes = Median
@@ -331,20 +306,7 @@ class CloningScheduler(TrialScheduler):
 class PopulationBasedTraining(CloningScheduler):
     """Lets the worst trials go on as changed copies of the best, every so often.
 
-    Args:
-        time_attr: Key of results that a trial's age is counted in.
-        reward_attr: Old name of `metric`, with more being better.
-        metric: Key of results that trials are judged by; None = that of ``tune.run``.
-        mode: ``max`` or ``min``; None = that of ``tune.run``.
-        perturbation_interval: Age between two comparisons.
-        burn_in_period: Age before the first.
-        hyperparam_mutations: What changes: by key a list, a domain, a function that draws a value, or a dict of these.
-        quantile_fraction: Share of trials that is replaced.
-        resample_probability: How often a value is drawn anew.
-        custom_explore_fn: Function of a copy's configuration that returns the one to use.
-        log_config: Whether who copied whom is written, into ``pbt_global.txt`` and ``pbt_policy_<trial>.txt``.
-        require_attrs: Has no meaning here.
-        synch: Whether all wait for each other.
+    `require_attrs` has no meaning here. Files ``pbt_global.txt`` and ``pbt_policy_<trial>.txt`` hold who copied whom.
     """
 
     def __init__(
@@ -386,7 +348,6 @@ class PopulationBasedTraining(CloningScheduler):
         return self.made
 
     def finish(self, folder: str, ids: Mapping[str, str]) -> None:
-        """Writes who copied whom."""
         if not self.log_config or self.made is None:
             return
         for trial, rows in self.made.history.items():
@@ -401,16 +362,11 @@ class PopulationBasedTraining(CloningScheduler):
 
 @dataclass(frozen=True)
 class Drawing:
-    """A function that draws a value, as one of the values chosen so far.
-
-    Attributes:
-        function: Function without arguments.
-    """
+    """A function that draws a value, as one of the values chosen so far."""
 
     function: Callable[[], Any]
 
     def __call__(self, known: Mapping[str, Any]) -> Any:
-        """Draws a value."""
         return self.function()
 
 
@@ -454,17 +410,7 @@ def flat_mutations(mutations: Mapping[str, Any]) -> dict[str, Any]:
 class PB2(CloningScheduler):
     """Lets the worst trials go on as copies of the best, with the values that a model finds most promising.
 
-    Args:
-        time_attr: Key of results that a trial's age is counted in.
-        reward_attr: Old name of `metric`, with more being better.
-        metric: Key of results that trials are judged by; None = that of ``tune.run``.
-        mode: ``max`` or ``min``; None = that of ``tune.run``.
-        perturbation_interval: Age between two comparisons.
-        hyperparam_bounds: Smallest and largest number by key.
-        quantile_fraction: Share of trials that is replaced.
-        log_config: Has no meaning here.
-        require_attrs: Likewise.
-        synch: Whether all wait for each other.
+    `log_config` and `require_attrs` have no meaning here.
     """
 
     def __init__(
@@ -503,7 +449,6 @@ class PB2(CloningScheduler):
         }
 
     def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
-        """Makes Rookery's PB2."""
         return OurPB2(PB2Config(**self.common), {**space, **self.domains(space)}, streams)
 
 
@@ -531,14 +476,7 @@ def flat_bounds(bounds: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 class ReplayedSchedule(Scheduler[FIFOConfig]):
-    """Gives the one trial other parameters at the ages that a population found; it goes on from its own checkpoint.
-
-    Args:
-        cfg: What age is counted in.
-        space: Domains by path.
-        streams: Random streams of the experiment.
-        steps: (age, values by path), ascending.
-    """
+    """Gives the one trial other parameters at the ages that a population found; it goes on from its own checkpoint."""
 
     def __init__(self, cfg: FIFOConfig, space: Space, streams: Streams, steps: Sequence[tuple[float, Any]]) -> None:
         super().__init__(cfg, space, streams)
@@ -547,16 +485,13 @@ class ReplayedSchedule(Scheduler[FIFOConfig]):
         self.params: dict[str, dict[str, Any]] = {}
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
-        """Notes the parameters of the trial."""
         self.done[trial], self.params[trial] = 0, dict(params)
 
     def milestone(self, trial: str) -> float | None:
-        """Returns the age of the next change."""
         at = self.done[trial]
         return float(self.steps[at][0]) if at < len(self.steps) else None
 
     def on_result(self, trial: str, time: float, score: float) -> Actions:
-        """Changes the parameters when the trial is old enough."""
         at = self.done[trial]
         due = [step for step in self.steps[at:] if step[0] <= time]
         if not due:
@@ -587,11 +522,9 @@ class PopulationBasedTrainingReplay(TrialScheduler):
             raise ConfigError(f"PopulationBasedTrainingReplay: {policy_file}: is empty: the trial was never replaced")
 
     def parameters(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the parameters that the trial begins with."""
         return {path: ours.choice([value]) for path, value in self.initial.items()}
 
     def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
-        """Makes the schedule."""
         return ReplayedSchedule(self.cfg, space, streams, self.steps)
 
 
@@ -659,9 +592,6 @@ class Overheard(Scheduler[Any]):
 
     As in Tune, where comparisons with not-a-number are false, ASHA and median stopping leave a trial alone that has had
     no number yet: no episode has ended.
-
-    Args:
-        inner: The scheduler that decides.
     """
 
     def __init__(self, inner: Scheduler[Any]) -> None:
@@ -672,15 +602,12 @@ class Overheard(Scheduler[Any]):
 
     @property
     def yields(self) -> bool:
-        """Whether trials yield their workers to those that wait."""
         return self.inner.yields
 
     def add(self, trial: str, params: Mapping[str, Any]) -> None:
-        """Passes it on."""
         self.inner.add(trial, params)
 
     def milestone(self, trial: str) -> float | None:
-        """Passes it on."""
         return self.inner.milestone(trial)
 
     def on_result(self, trial: str, time: float, score: float) -> Actions:
@@ -694,9 +621,7 @@ class Overheard(Scheduler[Any]):
         return actions
 
     def on_end(self, trial: str) -> Actions:
-        """Passes it on."""
         return self.inner.on_end(trial)
 
     def drained(self, paused: Sequence[str]) -> Actions:
-        """Passes it on."""
         return self.inner.drained(paused)

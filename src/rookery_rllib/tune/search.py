@@ -50,12 +50,7 @@ class SearchAlgorithm:
 
 
 class BasicVariantGenerator(SearchAlgorithm):
-    """Tries every combination of grids, and draws everything else.
-
-    Args:
-        points_to_evaluate: Values to try first, by key; nested, or with slashes.
-        max_concurrent: Trials at the same time; 0 = as many as there is room for.
-    """
+    """Tries every combination of grids, and draws everything else."""
 
     def __init__(self, points_to_evaluate: Sequence[Mapping[str, Any]] | None = None, max_concurrent: int = 0) -> None:
         self.points = [flatten_dict(point) for point in points_to_evaluate or ()]
@@ -65,11 +60,7 @@ class BasicVariantGenerator(SearchAlgorithm):
 class Searcher(SearchAlgorithm):
     """A search of a script's own. Subclasses write `suggest` and `on_trial_complete`.
 
-    Args:
-        metric: Key of results that trials are judged by.
-        mode: ``max`` or ``min``.
-        max_concurrent: Trials at the same time.
-        use_early_stopped_trials: Has no meaning here.
+    `use_early_stopped_trials` has no meaning here.
     """
 
     FINISHED = "FINISHED"
@@ -87,12 +78,10 @@ class Searcher(SearchAlgorithm):
 
     @property
     def metric(self) -> str | None:  # type: ignore[override]
-        """Key of results that trials are judged by."""
         return getattr(self, "_metric", None)
 
     @property
     def mode(self) -> str | None:  # type: ignore[override]
-        """``max`` or ``min``."""
         return getattr(self, "_mode", None)
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: Mapping[str, Any]) -> bool:
@@ -120,12 +109,8 @@ class OptunaSearch(SearchAlgorithm):
     """Lets Optuna suggest (extra ``tune``).
 
     Args:
-        space: Domains by key: of ``tune``, or distributions of Optuna; None = what ``tune.run(config=)`` leaves open.
-        metric: Key of results that trials are judged by; None = that of ``tune.run``.
-        mode: ``max`` or ``min``; None = that of ``tune.run``.
-        points_to_evaluate: Values to try first, by key.
+        space: Domains of ``tune``, or distributions of Optuna; None = what ``tune.run(config=)`` leaves open.
         sampler: A sampler of Optuna; one of the same kind is made for the experiment, with its seed.
-        seed: Of its random numbers.
     """
 
     def __init__(
@@ -175,13 +160,7 @@ def domain_of_optuna(path: str, node: Any) -> Any:
 
 
 class ConcurrencyLimiter(SearchAlgorithm):
-    """Limits how many trials run at the same time.
-
-    Args:
-        searcher: Search that suggests.
-        max_concurrent: Trials at the same time.
-        batch: Has no meaning here: a place that is free is filled.
-    """
+    """Limits how many trials run at the same time; `batch` has no meaning here: a place that is free is filled."""
 
     def __init__(self, searcher: SearchAlgorithm, max_concurrent: int, batch: bool = False) -> None:
         self.searcher, self.max_concurrent = searcher, max_concurrent
@@ -189,13 +168,7 @@ class ConcurrencyLimiter(SearchAlgorithm):
 
 
 class Repeater(SearchAlgorithm):
-    """Tries each suggestion with several seeds; the search is told the mean.
-
-    Args:
-        searcher: Search that suggests.
-        repeat: Trials of each suggestion.
-        set_index: Has no meaning here: each trial has a seed of its own.
-    """
+    """Tries each suggestion with several seeds; the search is told the mean. `set_index` has no meaning here."""
 
     def __init__(self, searcher: SearchAlgorithm, repeat: int = 1, set_index: bool = True) -> None:
         self.searcher, self.repeat = searcher, repeat
@@ -280,13 +253,7 @@ def create_searcher(search_alg: str, **kwargs: Any) -> SearchAlgorithm:
 
 
 class SearcherAsAsked:
-    """Asks a script's own searcher as Rookery's runner asks.
-
-    Args:
-        searcher: The searcher.
-        total: Suggestions, at most.
-        prefix: What identifiers of trials begin with.
-    """
+    """Asks a script's own searcher as Rookery's runner asks."""
 
     def __init__(self, searcher: Searcher, total: int, prefix: str) -> None:
         self.searcher, self.total, self.prefix = searcher, total, prefix

@@ -21,11 +21,7 @@ GRID = "grid_search"
 
 
 class Domain:
-    """What a parameter may be.
-
-    Args:
-        domain: The domain that draws it.
-    """
+    """What a parameter may be."""
 
     def __init__(self, domain: Any) -> None:
         self.domain = domain
@@ -36,12 +32,10 @@ class Domain:
         return drawn[0] if size == 1 else drawn
 
     def is_valid(self, value: Any) -> bool:
-        """Says whether a value is one of the domain's."""
         return bool(self.domain.contains(value))
 
     @property
     def domain_str(self) -> str:
-        """The domain as it is written."""
         return repr(self.domain)
 
     def __repr__(self) -> str:
@@ -53,12 +47,10 @@ class Float(Domain):
 
     @property
     def lower(self) -> Any:
-        """The smallest number; None without one."""
         return getattr(self.domain, "low", None)
 
     @property
     def upper(self) -> Any:
-        """The largest number; None without one."""
         return getattr(self.domain, "high", None)
 
 
@@ -67,7 +59,6 @@ class Integer(Float):
 
     @property
     def upper(self) -> Any:
-        """The bound above all numbers."""
         return self.domain.high + 1
 
 
@@ -76,16 +67,11 @@ class Categorical(Domain):
 
     @property
     def categories(self) -> list[Any]:
-        """The values."""
         return list(self.domain.values)
 
 
 class Function(Domain):
-    """What a function makes of the rest of the configuration.
-
-    Args:
-        func: Takes ``spec``, of which ``spec.config`` is the configuration with the values chosen so far.
-    """
+    """What a function makes of the rest of the configuration."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         if not callable(func):
@@ -94,12 +80,10 @@ class Function(Domain):
         self.func = func
 
     def sample(self, spec: Any = None, size: int = 1) -> Any:
-        """Calls the function, `size` times."""
         values = [call_with(self.func, spec) for _ in range(size)]
         return values[0] if size == 1 else values
 
     def is_valid(self, value: Any) -> bool:
-        """Says yes: a function may give anything."""
         return True
 
     def __repr__(self) -> str:
@@ -115,67 +99,54 @@ def call_with(function: Callable[..., Any], spec: Any) -> Any:
 
 
 def grid_search(values: Sequence[Any]) -> dict[str, Any]:
-    """Tries each of `values`, with every combination of other grids."""
     return {GRID: values}
 
 
 def choice(categories: Sequence[Any]) -> Categorical:
-    """Draws one of `categories`, all equally likely."""
     return Categorical(ours.choice(list(categories)))
 
 
 def uniform(lower: float, upper: float) -> Float:
-    """Draws a number from `lower` to `upper`."""
     return Float(ours.uniform(lower, upper))
 
 
 def quniform(lower: float, upper: float, q: float) -> Float:
-    """Draws a multiple of `q` from `lower` to `upper`, both included."""
     return Float(ours.quniform(lower, upper, q))
 
 
 def loguniform(lower: float, upper: float, base: float = 10) -> Float:
-    """Draws a number whose logarithm is uniform; of which base makes no difference."""
     return Float(ours.loguniform(lower, upper))
 
 
 def qloguniform(lower: float, upper: float, q: float, base: float = 10) -> Float:
-    """Draws a multiple of `q` whose logarithm is uniform."""
     return Float(ours.qloguniform(lower, upper, q))
 
 
 def randint(lower: int, upper: int) -> Integer:
-    """Draws a whole number from `lower` to `upper` - 1."""
     return Integer(ours.randint(lower, upper))
 
 
 def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
-    """Draws a whole multiple of `q` from `lower` to `upper`, both included."""
     return Integer(ours.qrandint(lower, upper, q))
 
 
 def lograndint(lower: int, upper: int, base: float = 10) -> Integer:
-    """Draws a whole number from `lower` to `upper` - 1 whose logarithm is uniform."""
     return Integer(ours.lograndint(lower, upper))
 
 
 def qlograndint(lower: int, upper: int, q: int, base: float = 10) -> Integer:
-    """Draws a whole multiple of `q`, both bounds included, whose logarithm is uniform."""
     return Integer(ours.qlograndint(lower, upper, q))
 
 
 def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
-    """Draws a number of a normal distribution."""
     return Float(ours.randn(mean, sd))
 
 
 def qrandn(mean: float, sd: float, q: float) -> Float:
-    """Draws a number of a normal distribution, rounded to a multiple of `q`."""
     return Float(ours.qrandn(mean, sd, q))
 
 
 def sample_from(func: Callable[..., Any]) -> Function:
-    """Computes a value: ``sample_from(lambda spec: spec.config.lr / 2)``."""
     return Function(func)
 
 

@@ -18,11 +18,9 @@ class Stopper:
     """Decides after each result. Subclasses write both methods."""
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Says whether the trial ends with this result."""
         raise NotImplementedError
 
     def stop_all(self) -> bool:
-        """Says whether all trials end."""
         raise NotImplementedError
 
 
@@ -30,11 +28,9 @@ class NoopStopper(Stopper):
     """Ends nothing."""
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Lets the trial go on."""
         return False
 
     def stop_all(self) -> bool:
-        """Lets all go on."""
         return False
 
 
@@ -50,7 +46,6 @@ class CombinedStopper(Stopper):
         return any(said)
 
     def stop_all(self) -> bool:
-        """Says whether any ends all."""
         said = [stopper.stop_all() for stopper in self._stoppers]
         return any(said)
 
@@ -64,12 +59,10 @@ class FunctionStopper(NoopStopper):
         self._fn = function
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Asks the function."""
         return bool(self._fn(trial_id, result))
 
     @classmethod
     def is_valid_function(cls, fn: Any) -> bool:
-        """Says whether something is a function, and no stopper."""
         return callable(fn) and not isinstance(fn, Stopper)
 
 
@@ -81,17 +74,12 @@ class MaximumIterationStopper(NoopStopper):
         self._iter: defaultdict[str, int] = defaultdict(int)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Counts."""
         self._iter[trial_id] += 1
         return self._iter[trial_id] >= self._max_iter
 
 
 class TimeoutStopper(NoopStopper):
-    """Ends all trials after some time, counted from the first question on.
-
-    Args:
-        timeout: Seconds, or a timedelta.
-    """
+    """Ends all trials after some time, counted from the first question on."""
 
     def __init__(self, timeout: float | timedelta) -> None:
         if not isinstance(timeout, int | float | timedelta) or isinstance(timeout, bool):
@@ -100,23 +88,13 @@ class TimeoutStopper(NoopStopper):
         self._start: float | None = None
 
     def stop_all(self) -> bool:
-        """Says whether the time is over."""
         if self._start is None:
             self._start = time.monotonic()
         return time.monotonic() - self._start > self._timeout_seconds
 
 
 class TrialPlateauStopper(NoopStopper):
-    """Ends a trial whose metric does not change any more.
-
-    Args:
-        metric: Key of results.
-        std: Standard deviation of its last numbers below which it stands still.
-        num_results: How many last numbers count.
-        grace_period: Results before which nothing ends.
-        metric_threshold: A number the metric must have come to first; None = any.
-        mode: ``max`` or ``min``: from which side it comes to the threshold.
-    """
+    """Ends a trial whose metric does not change any more."""
 
     def __init__(
         self,
@@ -135,7 +113,6 @@ class TrialPlateauStopper(NoopStopper):
         self._last: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=num_results))
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Looks at the spread of the last numbers."""
         value = value_at(result, self._metric)
         if value is None:
             return False
@@ -152,15 +129,7 @@ class TrialPlateauStopper(NoopStopper):
 
 
 class ExperimentPlateauStopper(Stopper):
-    """Ends the experiment when the best results of all trials do not change any more.
-
-    Args:
-        metric: Key of results.
-        std: Standard deviation of the best numbers at which they stand still.
-        top: How many best numbers count.
-        mode: ``max`` or ``min``: which are best.
-        patience: How many further results it may stand still.
-    """
+    """Ends the experiment when the best results of all trials do not change any more."""
 
     def __init__(self, metric: str, std: float = 0.001, top: int = 10, mode: str = "min", patience: int = 0) -> None:
         wrong = {
@@ -178,7 +147,6 @@ class ExperimentPlateauStopper(Stopper):
         self._top_values: list[float] = []
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Takes a result into account."""
         value = value_at(result, self._metric)
         if value is not None:
             self._top_values = sorted([*self._top_values, float(value)], reverse=self._mode == "max")[: self._top]
@@ -186,11 +154,9 @@ class ExperimentPlateauStopper(Stopper):
         return self.stop_all()
 
     def has_plateaued(self) -> bool:
-        """Says whether the best numbers stand still."""
         return len(self._top_values) == self._top and float(np.std(self._top_values)) <= self._std
 
     def stop_all(self) -> bool:
-        """Says whether they have stood still for long enough."""
         return self.has_plateaued() and self._iterations >= self._patience
 
 

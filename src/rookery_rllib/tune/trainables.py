@@ -13,13 +13,7 @@ _TRAINABLES: dict[str, type[Trainable]] = table("trainables")
 
 
 def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
-    """Gives a class or function a name that `run` knows.
-
-    Args:
-        name: The name.
-        trainable: Class below `Trainable`, or function of a configuration.
-        warn: Has no meaning here.
-    """
+    """Gives a class or function a name that `run` knows; `warn` has no meaning here."""
     _TRAINABLES[name] = trainable_class(trainable)
 
 
@@ -41,7 +35,6 @@ def trainable_class(trainable: Any) -> type[Trainable]:
 
 
 def has_trainable(trainable_name: str) -> bool:
-    """Says whether a name is known, of a script or of RLlib."""
     try:
         get_trainable_cls(trainable_name)
     except ConfigError:
@@ -84,11 +77,9 @@ class GlobalRegistry:
         return ENVIRONMENTS[key] if category == ENV_CREATOR else _TRAINABLES[key]
 
     def contains(self, category: str, key: str) -> bool:
-        """Says whether something is registered under a name."""
         return key in (ENVIRONMENTS if category == ENV_CREATOR else _TRAINABLES)
 
     def register(self, category: str, key: str, value: Any) -> None:
-        """Registers something under a name."""
         if category == ENV_CREATOR:
             register_env(key, value)
         else:

@@ -62,13 +62,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class TrialInfo:
-    """What a trainable knows of its trial.
-
-    Attributes:
-        trial_name: Its name.
-        trial_id: Its identifier.
-        trial_resources: What it has of the machine.
-    """
+    """What a trainable knows of its trial."""
 
     trial_name: str
     trial_id: str
@@ -76,17 +70,7 @@ class TrialInfo:
 
 
 class Trial:
-    """One configuration and its life.
-
-    Args:
-        trainable_name: What is tried.
-        config: The configuration, with every value chosen.
-        trial_id: Identifier, ``55818_00000``.
-        experiment_tag: Its number and the values chosen, ``1_lr=0.5``.
-        evaluated_params: The values chosen, by path.
-        local_dir: Directory of the experiment.
-        stopping_criterion: Numbers at which it ends, by key of results.
-    """
+    """One configuration and its life."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -130,24 +114,19 @@ class Trial:
 
     @classmethod
     def generate_id(cls) -> str:
-        """Returns a new identifier of eight hexadecimal digits."""
         return os.urandom(4).hex()
 
     @property
     def node_ip(self) -> str | None:
-        """The address of the machine it runs on."""
         return self.location.hostname
 
     def get_trainable_cls(self) -> Any:
-        """Returns the class that is tried."""
         return get_trainable_cls(self.trainable_name)
 
     def is_finished(self) -> bool:
-        """Says whether the trial is over."""
         return self.status in (Trial.TERMINATED, Trial.ERROR)
 
     def set_status(self, status: str) -> None:
-        """Takes another status."""
         if status == Trial.RUNNING and self.start_time is None:
             self.start_time = time.time()
         self.status = status
@@ -190,12 +169,10 @@ class Trial:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The newest checkpoint; one without a value if there is none."""
         found = self.checkpoints()
         return found[-1] if found else Checkpoint()
 
     def has_checkpoint(self) -> bool:
-        """Says whether there is a checkpoint."""
         return self.checkpoint.value is not None
 
     # --- names --------------------------------------------------------------------------------------------------------

@@ -15,20 +15,7 @@ from rookery_rllib.tune.trial import Checkpoint, Trial
 
 @dataclass
 class TuneConfig:
-    """How values are chosen and trials judged.
-
-    Attributes:
-        metric: Key of results that trials are judged by.
-        mode: ``max`` or ``min``.
-        search_alg: What suggests values.
-        scheduler: Who goes on.
-        num_samples: How often values are drawn.
-        max_concurrent_trials: Trials at the same time.
-        time_budget_s: Seconds after which everything ends.
-        reuse_actors: Has no meaning here.
-        trial_name_creator: Names trials.
-        trial_dirname_creator: Names their directories.
-    """
+    """How values are chosen and trials judged; `reuse_actors` has no meaning here."""
 
     metric: str | None = None
     mode: str | None = None
@@ -44,15 +31,7 @@ class TuneConfig:
 
 @dataclass
 class CheckpointConfig:
-    """Which checkpoints are written and kept.
-
-    Attributes:
-        num_to_keep: How many stay; None = all.
-        checkpoint_score_attribute: Key of results by which the best stay.
-        checkpoint_score_order: ``max`` or ``min``.
-        checkpoint_frequency: Iterations between two.
-        checkpoint_at_end: Whether the last state is kept.
-    """
+    """Which checkpoints are written and kept."""
 
     num_to_keep: int | None = None
     checkpoint_score_attribute: str | None = None
@@ -63,12 +42,7 @@ class CheckpointConfig:
 
 @dataclass
 class FailureConfig:
-    """What failures lead to.
-
-    Attributes:
-        max_failures: How often a trial may fail and go on.
-        fail_fast: Whether the first failure ends everything.
-    """
+    """What failures lead to."""
 
     max_failures: int = 0
     fail_fast: bool | str = False
@@ -76,21 +50,7 @@ class FailureConfig:
 
 @dataclass
 class RunConfig:
-    """Where results go, and what ends trials.
-
-    Attributes:
-        name: Directory of the experiment.
-        storage_path: Directory it is made in.
-        local_dir: Likewise, as it was called first.
-        callbacks: Code that hears of everything.
-        stop: What ends a trial.
-        failure_config: What failures lead to.
-        checkpoint_config: Which checkpoints are written.
-        sync_config: Without an ``upload_dir`` it changes nothing.
-        verbose: How much is printed, 0 to 3.
-        progress_reporter: Shows the table of trials.
-        log_to_file: Whether prints go to files too.
-    """
+    """Where results go, and what ends trials; a `sync_config` without an ``upload_dir`` changes nothing."""
 
     name: str | None = None
     storage_path: str | None = None
@@ -107,15 +67,7 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one trial.
-
-    Attributes:
-        metrics: Its last result.
-        config: Its configuration.
-        checkpoint: Its newest checkpoint; None if it has none.
-        error: What went wrong; None if nothing did.
-        path: Its directory.
-    """
+    """What came of one trial."""
 
     metrics: Mapping[str, Any]
     config: Mapping[str, Any]
@@ -125,16 +77,11 @@ class Result:
 
     @property
     def log_dir(self) -> str:
-        """Its directory, as it was called first."""
         return self.path
 
 
 class ResultGrid:
-    """What came of all trials.
-
-    Args:
-        analysis: What `run` has returned.
-    """
+    """What came of all trials."""
 
     def __init__(self, analysis: ExperimentAnalysis) -> None:
         self._experiment_analysis = analysis
@@ -151,17 +98,14 @@ class ResultGrid:
 
     @property
     def errors(self) -> list[str]:
-        """What went wrong, of each trial that has failed."""
         return [result.error for result in self._results if result.error]
 
     @property
     def num_errors(self) -> int:
-        """How many trials have failed."""
         return len(self.errors)
 
     @property
     def num_terminated(self) -> int:
-        """How many trials are over without having failed."""
         return len(self._results) - self.num_errors
 
     def get_best_result(self, metric: str | None = None, mode: str | None = None, scope: str = "last") -> Result:
@@ -191,14 +135,7 @@ def _result_of(trial: Trial) -> Result:
 
 
 class Tuner:
-    """Runs trials when `fit` is called.
-
-    Args:
-        trainable: Name, class or function.
-        param_space: Configuration with search spaces in it.
-        tune_config: How values are chosen.
-        run_config: Where results go.
-    """
+    """Runs trials when `fit` is called."""
 
     def __init__(
         self,
@@ -214,21 +151,13 @@ class Tuner:
 
     @classmethod
     def restore(cls, path: str, trainable: Any, param_space: Mapping[str, Any] | None = None, **others: Any) -> Tuner:
-        """Returns a tuner that goes on with the experiment in a directory.
-
-        Args:
-            path: The directory.
-            trainable: What is tried, as before.
-            param_space: The configuration, as before.
-            others: ``tune_config`` and ``run_config``.
-        """
+        """Returns a tuner that goes on with the experiment in a directory."""
         place, _, name = path.rstrip("/").rpartition("/")
         made = cls(trainable, param_space=param_space, **others)
         made._run.name, made._run.storage_path, made._resume = name, place, True
         return made
 
     def fit(self) -> ResultGrid:
-        """Runs all trials to their ends."""
         tune, made, kept = self._tune, self._run, self._run.checkpoint_config
         space: Any = self._space
         space = space.to_dict() if hasattr(space, "to_dict") else space  # of the fluent form
