@@ -78,7 +78,6 @@ MODEL_DEFAULTS: Config = {
     "lstm_use_prev_action_reward": DEPRECATED_VALUE,
     "framestack": True,
 }
-"""The section ``model`` of every algorithm."""
 
 COMMON: Config = {
     "num_workers": 2,
@@ -601,7 +600,6 @@ def __getattr__(name: str) -> Any:
 
 
 def default_callbacks() -> Any:
-    """Gives the class that ``callbacks`` is where nobody sets it."""
     return find("ray.rllib.agents.callbacks.DefaultCallbacks")
 
 

@@ -31,14 +31,12 @@ PPO_KIND = ("PPO", "DDPPO")
 A2C_KIND = ("A2C", "A3C")
 IMPALA_KIND = ("IMPALA", "APPO")
 ON_POLICY = (*PPO_KIND, *A2C_KIND, *IMPALA_KIND)
-"""Algorithms that learn from batches of fragments."""
 
 DQN_KIND = ("DQN", "R2D2", "APEX")
 Q_KIND = (*DQN_KIND, "SimpleQ")
 DDPG_KIND = ("DDPG", "TD3", "APEX_DDPG")
 APEX_KIND = ("APEX", "APEX_DDPG")
 OFF_POLICY = (*Q_KIND, "SAC", *DDPG_KIND)
-"""Algorithms that learn from replay."""
 
 LEAST_CPUS = 0.01
 """Cores of a worker that is to reserve none: Ray counts them, and we do not ask for nothing."""
@@ -91,7 +89,6 @@ class Reader:
         return value
 
     def refuse(self, key: str, why: str) -> None:
-        """Notes that the value of a key cannot be."""
         self.problems.append(f"rllib config: {key} = {show(self.get(key))}: {why}")
 
     def whole(self, key: str, least: int = 0) -> int:
@@ -289,7 +286,6 @@ def worker_environment(reader: Reader) -> Values:
 
 
 def in_flight(reader: Reader) -> Values:
-    """Fragments that a worker is asked for ahead."""
     return {"sampling.in_flight": reader.whole("max_sample_requests_in_flight_per_worker", 1)}
 
 
@@ -348,7 +344,6 @@ def device(reader: Reader) -> Values:
 
 
 def measuring(reader: Reader) -> Values:
-    """How policies are measured."""
     explore = reader.get("evaluation_config.explore")
     explore = reader.get("explore") if explore is None else explore
     workers = reader.whole("evaluation_num_workers") if reader.cluster and not reader.get("custom_eval_function") else 0
@@ -582,7 +577,6 @@ def memory(reader: Reader) -> Values:
 
 
 def frames(reader: Reader) -> int:
-    """Gives how many observations a policy sees at once."""
     stack = reader.get("model.num_framestacks")
     if stack == "auto":
         if not reader.get("model.framestack"):
@@ -769,7 +763,6 @@ OWN_EXPLORATION = "a class of the script"
 
 
 def exploration_type(reader: Reader) -> str:
-    """Gives the type of exploration by its bare name."""
     if own_exploration(reader.config) is not None:
         return OWN_EXPLORATION
     kind = reader.get("exploration_config.type")
@@ -885,7 +878,6 @@ def noise_size(reader: Reader, std: float) -> Any:
 
 
 def points_of(schedule: Any) -> Sequence[tuple[float, float]]:
-    """Gives the points of a schedule of straight lines."""
     if isinstance(schedule, Linear):
         return [(0.0, schedule.start), (float(schedule.steps or 1), schedule.end)]
     return list(schedule.points)
@@ -937,7 +929,6 @@ def temperature(reader: Reader) -> Values:
 
 
 def ddpg_networks(reader: Reader) -> Values:
-    """Layers of the actor and the critics of DDPG and TD3."""
     what = "actor and critics have layers of the same kind here"
     hidden = same(reader, ("actor_hiddens", "critic_hiddens"), what)
     same(reader, ("actor_hidden_activation", "critic_hidden_activation"), what)
@@ -972,7 +963,6 @@ def is_td3(reader: Reader) -> bool:
 
 
 def _in_a_row(reader: Reader) -> int:
-    """Gives how many decisions a sequence of QMIX has."""
     return min(reader.whole("model.max_seq_len", 1), MOST_IN_A_ROW)
 
 

@@ -11,9 +11,7 @@ from rookery_rllib.base.from_config import imported
 
 
 def own_exploration(config: Mapping[str, Any]) -> Callable[..., Any] | None:
-    """Returns the class of a script that `config` names to try actions out, or None; raises a ConfigError for a wrong
-    path.
-    """
+    """Returns the script's class by which a configuration explores, or None; raises a ConfigError for a wrong path."""
     kind = (config.get("exploration_config") or {}).get("type")
     if isinstance(kind, str) and "." in kind:
         module, _, name = kind.replace(":", ".").rpartition(".")

@@ -20,8 +20,6 @@ from rookery_rllib.env.teams import TEAM_KIND
 
 
 class Fate(Enum):
-    """What becomes of a key."""
-
     SET = "set"
     TRANSLATED = "translated"
     KEPT = "kept"
@@ -74,7 +72,6 @@ def on_cluster(
 
 
 def kept(key: str, text: str, only: tuple[str, ...] = ()) -> Row:
-    """A key that the trainer goes by."""
     return Row(key, Fate.KEPT, text, only=only)
 
 
@@ -493,7 +490,6 @@ ROWS: list[Row] = [
     *SAMPLING, *ENVIRONMENT, *LEARNING, *EVALUATION, *REPORTING, *MULTIAGENT, *MODEL, *PPO_AND_A2C, *IMPALA_AND_APPO,
     *REPLAY, *DQN_KEYS, *CRITIC_KEYS, *TEAM_KEYS, *_exploration(),
 ]  # fmt: skip
-"""The table."""
 
 SECTIONS = ("model", "multiagent", "exploration_config", "Q_model", "policy_model", "optimization")
 """Sections whose keys stand in the table one by one."""

@@ -343,7 +343,6 @@ def _layers(standard: _Found, found: _Found) -> tuple[Layer, Layer]:
 
 
 def _kept(reader: Reader) -> Config:
-    """Gives the keys that the trainer goes by."""
     rows = rows_of(reader.algorithm)
     names = [key for key, (first, *_) in rows.items() if first.fate is Fate.KEPT and "." not in key]
     found = {key: reader.get(key) for key in names}
@@ -356,9 +355,7 @@ def _kept(reader: Reader) -> Config:
 
 
 def policies_of(config: Mapping[str, Any]) -> tuple[dict[str, PolicyEntry], PolicyMapping | None]:
-    """Gives the policies that a configuration names, and who plays whom; raises a ConfigError for a wrong
-    ``multiagent``.
-    """
+    """Gives the policies that a configuration names, and who plays whom; raises a ConfigError for what cannot be."""
     section = config["multiagent"]
     named = section.get("policies") or {}
     if isinstance(named, str) or not isinstance(named, Mapping | set | frozenset | list | tuple):
@@ -462,7 +459,6 @@ class _AskedMapping:
         } - ({"episode"} if self._second else set())  # fmt: skip
 
     def __call__(self, agent: Any, episode: Any) -> str:
-        """Gives the policy of an agent in an episode."""
         values = {"episode": episode, "worker": None}
         keywords = {name: values[name] for name in self._keywords}
         return str(self.function(agent, episode, **keywords) if self._second else self.function(agent, **keywords))

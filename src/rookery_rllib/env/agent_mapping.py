@@ -58,7 +58,6 @@ class NotedMapping:
         self.latest: dict[int, dict[int, dict[str, str]]] = {}
 
     def __call__(self, agent: str, episode: Any) -> str:
-        """Returns which policy plays an agent in an episode."""
         policy = self._rule(self._agent_ids(agent), episode)
         by_index = self.latest.setdefault(episode.lane, {})
         if episode.index not in by_index:
@@ -73,7 +72,6 @@ class NotedMapping:
         self._agent_ids.env = env
 
     def players(self, policy: str) -> set[str]:
-        """Returns agents that a policy has played in the latest episodes."""
         episodes = [known for by_index in self.latest.values() for known in by_index.values()]
         return {agent for known in episodes for agent, name in known.items() if name == policy}
 

@@ -109,8 +109,6 @@ class _FromVector(BaseEnv):
 
 
 class _FromMultiAgent(BaseEnv):
-    """Copies of an environment of several agents."""
-
     def __init__(self, env: MultiAgentEnv, make_env: Callable[[int], Any] | None, num_envs: int) -> None:
         if make_env is None and num_envs > 1:
             raise ConfigError(f"to_base_env: num_envs={num_envs} needs make_env, which makes the further copies")

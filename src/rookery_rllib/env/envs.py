@@ -259,8 +259,6 @@ def same_task(one: TaskType, other: TaskType) -> bool:
 
 
 class _FromPettingZoo(MultiAgentEnv):
-    """What both of PettingZoo's forms have in common."""
-
     def __init__(self, env: Any) -> None:
         self.env = env
         self.agents = self.possible_agents = list(env.possible_agents)

@@ -203,7 +203,6 @@ class _Stepped:
         self._first: Any = None  # what the episode showed, until something is decided
 
     def _begin(self) -> Any:
-        """Waits for the next episode and returns what it shows first."""
         if self._now is not None and self._first is not None:
             return self._first  # nothing was decided since, as when a copy is looked at before it plays
         if self._now is not None:
@@ -247,7 +246,6 @@ class _Stepped:
                     ) from None
 
     def close(self) -> None:
-        """Lets the thread go."""
         self.external._closed = True
         for episode in [*self.external._episodes.values()]:
             episode.answers.put(None)

@@ -302,7 +302,6 @@ class ModelCatalog:
 
 
 def _checked(model: Any, made: Any) -> Any:
-    """The model, if it is one."""
     if not isinstance(model, ModelV2 | nn.Module):
         raise ConfigError(
             f"custom_model {getattr(made, '__name__', made)}: gave {type(model).__name__}; must give a TorchModelV2, a "
@@ -312,7 +311,6 @@ def _checked(model: Any, made: Any) -> Any:
 
 
 def _of_parts(dist_class: Any, action_space: Any, config: Mapping[str, Any]) -> tuple[Any, int]:
-    """The distribution of actions of several parts."""
     parts = nested.flatten(get_base_struct_from_space(action_space))
     children = [ModelCatalog.get_action_dist(part, config) for part in parts]
     sizes = [size for _, size in children]
@@ -326,7 +324,6 @@ def _of_parts(dist_class: Any, action_space: Any, config: Mapping[str, Any]) -> 
 
 
 def _of_box(action_space: Box, config: Mapping[str, Any], dist_type: Any) -> tuple[Any, int]:
-    """The distribution of actions that are arrays."""
     if np.issubdtype(action_space.dtype, np.integer):
         sizes = options(action_space)
         return partial(TorchMultiCategorical, input_lens=sizes, action_space=action_space), sum(sizes)

@@ -278,7 +278,6 @@ class TorchNoopModel(TorchModelV2, nn.Module):
 
 
 def _called(model: Any, kept: Tensor | None) -> Tensor:
-    """What `forward` kept."""
     if kept is None:
         raise RuntimeError(f"{type(model).__name__}: call forward() before value_function()")
     return kept

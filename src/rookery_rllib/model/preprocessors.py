@@ -301,7 +301,6 @@ class RowPreprocessor:
 
     @property
     def observation_space(self) -> Space[Any]:
-        """The space of one row."""
         return self.preprocessor.observation_space
 
     def rows(self, tree: Mapping[str, Any]) -> Any:

@@ -102,7 +102,6 @@ class ViewingNetwork(ScriptNetwork):
         return super().forward(obs, memory)
 
     def called(self, rows: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor], Mapping[str, Any]]:
-        """Calls the model on its windows; see `ScriptNetwork.called`."""
         own, windows = list(state[: self._own_states]), list(state[self._own_states :])
         now = {"obs": rows, "actions": self._last_action(len(rows)), "rewards": self._last_reward(len(rows))}
         seen: dict[str, Tensor] = {}

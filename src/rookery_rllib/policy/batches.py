@@ -96,7 +96,6 @@ class ClippedRewards(BatchHook):
         self.bound = bound
 
     def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
-        """Returns a rollout with smaller rewards."""
         reward = rollout.reward.sign() if self.bound is None else rollout.reward.clamp(-self.bound, self.bound)
         return replace(rollout, reward=reward)
 
@@ -249,7 +248,6 @@ class LearnHook(BatchHook):
         return replace(data, **fields)
 
     def _tell_of(self, piece: Piece, batch: SampleBatch) -> None:
-        """Calls `on_postprocess_trajectory` about a piece."""
         agent, episode = self.who(piece.slot, piece.ended)
         played = self._beginning.get(int(piece.rows[0]))
         others = {} if played is None else self.beside(played)

@@ -184,7 +184,6 @@ class EpisodeBook:
         return known
 
     def _begun(self, lane: int, index: int) -> MultiAgentEpisode:
-        """Makes the running episode of a copy, of this number there."""
         made = self.running[lane] = MultiAgentEpisode(
             lane,
             self.trainer.policy_facades,
@@ -302,8 +301,6 @@ class _EndListener(Callback):
 
 
 class _ExplorationListener(Callback):
-    """Tells explorations of the starts and ends of episodes."""
-
     def __init__(self, book: Any) -> None:
         self.book = book
 

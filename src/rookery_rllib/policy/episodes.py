@@ -102,7 +102,6 @@ class MultiAgentEpisode:
 
     @property
     def played(self) -> Episode:
-        """The episode as it is played."""
         assert self._seen is not None
         return self._seen
 

@@ -99,11 +99,9 @@ class Explorer:
         return given
 
     def state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps."""
         return {"timestep": self.timestep, "exploration": self.exploration.get_state()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Takes over what `state` returned."""
         self.timestep = int(state["timestep"])
         self.exploration.set_state(state["exploration"])
 
@@ -210,9 +208,7 @@ def normalized(space: Any) -> Any:
 
 
 def made(config: Mapping[str, Any], space: Any, model: Any) -> Any:
-    """Makes an Exploration that a configuration names; raises a ConfigError if it would learn by the policy's
-    optimizer.
-    """
+    """Makes the exploration of a configuration; raises a ConfigError if it is to learn by the policy's optimizer."""
     kind = own_exploration(config)
     assert kind is not None
     options = {name: value for name, value in config["exploration_config"].items() if name != "type"}
@@ -242,7 +238,6 @@ def _with_exploration(base: type[AlgorithmConfig], title: str) -> type[Algorithm
     """A settings class with one field more, whose policies a script's exploration plays."""
 
     def build_policy(self: Any, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
-        """Builds the policy that is to learn; see `AlgorithmConfig.build_policy`."""
         if self.exploring is None:
             return base.build_policy(self, obs, action, name, generator)
         own = {"name": name, "generator": generator, "head": self.head, "config": self.exploring}

@@ -27,9 +27,7 @@ from rookery_rllib.model.preprocessors import RowPreprocessor
 
 
 def learns_by_hand(learner: Algorithm[Any] | None, name: str) -> PPO | A2C | Reinforce:
-    """Returns the algorithm of a policy; raises a ConfigError if it cannot step on a script's batch, or the policy
-    remembers.
-    """
+    """Returns the algorithm of a policy; raises a ConfigError if it cannot step on the batch of a script."""
     if not isinstance(learner, PPO | A2C | Reinforce):
         told = "does not learn" if learner is None else f"is learned by {type(learner).__name__}, from replay"
         raise ConfigError(

@@ -27,7 +27,6 @@ LEARNER_KEYS = {
 
 
 def learner_stats(row: Mapping[str, Any], cfg: Any, model_metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns ``learner_stats`` of a policy."""
     stats: dict[str, Any] = {LEARNER_KEYS[name]: value for name, value in row.items() if name in LEARNER_KEYS}
     if "kl" in row:
         stats["kl"] = row["full_kl"] if row.get("full_kl") is not None else row["kl"]

@@ -116,7 +116,6 @@ class TorchActor(ScriptActor):
     def act(
         self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Asks the script's policy."""
         outside = torch.get_rng_state()
         if self._draws is None:
             with self.chance:
@@ -142,7 +141,6 @@ class Models:
         return self
 
     def __call__(self, obs_space: Any, action_space: Any, num_outputs: int) -> Any:
-        """Returns a model."""
         if self._is_first:
             self._is_first = False
             return self._policy.model
@@ -207,7 +205,6 @@ class LossActor(Actor):
         return 1
 
     def reading(self) -> Reading:
-        """Returns how the script's policy sees what was stored."""
         return reading_of(self.script_policy, self.stored, self._states)
 
     def stored(self, actions: Any) -> np.ndarray:

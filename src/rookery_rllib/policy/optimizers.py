@@ -130,9 +130,7 @@ def attach(optimizers: Sequence[PolicyAdam]) -> None:
 
 
 def as_adam(given: Any) -> PolicyAdam:
-    """Returns a `PolicyAdam` or an Adam of torch as `core/optim.py` steps it; raises a ConfigError for other
-    optimizers.
-    """
+    """Returns a `PolicyAdam` or an Adam of torch as `core/optim.py` steps it; raises a ConfigError for others."""
     if isinstance(given, PolicyAdam):
         return given
     kind = type(given)

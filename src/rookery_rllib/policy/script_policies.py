@@ -57,9 +57,10 @@ class ScriptPolicyConfig(AlgorithmConfig):
 
 
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns how much a policy of a script plays between two updates, as a configuration of 2021 says: whole rounds of
-    fragments until ``train_batch_size`` is reached, each fragment a trajectory; of ``complete_episodes`` they are cut
-    at the end of a batch alone.
+    """Returns how much a policy of a script plays between two updates.
+
+    These are whole rounds of fragments until ``train_batch_size`` is reached, each fragment a trajectory; of
+    ``complete_episodes`` they are cut at the end of a batch alone.
     """
     length = max(int(config["rollout_fragment_length"]), 1)
     lanes = max(int(config["num_workers"]), 1) * max(int(config["num_envs_per_worker"]), 1)
@@ -118,7 +119,6 @@ class ScriptActor(Actor):
         return 1 if self._states.shapes else fragment_length
 
     def reading(self) -> Reading:
-        """Returns how the script's policy sees what was stored."""
         return reading_of(self.script_policy, self._own, self._states)
 
     def stored(self, actions: Any) -> np.ndarray:
@@ -129,7 +129,6 @@ class ScriptActor(Actor):
         return array.reshape(len(array), *self.action_spec.shape).astype(self.action_spec.dtype)
 
     def _own(self, stored: np.ndarray) -> np.ndarray:
-        """Stored actions as the script's policy gave them."""
         return stored if self._as_drawn else script_actions(stored, self.action_spec)
 
     def act(
@@ -299,7 +298,6 @@ class ScriptLearning(Algorithm[ScriptPolicyConfig]):
 
     @script_state.setter
     def script_state(self, state: dict[str, Any]) -> None:
-        """Gives the script's policy the weights it had."""
         weights = state["weights"]
         self.script_policy.set_weights(weights[""] if set(weights) == {""} else weights)
 

@@ -81,7 +81,6 @@ class BuiltPolicy(_Base):
         self._call("_after_loss_init", obs_space, action_space, config)
 
     def _call(self, name: str, *given: Any) -> None:
-        """Calls one of the functions about spaces and configuration, if there is one."""
         if self.parts.get(name):
             self.parts[name](self, *given)
 

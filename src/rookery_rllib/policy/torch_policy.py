@@ -278,9 +278,7 @@ class TorchPolicy(Policy):
         return self._lazy_tensor_dict(batch)
 
     def losses(self, batch: SampleBatch) -> list[Tensor]:
-        """Computes the loss of each optimizer, with what the model adds; raises a ConfigError for another number of
-        losses.
-        """
+        """Computes the loss of each optimizer, with what the model adds; raises a ConfigError for another number."""
         if self._loss is None:
             raise ConfigError(f"{type(self).__name__}: has no loss: give loss_fn")
         given = force_list(self._loss(self, self.model, self.dist_class, batch))

@@ -124,7 +124,6 @@ def run_train(args: argparse.Namespace) -> None:
 
 
 def of_flags(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the experiment that flags describe."""
     names = (
         "run", "env", "stop", "config", "restore", "num_samples", "checkpoint_freq", "checkpoint_at_end",
         "keep_checkpoints_num", "checkpoint_score_attr", "resources_per_trial", "max_failures", "upload_dir",

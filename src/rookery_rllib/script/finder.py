@@ -91,7 +91,6 @@ def find_for_script(name: str, wanted: Sequence[str] = ()) -> ModuleType | None:
 
 
 def _import_module(name: str, package: str | None = None) -> ModuleType:
-    """`importlib.import_module` of scripts."""
     found = None if name.startswith(".") else find_for_script(name)
     return importlib.import_module(name, package) if found is None else found
 

@@ -154,7 +154,6 @@ class Saver:
 
     @property
     def progress_file(self) -> Path:
-        """The file that says how far it is."""
         place = Path(str(self.path))
         return place.with_name(f"__progress_{place.name}")
 

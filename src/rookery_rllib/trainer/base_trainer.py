@@ -226,7 +226,6 @@ class BaseTrainer(Trainable):
             self._take_over_translation(env)
 
     def _take_over_translation(self, env: Any) -> None:
-        """Takes what a translation says of the environment and of who plays."""
         told = self.translation
         self.env_maker.spaces, self.env_maker.mapping = spaces_by_policy(told), told.policy_mapping
         self.config = told.config
@@ -466,7 +465,6 @@ class BaseTrainer(Trainable):
         return result
 
     def _as_told(self, result: EpisodeResult) -> EndedEpisode:
-        """Returns an episode of which only its result is here."""
         rewards = {(self._agent(agent), result.policies[agent]): value for agent, value in result.agents.items()}
         return EndedEpisode(result.total, result.length, rewards, result.metrics, result.histograms)
 
@@ -474,9 +472,7 @@ class BaseTrainer(Trainable):
         return self.agent_ids(name) if self.is_multi_agent else SINGLE
 
     def _set_tasks(self, task_of: Callable[..., Any], result: dict[str, Any]) -> None:
-        """Sets every environment to the task that a script's function gives for it; raises a ConfigError if it has no
-        tasks.
-        """
+        """Sets each environment to the task that a script's function gives; raises a ConfigError without tasks."""
         for env in self._envs or [None]:
             if not callable(getattr(env, "set_task", None)):
                 raise ConfigError(f"env_task_fn: {self._env_id} has no set_task: derive it from TaskSettableEnv")
@@ -601,7 +597,6 @@ class BaseTrainer(Trainable):
         clip_actions: bool | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Computes an action of an observation, both as the environment has them."""
         state = state or []
         actions, states, extra = self._actions([observation], [np.asarray(part)[None] for part in state], policy_id,
                                                explore)  # fmt: skip

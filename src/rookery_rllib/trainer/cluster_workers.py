@@ -118,8 +118,6 @@ class PolicyThere:
 
 
 class WorkerThere(workers.RolloutWorker):
-    """A worker on a cluster, as callbacks see it."""
-
     @property
     def worker_index(self) -> int:  # type: ignore[override]
         return int(self._trainer.env_maker.worker_index or 0)
@@ -166,7 +164,6 @@ class TrainerThere:
         self._kinds = [(kind.agents, kind.obs.space) for kind in env.kinds]
 
     def policy_of(self, lane: int, index: int, agent: Any) -> str:
-        """Returns the policy that plays an agent in an episode of a copy here."""
         share = self.env_maker.share
         at = (lane, index) if share is None else share.place(lane, index)
         known = None if self.mapping is None else self.mapping.noted(*at, agent)

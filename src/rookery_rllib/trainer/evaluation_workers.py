@@ -35,13 +35,11 @@ class Recorder(Callback):
         self._running: dict[int, list[dict[str, Any]]] = {}
 
     def on_episode_start(self, episode: Episode) -> None:
-        """Notes what the first agents see."""
         known = self.book.of(episode)
         self._seen[episode.lane] = {agent: known.last_observation_for(agent) for agent in known.get_agents()}
         self._running[episode.lane] = []
 
     def on_episode_step(self, episode: Episode) -> None:
-        """Makes a row of each agent that has acted."""
         known = self.book.of(episode)
         seen = self._seen[episode.lane]
         for number, agent in enumerate(known.get_agents()):
@@ -59,7 +57,6 @@ class Recorder(Callback):
         }  # fmt: skip
 
     def on_episode_end(self, episode: Episode) -> None:
-        """Takes the episode over, now that it is whole."""
         rows = self._running.pop(episode.lane, [])
         last = {row["agent_index"]: row for row in rows}
         for row in last.values():

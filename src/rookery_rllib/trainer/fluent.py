@@ -62,7 +62,6 @@ def _epsilon(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
 
 
 def _replay(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
-    """Reads ``replay_buffer_config``."""
     parts = dict(value)
     kind = str(getattr(parts.get("type"), "__name__", parts.pop("type", "")))
     parts.pop("type", None)

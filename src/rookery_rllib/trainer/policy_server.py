@@ -88,8 +88,7 @@ def _written(pair: tuple[Any, Any]) -> dict[str, Any]:
 
 
 def spaces_of_clients(given: dict[str, Any]) -> tuple[Any, Any] | dict[Any, tuple[Any, Any]]:
-    """Takes out of a configuration what its clients see and do, and returns both spaces, by agent where there are
-    several.
+    """Takes the spaces of clients out of a configuration and returns both, by agent where there are several.
 
     Clients play several agents where the spaces are dicts, or ``env`` names an environment of several agents. Raises a
     ConfigError if nothing says the spaces, or not who the agents are.
@@ -142,7 +141,7 @@ def spaces_by_mapping(given: Mapping[str, Any], agent: Any) -> tuple[Any, Any]:
 
 
 class PolicyClient:
-    """Plays episodes of a trainer that has a `PolicyServerInput`; ``local`` inference is the same as ``remote``.
+    """Plays episodes of a trainer with a `PolicyServerInput`; ``local`` inference is the same as ``remote``.
 
     An episode that the trainer has given up, for an evaluation or because it was started anew, goes on as a new one
     from what is seen then.
@@ -168,8 +167,7 @@ class PolicyClient:
     def start_episode(self, episode_id: str | None = None, training_enabled: bool = True) -> str:
         """Starts an episode and returns its name.
 
-        Without `training_enabled` the policy plays it as it is now; nothing is learned from it, and no result counts
-        it.
+        Without `training_enabled` the policy plays it as it is now: nothing learns from it, and no result counts it.
         """
         name = self._client.start_episode(episode_id, learned=training_enabled)
         self._now[name] = name

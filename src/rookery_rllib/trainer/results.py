@@ -59,7 +59,6 @@ class EpisodeWindow:
 
 
 def summarized(episodes: Sequence[EndedEpisode], new: int) -> dict[str, Any]:
-    """Returns the keys about episodes."""
     rewards, lengths = [each.reward for each in episodes], [each.length for each in episodes]
     by_policy: dict[str, list[float]] = {}
     measured: dict[str, list[Any]] = {}
@@ -129,8 +128,6 @@ class Stopwatch:
 
 
 def performance(spent: Mapping[str, tuple[float, int]], env_steps: int) -> dict[str, Any]:
-    """Returns ``sampler_perf`` and ``timers``."""
-
     def seconds(*labels: str) -> float:
         return sum(spent.get(label, (0.0, 0))[0] for label in labels)
 

@@ -92,7 +92,6 @@ class RolloutWorker(workers.RolloutWorker):
 
 
 def _classes(spec: Any) -> list[Any]:
-    """The classes of policies that are named."""
     found = [entry[0] for entry in spec.values()] if isinstance(spec, Mapping) else [spec]
     return [cls for cls in found if cls is not None]
 
@@ -108,7 +107,6 @@ def _trainer_for(spec: Any, config: Mapping[str, Any]) -> type[Trainer]:
 
 
 def _translated(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a worker as keys of a configuration."""
     found = {}
     for name, value in options.items():
         key = KEYS.get(name, "")
@@ -120,7 +118,6 @@ def _translated(options: Mapping[str, Any]) -> dict[str, Any]:
 def _multiagent(
     given: Any, spec: Any, mapping: Callable[..., str] | None, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The section about policies."""
     section = dict(given or {})
     if isinstance(spec, Mapping):
         section["policies"] = {name: tuple(entry) for name, entry in spec.items()}

@@ -94,8 +94,6 @@ class Functions:
 
 
 class WithFunctions(Trainer):
-    """A trainer that calls a script's functions at their moments."""
-
     _functions: ClassVar[Functions] = Functions()
 
     def setup(self, config: dict[str, Any]) -> None:

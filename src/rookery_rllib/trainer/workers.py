@@ -218,7 +218,6 @@ class RolloutWorker:
         return batch, batch.count
 
     def _parts(self, samples: Any) -> dict[str, Any]:
-        """The batches of the policies that learn."""
         whole = samples if isinstance(samples, MultiAgentBatch) else samples.as_multi_agent()
         return {name: part for name, part in whole.policy_batches.items() if name in self.policies_to_train}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 
 def _in(module: str, names: str) -> dict[str, str]:
-    """Entries for names of one module."""
     return {name: f"{module}:{name}" for name in names.split()}
 
 

@@ -70,9 +70,7 @@ def finish_checkpoint(saved: Any, folder: str, facts: Mapping[str, Any]) -> str:
 
 
 def located(path: str | os.PathLike[str]) -> str:
-    """Returns the path before ``.tune_metadata``, of a checkpoint's file or directory; raises a FileError if there is
-    none.
-    """
+    """Returns the path before ``.tune_metadata``, of a file or its directory; raises a FileError if there is none."""
     given = Path(path).expanduser()
     text = os.path.join(str(given), "") if given.is_dir() else str(given)
     if Path(text + METADATA).is_file():

@@ -95,7 +95,6 @@ class Trainable:
         self.setup(copy.deepcopy(self.config))
 
     def _begin_counts(self) -> None:
-        """Sets all counters to those of a trainable that has done nothing."""
         self._iteration = 0
         self._time_total = 0.0
         self._timesteps_total: int | None = None
@@ -302,7 +301,6 @@ class Trainable:
             self._close_logfiles()
 
     def _create_logger(self, config: dict[str, Any], logger_creator: Callable[..., Any] | None = None) -> None:
-        """Makes the logger, and knows its directory."""
         if logger_creator is not None:
             self._result_logger = logger_creator(config)
             self._logdir = str(self._result_logger.logdir)
@@ -494,7 +492,6 @@ class FunctionTrainable(Trainable):
         raise NotImplementedError
 
     def _run(self) -> None:
-        """Calls the function, and tells of its end."""
         try:
             self._trainable_func(self.config, self._reporter, self.checkpoint)
             self._reports.put(None)
@@ -624,7 +621,6 @@ def wrap_function(train_func: Callable[..., Any], durable: bool = False, warn: b
 
 
 def _report_output(reporter: Any, output: Any, function: Any) -> None:
-    """Reports what a function has returned or yielded."""
     if output is None:
         return
     if isinstance(output, Mapping):
