@@ -286,7 +286,11 @@ def test_environments_of_today_give_pictures():
 
 @pytest.mark.parametrize(
     ("package", "home", "name"),
-    [("Box2D", "gym.envs.box2d", "LunarLander"), ("mujoco", "gym.envs.mujoco", "HalfCheetahEnv")],
+    [
+        ("Box2D", "gym.envs.box2d", "LunarLander"),
+        ("Box2D", "gym.envs.box2d", "CarRacing"),
+        ("mujoco", "gym.envs.mujoco", "HalfCheetahEnv"),
+    ],
 )
 def test_classes_of_physics_can_be_inherited(package, home, name):
     pytest.importorskip(package)

@@ -44,6 +44,8 @@ def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     todays = getattr(import_module(f"gymnasium.envs.{MODULES[name]}"), name)
-    made = type(name, (OldForm, todays), {"__module__": __name__, "__doc__": todays.__doc__})
+    modes = ["human", *todays.metadata.get("render_modes", ())]
+    own = {"__doc__": todays.__doc__, "__module__": __name__, "metadata": {**todays.metadata, "render.modes": modes}}
+    made = type(name, (OldForm, todays), own)
     globals()[name] = made
     return made
