@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.batch import Demand, Rollout
-from rookery.core.process.activity import STEP, note_activity
+from rookery.core.process.activity import STEP, is_noted, note_activity
 from rookery.core.process.interrupt import Interrupt
 from rookery.core.process.runtime import own_torch
 from rookery.core.timers import Timers
@@ -219,6 +219,7 @@ class ShareWorker:
         """
         note_activity(STEP)  # from here on, so that a process that is frozen now is not waited for as for a reset
         start, worker = perf_counter(), self.worker
+        worker.is_watched = is_noted()
         worker.timers = timers = Timers()
         newcomers: dict[str, Kind] = {}
         finished: list[EpisodeResult] = []
