@@ -12,11 +12,12 @@ from torch import nn
 
 from rookery.core.batch import Sequences
 from rookery.core.native import ADDRESS, FLOATS, DrawingHead, HeadLayout, InputLeaf, LinearLayer, Network, address
-from rookery.core.native_memory import GATES, Cell, Recurrence
+from rookery.core.native_memory import Cell, Recurrence, cell_kind
 from rookery.models.memory import MemoryConfig, build_memory
 from selection import slow_repeats
 
 NAN, INF = float("nan"), float("inf")
+KINDS = ("lstm", "gru", "scan")
 SIZES = (1, 5, 16, 64, 100)
 GRIDS = ((1, 1), (1, 7), (9, 1), (6, 8), (32, 5), (4, 200))
 """Steps and sequences."""
@@ -31,9 +32,8 @@ def weight(*shape, generator, scale):
     return made
 
 
-def unrolled(kind, pre, recurrent, first, length, memory):
+def unrolled(kind, size, pre, recurrent, first, length, memory):
     """Outputs ``[S, B, H]`` and the state after the last decision ``[B, state]``, step by step, of valid rows only."""
-    size = pre.shape[2] // GATES[kind]
     outputs, ends = [], []
     for b in range(pre.shape[1]):
         h, c = (*memory[b].split(size), None)[:2]
@@ -71,9 +71,9 @@ class Case:
 
     def __init__(self, build, kind, size, steps, rows, seed=0):
         self.generator = generator = torch.Generator().manual_seed(seed)
-        self.kind = kind
-        shape = GATES[kind] * size, size
-        self.recurrent = None if kind == "scan" else weight(*shape, generator=generator, scale=size**-0.5)
+        self.kind, row = kind, cell_kind(build, kind)
+        shape = row.gates * size, size
+        self.recurrent = weight(*shape, generator=generator, scale=size**-0.5) if row.looks_back else None
         self.cell = Cell(build, kind, size, self.recurrent)
         self.pre = torch.randn(steps, rows, shape[0], generator=generator)
         self.first = torch.rand(steps, rows, generator=generator) < 0.2
@@ -100,7 +100,9 @@ class Case:
         """The same by torch, in float64."""
         pre = self.pre.double().requires_grad_()
         recurrent = None if self.recurrent is None else self.recurrent.detach().double().requires_grad_()
-        output, after = unrolled(self.kind, pre, recurrent, self.first, self.length, self.memory.double())
+        output, after = unrolled(
+            self.kind, self.cell.size, pre, recurrent, self.first, self.length, self.memory.double()
+        )
         weights = [pre] if recurrent is None else [pre, recurrent]
         return [output, after, *torch.autograd.grad((output * self.gradient).sum(), weights, materialize_grads=True)]
 
@@ -123,13 +125,13 @@ def same(some, others):
     )
 
 
-each_kind = pytest.mark.parametrize("kind", GATES)
+each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 # --- against torch ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "size"), slow_repeats(of=itertools.product(GATES, SIZES)))
+@pytest.mark.parametrize(("kind", "size"), slow_repeats(of=itertools.product(KINDS, SIZES)))
 def test_outputs_memory_and_gradients_are_those_of_torch(kernels, kind, size):
     for seed, (steps, rows) in enumerate(GRIDS):
         Case(kernels, kind, size, steps, rows, seed).check()
@@ -415,9 +417,10 @@ class Remembering:
         self.networks, self.cells, self.offsets, self.recurrents = [], [], [], []
         self.width, inputs, hidden = 3, 6, [33]
         for kind, size in zip(kinds, sizes, strict=True):
-            gates = GATES[kind] * size
+            row = cell_kind(build, kind)
+            gates = row.gates * size
             self.networks.append(self.network(inputs, [*hidden, gates]))
-            self.recurrents.append(None if kind == "scan" else self.weight(gates, size))
+            self.recurrents.append(self.weight(gates, size) if row.looks_back else None)
             self.cells.append(Cell(build, kind, size, self.recurrents[-1]))
             self.offsets.append(self.width)
             self.width += self.cells[-1].state + 1

@@ -40,7 +40,7 @@ ACTIVATIONS = ("none", "tanh", "relu", "elu", "silu", "gelu")
 HEADS = ("distribution", "squashed", "deterministic", "values", "softmax")
 """What actions are drawn from, in the order of `enum HeadKind`."""
 
-INTERFACE_VERSION = 18
+INTERFACE_VERSION = 19
 """Of `kernels.cpp`; a build of another one was made from other sources and is passed over."""
 
 FLOATS, BYTES, CATEGORIES = range(3)
@@ -122,6 +122,14 @@ class TDSettings(ctypes.Structure):
     _fields_ = [("is_double", ctypes.c_int32), ("delta", FLOAT)]
 
 
+class CellKind(ctypes.Structure):
+    """First fields of a row of `core/kernels/cells.h`: name, numbers of gates and states of a unit, and whether a cell
+    has a weight for its own last output.
+    """
+
+    _fields_ = [("name", ctypes.c_char_p), *((name, ctypes.c_int) for name in ("gates", "states", "looks_back"))]
+
+
 SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "interface_version": (INT, ()),
     "vector_lanes": (INT, ()),
@@ -139,7 +147,8 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "network_backward": (INT, (ADDRESS, ADDRESS, INT, INT, ADDRESS, INT)),
     "networks_forward": (INT, (ADDRESS, INT, ADDRESS, INT, INT, ADDRESS, INT)),
     "networks_backward": (INT, (ADDRESS, INT, ADDRESS, INT, INT, ADDRESS, INT)),
-    "cell_new": (ADDRESS, (INT, INT, ADDRESS, ADDRESS)),
+    "cell_kind": (ctypes.POINTER(CellKind), (ctypes.c_char_p,)),
+    "cell_new": (ADDRESS, (ctypes.POINTER(CellKind), INT, ADDRESS, ADDRESS)),
     "cell_free": (None, (ADDRESS,)),
     "cell_pack": (None, (ADDRESS,)),
     "cell_step": (None, (ADDRESS, ADDRESS, INT, ADDRESS, LONG, ADDRESS)),

@@ -14,10 +14,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rookery.core.native import ADDRESS, Build, DrawingHead, Network, places
+from rookery.core.native import ADDRESS, Build, CellKind, DrawingHead, Network, places
 
-GATES = {"lstm": 4, "gru": 3, "scan": 2}
-"""Gates of each kind of cell, in the order of `enum CellKind`."""
+
+def cell_kind(build: Build, name: str) -> CellKind:
+    """Returns the row of `core/kernels/cells.h` with this name.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    found = build.call["cell_kind"](name.encode())
+    if not found:
+        raise ValueError(f"no kernel computes cells of kind {name!r}")
+    kind: CellKind = found.contents
+    return kind
 
 
 class Cell:
@@ -27,7 +37,7 @@ class Cell:
 
     Args:
         build: The compiled kernels.
-        kind: One of `GATES`.
+        kind: What it computes: a name in `core/kernels/cells.h`.
         size: H, its units.
         recurrent: ``[gates * H, H]``; None for a kind that has no weight of its own (scan).
 
@@ -37,16 +47,20 @@ class Cell:
         state: Numbers that are remembered: hidden state and cell state ``[h | c]`` of an LSTM, else ``[h]``.
 
     Raises:
+        ValueError: If there is no such kind.
         MemoryError: If there is not enough.
     """
 
     def __init__(self, build: Build, kind: str, size: int, recurrent: Tensor | None) -> None:
-        assert (recurrent is None) == (kind == "scan")
-        self.size, self.gates, self.state = size, GATES[kind], size * (2 if kind == "lstm" else 1)
+        row = cell_kind(build, kind)
+        self.size, self.gates, self.state = size, row.gates, size * row.states
+        assert (None if recurrent is None else recurrent.shape) == (
+            (row.gates * size, size) if row.looks_back else None
+        )
         self._call = call = build.call
         self._kept_alive = recurrent
         weight, gradient = (None, None) if recurrent is None else places(recurrent)
-        self.handle = call["cell_new"](list(GATES).index(kind), size, weight, gradient)
+        self.handle = call["cell_new"](row, size, weight, gradient)
         if not self.handle:
             raise MemoryError("no memory for a recurrent cell")
         self._finalizer = weakref.finalize(self, call["cell_free"], self.handle)

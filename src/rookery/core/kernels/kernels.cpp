@@ -15,7 +15,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 // Changes whenever a function, or what it takes, does; `core/native.py` refuses a build of another version.
-EXPORT int interface_version() { return 18; }
+EXPORT int interface_version() { return 19; }
 
 EXPORT int vector_lanes() { return LANES; }
 
@@ -183,9 +183,12 @@ EXPORT int networks_backward(Network* const* nets, int count, const float* const
 
 // --- recurrent cells -------------------------------------------------------------------------------------------------
 
-// kind: see recurrent.h. weight: U [gates * width, width], and its gradient; null where there is none.
+// The row of cells.h with this name; null if there is none. Python reads its first fields.
+EXPORT const CellKind* cell_kind(const char* name) { return find_cell_kind(name); }
+
+// weight: U [gates * width, width], and its gradient; null where there is none.
 // Returns null if there is not enough memory.
-EXPORT Cell* cell_new(int kind, int width, const float* weight, float* weight_gradient) {
+EXPORT Cell* cell_new(const CellKind* kind, int width, const float* weight, float* weight_gradient) {
   return new_cell(kind, width, weight, weight_gradient);
 }
 

@@ -1,27 +1,18 @@
-// Recurrent cells, one step at a time for playing and through time, forward and backward, for learning.
-//
-// A cell gets `pre`, what a linear layer makes of a row, with `gates` numbers for each of its `width` units, and adds
-// what its own weight U makes of h before. Orders of gates and states, and what is given, are those of
-// models/memory.py (s is the sigmoid):
-//
-//   LSTM  pre i, f, g, o  state h, c  gives h'       c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c')
-//   GRU   pre r, z, n     state h     gives h'       h' = (1 - s(z)) m + s(z) h, m = tanh(pre n + s(r) (U h of n))
-//   SCAN  pre z, n        state h     gives tanh h'  h' = (1 - s(z)) h + s(z) n; there is no U
+// Recurrent cells, one step at a time for playing and through time, forward and backward, for learning. Their
+// kinds stand in cells.h.
 //
 // Sequences stand side by side on a grid [steps, rows]. They go through time in blocks of rows that stay in the cache,
-// all rows of a block at once. Within a cell each gate and each part of the state is padded to whole vectors, with
-// zeros, which the mathematics above leaves zeros.
+// all rows of a block at once.
 #pragma once
-#include "network.h"
-
-enum CellKind { LSTM, GRU, SCAN };
+#include "cells.h"
 
 struct Cell {
-  int kind, width, gates;
+  const CellKind* kind;
+  int width, gates;
   const float* weight;          // U [gates * width, width], or null
   float* weight_gradient;       // or null if nobody wants it
   int stride;                   // padded width
-  int row_stride;               // of a row of gates as `enter` leaves it: a padded width for each of `columns_of`
+  int row_stride;               // of a row of gates as `enter` leaves it
   int state_stride;             // of a state
   float *panels, *back_panels;  // of U, for h and for gradients
   float* weight_sums;           // [gates * width, stride] its gradient, if its rows are no whole vectors
@@ -36,15 +27,9 @@ struct Cell {
   int64_t* length;
 };
 
-INLINE int state_parts(const Cell* cell) { return cell->kind == LSTM ? 2 : 1; }
-
-// Columns of a row: i, f, g, o; or r, z, U h of n (which r multiplies), n; or z, n, tanh h'.
-enum { GRU_PRODUCT = 2, GRU_CANDIDATE = 3, SCAN_OUTPUT = 2 };
-INLINE int columns_of(const Cell* cell) { return cell->kind == SCAN ? 3 : 4; }
-
 // What a step gives, once its row and the state after are there.
 INLINE const float* output_of(const Cell* cell, const float* row, const float* after) {
-  return cell->kind == SCAN ? row + SCAN_OUTPUT * cell->stride : after;
+  return cell->kind->output < 0 ? after : row + cell->kind->output * cell->stride;
 }
 
 // --- memory ----------------------------------------------------------------------------------------------------------
@@ -69,17 +54,17 @@ static void free_cell(Cell* cell) {
   free(cell);
 }
 
-static Cell* new_cell(int kind, int width, const float* weight, float* weight_gradient) {
+static Cell* new_cell(const CellKind* kind, int width, const float* weight, float* weight_gradient) {
   Cell* cell = (Cell*)calloc(1, sizeof(Cell));
   if (!cell) return nullptr;
   cell->kind = kind;
   cell->width = width;
-  cell->gates = kind == LSTM ? 4 : kind == GRU ? 3 : 2;
+  cell->gates = kind->gates;
   cell->weight = weight;
   cell->weight_gradient = weight_gradient;
   cell->stride = padded(width);
-  cell->row_stride = columns_of(cell) * cell->stride;
-  cell->state_stride = state_parts(cell) * cell->stride;
+  cell->row_stride = kind->columns * cell->stride;
+  cell->state_stride = kind->states * cell->stride;
   size_t weights = weight ? (size_t)cell->gates * width * cell->stride : 0;
   cell->panels = new_floats((size_t)(weight ? width : 0) * cell->gates * cell->stride);
   cell->back_panels = new_floats(weights);
@@ -104,7 +89,7 @@ static bool reserve_steps(Cell* cell, int steps, int rows) {
   free_kept(cell);
   cell->kept_row = new_floats(count * cell->row_stride);
   cell->kept_state = new_floats(count * cell->state_stride);
-  cell->recurrent_gradient = new_floats(cell->kind == GRU ? count * cell->gates * cell->width : 0);
+  cell->recurrent_gradient = new_floats(cell->kind->apart ? count * cell->gates * cell->width : 0);
   cell->first = (uint8_t*)malloc(count);
   cell->length = (int64_t*)malloc(count * sizeof(int64_t));  // there are no more sequences than that
   if (cell->kept_row && cell->kept_state && cell->recurrent_gradient && cell->first && cell->length)
@@ -128,77 +113,24 @@ static void pack_cell_for_backward(Cell* cell) {
 
 // --- one row ---------------------------------------------------------------------------------------------------------
 
-// Whole vectors go one way, what is left at the end of an unpadded row the other.
-INLINE Vector load_part(const float* from, int count) { return count < LANES ? load_some(from, count) : load(from); }
-INLINE void store_part(float* to, Vector value, int count) {
-  if (count < LANES) store_some(to, value, count);
-  else store(to, value);
-}
-
 // The gates' numbers as they come, to where they stand in a row; U h is added to them later.
 static void enter(const Cell* cell, const float* pre, float* row) {
+  int apart = cell->kind->apart, together = cell->gates - apart;
   for (int g = 0; g < cell->gates; g++) {
-    int column = cell->kind == GRU && g == 2 ? GRU_CANDIDATE : g;
+    int column = g < together ? g : g + apart;
     memcpy(row + (size_t)column * cell->stride, pre + (size_t)g * cell->width, (size_t)cell->width * sizeof(float));
   }
-  if (cell->kind == GRU) memset(row + (size_t)GRU_PRODUCT * cell->stride, 0, (size_t)cell->stride * sizeof(float));
+  memset(row + (size_t)together * cell->stride, 0, (size_t)apart * cell->stride * sizeof(float));
 }
 
 static void read_state(const Cell* cell, const float* memory, float* state) {
-  for (int p = 0; p < state_parts(cell); p++)
+  for (int p = 0; p < cell->kind->states; p++)
     memcpy(state + (size_t)p * cell->stride, memory + (size_t)p * cell->width, (size_t)cell->width * sizeof(float));
 }
 
 static void write_state(const Cell* cell, const float* state, float* memory) {
-  for (int p = 0; p < state_parts(cell); p++)
+  for (int p = 0; p < cell->kind->states; p++)
     memcpy(memory + (size_t)p * cell->width, state + (size_t)p * cell->stride, (size_t)cell->width * sizeof(float));
-}
-
-// From a row of gates and the state before to the activated gates, in their place, and the state after.
-static void lstm_row(float* row, const float* before, float* after, int stride) {
-  float *i = row, *f = row + stride, *g = row + 2 * stride, *o = row + 3 * stride;
-  for (int j = 0; j < stride; j += LANES) {
-    Vector input = sigmoid_of(load(i + j)), forget = sigmoid_of(load(f + j)), fresh = tanh_of(load(g + j)),
-           output = sigmoid_of(load(o + j)), c = forget * load(before + stride + j) + input * fresh;
-    store(i + j, input);
-    store(f + j, forget);
-    store(g + j, fresh);
-    store(o + j, output);
-    store(after + j, output * tanh_of(c));
-    store(after + stride + j, c);
-  }
-}
-
-static void gru_row(float* row, const float* before, float* after, int stride) {
-  float *r = row, *z = row + stride, *n = row + GRU_CANDIDATE * stride;
-  const float* product = row + GRU_PRODUCT * stride;
-  for (int j = 0; j < stride; j += LANES) {
-    Vector reset = sigmoid_of(load(r + j)), keep = sigmoid_of(load(z + j)),
-           fresh = tanh_of(load(n + j) + reset * load(product + j));
-    store(r + j, reset);
-    store(z + j, keep);
-    store(n + j, fresh);
-    store(after + j, fresh + keep * (load(before + j) - fresh));
-  }
-}
-
-static void scan_row(float* row, const float* before, float* after, int stride) {
-  float *z = row, *output = row + SCAN_OUTPUT * stride;
-  const float* n = row + stride;
-  for (int j = 0; j < stride; j += LANES) {
-    Vector take = sigmoid_of(load(z + j)), h = load(before + j) + take * (load(n + j) - load(before + j));
-    store(z + j, take);
-    store(output + j, tanh_of(h));
-    store(after + j, h);
-  }
-}
-
-static void step_row(const Cell* cell, float* row, const float* before, float* after) {
-  switch (cell->kind) {
-    case LSTM: return lstm_row(row, before, after, cell->stride);
-    case GRU: return gru_row(row, before, after, cell->stride);
-    case SCAN: return scan_row(row, before, after, cell->stride);
-  }
 }
 
 // Adds U h to so many rows of gates.
@@ -221,7 +153,7 @@ static void step_block(Cell* cell, const float* pre, int pre_stride, int count, 
   add_product(cell, before, cell->state_stride, cell->row, count);
   for (int i = 0; i < count; i++) {
     float *row = cell->row + (size_t)i * cell->row_stride, *state = after + (size_t)i * cell->state_stride;
-    step_row(cell, row, before + (size_t)i * cell->state_stride, state);
+    cell->kind->row(row, before + (size_t)i * cell->state_stride, state, cell->stride);
     write_state(cell, state, memory + i * memory_stride);
     memcpy(output + (size_t)i * output_stride, output_of(cell, row, state), (size_t)cell->width * sizeof(float));
   }
@@ -263,7 +195,7 @@ static void scan_block(Cell* cell, const Grid& grid, int from, int count, bool k
         memset(to, 0, (size_t)width * sizeof(float));
         continue;
       }
-      step_row(cell, gates, before + (size_t)i * cell->state_stride, state);
+      cell->kind->row(gates, before + (size_t)i * cell->state_stride, state, cell->stride);
       memcpy(to, output_of(cell, gates, state), (size_t)width * sizeof(float));
       if (t + 1 == length[i]) write_state(cell, state, after + (from + i) * after_stride);
     }
@@ -280,101 +212,40 @@ static void keep_grid(Cell* cell, const Grid& grid) {
 
 // --- backward through time -------------------------------------------------------------------------------------------
 
-// What one row's gradient is made of and goes to. Gradients of gates have no padding.
-struct Back {
-  const float *row, *before, *gradient;  // activated gates, the state before, the gradient of the output
-  float *carry_h, *carry_c;              // of the state after; becomes that of the state before, but for U
-  float *pre_gradient, *recurrent_gradient;
-  int width, stride;
-};
-
-static void lstm_back(const Back& b) {
-  const float *i = b.row, *f = b.row + b.stride, *g = b.row + 2 * b.stride, *o = b.row + 3 * b.stride;
-  const Vector one = splat(1.f);
-  for (int j = 0; j < b.width; j += LANES) {
-    int count = b.width - j;
-    Vector input = load(i + j), forget = load(f + j), fresh = load(g + j), output = load(o + j),
-           c_before = load(b.before + b.stride + j), shown = tanh_of(forget * c_before + input * fresh);
-    Vector by_h = load_part(b.gradient + j, count) + load(b.carry_h + j);
-    Vector by_c = load(b.carry_c + j) + by_h * output * (one - shown * shown);
-    store_part(b.pre_gradient + j, by_c * fresh * input * (one - input), count);
-    store_part(b.pre_gradient + b.width + j, by_c * c_before * forget * (one - forget), count);
-    store_part(b.pre_gradient + 2 * b.width + j, by_c * input * (one - fresh * fresh), count);
-    store_part(b.pre_gradient + 3 * b.width + j, by_h * shown * output * (one - output), count);
-    store(b.carry_h + j, Vector{});
-    store(b.carry_c + j, by_c * forget);
-  }
-}
-
-static void gru_back(const Back& b) {
-  const float *r = b.row, *z = b.row + b.stride, *n = b.row + GRU_CANDIDATE * b.stride;
-  const float* product = b.row + GRU_PRODUCT * b.stride;
-  const Vector one = splat(1.f);
-  for (int j = 0; j < b.width; j += LANES) {
-    int count = b.width - j;
-    Vector reset = load(r + j), keep = load(z + j), fresh = load(n + j);
-    Vector by_h = load_part(b.gradient + j, count) + load(b.carry_h + j);
-    Vector by_fresh = by_h * (one - keep) * (one - fresh * fresh);
-    Vector by_reset = by_fresh * load(product + j) * reset * (one - reset);
-    Vector by_keep = by_h * (load(b.before + j) - fresh) * keep * (one - keep);
-    store_part(b.pre_gradient + j, by_reset, count);
-    store_part(b.pre_gradient + b.width + j, by_keep, count);
-    store_part(b.pre_gradient + 2 * b.width + j, by_fresh, count);
-    store_part(b.recurrent_gradient + j, by_reset, count);
-    store_part(b.recurrent_gradient + b.width + j, by_keep, count);
-    store_part(b.recurrent_gradient + 2 * b.width + j, by_fresh * reset, count);
-    store(b.carry_h + j, by_h * keep);
-  }
-}
-
-static void scan_back(const Back& b) {
-  const float *z = b.row, *n = b.row + b.stride, *output = b.row + SCAN_OUTPUT * b.stride;
-  const Vector one = splat(1.f);
-  for (int j = 0; j < b.width; j += LANES) {
-    int count = b.width - j;
-    Vector take = load(z + j), shown = load(output + j);
-    Vector by_h = load_part(b.gradient + j, count) * (one - shown * shown) + load(b.carry_h + j);
-    store_part(b.pre_gradient + j, by_h * (load(n + j) - load(b.before + j)) * take * (one - take), count);
-    store_part(b.pre_gradient + b.width + j, by_h * take, count);
-    store(b.carry_h + j, by_h * (one - take));
-  }
-}
-
-static void back_row(const Cell* cell, const Back& b) {
-  switch (cell->kind) {
-    case LSTM: return lstm_back(b);
-    case GRU: return gru_back(b);
-    case SCAN: return scan_back(b);
-  }
-}
-
 // The gradient with respect to U h, [steps, rows, gates * width].
 INLINE float* by_product(const Cell* cell, float* pre_gradient) {
-  return cell->kind == GRU ? cell->recurrent_gradient : pre_gradient;
+  return cell->kind->apart ? cell->recurrent_gradient : pre_gradient;
+}
+
+// The rows `from` on of one step; zeros for those whose sequence has ended.
+template <void (*back_row)(const Back&)>
+static void back_rows(Cell* cell, int step, int from, int count, const float* gradient, float* pre_gradient) {
+  size_t at = (size_t)step * cell->rows + from, gate_stride = (size_t)cell->gates * cell->width;
+  float* recurrent = by_product(cell, pre_gradient);
+  for (int i = 0; i < count; i++) {
+    float *to = pre_gradient + (at + i) * gate_stride, *to_recurrent = recurrent + (at + i) * gate_stride;
+    if (step < cell->length[from + i]) {
+      back_row(Back{cell->kept_row + (at + i) * cell->row_stride, cell->kept_state + (at + i) * cell->state_stride,
+                    gradient + (at + i) * cell->width, cell->carry_h + (size_t)i * cell->stride,
+                    cell->carry_c + (size_t)i * cell->stride, to, to_recurrent, cell->width, cell->stride});
+    } else {
+      memset(to, 0, gate_stride * sizeof(float));
+      memset(to_recurrent, 0, gate_stride * sizeof(float));
+    }
+  }
 }
 
 // All steps of `count` kept sequences from `from` on, from the last to the first.
 static void back_block(Cell* cell, int from, int count, const float* gradient, float* pre_gradient) {
   int gate_stride = cell->gates * cell->width;
-  size_t carry_bytes = (size_t)cell->stride * sizeof(float), gate_bytes = (size_t)gate_stride * sizeof(float);
+  size_t carry_bytes = (size_t)cell->stride * sizeof(float);
   float* recurrent = by_product(cell, pre_gradient);
   memset(cell->carry_h, 0, (size_t)count * carry_bytes);
   memset(cell->carry_c, 0, (size_t)count * carry_bytes);
   for (int t = cell->steps - 1; t >= 0; t--) {
-    size_t at = (size_t)t * cell->rows + from;
-    for (int i = 0; i < count; i++) {
-      float *to = pre_gradient + (at + i) * gate_stride, *to_recurrent = recurrent + (at + i) * gate_stride;
-      if (t < cell->length[from + i]) {
-        back_row(cell, Back{cell->kept_row + (at + i) * cell->row_stride,
-                            cell->kept_state + (at + i) * cell->state_stride, gradient + (at + i) * cell->width,
-                            cell->carry_h + (size_t)i * cell->stride, cell->carry_c + (size_t)i * cell->stride, to,
-                            to_recurrent, cell->width, cell->stride});
-      } else {
-        memset(to, 0, gate_bytes);
-        memset(to_recurrent, 0, gate_bytes);
-      }
-    }
+    cell->kind->back(cell, t, from, count, gradient, pre_gradient);
     if (t == 0) return;  // what was remembered before the first step is given
+    size_t at = (size_t)t * cell->rows + from;
     if (cell->weight)
       product(recurrent + at * gate_stride, gate_stride, cell->back_panels, gate_stride, cell->carry_h, cell->stride,
               cell->carry_h, cell->stride, count, cell->stride);
