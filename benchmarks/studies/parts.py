@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, get_args
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -26,9 +26,10 @@ from rookery.algorithms.on_policy.ppo import ppo_gradient, ppo_loss
 from rookery.core.batch import Sequences
 from rookery.core.flat import flatten
 from rookery.core.native import ADDRESS, FLOATS, DrawingHead, HeadLayout, InputLeaf, LinearLayer, Network, best_build
-from rookery.core.native_memory import Cell, Recurrence
+from rookery.core.native_memory import NativeCell, Recurrence
 from rookery.core.optim import ClosedForm, apply_gradients, compute_gradients
 from rookery.core.process.runtime import keep_large_blocks
+from rookery.models.cells.table import ON_KERNELS
 from rookery.models.memory import MemoryConfig, build_memory
 from rookery.rollout.storage import DecisionSlab
 
@@ -38,8 +39,6 @@ from workloads import MATCHED
 REPEATS = 300
 EPISODE = 50
 """DecisionSlab of one, on average, where a memory is measured."""
-
-Kind = Literal["lstm", "gru", "scan"]
 
 
 def microseconds(function: Callable[[], object]) -> float:
@@ -78,7 +77,7 @@ def vector_step(trainer: Trainer) -> dict[str, float]:
             for name, seconds in parts.items()}  # fmt: skip
 
 
-def memory_layer(kind: Kind, steps: int, rows: int, slots: int) -> dict[str, float]:
+def memory_layer(kind: str, steps: int, rows: int, slots: int) -> dict[str, float]:
     """A layer of a memory with its input weight, on kernels and by its module; episodes start anywhere.
 
     In a step the choice among two actions stands on it; drawing is part of it on kernels alone, which never do without.
@@ -93,7 +92,7 @@ def memory_layer(kind: Kind, steps: int, rows: int, slots: int) -> dict[str, flo
         Network(build, [InputLeaf(FLOATS, size)], [[LinearLayer(linear.weight, linear.bias)]], "none")
         for linear in (layer.input, head)
     )
-    cell = Cell(build, kind, size, getattr(layer, "recurrent", None))
+    cell = NativeCell(build, kind, size, getattr(layer, "recurrent", None))
     recurrence, choice = (
         Recurrence(build, [network, top], [cell], [0]),
         DrawingHead(build, HeadLayout((2,), 0, 0, True)),
@@ -169,7 +168,7 @@ def main() -> None:
         found["gradients in torch"] = microseconds(
             lambda: compute_gradients(learner.net, ppo_loss, batch, optimizer, now)
         )
-    for kind in get_args(Kind):
+    for kind in (cell.kernel for cell in ON_KERNELS):
         found |= memory_layer(kind, steps=32, rows=8, slots=8) | memory_layer(kind, steps=32, rows=32, slots=64)
     print("| part | us |\n|---|---|")
     for name, value in found.items():

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from rookery import Trainer
 from rookery.algorithms.multi_agent.poca import POCAConfig, poca_loss
-from rookery.models.memory import Memory
+from rookery.models.cells.base import Memory
 from selection import slow, slow_except
 
 MEMORIES = {

@@ -12,12 +12,13 @@ from torch import nn
 
 from rookery.core.batch import Sequences
 from rookery.core.native import ADDRESS, FLOATS, DrawingHead, HeadLayout, InputLeaf, LinearLayer, Network, address
-from rookery.core.native_memory import Cell, Recurrence, cell_kind
+from rookery.core.native_memory import NativeCell, Recurrence, cell_kind
+from rookery.models.cells.table import ON_KERNELS
 from rookery.models.memory import MemoryConfig, build_memory
 from selection import slow_repeats
 
 NAN, INF = float("nan"), float("inf")
-KINDS = ("lstm", "gru", "scan")
+KINDS = {cell.kernel: cell for cell in ON_KERNELS}
 SIZES = (1, 5, 16, 64, 100)
 GRIDS = ((1, 1), (1, 7), (9, 1), (6, 8), (32, 5), (4, 200))
 """Steps and sequences."""
@@ -74,7 +75,7 @@ class Case:
         self.kind, row = kind, cell_kind(build, kind)
         shape = row.gates * size, size
         self.recurrent = weight(*shape, generator=generator, scale=size**-0.5) if row.looks_back else None
-        self.cell = Cell(build, kind, size, self.recurrent)
+        self.cell = NativeCell(build, kind, size, self.recurrent)
         self.pre = torch.randn(steps, rows, shape[0], generator=generator)
         self.first = torch.rand(steps, rows, generator=generator) < 0.2
         self.length = torch.randint(1, steps + 1, (rows,), generator=generator)
@@ -160,7 +161,7 @@ def test_layers_of_cells_are_the_memory_of_a_policy(kernels, kind, holes):
     for layer in module.layers:
         inputs = LinearLayer(layer.input.weight, layer.input.bias)
         networks.append(Network(kernels, [InputLeaf(FLOATS, inputs.weight.shape[1])], [[inputs]], "tanh"))
-        cells.append(Cell(kernels, kind, size, getattr(layer, "recurrent", None)))
+        cells.append(NativeCell(kernels, kind, size, getattr(layer, "recurrent", None)))
     for network, cell, *states in zip(networks, cells, memory.chunk(2, dim=1), after.chunk(2, dim=1), strict=True):
         (pre,) = network.forward([x], keep=True)
         x = sequences.rows(cell.forward(sequences.grid(pre), first, length, *states, keep=True))
@@ -173,14 +174,26 @@ def test_layers_of_cells_are_the_memory_of_a_policy(kernels, kind, holes):
         assert (each.grad - theirs).abs().max() <= 1e-5 * theirs.abs().max().clamp(min=1.0)
 
 
+@each_kind
+def test_a_row_of_the_kernels_has_the_numbers_of_the_module(kernels, kind):
+    row, module = cell_kind(kernels, kind), KINDS[kind]
+    assert (row.name.decode(), row.gates, row.states) == (kind, module.num_gates, module.num_states)
+    assert row.looks_back == module.looks_back
+
+
+def test_a_cell_that_no_kernel_computes_is_refused(kernels):
+    with pytest.raises(ValueError, match="no kernel computes cells of kind 'attention'"):
+        cell_kind(kernels, "attention")
+
+
 def test_gates_are_exact_to_a_few_units_in_the_last_place(kernels):
     x = torch.cat((torch.linspace(-20, 20, 40_001), torch.tensor([1e-30, -1e-6, 0.0, -100.0, 100.0, -1e30, 1e30, INF])))
-    cell = Cell(kernels, "scan", 1, None)
+    cell = NativeCell(kernels, "scan", 1, None)
     sigmoid = torch.zeros(len(x), 1)
     cell.advance(torch.stack((x, torch.ones_like(x)), 1), sigmoid)
     assert (sigmoid.squeeze(1) - x.double().sigmoid()).abs().max() <= 2e-7
     closed, open_ = torch.full_like(x, -INF), torch.full_like(x, INF)
-    cell = Cell(kernels, "lstm", 1, torch.zeros(4, 1))
+    cell = NativeCell(kernels, "lstm", 1, torch.zeros(4, 1))
     h = cell.advance(torch.stack((open_, closed, x, open_), 1), torch.zeros(len(x), 2))
     assert (h.squeeze(1) - x.double().tanh().tanh()).abs().max() <= 6e-7
 
@@ -354,7 +367,7 @@ def test_a_pass_that_keeps_nothing_and_steps_leave_what_another_kept(kernels, ki
 def test_a_weight_that_no_one_learns_lets_gradients_through(kernels, kind):
     case = Case(kernels, kind, 20, 6, 5)
     expected = case.run()
-    case.cell, case.recurrent = Cell(kernels, kind, 20, case.recurrent.detach()), None
+    case.cell, case.recurrent = NativeCell(kernels, kind, 20, case.recurrent.detach()), None
     assert same(case.run(), expected[:3])
 
 
@@ -381,7 +394,7 @@ def test_cells_that_are_gone_leave_no_memory_behind(kernels):
 
     def build_and_drop(count):
         for _ in range(count):
-            case.cell = Cell(kernels, "gru", 64, case.recurrent)
+            case.cell = NativeCell(kernels, "gru", 64, case.recurrent)
             case.run()
         gc.collect()
         pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -421,7 +434,7 @@ class Remembering:
             gates = row.gates * size
             self.networks.append(self.network(inputs, [*hidden, gates]))
             self.recurrents.append(self.weight(gates, size) if row.looks_back else None)
-            self.cells.append(Cell(build, kind, size, self.recurrents[-1]))
+            self.cells.append(NativeCell(build, kind, size, self.recurrents[-1]))
             self.offsets.append(self.width)
             self.width += self.cells[-1].state + 1
             inputs, hidden = size, []

@@ -9,13 +9,13 @@ from torch.nn import functional
 
 from rookery.core.batch import Sequences
 from rookery.core.errors import ConfigError
+from rookery.models.cells.table import CELLS
 from rookery.models.layers import linear
 from rookery.models.memory import MemoryConfig, build_memory
 from rookery.models.pieces import Pieces
 from selection import slow_except
 
-KINDS = ["lstm", "gru", "scan", "attention"]
-SHAPES = [(kind, layers) for kind in KINDS for layers in (1, 2)]
+SHAPES = [(kind, layers) for kind in CELLS for layers in (1, 2)]
 FEATURES = 5
 
 
@@ -338,7 +338,7 @@ def accuracy_of_recall(memory, *, updates, seed):
     return float((said.argmax(1) == symbol[0]).float().mean())
 
 
-@pytest.mark.parametrize("kind", slow_except("lstm", "attention", of=KINDS))
+@pytest.mark.parametrize("kind", slow_except("lstm", "attention", of=CELLS))
 def test_a_memory_learns_to_recall_at_the_end_what_stood_at_the_start(kind):
     cfg = MemoryConfig(kind=kind, size=32, sequence_length=8)
     memory = build_memory(cfg, 5, torch.Generator().manual_seed(0))
@@ -360,7 +360,7 @@ def test_long_sequences_pass_through_attention_in_stretches_to_the_same_numbers(
     before = torch.zeros(3, memory.size)
     features, after = memory(x, before, sequences)
     (gradient,) = torch.autograd.grad(features.square().sum(), x)
-    monkeypatch.setattr("rookery.models.memory.STRETCH", 1000)
+    monkeypatch.setattr("rookery.models.cells.attention.STRETCH", 1000)
     whole, after_whole = memory(x, before, sequences)
     (gradient_whole,) = torch.autograd.grad(whole.square().sum(), x)
     assert torch.allclose(features, whole, atol=1e-6)

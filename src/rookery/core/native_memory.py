@@ -1,7 +1,7 @@
 """Recurrent cells on kernels, for playing one decision at a time and for learning through time.
 
 A cell gets what a linear layer puts out for its gates, the last layer of a `Network`, and what it puts out itself is
-the only leaf of the next. `models/memory.py` says in torch what is computed.
+the only leaf of the next. `models/cells/` says in torch what is computed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def cell_kind(build: Build, name: str) -> CellKind:
     return kind
 
 
-class Cell:
+class NativeCell:
     """Runs a recurrent cell on its weight, which must stay where it is.
 
     Like a `Network`, it takes one call at a time; cells of their own may run in different threads.
@@ -161,14 +161,14 @@ class Recurrence:
     """
 
     def __init__(
-        self, build: Build, networks: Sequence[Network], cells: Sequence[Cell], offsets: Sequence[int]
+        self, build: Build, networks: Sequence[Network], cells: Sequence[NativeCell], offsets: Sequence[int]
     ) -> None:
         assert len(networks) == len(cells) + 1
         assert len(offsets) == len(cells)
         for below, cell, above in zip(networks, cells, networks[1:], strict=False):
             assert sum(below.widths) == cell.gates * cell.size
             assert above.numbers == cell.size
-        self._parts: tuple[Network | Cell, ...] = (*networks, *cells)
+        self._parts: tuple[Network | NativeCell, ...] = (*networks, *cells)
         self._step = build.call["memory_policy_step"]
         self._networks = (ADDRESS * len(networks))(*[network.handle for network in networks])
         self._cells = (ADDRESS * len(cells))(*[cell.handle for cell in cells])

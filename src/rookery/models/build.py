@@ -33,10 +33,11 @@ from rookery.core.settings.layers import import_object
 from rookery.core.settings.reach import ARGUMENTS, CODE, Few, Label, Layers, Width
 from rookery.core.settings.trust import CodeKind
 from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
+from rookery.models.cells.base import Memory
 from rookery.models.entities import EntityEncoder
 from rookery.models.hyper import MOST_GOALS, HyperLinear
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear, orthogonal
-from rookery.models.memory import Memory, MemoryConfig, build_memory
+from rookery.models.memory import MemoryConfig, build_memory
 from rookery.models.pictures import ImageEncoder, image_layout
 from rookery.models.pieces import Pieces
 from rookery.models.recall import PREVIOUS

@@ -22,9 +22,11 @@ from rookery.core.batch import Sequences, TensorTree
 from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig, build_trunk
+from rookery.models.cells.attention import sinusoids
+from rookery.models.cells.base import Memory
 from rookery.models.heads import DistributionHead, Head, HeadSpec
 from rookery.models.layers import linear, normal
-from rookery.models.memory import Memory, MemoryConfig, sinusoids
+from rookery.models.memory import MemoryConfig
 from rookery.models.recall import CHOICES, NUMBERS, PREVIOUS, REWARD
 from rookery.models.squashed import Deterministic
 

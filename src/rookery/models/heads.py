@@ -19,6 +19,7 @@ from rookery.core.settings.fields import object_name
 from rookery.core.settings.trust import CodeKind
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig, build_body
+from rookery.models.cells.base import Memory
 from rookery.models.distributions import (
     Behavior,
     Bernoulli,
@@ -30,7 +31,7 @@ from rookery.models.distributions import (
     NoiseSpec,
 )
 from rookery.models.layers import linear
-from rookery.models.memory import Memory, MemoryConfig
+from rookery.models.memory import MemoryConfig
 
 ACTION_GAIN = 0.01  # first actions nearly independent of the observation: no early commitment
 VALUE_GAIN = 1.0

@@ -1,7 +1,7 @@
 """Recall: what a policy sees beside the present observation, namely earlier ones, its last action and its last reward.
 
 Nothing here is learned. What is needed of the past stands in a vector of numbers for each slot, as with every memory
-(`models/memory.py`); a vector of zeros is that of an episode's start.
+(`models/cells/base.py`); a vector of zeros is that of an episode's start.
 """
 
 from __future__ import annotations

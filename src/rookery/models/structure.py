@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from rookery.core.batch import Sequences, TensorTree
 from rookery.models.build import ModelConfig
-from rookery.models.memory import Memory
+from rookery.models.cells.base import Memory
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from torch.nn import functional
 from rookery.core.errors import SpaceError
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec, action_spec
 from rookery.models.build import ModelConfig
+from rookery.models.cells.base import Memory
 from rookery.models.distributions import MASKED_LOGIT, Behavior, NoiseSpec
 from rookery.models.exploration import bounded_numbers, uniform
 from rookery.models.heads import ACTION_GAIN, VALUE_GAIN, Head, HeadSpec
 from rookery.models.layers import linear
-from rookery.models.memory import Memory
 from rookery.models.q_head import EpsilonGreedy, QHead, QValues
 from rookery.models.teams import build_team_body
 

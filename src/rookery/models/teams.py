@@ -19,7 +19,8 @@ from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
 from rookery.core.spaces.team_spaces import TeamMember, alike, members_of
 from rookery.models.build import ModelConfig, build_trunk
-from rookery.models.memory import Memory, build_memory
+from rookery.models.cells.base import Memory
+from rookery.models.memory import build_memory
 from rookery.models.recall import CHOICES, NUMBERS, REWARD
 
 WHO = "\0member"

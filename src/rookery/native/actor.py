@@ -29,7 +29,7 @@ from rookery.core.native import (
 from rookery.core.settings.trust import TrustCode
 from rookery.core.spaces.arrays import MASK, Tree
 from rookery.models.build import Encoder
-from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, layout_of
+from rookery.native.networks import NativeMemory, NativeTrunk, last_layers, layout_of
 from rookery.native.qualify import obstacle, obstacle_to_drawing, overridden
 from rookery.policies.export import read_policy
 from rookery.policies.normalize import RunningMeanStd
@@ -92,7 +92,7 @@ class NativeActor:
         if policy.memory is None:
             self._trunk = NativeTrunk(build, trunk, last_layers(head), normalized)
         else:
-            net = NativeRecurrence(build, trunk, policy.memory, last_layers(head), normalized)
+            net = NativeMemory(build, trunk, policy.memory, last_layers(head), normalized)
             self._trunk = net.trunk
             self._recurrence = net.playing(policy.memory_size - policy.memory.size)
         self._memory_size = policy.memory_size

@@ -18,7 +18,7 @@ from rookery.models.build import Encoder
 from rookery.models.heads import ActionHead
 from rookery.models.q_head import QHead
 from rookery.models.structure import Declared, Inputs, Structure, Tower
-from rookery.native.networks import NativeRecurrence, NativeTrunk, last_layers, layout_of
+from rookery.native.networks import NativeMemory, NativeTrunk, last_layers, layout_of
 from rookery.native.qualify import is_hooked, obstacle, overridden
 
 NetT = TypeVar("NetT", bound=Declared)
@@ -282,10 +282,10 @@ class _LastLayers:
         return [streams.sum(1), (streams - streams.mean(1, keepdim=True)).flatten(1)]
 
 
-def _described(build: Build, tower: Tower, parts: int) -> NativeTrunk | NativeRecurrence:
+def _described(build: Build, tower: Tower, parts: int) -> NativeTrunk | NativeMemory:
     """Describes a tower that qualifies to kernels."""
     assert isinstance(tower.trunk, Encoder)
     layers = [layer for head in tower.heads for layer in last_layers(head)]
     if tower.memory is None:
         return NativeTrunk(build, tower.trunk, layers, {}, parts=parts)
-    return NativeRecurrence(build, tower.trunk, tower.memory, layers, {})
+    return NativeMemory(build, tower.trunk, tower.memory, layers, {})

@@ -25,13 +25,13 @@ from rookery.core.native import (
     Table,
     is_plain,
 )
-from rookery.core.native_memory import Cell, Recurrence
+from rookery.core.native_memory import NativeCell, Recurrence, cell_kind
 from rookery.models.build import Encoder
+from rookery.models.cells.base import Memory
+from rookery.models.cells.recurrent import Cell, Recurrent
 from rookery.models.heads import Head
-from rookery.models.memory import Memory, Recurrent, RecurrentLayer
 from rookery.models.q_head import QHead
 from rookery.models.squashed import CLAMPED, SCALED, DeterministicHead, SquashedHead
-from rookery.native.qualify import RECURRENT
 
 DTYPES = {FLOATS: torch.float32, BYTES: torch.uint8, CATEGORIES: torch.int64}
 
@@ -139,13 +139,13 @@ class NativeTrunk:
         self.network.write_gradients([gradient.contiguous() for gradient in gradients])
 
 
-class NativeRecurrence:
+class NativeMemory:
     """Runs a trunk, the cells of a memory, and linear layers on top of them.
 
     Args:
         build: The compiled kernels.
         trunk: An encoder that qualifies.
-        memory: One of `RECURRENT`.
+        memory: One whose cells are on kernels.
         heads: Linear layers, each on what the memory gives.
         normalized: What is shifted and scaled before the trunk; empty if observations come as the trunk takes them.
     """
@@ -154,8 +154,10 @@ class NativeRecurrence:
         self, build: Build, trunk: Encoder, memory: Memory, heads: Sequence[nn.Linear], normalized: Normalized
     ) -> None:
         assert isinstance(memory, Recurrent)
-        width, layers = memory.num_features, list(memory.layers)
-        inputs = [layer.input for layer in layers if isinstance(layer, RecurrentLayer)]
+        row = cell_kind(build, memory.kernel)
+        assert (row.gates, row.states) == (memory.num_gates, memory.num_states)
+        width, cells = memory.num_features, [cell for cell in memory.layers if isinstance(cell, Cell)]
+        inputs = [cell.input for cell in cells]
         self.trunk = NativeTrunk(build, trunk, inputs[:1], normalized)
         above = [[layer] for layer in inputs[1:]] + [list(heads)]
         numbers = [InputLeaf(FLOATS, width)]
@@ -164,9 +166,7 @@ class NativeRecurrence:
             Network(build, numbers, [[LinearLayer(layer.weight, layer.bias) for layer in part]], "none")
             for part in above
         ]
-        kind = next(name for known, name in RECURRENT.items() if isinstance(memory, known))
-        weights = [layer.recurrent for layer in layers if isinstance(layer, RecurrentLayer)]
-        self._cells = [Cell(build, kind, width, weight) for weight in weights]
+        self._cells = [NativeCell(build, memory.kernel, width, cell.recurrent) for cell in cells]
         self._build = build
         self._columns = [slice(i * cell.state, (i + 1) * cell.state) for i, cell in enumerate(self._cells)]
         self._sequences: Sequences | None = None

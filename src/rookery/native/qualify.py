@@ -15,17 +15,15 @@ from torch import nn
 
 from rookery.core.native import MAX_LAYERS, MAX_LEAVES, best_build, is_plain, why_none
 from rookery.models.build import Encoder, GoalTrunk, ModelConfig
+from rookery.models.cells.base import Memory
+from rookery.models.cells.table import CELLS, ON_KERNELS
 from rookery.models.heads import ActionHead, Head, ValueHead
-from rookery.models.memory import GRU, LSTM, Attention, Memory, Scan
 from rookery.models.q_head import QHead
 from rookery.models.squashed import DeterministicHead, SquashedHead
 
 MOST_WEIGHTS, MOST_WEIGHTS_IN_TILES = 2**18, 2**20
 """Of a layer, without and with a matrix unit: wider ones are left to torch, whose products of large matrices are faster
 (`python benchmarks/studies/wide_layers.py`)."""
-
-RECURRENT: dict[type[Memory], str] = {LSTM: "lstm", GRU: "gru", Scan: "scan"}
-"""Memories that there are kernels for, by their names there."""
 
 HEADS = (nn.Linear, ActionHead, ValueHead, QHead, SquashedHead, DeterministicHead)
 
@@ -49,8 +47,8 @@ def obstacle(
         if why := _obstacle_in(trunk):
             return why
     parts = (*trunks, *heads, *(() if memory is None else (memory,)))
-    if memory is not None and not isinstance(memory, tuple(RECURRENT)):
-        return "attention" if isinstance(memory, Attention) else "a memory of your own"
+    if memory is not None and not isinstance(memory, ON_KERNELS):
+        return next((name for name, cell in CELLS.items() if isinstance(memory, cell)), "a memory of your own")
     modules = [module for part in parts for module in part.modules()]
     if is_hooked(modules):
         return "forward hooks"
@@ -79,7 +77,7 @@ def overridden(network: object) -> str:
         network: A module, or another object with a method `structure`.
     """
     kind, below = type(network), []
-    known = (*HEADS, Encoder, *RECURRENT)
+    known = (*HEADS, Encoder, *ON_KERNELS)
     for base in kind.__mro__:
         if "structure" in vars(base) or base in known:
             break

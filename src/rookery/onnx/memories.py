@@ -1,4 +1,4 @@
-"""What a policy remembers as ONNX operators: cells (`models/memory.py`), and what it recalls (`models/recall.py`)."""
+"""What a policy remembers as ONNX operators: cells (`models/cells/`), and what it recalls (`models/recall.py`)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,12 @@ import numpy as np
 from torch import Tensor, nn
 
 from rookery.core.spaces.arrays import CATEGORIES, Leaf
-from rookery.models.memory import (
-    GRU,
-    LSTM,
-    Attention,
-    AttentionBlock,
-    Gate,
-    Memory,
-    Recurrent,
-    RecurrentLayer,
-    RelativeAttention,
-    Scan,
-)
+from rookery.models.cells.attention import Attention, AttentionBlock, Gate, RelativeAttention
+from rookery.models.cells.base import Memory
+from rookery.models.cells.gru import GRU
+from rookery.models.cells.lstm import LSTM
+from rookery.models.cells.recurrent import Cell, Recurrent
+from rookery.models.cells.scan import Scan
 from rookery.models.pictures import image_layout
 from rookery.models.recall import CHOICES, NUMBERS, REWARD, Recall
 from rookery.onnx.graph import Graph
@@ -54,13 +48,13 @@ def advance(graph: Graph, memory: Memory, x: str, remembered: str) -> tuple[str,
     states = graph.split(remembered, [size] * (len(memory.layers) * count))
     after: list[str] = []
     for number, layer in enumerate(memory.layers):
-        assert isinstance(layer, RecurrentLayer)
+        assert isinstance(layer, Cell)
         x, *kept = cell(graph, layer, size, x, states[count * number : count * (number + 1)])
         after += kept
     return x, graph.concat(after)
 
 
-def _lstm(graph: Graph, layer: RecurrentLayer, size: int, x: str, states: list[str]) -> list[str]:
+def _lstm(graph: Graph, layer: Cell, size: int, x: str, states: list[str]) -> list[str]:
     h, c = states
     gates = graph.add(_product(graph, layer.input, x), graph.linear(h, _recurrent(layer)))
     i, f, g, o = graph.split(gates, [size] * 4)
@@ -70,7 +64,7 @@ def _lstm(graph: Graph, layer: RecurrentLayer, size: int, x: str, states: list[s
     return [h, h, c]
 
 
-def _gru(graph: Graph, layer: RecurrentLayer, size: int, x: str, states: list[str]) -> list[str]:
+def _gru(graph: Graph, layer: Cell, size: int, x: str, states: list[str]) -> list[str]:
     (h,) = states
     news = graph.split(_product(graph, layer.input, x), [size] * 3)
     past = graph.split(graph.linear(h, _recurrent(layer)), [size] * 3)
@@ -80,7 +74,7 @@ def _gru(graph: Graph, layer: RecurrentLayer, size: int, x: str, states: list[st
     return [h, h]
 
 
-def _scan(graph: Graph, layer: RecurrentLayer, size: int, x: str, states: list[str]) -> list[str]:
+def _scan(graph: Graph, layer: Cell, size: int, x: str, states: list[str]) -> list[str]:
     (h,) = states
     gate, candidate = graph.split(_product(graph, layer.input, x), [size] * 2)
     h = graph.add(h, graph.mul(graph.op("Sigmoid", gate), graph.sub(candidate, h)))
@@ -91,12 +85,12 @@ def _product(graph: Graph, layer: nn.Linear, x: str) -> str:
     return graph.linear(x, layer.weight, layer.bias)
 
 
-def _recurrent(layer: RecurrentLayer) -> Tensor:
+def _recurrent(layer: Cell) -> Tensor:
     assert layer.recurrent is not None
     return layer.recurrent
 
 
-CELLS: dict[type, Callable[[Graph, RecurrentLayer, int, str, list[str]], list[str]]] = {
+CELLS: dict[type, Callable[[Graph, Cell, int, str, list[str]], list[str]]] = {
     LSTM: _lstm,
     GRU: _gru,
     Scan: _scan,

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from rookery.core.spaces.arrays import CATEGORIES, ObsSpec
 from rookery.models.build import CustomMemory, CustomTrunk
-from rookery.models.memory import Memory
+from rookery.models.cells.base import Memory
 from rookery.onnx.graph import BATCH, ExportError, Graph, Node
 from rookery.onnx.seen import Seen, categories
 

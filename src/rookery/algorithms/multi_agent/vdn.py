@@ -25,7 +25,7 @@ from rookery.core.settings.fields import Structural
 from rookery.core.spaces.arrays import MASK
 from rookery.core.spaces.team_spaces import ALIVE
 from rookery.models.build import ModelConfig
-from rookery.models.memory import Memory
+from rookery.models.cells.base import Memory
 from rookery.models.mixers import SumMixer
 from rookery.models.q_head import QHead
 from rookery.models.recall import rows_of

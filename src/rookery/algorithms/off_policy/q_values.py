@@ -22,7 +22,7 @@ from rookery.core.optim import ClosedForm, OutputGradients
 from rookery.core.settings.fields import Settings
 from rookery.core.settings.reach import Width
 from rookery.models.build import ModelConfig
-from rookery.models.memory import Memory
+from rookery.models.cells.base import Memory
 from rookery.models.q_head import QHead
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import Forward

@@ -3,7 +3,7 @@
 //
 // A cell gets `pre`, what a linear layer makes of a row, with `gates` numbers for each of its `width` units, and adds
 // what its own weight U makes of h before. Orders of gates and states, and what is given, are those of
-// models/memory.py (s is the sigmoid):
+// models/cells/ (s is the sigmoid):
 //
 //   LSTM  pre i, f, g, o  state h, c  gives h'       c' = s(f) c + s(i) tanh(g), h' = s(o) tanh(c')
 //   GRU   pre r, z, n     state h     gives h'       h' = (1 - s(z)) m + s(z) h, m = tanh(pre n + s(r) (U h of n))

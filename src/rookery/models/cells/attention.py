@@ -1,0 +1,229 @@
+"""Gated attention over the last decisions.
+
+Relative positions are those of Transformer-XL (Dai et al. 2019, arXiv:1901.02860); a gate takes the place of each
+residual connection, and starts nearly closed, so that the first policy acts on the present alone.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rookery.core.batch import Sequences
+from rookery.core.errors import ConfigError
+from rookery.models.cells.base import CellConfig, Memory
+from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
+
+GATE_BIAS = 2.0  # how far a gate is closed at first (GTrXL, section 3.2)
+MLP_WIDTH = 2  # times the width of the layer
+STRETCH = 4  # times the context of attention: so much of a sequence goes through it at once
+
+
+class Gate(nn.Module):
+    """A GRU-type gate: how much of the news `y` comes into the stream `x`.
+
+    ``r = sigmoid(W_r y + U_r x)``, ``z = sigmoid(W_z y + U_z x - 2)``, ``h = tanh(W_h y + U_h (r * x))``, and what
+    comes out is ``(1 - z) x + z h``.
+    """
+
+    def __init__(self, size: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.size = size
+        self.input = linear(size, 3 * size, gain=1.0, generator=generator)
+        self.gates = nn.Parameter(orthogonal(2 * size, size, gain=1.0, generator=generator))
+        self.candidate = nn.Parameter(orthogonal(size, size, gain=1.0, generator=generator))
+        with torch.no_grad():
+            self.input.bias[size : 2 * size] = -GATE_BIAS
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """The stream ``[N, size]`` after news ``[N, size]``."""
+        news, candidate = functional.linear(y, self.input.weight, self.input.bias).split((2 * self.size, self.size), 1)
+        r, z = torch.addmm(news, x, self.gates.t()).sigmoid().chunk(2, 1)
+        return torch.lerp(x, torch.addmm(candidate, r * x, self.candidate.t()).tanh(), z)
+
+
+class RelativeAttention(nn.Module):
+    """Each decision looks at the last `context` ones, itself included, by what they hold and by how long ago they were.
+
+    What is hidden from a decision changes nothing for it, not even if it is NaN or infinite, nor its gradients: such
+    a decision is looked at as zeros, and sees NaN itself.
+
+    Args:
+        size: Width of what is looked at, and of the output.
+        heads: Parts of that width which look on their own.
+        context: Decisions looked at.
+        generator: Draws the weights.
+    """
+
+    distances: Tensor
+
+    def __init__(self, size: int, *, heads: int, context: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.heads, self.context = heads, context
+        self.norm = nn.LayerNorm(size, dtype=torch.float32, device="cpu")
+        self.query = linear(size, size, gain=1.0, generator=generator)
+        self.key_value = linear(size, 2 * size, gain=1.0, generator=generator)
+        self.output = linear(size, size, gain=1.0, generator=generator)
+        self.position = nn.Parameter(orthogonal(size, size, gain=1.0, generator=generator))
+        self.content_bias = nn.Parameter(torch.zeros(size, dtype=torch.float32, device="cpu"))
+        self.position_bias = nn.Parameter(torch.zeros(size, dtype=torch.float32, device="cpu"))
+        self.register_buffer("distances", sinusoids(context, size), persistent=False)
+
+    def forward(self, timeline: Tensor, hidden: Tensor) -> Tensor:
+        """What K decisions of each of P episodes see.
+
+        Args:
+            timeline: ``[P, context - 1 + K, size]`` the decisions before them, then they themselves.
+            hidden: ``[P, 1, K, context - 1 + K]`` bool, what each of them must not look at.
+
+        Returns:
+            ``[P, K, size]``.
+        """
+        width, size = timeline.shape[1:]
+        timeline = self.norm(timeline)
+        broken = ~timeline.sum(2, keepdim=True).isfinite()  # a norm is all finite or not at all
+        timeline = timeline.masked_fill(broken, 0.0)
+        query = self.query(timeline[:, self.context - 1 :])
+        key, value = self._split(self.key_value(timeline)).chunk(2, 1)
+        distance = self._split((self.distances @ self.position.t()).unsqueeze(0))
+        by_distance = self._split(query + self.position_bias) @ distance.transpose(2, 3)
+        scores = self._split(query + self.content_bias) @ key.transpose(2, 3) + _along(by_distance, width)
+        weights = (scores * (size // self.heads) ** -0.5).masked_fill(hidden, -torch.inf).softmax(3)
+        seen: Tensor = self.output((weights @ value).transpose(1, 2).flatten(2))
+        return seen.masked_fill(broken[:, self.context - 1 :], torch.nan)
+
+    def _split(self, x: Tensor) -> Tensor:
+        """``[P, L, parts * size]`` as ``[P, parts * heads, L, size / heads]``."""
+        length, width = x.shape[1], self.query.in_features // self.heads
+        return x.view(len(x), length, -1, width).transpose(1, 2)
+
+
+def _along(by_distance: Tensor, width: int) -> Tensor:
+    """Scores ``[P, heads, K, context]`` by distance as scores along a timeline ``[P, heads, K, width]``.
+
+    Row k moves k places to the right: in a longer row, each begins one place later than the one above it (Dai et al.
+    2019, appendix B). What stands outside its window means nothing.
+    """
+    steps, context = by_distance.shape[2:]
+    if steps == 1:
+        return by_distance
+    longer = functional.pad(by_distance, (0, width + 1 - context)).flatten(2)
+    return longer[:, :, : steps * width].view(*by_distance.shape[:2], steps, width)
+
+
+def sinusoids(context: int, size: int) -> Tensor:
+    """Distances context - 1 to 0 as waves of lengths from 2 pi to 10,000 * 2 pi, ``[context, size]``."""
+    distance = torch.arange(context - 1, -1, -1, dtype=torch.float32, device="cpu").unsqueeze(1)
+    wave = torch.arange(size, dtype=torch.int64, device="cpu")
+    angle = distance * 10_000.0 ** (-(wave // 2 * 2).float() / size)
+    return torch.where(wave % 2 == 0, angle.sin(), angle.cos())
+
+
+class AttentionBlock(nn.Module):
+    """One layer: attention, then two linear layers on each decision, each through a gate."""
+
+    def __init__(self, size: int, *, heads: int, context: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.attention = RelativeAttention(size, heads=heads, context=context, generator=generator)
+        self.attention_gate = Gate(size, generator=generator)
+        self.norm = nn.LayerNorm(size, dtype=torch.float32, device="cpu")
+        self.wide = linear(size, MLP_WIDTH * size, gain=HIDDEN_GAIN, generator=generator)
+        self.narrow = linear(MLP_WIDTH * size, size, gain=1.0, generator=generator)
+        self.mlp_gate = Gate(size, generator=generator)
+
+    def forward(self, x: Tensor, seen: Tensor) -> Tensor:
+        """The stream ``[N, size]`` after what `attention` saw, ``[N, size]``."""
+        x = self.attention_gate(x, functional.relu(seen))
+        thought = self.narrow(functional.relu(self.wide(self.norm(x))))
+        news: Tensor = self.mlp_gate(x, functional.relu(thought))
+        return news
+
+
+class Attention(Memory):
+    """Gated attention over the last decisions of the episode (GTrXL, Parisotto et al. 2019, arXiv:1910.06764).
+
+    A layer remembers what came into it at the last ``context - 1`` decisions, oldest first; after all layers stands how
+    many of these there are. What it was at the time is looked at with the weights of today, so that after an update
+    what stands in a memory is a little old, as in Transformer-XL.
+
+    Args:
+        num_inputs: Width of what the trunk gives.
+        cfg: Width and number of the layers, heads of each, and decisions that a layer looks at.
+        generator: Draws the weights.
+
+    Raises:
+        ConfigError: If the width cannot be split among the heads.
+    """
+
+    def __init__(self, num_inputs: int, cfg: CellConfig, *, generator: torch.Generator) -> None:
+        size, heads, context = cfg.size, cfg.heads, cfg.context
+        if size % heads:
+            raise ConfigError(
+                f"model.memory.heads: {heads} heads cannot share model.memory.size {size} evenly; take a size such as "
+                f"{-(-size // heads) * heads}, or a number of heads that divides {size}"
+            )
+        super().__init__()
+        self.num_features = size
+        self.num_past = context - 1
+        self.size = cfg.layers * self.num_past * size + 1
+        self.embedding = linear(num_inputs, size, gain=1.0, generator=generator)
+        made = [AttentionBlock(size, heads=heads, context=context, generator=generator) for _ in range(cfg.layers)]
+        self.blocks = nn.ModuleList(made)
+        self._blocks = tuple(made)
+
+    def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """One decision of N slots; see `Memory.advance`."""
+        past, count = self._parts(memory)
+        hidden = torch.arange(-self.num_past, 1, device=x.device, dtype=torch.int64) < -count
+        x = self.embedding(x)
+        after: list[Tensor] = []
+        for block, remembered in zip(self._blocks, past, strict=True):
+            timeline = torch.cat((remembered, x.unsqueeze(1)), 1)
+            after.append(timeline[:, 1:].flatten(1))
+            x = block(x, block.attention(timeline, hidden[:, None, None]).squeeze(1))
+        after.append((count + 1).clamp_(max=self.num_past))
+        return x, torch.cat(after, 1)
+
+    def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
+        """All decisions of B sequences; see `Memory.forward`. Long ones go through in stretches: what a decision looks
+        at is bounded, and what all of one pass might look at grows with the square of its length.
+        """
+        steps, stretch = len(sequences.first), STRETCH * (self.num_past + 1)
+        if steps <= stretch:
+            return self._forward(x, memory, sequences)
+        features = x.new_zeros(len(x), self.num_features)
+        for start in range(0, steps, stretch):
+            which, rows, part = sequences.between(start, start + stretch)
+            seen, after = self._forward(x.index_select(0, rows), memory.index_select(0, which), part)
+            features = features.index_copy(0, rows, seen)
+            memory = memory.index_copy(0, which, after)
+        return features, memory
+
+    def _forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
+        """All decisions, each layer's at once."""
+        past, count = self._parts(memory.masked_fill(sequences.first[0].unsqueeze(1), 0.0))
+        steps, device = len(sequences.first), x.device
+        now = torch.arange(steps, device=device, dtype=torch.int64).unsqueeze(1)
+        # The earliest decision of the episode that each one is of; those remembered stand at -1, -2, ...
+        begin = torch.where(sequences.first, now, -count.squeeze(1).long()).cummax(0).values
+        when = torch.arange(-self.num_past, steps, device=device, dtype=torch.int64)
+        hidden = (when > now) | (when < torch.maximum(begin, now - self.num_past).t().unsqueeze(2))
+        count = sequences.length - begin.gather(0, sequences.length.unsqueeze(0) - 1).squeeze(0)
+        count = count.clamp_(max=self.num_past).unsqueeze(1)
+        ahead = torch.arange(self.num_past, device=device, dtype=torch.int64)
+        kept = (ahead + sequences.length.unsqueeze(1)).unsqueeze(2).expand(-1, -1, self.num_features)
+        forgotten = (ahead < self.num_past - count).unsqueeze(2)
+        x = self.embedding(x)
+        after: list[Tensor] = []
+        for block, remembered in zip(self._blocks, past, strict=True):
+            timeline = torch.cat((remembered, sequences.grid(x).transpose(0, 1)), 1)
+            after.append(timeline.gather(1, kept).masked_fill(forgotten, 0.0).flatten(1))
+            seen = block.attention(timeline, hidden.unsqueeze(1))
+            x = block(x, sequences.rows(seen.transpose(0, 1)))
+        return x, torch.cat((*after, count.to(x.dtype)), 1)
+
+    def _parts(self, memory: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
+        """What each layer remembers, ``[N, context - 1, size]``, and of how many decisions, ``[N, 1]``."""
+        past = memory[:, :-1].unflatten(1, (len(self._blocks), self.num_past, self.num_features))
+        return past.unbind(1), memory[:, -1:]

@@ -1,0 +1,29 @@
+"""Gated recurrent units."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rookery.models.cells.recurrent import LayerWeights, Recurrent, biases, spread_memories
+
+
+class GRU(Recurrent):
+    """Gated recurrent units (Cho et al. 2014), in the form of ``torch.nn.GRU``.
+
+    With r, z, n = ``W x + b`` and, of the last output, ``U h``: ``r = sigmoid(r + U_r h)``,
+    ``z = sigmoid(z + U_z h)``, ``n = tanh(n + r * U_n h)``, ``h = (1 - z) n + z h``. A layer remembers h, and gives it.
+    At first the units of a layer forget within 2 to about `sequence_length` decisions.
+    """
+
+    kernel = "gru"
+    num_gates = 3
+    fused = staticmethod(torch.gru)
+
+    def _start(self, bias: Tensor, horizon: int) -> None:
+        bias[self.num_features : 2 * self.num_features] = spread_memories(self.num_features, horizon)
+
+    def _cell(self, x: Tensor, states: tuple[Tensor, ...], weights: LayerWeights) -> tuple[Tensor, ...]:
+        weight, recurrent, bias = weights
+        h = torch.gru_cell(x, states[0], weight, recurrent, *biases(bias))
+        return h, h

@@ -1,0 +1,30 @@
+"""Long short-term memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rookery.models.cells.recurrent import LayerWeights, Recurrent, biases
+
+
+class LSTM(Recurrent):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997; forget gates by Gers et al. 2000).
+
+    With gates i, f, g, o = ``W x + b + U h``, in the order of ``torch.nn.LSTM``:
+    ``c = sigmoid(f) c + sigmoid(i) tanh(g)``, ``h = sigmoid(o) tanh(c)``. A layer remembers h, then c, and gives h. The
+    bias of f starts at 1, so that it remembers before it has learned what to forget.
+    """
+
+    kernel = "lstm"
+    num_gates = 4
+    num_states = 2
+    fused = staticmethod(torch.lstm)
+
+    def _start(self, bias: Tensor, horizon: int) -> None:
+        bias[self.num_features : 2 * self.num_features] = 1.0
+
+    def _cell(self, x: Tensor, states: tuple[Tensor, ...], weights: LayerWeights) -> tuple[Tensor, ...]:
+        weight, recurrent, bias = weights
+        h, c = torch.lstm_cell(x, states, weight, recurrent, *biases(bias))
+        return h, h, c
