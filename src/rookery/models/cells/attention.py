@@ -6,6 +6,7 @@ residual connection, and starts nearly closed, so that the first policy acts on 
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,10 +14,12 @@ from torch.nn import functional
 from rookery.core.batch import Sequences
 from rookery.core.errors import ConfigError
 from rookery.models.cells.base import CellConfig, Memory
+from rookery.models.cells.operators import Operators
 from rookery.models.layers import HIDDEN_GAIN, linear, orthogonal
 
 GATE_BIAS = 2.0  # how far a gate is closed at first (GTrXL, section 3.2)
 MLP_WIDTH = 2  # times the width of the layer
+HIDDEN = -1e9  # added to scores of what is not looked at in an ONNX graph: its weight is exactly 0
 STRETCH = 4  # times the context of attention: so much of a sequence goes through it at once
 
 
@@ -41,6 +44,15 @@ class Gate(nn.Module):
         news, candidate = functional.linear(y, self.input.weight, self.input.bias).split((2 * self.size, self.size), 1)
         r, z = torch.addmm(news, x, self.gates.t()).sigmoid().chunk(2, 1)
         return torch.lerp(x, torch.addmm(candidate, r * x, self.candidate.t()).tanh(), z)
+
+    def write(self, graph: Operators, x: str, y: str) -> str:
+        """Writes `forward` into an ONNX graph."""
+        size = self.size
+        news, candidate = graph.split(graph.linear(y, self.input.weight, self.input.bias), [2 * size, size])
+        both = graph.op("Sigmoid", graph.add(news, graph.linear(x, self.gates)))
+        r, z = graph.split(both, [size] * 2)
+        h = graph.op("Tanh", graph.add(candidate, graph.linear(graph.mul(r, x), self.candidate)))
+        return graph.add(x, graph.mul(z, graph.sub(h, x)))
 
 
 class RelativeAttention(nn.Module):
@@ -93,6 +105,25 @@ class RelativeAttention(nn.Module):
         seen: Tensor = self.output((weights @ value).transpose(1, 2).flatten(2))
         return seen.masked_fill(broken[:, self.context - 1 :], torch.nan)
 
+    def write(self, graph: Operators, timeline: str, hidden: str) -> str:
+        """Writes into an ONNX graph what the last decision of a timeline ``[N, context, size]`` sees: ``[N, size]``."""
+        size, length, heads = self.query.in_features, self.context, self.heads
+        timeline = graph.layer_norm(timeline, 2, self.norm.weight, self.norm.bias, self.norm.eps)
+        now = graph.reshape(graph.slice(timeline, length - 1, length), -1, size)
+        query = graph.linear(now, self.query.weight, self.query.bias)
+        pairs = graph.linear_inside(timeline, self.key_value.weight, self.key_value.bias)
+        both = graph.split(pairs, [size] * 2, 2)
+        key, value = (graph.reshape(part, -1, length, heads, size // heads) for part in both)
+        scores = []
+        distance = (self.distances @ self.position.detach().T).view(1, length, heads, size // heads)
+        looked_at = graph.constant(distance.permute(0, 2, 3, 1)), graph.transpose(key, 0, 2, 3, 1)
+        for bias, other in zip((self.position_bias, self.content_bias), looked_at, strict=True):
+            own = graph.reshape(graph.add(query, graph.constant(bias[None])), -1, heads, 1, size // heads)
+            scores.append(graph.op("MatMul", own, other))
+        whole = graph.add(graph.scaled(graph.add(*scores), (size // heads) ** -0.5), hidden)
+        seen = graph.op("MatMul", graph.softmax(whole, 3), graph.transpose(value, 0, 2, 1, 3))
+        return graph.linear(graph.reshape(seen, -1, size), self.output.weight, self.output.bias)
+
     def _split(self, x: Tensor) -> Tensor:
         """``[P, L, parts * size]`` as ``[P, parts * heads, L, size / heads]``."""
         length, width = x.shape[1], self.query.in_features // self.heads
@@ -138,6 +169,14 @@ class AttentionBlock(nn.Module):
         thought = self.narrow(functional.relu(self.wide(self.norm(x))))
         news: Tensor = self.mlp_gate(x, functional.relu(thought))
         return news
+
+    def write(self, graph: Operators, x: str, seen: str) -> str:
+        """Writes `forward` into an ONNX graph."""
+        x = self.attention_gate.write(graph, x, graph.op("Relu", seen))
+        thought = graph.layer_norm(x, 1, self.norm.weight, self.norm.bias, self.norm.eps)
+        thought = graph.op("Relu", graph.linear(thought, self.wide.weight, self.wide.bias))
+        thought = graph.linear(thought, self.narrow.weight, self.narrow.bias)
+        return self.mlp_gate.write(graph, x, graph.op("Relu", thought))
 
 
 class Attention(Memory):
@@ -222,6 +261,25 @@ class Attention(Memory):
             seen = block.attention(timeline, hidden.unsqueeze(1))
             x = block(x, sequences.rows(seen.transpose(0, 1)))
         return x, torch.cat((*after, count.to(x.dtype)), 1)
+
+    def write_decision(self, graph: Operators, x: str, memory: str) -> tuple[str, str]:
+        """Writes one decision into an ONNX graph; see `Memory.write_decision`."""
+        size, past = self.num_features, self.num_past
+        count = graph.slice(memory, self.size - 1, self.size)
+        # places -past to 0 of the timeline, and those of before the episode: below -count
+        before = graph.op("Less", graph.constant(np.arange(-past, 1)[None]), graph.op("Neg", count))
+        hidden = graph.reshape(graph.scaled(graph.cast(before, np.float32), HIDDEN), -1, 1, 1, past + 1)
+        x = graph.linear(x, self.embedding.weight, self.embedding.bias)
+        after = []
+        for number, block in enumerate(self._blocks):
+            timeline = graph.reshape(x, -1, 1, size)
+            if past:
+                kept = graph.slice(memory, number * past * size, (number + 1) * past * size)
+                timeline = graph.concat([graph.reshape(kept, -1, past, size), timeline])
+                after.append(graph.reshape(graph.slice(timeline, 1, past + 1), -1, past * size))
+            x = block.write(graph, x, block.attention.write(graph, timeline, hidden))
+        later = graph.op("Min", graph.add(count, graph.constant(1.0)), graph.constant(float(past)))
+        return x, graph.concat([*after, later])
 
     def _parts(self, memory: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
         """What each layer remembers, ``[N, context - 1, size]``, and of how many decisions, ``[N, 1]``."""

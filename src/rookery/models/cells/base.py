@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from rookery.core.batch import Sequences
 from rookery.core.settings.fields import Settings
 from rookery.core.settings.reach import Few, Length, Width
+from rookery.models.cells.operators import Operators
 
 
 @dataclass(frozen=True)
@@ -84,3 +85,16 @@ class Memory(nn.Module, ABC):
         Returns:
             Features ``[N, num_features]``, and what is remembered after the last row of each sequence, ``[B, size]``.
         """
+
+    def write_decision(self, graph: Operators, x: str, memory: str) -> tuple[str, str]:
+        """Writes `advance` into an ONNX graph. A cell of `CELLS` needs it; `advance` of another memory is traced.
+
+        Args:
+            graph: Takes the operators.
+            x: Name of ``[N, F]``.
+            memory: Name of ``[N, size]``.
+
+        Returns:
+            Names of what `advance` returns.
+        """
+        raise NotImplementedError

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rookery.models.cells.recurrent import LayerWeights, Recurrent, biases, spread_memories
+from rookery.models.cells.operators import Operators
+from rookery.models.cells.recurrent import Cell, LayerWeights, Recurrent, biases, spread_memories
 
 
 class GRU(Recurrent):
@@ -27,3 +28,13 @@ class GRU(Recurrent):
         weight, recurrent, bias = weights
         h = torch.gru_cell(x, states[0], weight, recurrent, *biases(bias))
         return h, h
+
+    def _write_cell(self, graph: Operators, cell: Cell, x: str, states: list[str]) -> list[str]:
+        assert cell.recurrent is not None
+        (h,) = states
+        news = graph.split(graph.linear(x, cell.input.weight, cell.input.bias), [self.num_features] * 3)
+        past = graph.split(graph.linear(h, cell.recurrent), [self.num_features] * 3)
+        r, z = (graph.op("Sigmoid", graph.add(a, b)) for a, b in zip(news[:2], past[:2], strict=True))
+        n = graph.op("Tanh", graph.add(news[2], graph.mul(r, past[2])))
+        h = graph.add(n, graph.mul(z, graph.sub(h, n)))
+        return [h, h]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rookery.models.cells.recurrent import LayerWeights, Recurrent, biases
+from rookery.models.cells.operators import Operators
+from rookery.models.cells.recurrent import Cell, LayerWeights, Recurrent, biases
 
 
 class LSTM(Recurrent):
@@ -28,3 +29,13 @@ class LSTM(Recurrent):
         weight, recurrent, bias = weights
         h, c = torch.lstm_cell(x, states, weight, recurrent, *biases(bias))
         return h, h, c
+
+    def _write_cell(self, graph: Operators, cell: Cell, x: str, states: list[str]) -> list[str]:
+        assert cell.recurrent is not None
+        h, c = states
+        gates = graph.add(graph.linear(x, cell.input.weight, cell.input.bias), graph.linear(h, cell.recurrent))
+        i, f, g, o = graph.split(gates, [self.num_features] * 4)
+        kept = graph.mul(graph.op("Sigmoid", f), c)
+        c = graph.add(kept, graph.mul(graph.op("Sigmoid", i), graph.op("Tanh", g)))
+        h = graph.mul(graph.op("Sigmoid", o), graph.op("Tanh", c))
+        return [h, h, c]

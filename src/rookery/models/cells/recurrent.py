@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rookery.core.batch import Sequences
 from rookery.models.cells.base import CellConfig, Memory
+from rookery.models.cells.operators import Operators
 from rookery.models.layers import linear, orthogonal
 from rookery.models.pieces import Pieces
 
@@ -88,6 +89,10 @@ class Recurrent(Memory):
         All are ``[N, num_features]`` but the input of the first layer; of what is remembered there are `num_states`.
         """
 
+    @abstractmethod
+    def _write_cell(self, graph: Operators, cell: Cell, x: str, states: list[str]) -> list[str]:
+        """Writes `_cell` into an ONNX graph; takes and returns names of values."""
+
     def advance(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """One decision of N slots; see `Memory.advance`."""
         after: list[Tensor] = []
@@ -96,6 +101,16 @@ class Recurrent(Memory):
             x, *remembered = self._cell(x, states[num * layer : num * (layer + 1)], weights)
             after += remembered
         return x, torch.cat(after, 1)
+
+    def write_decision(self, graph: Operators, x: str, memory: str) -> tuple[str, str]:
+        """Writes one decision into an ONNX graph; see `Memory.write_decision`."""
+        num, after = self.num_states, []
+        states = graph.split(memory, [self.num_features] * (len(self.layers) * num))
+        for number, cell in enumerate(self.layers):
+            assert isinstance(cell, Cell)
+            x, *remembered = self._write_cell(graph, cell, x, states[num * number : num * (number + 1)])
+            after += remembered
+        return x, graph.concat(after)
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
         """All decisions of B sequences, in one call of `fused`; see `Memory.forward`."""

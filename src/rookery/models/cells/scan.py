@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from rookery.core.batch import Sequences
-from rookery.models.cells.recurrent import LayerWeights, Recurrent, spread_memories
+from rookery.models.cells.operators import Operators
+from rookery.models.cells.recurrent import Cell, LayerWeights, Recurrent, spread_memories
 from rookery.models.pieces import Pieces
 
 
@@ -38,6 +39,12 @@ class Scan(Recurrent):
         gate, candidate = functional.linear(x, weight, bias).chunk(2, 1)
         h = torch.lerp(states[0], candidate, gate.sigmoid())
         return h.tanh(), h
+
+    def _write_cell(self, graph: Operators, cell: Cell, x: str, states: list[str]) -> list[str]:
+        (h,) = states
+        gate, candidate = graph.split(graph.linear(x, cell.input.weight, cell.input.bias), [self.num_features] * 2)
+        h = graph.add(h, graph.mul(graph.op("Sigmoid", gate), graph.sub(candidate, h)))
+        return [graph.op("Tanh", h), h]
 
     def forward(self, x: Tensor, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
         """All decisions of B sequences, one time step of all of them after the other; see `Memory.forward`."""
