@@ -27,6 +27,7 @@ from typing import Any
 from rookery import DQNConfig, MultiAgentArena, PPOConfig, Trainer
 from rookery.core.schedules import Linear
 from rookery.core.settings.layers import flow
+from rookery.models.cells.table import CELLS
 
 RESULTS = Path(__file__).parent / "results"
 CONTROL_STEPS = 100_000  # without learning more steps change nothing
@@ -237,7 +238,7 @@ CLAIMS = [
         control_below=15,
     ),
     Claim("repeat-previous", preset("RepeatPrevious"), 400_000, evaluation_return, 0.9, 0.4, without=FORGETFUL),
-    *(corridor(kind) for kind in ("lstm", "gru", "scan", "attention")),
+    *(corridor(kind) for kind in CELLS),
     Claim("two-cues", preset("TwoCues"), 100_000, evaluation_return_of_100, 1.9, 0.2, without=FORGETFUL),
     Claim(
         "minigrid-memory-s7",

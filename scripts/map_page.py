@@ -88,7 +88,7 @@ SUBJECTS = (
         "how-to/several-agents.md",
     ),
     ("groups and teams", "envs/groups.py:GroupEnv, envs/teams.py:TeamEnv", "how-to/teams.md"),
-    ("memory of policies", "models/memory.py:Memory, models/recall.py", "how-to/memory.md"),
+    ("memory of policies", "models/cells/base.py:Memory, models/recall.py", "how-to/memory.md"),
     ("kernels", "native/forward.py:Forward, native/actor.py:NativeActor", "kernels.md"),
     ("replay", "replay/replay.py:Replay, replay/buffer.py:ReplayBuffer", "how-to/replay-memory.md"),
     ("reward signals", "signals/rewards.py:RewardSignals", "how-to/explore.md"),

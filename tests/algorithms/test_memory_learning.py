@@ -11,11 +11,11 @@ from gymnasium import spaces
 from rookery import A2CConfig, PPOConfig, Trainer
 from rookery.algorithms.on_policy.actor_critic import values_of
 from rookery.core.spaces.arrays import MASK
+from rookery.models.cells.table import CELLS
 from selection import slow_repeats
 
-KINDS = ["lstm", "gru", "scan", "attention"]
 MEMORIES = {
-    **{kind: {"kind": kind, "size": 16} for kind in KINDS},
+    **{kind: {"kind": kind, "size": 16} for kind in CELLS},
     "two layers": {"kind": "lstm", "size": 8, "layers": 2},
     "recall": {"previous_action": True, "previous_reward": True, "frames": 3},
     "all": {"kind": "gru", "size": 8, "previous_action": True, "previous_reward": True, "frames": 2},
@@ -162,7 +162,7 @@ def test_what_stands_in_rows_that_hold_no_decision_changes_nothing(memory):
 
 
 @pytest.mark.parametrize("algorithm", [PPOConfig, A2CConfig])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CELLS)
 def test_an_update_changes_the_memory_and_the_critic_stands_on_it(algorithm, kind):
     trainer = trainer_of("StatelessCartPole", MEMORIES[kind], algorithm)
     learner = trainer.learners["main"]

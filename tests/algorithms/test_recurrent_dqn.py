@@ -12,10 +12,9 @@ from rookery.algorithms.off_policy.q_sequences import n_step_returns, split_time
 from rookery.core.errors import ConfigError
 from rookery.core.ops import rescale, unrescale
 from rookery.core.spaces.arrays import MASK
+from rookery.models.cells.table import CELLS
 from rookery.replay.buffer import sequence_priorities
 from selection import slow_repeats
-
-KINDS = ["lstm", "gru", "scan", "attention"]
 
 
 def remembering(kind="lstm", obs=NUMBERS, **settings):
@@ -101,7 +100,7 @@ def unscaled(dqn, value):
 
 
 @pytest.mark.parametrize(
-    ("kind", "masked", "burn_in"), slow_repeats(of=itertools.product(KINDS, [False, True], [0, 4]))
+    ("kind", "masked", "burn_in"), slow_repeats(of=itertools.product(CELLS, [False, True], [0, 4]))
 )
 def test_targets_and_values_are_those_of_a_walk_step_by_step(kind, masked, burn_in):
     settings = {"n_step": 3, "gamma": 0.9, "double": not masked, "values": {"rescale": masked}}

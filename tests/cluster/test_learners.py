@@ -17,7 +17,8 @@ from rookery.algorithms.on_policy.appo import APPOConfig
 from rookery.algorithms.on_policy.impala import IMPALAConfig
 from rookery.cluster.ranks import Ranks, meet
 from rookery.core.errors import ConfigError, TrainingError
-from selection import slow
+from rookery.models.cells.table import CELLS
+from selection import slow, slow_except
 from small_envs import Comings
 from threads import in_threads
 
@@ -153,7 +154,7 @@ def test_policies_on_two_learners_are_those_on_one(tmp_path, env, mapping, more)
 REMEMBERS = {"hidden": (16,), "normalize_obs": True}
 
 
-@pytest.mark.parametrize("kind", ["lstm", slow("gru"), slow("scan"), slow("attention")])
+@pytest.mark.parametrize("kind", slow_except("lstm", of=CELLS))
 @pytest.mark.parametrize("algorithm", [PPOConfig, slow(A2CConfig)])
 def test_a_policy_that_remembers_on_two_learners_is_that_on_one(tmp_path, algorithm, kind):
     model = {**REMEMBERS, "memory": {"kind": kind, "size": 16, "sequence_length": 8}}

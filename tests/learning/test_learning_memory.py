@@ -3,6 +3,7 @@
 import pytest
 
 from rookery import Trainer
+from rookery.models.cells.table import CELLS
 from selection import slow
 
 LR = {"algorithm.lr": 1e-3}  # as steep to the end as in runs that are longer
@@ -11,7 +12,7 @@ FORGETFUL = {"algorithm.model.memory.kind": "none"}
 
 @pytest.mark.parametrize(
     ("kind", "solved"),
-    [("lstm", True), ("gru", True), ("scan", True), slow("attention", True), ("none", False)],
+    [*((kind, True) if cell.kernel else slow(kind, True) for kind, cell in CELLS.items()), ("none", False)],
 )
 def test_a_cue_is_remembered_over_five_steps_after_10000_steps_of_learning(kind, solved):
     model = {"algorithm.model.hidden": (32,), "algorithm.model.memory": {"kind": kind, "size": 32, "context": 8}}

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from rookery import A2CConfig, APPOConfig, IMPALAConfig, PPOConfig, Trainer
 from rookery.core.native import SWITCH, best_build, path_name
 from rookery.core.spaces.arrays import MASK, action_spec
+from rookery.models.cells.table import CELLS
 from rookery.native.forward import NetworkKernels
 from rookery.run.compute import describe_path
 from selection import slow, slow_repeats
@@ -28,7 +29,7 @@ ACTIONS = {
     ),
 }
 MEMORIES = {
-    **{kind: {"kind": kind, "size": 9} for kind in ("lstm", "gru", "scan")},
+    **{kind: {"kind": kind, "size": 9} for kind, cell in CELLS.items() if cell.kernel},
     "layers": {"kind": "lstm", "size": 6, "layers": 3},
     "recall": {"previous_action": True, "previous_reward": True, "frames": 2},
     "recall and gru": {

@@ -15,6 +15,7 @@ from rookery.algorithms.multi_agent.poca import POCAConfig
 from rookery.algorithms.multi_agent.vdn import VDNConfig
 from rookery.algorithms.on_policy.ppo import PPOConfig
 from rookery.core.errors import ConfigError
+from rookery.models.cells.table import CELLS
 from rookery.models.decision_transformer import ReturnConditioned
 from rookery.models.heads import GivenHead
 from rookery.models.memory import MemoryConfig
@@ -23,7 +24,7 @@ from rookery.models.team_heads import TeamQValues
 from rookery.onnx import ExportError, check_file, write_generic, write_unity
 from rookery.policies.policy import Policy
 from rookery.run.trainer import Trainer
-from selection import slow, slow_repeats
+from selection import slow_except, slow_repeats
 
 NUMBERS = spaces.Box(-1, 1, (5,))
 MIXED = spaces.Dict(
@@ -95,7 +96,7 @@ def test_what_actions_are_drawn_from_is_an_output(tmp_path):
     assert "action_sampled" not in given  # values are no distribution
 
 
-@pytest.mark.parametrize("kind", ["none", "lstm", slow("gru"), "scan", slow("attention")])
+@pytest.mark.parametrize("kind", slow_except("none", "lstm", "scan", of=["none", *CELLS]))
 def test_a_policy_that_recalls_goes_on_from_either_action(kind, tmp_path):
     memory = MemoryConfig(kind=kind, size=8, heads=2, context=3, frames=2, previous_action=True, previous_reward=True)
     policy = policy_of(NUMBERS, ACTIONS["nested"], memory=memory, normalize_obs=True)

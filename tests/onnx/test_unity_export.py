@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.entity_set import EntitySet
+from rookery.models.cells.table import CELLS
 from rookery.models.memory import MemoryConfig
 from rookery.models.q_head import QValues
 from rookery.models.squashed import Deterministic, Squashed
@@ -26,7 +27,7 @@ from rookery_mlagents.link.messages import (
     ObservationProto,
 )
 from rookery_mlagents.onnx_unity import senses_of
-from selection import slow
+from selection import slow_except
 
 NUMBERS = spaces.Box(-1, 1, (5,))
 CHOICE = spaces.Discrete(4)
@@ -137,7 +138,7 @@ def test_a_file_for_unity_equals_the_policy(name, opset, tmp_path):
             assert output not in given
 
 
-@pytest.mark.parametrize("kind", [slow("lstm"), "gru", slow("scan"), "attention", "frames"])
+@pytest.mark.parametrize("kind", slow_except("gru", "attention", "frames", of=[*CELLS, "frames"]))
 def test_memory_over_several_steps_is_that_of_the_policy(kind, tmp_path):
     memory = MemoryConfig(frames=3) if kind == "frames" else MemoryConfig(kind=kind, size=16, layers=2, context=3)
     policy = policy_of(spaces.Dict(look=picture(8, 8, 3), own=NUMBERS), HYBRID, memory=memory, normalize_obs=True)

@@ -21,6 +21,7 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.core.timers import Timers
 from rookery.envs.make import make_env
+from rookery.models.cells.table import CELLS
 from rookery.models.memory import MemoryConfig
 from rookery.models.recall import Stacked
 from rookery.native.actor import native_actor
@@ -41,10 +42,7 @@ ACTIONS = {
 }
 RECALL = {"previous_action": True, "previous_reward": True, "frames": 3}
 MEMORIES = {
-    "lstm": {"kind": "lstm", "size": 12},
-    "gru": {"kind": "gru", "size": 12},
-    "scan": {"kind": "scan", "size": 12},
-    "attention": {"kind": "attention", "size": 12, "context": 4, "heads": 3},
+    **{kind: {"kind": kind, "size": 12, "context": 4, "heads": 3} for kind in CELLS},
     "two layers": {"kind": "lstm", "size": 7, "layers": 2},
     "recall": RECALL,
     "recall and gru": {"kind": "gru", "size": 5, "layers": 3, **RECALL},

@@ -14,15 +14,14 @@ from rookery import A2CConfig, APPOConfig, ConfigError, IMPALAConfig, PPOConfig,
 from rookery.core.native import SWITCH, best_build, kernel_threads
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.process.runtime import torch_threads
+from rookery.models.cells.table import CELLS
 from selection import slow, slow_except
 
 ITERATIONS = 4
 ALL = {"previous_action": True, "previous_reward": True, "frames": 3}
 MEMORIES = {
-    "lstm": {"kind": "lstm", "size": 8},
+    **{kind: {"kind": kind, "size": 8, "context": 5, "heads": 2} for kind in CELLS},
     "gru": {"kind": "gru", "size": 8, "layers": 2},
-    "scan": {"kind": "scan", "size": 8},
-    "attention": {"kind": "attention", "size": 8, "context": 5, "heads": 2},
     "recall": ALL,
     "recall and lstm": {"kind": "lstm", "size": 8, **ALL},
 }

@@ -12,6 +12,7 @@ from recorded import keep
 from rookery import Trainer, load_policy
 from rookery.algorithms.capabilities import algorithms_with, known_capabilities
 from rookery.algorithms.names import ALGORITHMS
+from rookery.models.cells.table import CELLS
 from team_envs import TwoStepGame
 
 
@@ -34,7 +35,7 @@ STATES = {
 }
 """Contexts by name: default type, default device, no gradients, inference mode, autocast of the CPU."""
 
-MEMORIES = ("none", "lstm", "gru", "scan", "attention")
+MEMORIES = ("none", *CELLS)
 
 SOFT = {"batch_size": 8, "learning_starts": 16, "updates_per_step": 0.25, "replay.capacity": 100}
 PLAYED = {"fragment_length": 8}
