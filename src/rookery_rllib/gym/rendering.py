@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from PIL import Image as Pillow
+from PIL import ImageDraw
 
 from rookery_rllib.base.notices import say_once
 
@@ -125,7 +127,7 @@ class Point(Geom):
     """One pixel at the origin."""
 
     def _draw(self, canvas: _Canvas, matrix: np.ndarray, look: _Look) -> None:
-        canvas.points([(0.0, 0.0)], matrix, look)
+        canvas.pen.point(_placed([(0.0, 0.0)], matrix), fill=look.ink)
 
 
 class FilledPolygon(Geom):
@@ -136,7 +138,8 @@ class FilledPolygon(Geom):
         self.v = v
 
     def _draw(self, canvas: _Canvas, matrix: np.ndarray, look: _Look) -> None:
-        canvas.polygon(self.v, matrix, look)
+        if len(self.v) > 2:
+            canvas.pen.polygon(_placed(self.v, matrix), fill=look.ink)
 
 
 class PolyLine(Geom):
@@ -189,16 +192,22 @@ class Image(Geom):
 
     def __init__(self, fname: str, width: float, height: float) -> None:
         super().__init__()
-        from PIL import Image as Pictures
-
         self.set_color(1.0, 1.0, 1.0)
         self.width, self.height = width, height
-        with Pictures.open(fname) as picture:
+        with Pillow.open(fname) as picture:
             self.img = np.asarray(picture.convert("RGBA"))
         self.flip = False
 
     def _draw(self, canvas: _Canvas, matrix: np.ndarray, look: _Look) -> None:
-        canvas.picture(self.img, self.width, self.height, matrix)
+        rows, columns = self.img.shape[:2]
+        to_plane = np.array(
+            [[self.width / columns, 0.0, -self.width / 2], [0.0, -self.height / rows, self.height / 2], [0.0, 0.0, 1.0]]
+        )  # from a pixel of the image to the plane
+        back = np.linalg.inv(matrix @ to_plane)
+        image = Pillow.fromarray(self.img).transform(
+            canvas.image.size, Pillow.Transform.AFFINE, tuple(back[:2].ravel()), Pillow.Resampling.BILINEAR
+        )
+        canvas.image.paste(image, (0, 0), image)
 
 
 def make_circle(radius: float = 10, res: int = 30, filled: bool = True) -> Geom:
@@ -261,7 +270,7 @@ class Viewer:
         upright = np.array([[1.0, 0.0, 0.0], [0.0, -1.0, float(self.height)], [0.0, 0.0, 1.0]])
         for geom in geoms:
             geom.draw(canvas, upright @ self.transform.matrix(), _Look((0.0, 0.0, 0.0, 1.0), 1.0))
-        return canvas.pixels()
+        return np.array(canvas.image)
 
     def draw_circle(self, radius: float = 10, res: int = 30, filled: bool = True, **attrs: Any) -> Geom:
         """Adds a circle to the next picture and returns it; `attrs` are ``color`` and ``linewidth``."""
@@ -311,12 +320,11 @@ class SimpleImageViewer:
 # -- drawing -----------------------------------------------------------------------------------------------------------
 
 
-class _Look:
+class _Look(NamedTuple):
     """Colour (red, green, blue, opacity) and width of lines, in pixels."""
 
-    def __init__(self, color: Sequence[float], width: float) -> None:
-        self.color = color
-        self.width = width
+    color: Sequence[float]
+    width: float
 
     @property
     def ink(self) -> tuple[int, ...]:
@@ -325,42 +333,18 @@ class _Look:
 
 
 class _Canvas:
-    """A white picture that is drawn on."""
+    """A white image and what draws on it."""
 
     def __init__(self, width: int, height: int) -> None:
-        from PIL import Image as Pictures
-        from PIL import ImageDraw
-
-        self._picture = Pictures.new("RGB", (width, height), (255, 255, 255))
-        self._pen = ImageDraw.Draw(self._picture, "RGBA")
-
-    def _placed(self, points: Points, matrix: np.ndarray) -> list[tuple[float, float]]:
-        corners = np.array([[point[0], point[1], 1.0] for point in points], float).reshape(-1, 3)
-        return [(float(x), float(y)) for x, y, _ in corners @ matrix.T]
-
-    def polygon(self, points: Points, matrix: np.ndarray, look: _Look) -> None:
-        if len(points) > 2:
-            self._pen.polygon(self._placed(points, matrix), fill=look.ink)
+        self.image = Pillow.new("RGB", (width, height), (255, 255, 255))
+        self.pen = ImageDraw.Draw(self.image, "RGBA")
 
     def line(self, points: Points, matrix: np.ndarray, look: _Look) -> None:
         if len(points) > 1:
-            self._pen.line(self._placed(points, matrix), fill=look.ink, width=max(1, round(look.width)), joint="curve")
+            self.pen.line(_placed(points, matrix), fill=look.ink, width=max(1, round(look.width)), joint="curve")
 
-    def points(self, points: Points, matrix: np.ndarray, look: _Look) -> None:
-        self._pen.point(self._placed(points, matrix), fill=look.ink)
 
-    def picture(self, pixels: np.ndarray, width: float, height: float, matrix: np.ndarray) -> None:
-        from PIL import Image as Pictures
-
-        rows, columns = pixels.shape[:2]
-        to_plane = np.array(
-            [[width / columns, 0.0, -width / 2], [0.0, -height / rows, height / 2], [0.0, 0.0, 1.0]]
-        )  # from a pixel of the picture to the plane
-        back = np.linalg.inv(matrix @ to_plane)
-        placed = Pictures.fromarray(pixels).transform(
-            self._picture.size, Pictures.Transform.AFFINE, tuple(back[:2].ravel()), Pictures.Resampling.BILINEAR
-        )
-        self._picture.paste(placed, (0, 0), placed)
-
-    def pixels(self) -> np.ndarray:
-        return np.array(self._picture)
+def _placed(points: Points, matrix: np.ndarray) -> list[tuple[float, float]]:
+    """Returns points as pixels ``(x, y)``."""
+    corners = np.array([[point[0], point[1], 1.0] for point in points], float).reshape(-1, 3)
+    return [(float(x), float(y)) for x, y, _ in corners @ matrix.T]
