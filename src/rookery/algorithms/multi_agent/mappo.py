@@ -39,13 +39,9 @@ class MAPPOConfig(PPOConfig):
     )
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(7e-4, 1e-4))
-    """Learning rate of Adam; where no end in env steps is known it stays at its start."""
     minibatch_size: Count = 2048
     """Decisions in a gradient step, at most. Few large minibatches: the paper has one or two an update."""
     normalize_advantage: bool | Literal["batch"] = "batch"
-    """Advantages get mean 0 and standard deviation 1: true = those of each minibatch, batch = those of the whole update
-    once, false = none.
-    """
     huber_delta: PositiveFloat | None = 10.0
     """Size of a value's error, in the unit of `normalize_values`, from which on the loss grows linearly; none = it is
     the square everywhere.

@@ -49,7 +49,6 @@ class POCAConfig(PPOConfig):
     )
 
     minibatch_size: Count = 512
-    """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
     attention_size: Structural[Width] = 64
     """Width of the critic's attention over the members of a group."""
     attention_heads: Structural[Few] = 4

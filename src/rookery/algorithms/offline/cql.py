@@ -37,12 +37,12 @@ from rookery.algorithms.offline.data_learner import (
     NUMBERS,
     OFFLINE_AND_ONLINE,
     ActorStep,
-    DataSettings,
     check_actions,
     check_critics,
     look_at_data,
     within_bounds,
 )
+from rookery.algorithms.settings import DataSettings
 from rookery.core.batch import Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -109,11 +109,8 @@ class DiscreteCQLConfig(DataSettings, DQNConfig):
     the values; 0 = DQN.
     """
     lr: Scheduled[PositiveFloat] = 1e-3
-    """Learning rate of Adam, for everything that learns."""
     target: TargetConfig = field(default_factory=lambda: TargetConfig(every=100))
-    """The target network."""
     model: Structural[ModelConfig] = field(default_factory=lambda: ModelConfig(hidden=(256, 256), activation="relu"))
-    """The networks."""
     exploration: ExplorationConfig = field(default_factory=lambda: ExplorationConfig(epsilon=0.05))
     """How actions are tried out when the policy plays on."""
 

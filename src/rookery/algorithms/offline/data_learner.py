@@ -16,6 +16,7 @@ from rookery.algorithms.algorithm import Algorithm
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.critics import CriticSettings, named
 from rookery.algorithms.offline.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
+from rookery.algorithms.settings import DataSettings
 from rookery.core.batch import Transitions
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
@@ -24,10 +25,9 @@ from rookery.core.settings.fields import (
     Fraction,
     PositiveFloat,
     Scheduled,
-    Settings,
     Structural,
 )
-from rookery.core.settings.reach import Count, CountFromZero
+from rookery.core.settings.reach import Count
 from rookery.core.spaces.arrays import ActionSpec
 from rookery.models.build import ModelConfig
 from rookery.models.heads import DistributionHead, HeadSpec
@@ -45,18 +45,6 @@ OFFLINE_AND_ONLINE = Capabilities(
     uses_central_obs=False,
 )
 """What critics learned from data can do: they learn from what is played later too, by any weights."""
-
-
-@dataclass(frozen=True)
-class DataSettings(Settings):
-    """What can be set of every algorithm that learns from data alone and can go on by playing."""
-
-    gradient_steps: CountFromZero = 50_000
-    """Gradient steps of a training on data alone; a run that goes on by playing makes `updates_per_step` for each
-    decision.
-    """
-    learning_starts: CountFromZero = 0
-    """Decisions in replay, data included, before learning begins."""
 
 
 @dataclass(frozen=True)

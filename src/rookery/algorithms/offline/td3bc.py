@@ -25,12 +25,12 @@ from rookery.algorithms.off_policy.td3 import TD3, TD3Config
 from rookery.algorithms.offline.data_learner import (
     NUMBERS,
     OFFLINE_AND_ONLINE,
-    DataSettings,
     check_actions,
     check_critics,
     look_at_data,
     within_bounds,
 )
+from rookery.algorithms.settings import DataSettings
 from rookery.core.batch import Transitions
 from rookery.core.metrics import Metrics
 from rookery.core.optim import ClosedForm, OutputGradients, gradient_step, track

@@ -7,7 +7,7 @@ decide are in docs/algorithms/a2c.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -24,60 +24,46 @@ from rookery.algorithms.on_policy.actor_critic import (
     importance_metrics,
 )
 from rookery.algorithms.rewarding import add_signals
+from rookery.algorithms.settings import ActorCriticSettings
 from rookery.core.batch import Demand, Minibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import ClosedForm, Optimizer, OutputGradients, RMSprop, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
-from rookery.core.settings.reach import Length, Rows
-from rookery.models.build import ModelConfig
+from rookery.core.settings.reach import Length
 from rookery.models.heads import Outputs
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
-from rookery.signals.rewards import SignalsConfig
 from rookery.signals.signal import ValueColumn
 from rookery.signals.value_scale import ValueScale
 
 
 @dataclass(frozen=True)
-class A2CConfig(AlgorithmConfig):
+class A2CConfig(AlgorithmConfig, ActorCriticSettings):
     """Settings of A2C. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.a2c:A2C"
     capabilities = Capabilities(supports_staleness=True, supports_memory=True, supports_multi_learner=True)
+    field_order = (
+        "lr gamma gae_lambda fragment_length batch_size value_coef entropy_coef max_grad_norm normalize_advantage "
+        "scale_rewards normalize_values rms_alpha rms_eps signals model"
+    )
 
     lr: Scheduled[PositiveFloat] = 7e-4
     """Learning rate of RMSprop."""
-    gamma: Fraction = 0.99
-    """Discount of the environment's reward."""
     gae_lambda: Fraction = 1.0
     """Decay of later errors in the advantage: 1 = the rewards of the fragment, then the value, as in the paper."""
     fragment_length: Structural[Length] = 5
     """Decisions in a row of one slot (t_max) before its advantage is cut off with a value."""
-    batch_size: Rows | None = None
-    """Decisions an update; none = fragment_length x the slots that the policy plays."""
-    value_coef: NonNegative = 0.5
-    """Weight of the value loss."""
     entropy_coef: Scheduled[NonNegative] = 0.0
-    """Weight of the entropy bonus (beta)."""
-    max_grad_norm: PositiveFloat | None = 0.5
-    """Longest gradient; longer ones are scaled down. None = any."""
     normalize_advantage: bool = False
     """Advantages of each batch get mean 0 and standard deviation 1."""
-    scale_rewards: Structural[bool] = False
-    """Rewards are divided by the running standard deviation of their discounted return."""
-    normalize_values: Structural[bool] = True
-    """Large values are learned in a unit of about the standard deviation of their targets (as in PopArt)."""
     rms_alpha: Fraction = 0.99
     """Decay of RMSprop's mean square."""
     rms_eps: PositiveFloat = 1e-5
     """Added to RMSprop's mean square, inside the root."""
-    signals: SignalsConfig = field(default_factory=SignalsConfig)
-    """What rewards the policy beside the environment."""
-    model: ModelConfig = field(default_factory=ModelConfig)
-    """The networks."""
 
 
 def a2c_loss(outputs: Outputs, batch: Minibatch, cfg: A2CConfig) -> tuple[Tensor, Metrics]:

@@ -45,7 +45,6 @@ class APPOConfig(PPOConfig):
     )
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(5e-4, 1e-4))
-    """Learning rate of Adam; where no end in env steps is known it stays at its start."""
     clip: Scheduled[PositiveFloat] = 0.4
     """How far the ratio to the target network's probability may leave 1 before its gradient stops."""
     epochs: Count = 1
@@ -53,7 +52,6 @@ class APPOConfig(PPOConfig):
     fragment_length: Structural[Length] = 50
     """Decisions in a row of one slot before its targets are cut off with a value."""
     batch_size: Rows | None = 500
-    """Decisions that an update waits for; none = fragment_length x the slots that the policy plays."""
     rho_bar: PositiveFloat = 2.0
     """Largest importance weight of a decision: how much likelier the target network may take it for than who played."""
     c_bar: PositiveFloat = 1.0

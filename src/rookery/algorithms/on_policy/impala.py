@@ -30,9 +30,7 @@ class IMPALAConfig(A2CConfig):
     fragment_length: Structural[Length] = 20
     """Decisions in a row of one slot (n of the paper) before its targets are cut off with a value."""
     batch_size: Rows | None = 500
-    """Decisions an update; none = fragment_length x the slots that the policy plays."""
     entropy_coef: Scheduled[NonNegative] = 0.01
-    """Weight of the entropy bonus."""
     rho_bar: PositiveFloat = 1.0
     """Largest importance weight of a decision: above 1 less is cut, and single decisions weigh more."""
     c_bar: PositiveFloat = 1.0

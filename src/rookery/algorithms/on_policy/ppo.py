@@ -24,27 +24,26 @@ from rookery.algorithms.on_policy.actor_critic import (
     importance_metrics,
 )
 from rookery.algorithms.rewarding import add_signals
+from rookery.algorithms.settings import ActorCriticSettings
 from rookery.core.batch import Demand, Minibatch, PenaltyMinibatch, Rollout
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics, explained_variance
 from rookery.core.optim import Adam, ClosedForm, Optimizer, OutputGradients, gradient_steps
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
-from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
-from rookery.core.settings.reach import Count, Length, Rows
-from rookery.models.build import ModelConfig
+from rookery.core.settings.fields import NonNegative, PositiveFloat, Scheduled
+from rookery.core.settings.reach import Count
 from rookery.models.heads import Outputs
 from rookery.native.forward import attach
 from rookery.native.ppo import ppo_kernel, ppo_steps
 from rookery.policies.policy import Policy
 from rookery.signals.return_scale import ReturnScale
-from rookery.signals.rewards import SignalsConfig
 from rookery.signals.signal import ValueColumn
 from rookery.signals.value_scale import ValueScale
 
 
 @dataclass(frozen=True)
-class PPOConfig(AlgorithmConfig):
+class PPOConfig(AlgorithmConfig, ActorCriticSettings):
     """Settings of PPO. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.ppo:PPO"
@@ -54,39 +53,24 @@ class PPOConfig(AlgorithmConfig):
         supports_multi_learner=True,
         speed_hints={"minibatch_size": "larger minibatches", "epochs": "fewer passes"},
     )
+    field_order = (
+        "lr gamma gae_lambda clip epochs minibatch_size fragment_length batch_size value_coef entropy_coef "
+        "max_grad_norm normalize_advantage scale_rewards normalize_values value_clip target_kl kl_coef kl_target "
+        "adam_eps signals imitation model"
+    )
 
     lr: Scheduled[PositiveFloat] = field(default_factory=lambda: Linear(3e-4, 1e-4))
     """Learning rate of Adam; where no end in env steps is known it stays at its start."""
-    gamma: Fraction = 0.99
-    """Discount of the environment's reward."""
-    gae_lambda: Fraction = 0.95
-    """Decay of later errors in the advantage: 0 = one step, 1 = Monte Carlo."""
     clip: Scheduled[PositiveFloat] = 0.2
     """How far the probability ratio may leave 1 before its gradient stops (epsilon of eq. 7)."""
     epochs: Count = 10
     """Passes over the batch in an update (K)."""
     minibatch_size: Count = 128
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
-    fragment_length: Structural[Length] = 128
-    """Decisions in a row of one slot (T) before its advantage is cut off with a value."""
-    batch_size: Rows | None = None
-    """Decisions an update, cut into minibatches of `minibatch_size`; none = fragment_length x the slots that the policy
-    plays.
-    """
-    value_coef: NonNegative = 0.5
-    """Weight of the value loss (c1 of eq. 9)."""
-    entropy_coef: Scheduled[NonNegative] = 0.01
-    """Weight of the entropy bonus (c2 of eq. 9)."""
-    max_grad_norm: PositiveFloat | None = 0.5
-    """Longest gradient; longer ones are scaled down. None = any."""
     normalize_advantage: bool | Literal["batch"] = True
     """Advantages get mean 0 and standard deviation 1: true = those of each minibatch, batch = those of the whole update
     once, false = none.
     """
-    scale_rewards: Structural[bool] = False
-    """Rewards are divided by the running standard deviation of their discounted return."""
-    normalize_values: Structural[bool] = True
-    """Large values are learned in a unit of about the standard deviation of their targets (as in PopArt)."""
     value_clip: PositiveFloat | None = None
     """How far the value may move in an update before its gradient stops; none = freely (it does not help: Engstrom
     2020).
@@ -103,12 +87,8 @@ class PPOConfig(AlgorithmConfig):
     """
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
-    signals: SignalsConfig = field(default_factory=SignalsConfig)
-    """What rewards the policy beside the environment."""
     imitation: ImitationConfig = field(default_factory=ImitationConfig)
     """What of demonstrations is imitated beside that."""
-    model: ModelConfig = field(default_factory=ModelConfig)
-    """The networks."""
 
 
 def ppo_loss(outputs: Outputs, batch: Minibatch, cfg: PPOConfig) -> tuple[Tensor, Metrics]:

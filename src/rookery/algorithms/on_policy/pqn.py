@@ -19,6 +19,7 @@ from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.q_values import QBatch, QNetwork, only_played, played, values_of
 from rookery.algorithms.on_policy.actor_critic import following_values
 from rookery.algorithms.rewarding import add_signals
+from rookery.algorithms.settings import OnPolicySettings
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
@@ -27,17 +28,16 @@ from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Fraction, PositiveFloat, Scheduled, Structural
-from rookery.core.settings.reach import Count, Length, Rows
+from rookery.core.settings.reach import Count, Length
 from rookery.core.spaces.arrays import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
-from rookery.signals.rewards import SignalsConfig
 
 
 @dataclass(frozen=True)
-class PQNConfig(AlgorithmConfig):
+class PQNConfig(AlgorithmConfig, OnPolicySettings):
     """Settings of PQN. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.pqn:PQN"
@@ -46,11 +46,12 @@ class PQNConfig(AlgorithmConfig):
         uses_central_obs=False,
         speed_hints={"minibatch_size": "larger minibatches", "epochs": "fewer passes"},
     )
+    field_order = (
+        "lr gamma trace_lambda epochs minibatch_size fragment_length batch_size epsilon max_grad_norm adam_eps "
+        "signals model"
+    )
 
     lr: Scheduled[PositiveFloat] = 2.5e-4
-    """Learning rate of Adam."""
-    gamma: Fraction = 0.99
-    """Discount of the environment's reward."""
     trace_lambda: Fraction = 0.65
     """How much of later rewards counts in a target: 0 = the next one, then the value; 1 = all of the fragment."""
     epochs: Count = 4
@@ -59,18 +60,11 @@ class PQNConfig(AlgorithmConfig):
     """Decisions in a gradient step, at most: the batch is cut into near-equal parts."""
     fragment_length: Structural[Length] = 32
     """Decisions in a row of one slot before its target is cut off with a value."""
-    batch_size: Rows | None = None
-    """Decisions an update, cut into minibatches of `minibatch_size`; none = fragment_length x the slots that the policy
-    plays.
-    """
     epsilon: Scheduled[Fraction] = field(default_factory=lambda: Linear(1.0, 0.05, 50_000))
     """Probability of a random action."""
     max_grad_norm: PositiveFloat | None = 10.0
-    """Longest gradient; longer ones are scaled down. None = any."""
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
-    signals: SignalsConfig = field(default_factory=SignalsConfig)
-    """What rewards the policy beside the environment."""
     model: ModelConfig = field(default_factory=lambda: ModelConfig(activation="relu", layer_norm=True))
     """The network."""
 

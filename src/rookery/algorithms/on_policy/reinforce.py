@@ -17,7 +17,7 @@ docs/algorithms/reinforce.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,21 +27,20 @@ from torch import Tensor
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.rewarding import add_signals
+from rookery.algorithms.settings import OnPolicySettings
 from rookery.core.batch import Demand, Rollout, TensorTree, flat
 from rookery.core.errors import TrainingError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Streams
-from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled
+from rookery.core.settings.fields import NonNegative, PositiveFloat, Scheduled
 from rookery.core.settings.reach import Rows
 from rookery.core.spaces.arrays import MASK
-from rookery.models.build import ModelConfig
 from rookery.models.distributions import Distribution
 from rookery.models.structure import Structure
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
-from rookery.signals.rewards import SignalsConfig
 
 FRAGMENT = 128
 """Decisions in a row of one slot in the rollout. It decides about memory alone: episodes are put together again."""
@@ -51,30 +50,22 @@ LONGEST = 100_000
 
 
 @dataclass(frozen=True)
-class ReinforceConfig(AlgorithmConfig):
+class ReinforceConfig(AlgorithmConfig, OnPolicySettings):
     """Settings of REINFORCE. Space and environment presets change some of them: see docs/reference/presets.md."""
 
     algorithm: ClassVar[str] = "rookery.algorithms.on_policy.reinforce:Reinforce"
     capabilities = Capabilities(uses_central_obs=False)
+    field_order = "lr gamma batch_size normalize_returns entropy_coef max_grad_norm adam_eps signals model"
 
     lr: Scheduled[PositiveFloat] = 3e-3
-    """Learning rate of Adam."""
-    gamma: Fraction = 0.99
-    """Discount of the environment's reward."""
     batch_size: Rows = 1000
     """Decisions between updates; those of episodes that are not over yet wait for the next."""
     normalize_returns: bool = True
     """Returns of each batch get mean 0, which is a baseline, and standard deviation 1."""
     entropy_coef: Scheduled[NonNegative] = 0.0
     """Weight of an entropy bonus."""
-    max_grad_norm: PositiveFloat | None = 0.5
-    """Longest gradient; longer ones are scaled down. None = any."""
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
-    signals: SignalsConfig = field(default_factory=SignalsConfig)
-    """What rewards the policy beside the environment."""
-    model: ModelConfig = field(default_factory=ModelConfig)
-    """The network."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from enum import Enum
 from functools import cache, reduce
 from numbers import Integral
 from operator import or_
-from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
@@ -168,6 +168,9 @@ class Settings(metaclass=_Checked):
         ConfigError: From every constructor, with one line for each wrong, unknown or missing value.
     """
 
+    field_order: ClassVar[str] = ""
+    """Names of fields in the order in which values without a name are given, where a class takes some from a base."""
+
     @property
     def given(self) -> frozenset[str]:
         """Names of the fields given to the constructor (or to `replace`), whatever their values."""
@@ -253,7 +256,8 @@ def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
         raise ConfigError(f"code: {cls.__name__} declares settings; put @dataclass(frozen=True) above it")
     if bare := [name for name in fields if name in cls.__dict__ and name not in own]:
         raise ConfigError(f"code: {cls.__name__}.{bare[0]} has no type, so its new default would be ignored; write one")
-    return fields
+    order = dict.fromkeys((*getattr(cls, "field_order", "").split(), *fields))
+    return {name: fields[name] for name in order if name in fields}
 
 
 @cache
