@@ -16,7 +16,12 @@ from rookery.signals.rewards import SignalsConfig
 
 @dataclass(frozen=True)
 class OnPolicySettings(Settings):
-    """Settings of every algorithm that learns from what was just played."""
+    """Settings of every algorithm that learns from what was just played.
+
+    A class that gives its settings another order, as values without names need it, names them all in `field_order`.
+    """
+
+    field_order = ""
 
     lr: Scheduled[PositiveFloat] = 3e-4
     """Learning rate of Adam."""

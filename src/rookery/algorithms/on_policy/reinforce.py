@@ -17,7 +17,7 @@ docs/algorithms/reinforce.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,6 +37,7 @@ from rookery.core.seeding import Streams
 from rookery.core.settings.fields import NonNegative, PositiveFloat, Scheduled
 from rookery.core.settings.reach import Rows
 from rookery.core.spaces.arrays import MASK
+from rookery.models.build import ModelConfig
 from rookery.models.distributions import Distribution
 from rookery.models.structure import Structure
 from rookery.native.forward import attach
@@ -66,6 +67,8 @@ class ReinforceConfig(AlgorithmConfig, OnPolicySettings):
     """Weight of an entropy bonus."""
     adam_eps: PositiveFloat = 1e-5
     """Added to Adam's denominator."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """The network."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from enum import Enum
 from functools import cache, reduce
 from numbers import Integral
 from operator import or_
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
@@ -168,9 +168,6 @@ class Settings(metaclass=_Checked):
         ConfigError: From every constructor, with one line for each wrong, unknown or missing value.
     """
 
-    field_order: ClassVar[str] = ""
-    """Names of fields in the order in which values without a name are given, where a class takes some from a base."""
-
     @property
     def given(self) -> frozenset[str]:
         """Names of the fields given to the constructor (or to `replace`), whatever their values."""
@@ -245,7 +242,8 @@ def build(cls: type, values: Mapping[str, Any], given: frozenset[str]) -> Any:
 
 @cache
 def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
-    """Gives the fields of a config class by name.
+    """Returns the fields of a config class by name, in the order of positional values: that of the dataclass, or of
+    `field_order` where the class has this text of names.
 
     Raises:
         ConfigError: If the class changes a field in a way that a dataclass would silently pass over.
