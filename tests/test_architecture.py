@@ -96,7 +96,7 @@ SECOND_DEFAULTS = {
     "cli/envs.py:check.episodes": "random episodes, which measure nothing",
     "cli/envs.py:check.seed": "of a check, not of a run",
     "cli/evaluate.py:evaluate.checkpoint": "which one is read, not when they are written",
-    "cli/export.py:export.checkpoint": "which one is read, not when they are written",
+    "cli/onnx/export.py:export.checkpoint": "which one is read, not when they are written",
     "cli/learn.py:learn.gradient_steps": "of one call, beside those of a training on data",
     "cli/games/match.py:match.checkpoint": "which one is read, not when they are written",
     "cli/games/match.py:match.deterministic": "how games are played, which are no evaluation",

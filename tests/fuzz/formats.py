@@ -366,7 +366,7 @@ def read_onnx(path: Path) -> None:
     """Checks a file as ``rookery check-onnx`` does."""
     import typer
 
-    from rookery.cli.check_onnx import check_onnx
+    from rookery.cli.onnx.check_onnx import check_onnx
 
     with suppress(typer.Exit):  # problems were printed
         check_onnx(path)

@@ -20,16 +20,16 @@ from typer.main import get_command
 from rookery import __version__
 from rookery.cli.algos import algos
 from rookery.cli.bench.bench import bench
-from rookery.cli.check_onnx import check_onnx
 from rookery.cli.config import app as config_app
 from rookery.cli.envs import app as envs_app
 from rookery.cli.evaluate import evaluate
 from rookery.cli.explain import explain
-from rookery.cli.export import export
 from rookery.cli.games.elo import elo
 from rookery.cli.games.match import match
 from rookery.cli.games.play import play
 from rookery.cli.learn import learn
+from rookery.cli.onnx.check_onnx import check_onnx
+from rookery.cli.onnx.export import export
 from rookery.cli.plot import plot
 from rookery.cli.plugged import AllVerbs
 from rookery.cli.record import record
