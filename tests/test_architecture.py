@@ -36,6 +36,7 @@ LAYERS = [
     {"tune", "serving", "ope"},
     {"extend", "script"},
     {"cli"},
+    {"face"},
     {"rookery_mlagents"},
     {"rookery_rllib"},
     {"compat"},
@@ -288,6 +289,27 @@ def test_imports_point_down_only():
             if there != here and level[there] >= level[here]:
                 wrong.append(f"{name_of(path)}:{found.line} imports {found.module}")
     assert not wrong
+
+
+def test_faces_import_public_names_of_the_engine_alone():
+    public = {"rookery", "rookery.face", "rookery.extend", "rookery.core.packages"}
+    inner = [
+        f"{name_of(path)}:{found.line} imports {found.module}"
+        for path in files()
+        if name_of(path).startswith(FOREIGN)
+        for found in OURS.all_imports_of(path)
+        if found.module.partition(".")[0] == "rookery"
+        and found.module not in public
+        and not found.module.startswith("rookery.script")
+    ]
+    assert inner == []
+
+
+def test_names_for_the_faces_are_there_and_needed():
+    text = "\n".join(text_of(path) for path in files() if name_of(path).startswith(FOREIGN))
+    names = import_module("rookery.face").__all__
+    assert [name for name in names if not hasattr(import_module("rookery.face"), name)] == []
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_learning_and_playing_meet_only_in_the_run():

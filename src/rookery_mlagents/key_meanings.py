@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rookery.core.schedules import DECISIONS, Linear
-from rookery.models.pictures import image_layout
+from rookery.face import DECISIONS, Linear, image_layout
 from rookery_mlagents.files.behaviors import BehaviorSpaces
 from rookery_mlagents.files.run_options import RunOptions
 from rookery_mlagents.files.sections import (

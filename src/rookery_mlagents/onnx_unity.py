@@ -13,18 +13,34 @@ from pathlib import Path
 
 import numpy as np
 
-from rookery.core.errors import ConfigError
-from rookery.core.process.torch_modes import own_modes
-from rookery.core.spaces.arrays import CATEGORIES, MASK, Leaf, ObsSpec, Tree
-from rookery.models.pictures import image_layout
-from rookery.onnx.compare import Exported, probes_of
-from rookery.onnx.exporter import Exporter
-from rookery.onnx.graph import BATCH, ExportError, Graph, Port, check_opset
-from rookery.onnx.heads import Allowed, number_bounds, within
-from rookery.onnx.network import Decision, decide
-from rookery.onnx.seen import Seen
-from rookery.onnx.written import Written, told_of, write
-from rookery.policies.policy import Policy
+from rookery.face import (
+    BATCH,
+    CATEGORIES,
+    MASK,
+    Allowed,
+    ConfigError,
+    Decision,
+    Exported,
+    Exporter,
+    ExportError,
+    Graph,
+    Leaf,
+    ObsSpec,
+    Policy,
+    Port,
+    Seen,
+    Tree,
+    Written,
+    check_opset,
+    decide,
+    image_layout,
+    number_bounds,
+    own_modes,
+    probes_of,
+    told_of,
+    within,
+    write,
+)
 from rookery_mlagents.onnx_unity_rules import UNITY_RULES
 
 OPSET = 9

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rookery.core.errors import nearest
-from rookery.onnx.check import Look, OnnxRules
-from rookery.onnx.graph import OPSETS
+from rookery.face import OPSETS, Look, OnnxRules, nearest
 
 _OPERATORS = json.loads(Path(__file__).with_name("unity_operators.json").read_text(encoding="utf-8"))
 

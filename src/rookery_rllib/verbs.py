@@ -29,7 +29,7 @@ def run(
 
     rookery rllib run custom_env.py -- --as-test --stop-iters 20
     """
-    from rookery.core.process.interrupt import Interrupt
+    from rookery.face import Interrupt
     from rookery.script.runner import without_dashes
     from rookery_rllib.script.run_script import run
 

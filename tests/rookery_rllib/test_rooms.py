@@ -23,7 +23,7 @@ LATE = {
     "numpy": "heavy; the package itself is imported without it",
     "rookery_rllib.base.chance": "likewise: it loads numpy",
     "rookery_rllib.keras.layers": "loads Keras, which is optional (the extra keras)",
-    "rookery.report.tensorboard": "loads TensorBoard; needed by trials that write its events",
+    "rookery.face": "loads TensorBoard with the name; needed by trials that write its events",
     "PIL": "needed by those who look at images",
     "pandas": "optional (the extra tune), and takes half a second",
     "ruamel": "takes a tenth of a second; needed by those who print a result as YAML",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rookery.core.errors import EnvError
+from rookery.face import EnvError
 
 
 class UnityException(EnvError): ...

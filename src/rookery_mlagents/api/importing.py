@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from rookery.core.errors import nearest
+from rookery.face import nearest
 from rookery_mlagents.api.mlagents_names import GONE, NAMES
 
 HERE = __name__.rpartition(".")[0]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rookery.core.spaces.arrays import MASK
-from rookery.envs.async_copies.arrival import Answer, Asking, Ended
+from rookery.face import MASK, Answer, Asking, Ended
 from rookery_mlagents.api.exceptions import UnityObservationException
 from rookery_mlagents.api.specs import (
     ActionSpec,

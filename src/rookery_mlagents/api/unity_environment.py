@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.errors import EnvError
-from rookery.envs.async_copies.arrival import Answer
+from rookery.face import Answer, EnvError
 from rookery_mlagents.api.base_env import BaseEnv
 from rookery_mlagents.api.exceptions import (
     UnityActionException,

@@ -21,11 +21,7 @@ from types import MappingProxyType
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.errors import ConfigError, nearest
-from rookery.core.spaces.arrays import ActionSpec, ObsSpec, action_spec, obs_spec
-from rookery.core.spaces.entity_set import EntitySet
-from rookery.envs.async_copies.async_env import behaviors_of
-from rookery.envs.base import Kind
+from rookery.face import ActionSpec, ConfigError, EntitySet, Kind, ObsSpec, action_spec, behaviors_of, nearest, obs_spec
 from rookery_mlagents.files.reading_behaviors import demonstrations_of
 from rookery_mlagents.files.run_options import RunOptions
 

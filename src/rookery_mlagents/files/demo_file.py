@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rookery.core.io.files import FileError, write_file
+from rookery.face import FileError, write_file
 from rookery_mlagents.link.messages import AgentInfoActionPairProto, BrainParametersProto, DemonstrationMetaProto
 from rookery_mlagents.link.protobuf_wire import WireError, delimited, has_field, read_delimited, read_varint
 

@@ -15,14 +15,28 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.io.files import FileError
-from rookery.core.spaces.arrays import CATEGORIES, MASK, ActionSpec, Leaf, ObsSpec, Tree, action_spec, obs_spec
-from rookery.replay.formats.columns import Wanted
-from rookery.replay.formats.growth import Growth, growth_of
-from rookery.replay.formats.replay_format import ReplayFormat
-from rookery.replay.recording import RecordedEpisode, Recording, recording_of
-from rookery.replay.segments import Spaces, StoredReplay
+from rookery.face import (
+    CATEGORIES,
+    MASK,
+    ActionSpec,
+    ConfigError,
+    FileError,
+    Growth,
+    Leaf,
+    ObsSpec,
+    RecordedEpisode,
+    Recording,
+    ReplayFormat,
+    SpaceError,
+    Spaces,
+    StoredReplay,
+    Tree,
+    Wanted,
+    action_spec,
+    growth_of,
+    obs_spec,
+    recording_of,
+)
 from rookery_mlagents.files.demo_file import DemoFile, read_demo, write_demo
 from rookery_mlagents.link.image_messages import PLAIN, encoded
 from rookery_mlagents.link.layouts import (

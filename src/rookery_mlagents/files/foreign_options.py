@@ -6,12 +6,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError
-from rookery.core.io.signing import is_signed_text
-from rookery.core.settings.layers import override_layer, yaml_layer
-from rookery.core.settings.reach import Objection, of_settings
-from rookery.core.settings.trust import Trust, TrustCode, refuse_reach, texts_in
-from rookery.envs.foreign_config import objections_to
+from rookery.face import (
+    ConfigError,
+    Objection,
+    Trust,
+    TrustCode,
+    is_signed_text,
+    objections_to,
+    of_settings,
+    override_layer,
+    refuse_reach,
+    texts_in,
+    yaml_layer,
+)
 from rookery_mlagents.files.run_options import FLAGS
 from rookery_mlagents.files.sections import CheckpointOptions, EngineOptions, EnvOptions, TorchOptions
 from rookery_mlagents.link.scheme import is_player

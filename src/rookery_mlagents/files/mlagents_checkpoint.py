@@ -15,11 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from rookery.core.errors import ConfigError
-from rookery.core.spaces.arrays import Leaf
-from rookery.models.pictures import image_layout
-from rookery.policies.normalize import VARIANCE_FLOOR
-from rookery.policies.policy import Policy
+from rookery.face import VARIANCE_FLOOR, ConfigError, Leaf, Policy, image_layout
 
 POLICY = "Policy"
 """The module of a checkpoint that acts."""

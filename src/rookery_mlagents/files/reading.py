@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings.fields import alternatives, bare, check, optional, show
+from rookery.face import ConfigError, alternatives, bare, check, nearest, optional, show
 from rookery_mlagents.files.yaml_file import Node, Scalar, number_of
 
 SectionT = TypeVar("SectionT")

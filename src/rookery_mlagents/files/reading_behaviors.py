@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from rookery.core.errors import nearest
+from rookery.face import nearest
 from rookery_mlagents.files.reading import NONE, NONE_TEXT, Reader, keys_of
 from rookery_mlagents.files.sections import (
     BehaviorOptions,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rookery.core.errors import nearest
+from rookery.face import nearest
 from rookery_mlagents.files.reading import Reader
 from rookery_mlagents.files.sections import (
     CriteriaOptions,

@@ -26,21 +26,30 @@ from typing import Any
 
 from torch import Tensor
 
-from rookery.algorithms.algorithm import Algorithm, BatchHook
-from rookery.core.io.files import WriteError, make_folder, remove_directory, write_directory, write_file
-from rookery.core.io.leftovers import clean
-from rookery.core.settings.starting_folder import shown
-from rookery.core.spaces.arrays import ActionSpec
-from rookery.envs.groups import groups_of
-from rookery.policies.export import policy_files
-from rookery.policies.policy import Policy
-from rookery.report.results import IterationResult, together
-from rookery.report.tensorboard import TensorBoard
-from rookery.rollout.hooks import Episode
-from rookery.run.callbacks import Callback
-from rookery.run.checkpoint.run_dir import versions
-from rookery.run.settings import algorithm_family, settings_of
-from rookery.run.trainer import Trainer
+from rookery.face import (
+    ActionSpec,
+    Algorithm,
+    BatchHook,
+    Callback,
+    Episode,
+    IterationResult,
+    Policy,
+    TensorBoard,
+    Trainer,
+    WriteError,
+    algorithm_family,
+    clean,
+    groups_of,
+    make_folder,
+    policy_files,
+    remove_directory,
+    settings_of,
+    shown,
+    together,
+    versions,
+    write_directory,
+    write_file,
+)
 from rookery_mlagents.files.console_line import console_line
 from rookery_mlagents.files.sections import BehaviorOptions
 from rookery_mlagents.files.tensorboard_tags import Seen, histograms_of, mean, tags_of

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 
-from rookery.core.errors import ConfigError, nearest
-from rookery.core.io.files import FOLDER, list_checkpoints
+from rookery.face import FOLDER, ConfigError, list_checkpoints, nearest
 from rookery_mlagents.files.reading import Reader
 from rookery_mlagents.files.reading_behaviors import ELSEWHERE_IN, read_behavior
 from rookery_mlagents.files.reading_parameters import read_parameter

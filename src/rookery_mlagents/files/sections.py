@@ -9,8 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from rookery.core.settings.fields import Fraction, NonNegative, NonNegativeInt, PositiveFloat, PositiveInt
-from rookery.core.settings.reach import ARGUMENTS, CODE, COUNT, Count, Few, Label, Width, Within
+from rookery.face import (
+    ARGUMENTS,
+    CODE,
+    COUNT,
+    Count,
+    Few,
+    Fraction,
+    Label,
+    NonNegative,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Width,
+    Within,
+)
 
 Plain = bool | int | float | str | None | list["Plain"] | dict[str, "Plain"]
 """A value as a YAML file has it."""

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rookery.core.errors import ConfigError
-from rookery.core.io.yaml_reader import compose_yaml
+from rookery.face import ConfigError, compose_yaml
 
 if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node as YamlNode

@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rookery.core.errors import ConfigError, RookeryError
-from rookery.replay.formats.columns import Wanted
-from rookery.replay.formats.names import read_recordings
-from rookery.replay.recording import last_change, write_recordings
-from rookery.replay.segments import Spaces
+from rookery.face import ConfigError, RookeryError, Spaces, Wanted, last_change, read_recordings, write_recordings
 from rookery_mlagents.files.behaviors import BehaviorSpaces
 from rookery_mlagents.files.reading_behaviors import demonstrations_of
 from rookery_mlagents.files.run_files import folder_name

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rookery.core.errors import ConfigError
-from rookery.core.io.files import FOLDER, list_checkpoints
-from rookery.core.process.interrupt import Interrupted
-from rookery.core.settings.layers import Layer
-from rookery.report.live import write_line
-from rookery.rollout.hooks import EpisodeResult
-from rookery.run.evaluate.evaluation import bounded
-from rookery.run.trainer import Trainer
+from rookery.face import (
+    FOLDER,
+    ConfigError,
+    EpisodeResult,
+    Interrupted,
+    Layer,
+    Trainer,
+    bounded,
+    list_checkpoints,
+    write_line,
+)
 from rookery_mlagents.files.console_line import console_line
 from rookery_mlagents.files.run_options import RunOptions
 from rookery_mlagents.key_meanings import parameters_of

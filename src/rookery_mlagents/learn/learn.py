@@ -12,28 +12,41 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError, EnvError, nearest
-from rookery.core.io.files import FOLDER, LONGEST_NAME, FileError, list_checkpoints, read_checkpoint_files
-from rookery.core.io.leftovers import aside_of, locked, restore
-from rookery.core.settings.layers import Layer, override_layer, yaml_layer
-from rookery.core.settings.trust import TrustCode
-from rookery.envs.base import VectorEnv, is_only_one
-from rookery.envs.groups import groups_of
-from rookery.envs.logs import logs_in
-from rookery.envs.make import make_env
-from rookery.policies.export import FILE
-from rookery.policies.policy import Policy
-from rookery.report.live import write_line
-from rookery.rollout.hooks import EpisodeListener
-from rookery.run.checkpoint import own_files
-from rookery.run.checkpoint.run_dir import RunDir
-from rookery.run.checks.misread_settings import MINIBATCH
-from rookery.run.checks.trusted_code import check_stored
-from rookery.run.describe.facts import finished_lines
-from rookery.run.loggers import Logger
-from rookery.run.pace import ITERATION
-from rookery.run.settings import SamplingConfig
-from rookery.run.trainer import Trainer
+from rookery.face import (
+    FOLDER,
+    ITERATION,
+    LONGEST_NAME,
+    MINIBATCH,
+    ConfigError,
+    EnvError,
+    EpisodeListener,
+    FileError,
+    Layer,
+    Logger,
+    Policy,
+    RunDir,
+    SamplingConfig,
+    Trainer,
+    TrustCode,
+    VectorEnv,
+    aside_of,
+    check_stored,
+    finished_lines,
+    groups_of,
+    is_only_one,
+    list_checkpoints,
+    locked,
+    logs_in,
+    make_env,
+    nearest,
+    override_layer,
+    own_files,
+    read_checkpoint_files,
+    restore,
+    write_line,
+    yaml_layer,
+)
+from rookery.face import POLICY_FILE as FILE
 from rookery_mlagents.files.behaviors import (
     BehaviorSpaces,
     behaviors_of_players,
@@ -671,7 +684,7 @@ def options_by_name(options: RunOptions) -> Callable[[str], BehaviorOptions]:
 
 def exporter() -> Callable[[Policy, Path], object]:
     """Gives what writes ONNX files, loaded before training; where a package is missing, the first file says so."""
-    from rookery.onnx.graph import require_onnx
+    from rookery.face import require_onnx
     from rookery_mlagents.onnx_unity import write_unity
 
     with suppress(ConfigError):

@@ -12,11 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from rookery.core.schedules import DECISIONS, Linear, read_schedule
-from rookery.core.settings.fields import Settings
-from rookery.core.settings.layers import flow, yaml_layer
-from rookery.run.horizon import change
-from rookery.run.trainer import Trainer
+from rookery.face import DECISIONS, Linear, Settings, Trainer, change, flow, read_schedule, yaml_layer
 
 
 class StoredEnds:

@@ -11,11 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from rookery.algorithms.algorithm import AlgorithmConfig
-from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings.fields import fields_of
-from rookery.core.settings.layers import Layer, import_object
-from rookery.models.pictures import SMALLEST, image_layout
+from rookery.face import SMALLEST, AlgorithmConfig, ConfigError, Layer, fields_of, image_layout, import_object, nearest
 from rookery_mlagents.files.behaviors import BehaviorSpaces, entries_to_come
 from rookery_mlagents.files.reading_behaviors import SIGNALS, TRAINERS, demonstrations_of
 from rookery_mlagents.files.run_options import RunOptions, demonstration_problem, plain

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.envs.parameters import OpenParameters, Parameter
-from rookery.envs.samplers import IntervalsSampler, NormalSampler, UniformSampler, is_number
+from rookery.face import IntervalsSampler, NormalSampler, OpenParameters, Parameter, UniformSampler, is_number
 
 
 class NumberParameter(Parameter):

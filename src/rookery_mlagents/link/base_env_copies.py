@@ -17,13 +17,22 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.errors import EnvError, SpaceError
-from rookery.core.process.tracebacks import described
-from rookery.core.spaces.arrays import MASK, Tree
-from rookery.envs.async_copies.arrival import Answer, Arrival, Asking, CopyBehavior, Ended, seats_of
-from rookery.envs.async_copies.async_env import ClockedEnv
-from rookery.envs.base import SeedPlan
-from rookery.envs.vector.closing import close_env
+from rookery.face import (
+    MASK,
+    Answer,
+    Arrival,
+    Asking,
+    ClockedEnv,
+    CopyBehavior,
+    Ended,
+    EnvError,
+    SeedPlan,
+    SpaceError,
+    Tree,
+    close_env,
+    described,
+    seats_of,
+)
 from rookery_mlagents.link.base_env_checks import METHODS, WORKER, is_base_env
 from rookery_mlagents.link.layouts import CHOICES, NUMBERS, BehaviorLayout, layout_of
 from rookery_mlagents.link.messages import ActionSpecProto, AgentInfoProto, BrainParametersProto, ObservationProto

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.errors import EnvError, RookeryError
-from rookery.envs.async_copies.arrival import Answer, Asking, Ended
+from rookery.face import Answer, Asking, Ended, EnvError, RookeryError
 from rookery_mlagents.link.layouts import BehaviorLayout, BehaviorReader, layout_of
 from rookery_mlagents.link.messages import (
     GOODBYE,

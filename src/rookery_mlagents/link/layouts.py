@@ -33,10 +33,20 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.errors import SpaceError
-from rookery.core.spaces.arrays import CENTRAL, MASK, ActionSpec, ObsSpec, Tree, action_spec, obs_spec, picture_axes
-from rookery.core.spaces.entity_set import EntitySet
-from rookery.envs.async_copies.arrival import Asking, Ended
+from rookery.face import (
+    CENTRAL,
+    MASK,
+    ActionSpec,
+    Asking,
+    Ended,
+    EntitySet,
+    ObsSpec,
+    SpaceError,
+    Tree,
+    action_spec,
+    obs_spec,
+    picture_axes,
+)
 from rookery_mlagents.link.image_messages import channels_first, decoded
 from rookery_mlagents.link.messages import (
     CONTINUOUS,

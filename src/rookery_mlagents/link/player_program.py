@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rookery.core.errors import EnvError, nearest
-from rookery.core.process.waits import exit_code_of
+from rookery.face import EnvError, exit_code_of, nearest
 from rookery_mlagents.link import player_guard as guard
 
 PREFIX = "unity:"

@@ -17,14 +17,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rookery.core.errors import EnvError
-from rookery.core.settings.starting_folder import absolute
-from rookery.envs.adapters.reported import ReportedNumbers
-from rookery.envs.async_copies.arrival import Answer, Arrival, CopyBehavior, seats_of
-from rookery.envs.base import SeedPlan
-from rookery.envs.logs import log_folder
-from rookery.envs.parameters import EpisodePlan, parameters_of
-from rookery.envs.samplers import Sampler, Value, is_number
+from rookery.face import (
+    Answer,
+    Arrival,
+    CopyBehavior,
+    EnvError,
+    EpisodePlan,
+    ReportedNumbers,
+    Sampler,
+    SeedPlan,
+    Value,
+    absolute,
+    is_number,
+    log_folder,
+    parameters_of,
+    seats_of,
+)
 from rookery_mlagents.link.any_parameters import ANY_NUMBER
 from rookery_mlagents.link.grpc_server import Closed, Greeting, Hello, Mailbox, Output, PlayerLink, Said
 from rookery_mlagents.link.layouts import BehaviorLayout

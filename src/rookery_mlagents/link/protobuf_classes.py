@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_mlagents.link.protobuf_wire import WireField, wire_fields
 
 SERVICE, METHOD = "communicator_objects.UnityToExternalProto", "Exchange"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_type_hints
 
-from rookery.core.errors import RookeryError
+from rookery.face import RookeryError
 
 Kind = Literal["int", "bool", "float", "text", "bytes", "message", "map"]
 

@@ -6,9 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from rookery.core.errors import EnvError
-from rookery.envs.base import VectorEnv
-from rookery.envs.schemes import EnvScheme, scheme_of
+from rookery.face import EnvError, EnvScheme, VectorEnv, scheme_of
 from rookery_mlagents.link.base_env_checks import is_base_env, makes_base_envs
 from rookery_mlagents.link.player_program import file_of, find_player, looks_like_path, names_player, short_name
 

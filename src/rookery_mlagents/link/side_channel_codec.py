@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
-from rookery.core.errors import ConfigError, RookeryError
-from rookery.envs.samplers import (
+from rookery.face import (
+    ConfigError,
     ConstantSampler,
     IntervalsSampler,
     NormalSampler,
+    RookeryError,
     Sampler,
     UniformSampler,
 )

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from rookery.core.settings.reach import CountFromZero, Few, FewFromZero, Label, Reaches, Width, Within
-from rookery.envs.async_copies.async_env import ClockedEnv
+from rookery.face import ClockedEnv, CountFromZero, Few, FewFromZero, Label, Reaches, Width, Within
 from rookery_mlagents.link.player_channel import PlayerChannel
 from rookery_mlagents.link.players import UnityPlayers, settings_from
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 from rookery_mlagents.old.old_files import (
     CLONING,
     CLONING_KEYS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_mlagents.old.convert import ALL, Converted, convert
 from rookery_mlagents.old.old_files import read_trainer
 from rookery_mlagents.old.old_flags import read_flags

@@ -16,10 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest, refuse
-from rookery.core.io.json_text import DuplicateKeyError, unique_keys
-from rookery.core.io.yaml_reader import compose_yaml, construct_yaml
-from rookery.core.settings.layers import yaml_layer
+from rookery.face import (
+    ConfigError,
+    DuplicateKeyError,
+    compose_yaml,
+    construct_yaml,
+    nearest,
+    refuse,
+    unique_keys,
+    yaml_layer,
+)
 
 OLD = "ML-Agents 0.13 to 0.18"
 """Whose files are read, as messages call it."""

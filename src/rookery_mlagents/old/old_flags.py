@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 from rookery_mlagents.old.old_files import CALLED, OldFile, kind_of, read_file
 
 CURRICULUM = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 
-from rookery.core.errors import RookeryError
+from rookery.face import RookeryError
 from rookery_mlagents.testing.player import play
 from rookery_mlagents.testing.recorder import record, replay
 

@@ -14,8 +14,7 @@ from uuid import UUID
 
 import numpy as np
 
-from rookery.core.errors import RookeryError
-from rookery.envs.samplers import Sampler
+from rookery.face import RookeryError, Sampler
 from rookery_mlagents.link import side_channel_codec as side_channels
 from rookery_mlagents.link.messages import (
     GOODBYE,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from rookery.core.errors import RookeryError
+from rookery.face import RookeryError
 from rookery_mlagents.link.protobuf_classes import METHOD, SERVICE, missing
 from rookery_mlagents.testing.session_file import SessionWriter
 

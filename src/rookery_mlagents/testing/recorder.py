@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rookery.core.errors import RookeryError
+from rookery.face import RookeryError
 from rookery_mlagents.link.messages import (
     GOODBYE,
     OK,

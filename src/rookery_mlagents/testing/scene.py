@@ -13,13 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.errors import EnvError, nearest
-from rookery.core.spaces.arrays import MASK, Tree
-from rookery.envs.async_copies.async_env import TEAM_MARK
-from rookery.envs.base import Rows, Step, VectorBase, VectorEnv
-from rookery.envs.make import env_name, make_env
-from rookery.envs.parameters import Draws, EpisodePlan
-from rookery.envs.samplers import ConstantSampler, Sampler, Value
+from rookery.face import (
+    MASK,
+    TEAM_MARK,
+    ConstantSampler,
+    Draws,
+    EnvError,
+    EpisodePlan,
+    Rows,
+    Sampler,
+    Step,
+    Tree,
+    Value,
+    VectorBase,
+    VectorEnv,
+    env_name,
+    make_env,
+    nearest,
+)
 from rookery_mlagents.testing.player_options import PlayerOptions
 from rookery_mlagents.testing.sensors import ActionReader, SensorWriter, sensor_writers
 

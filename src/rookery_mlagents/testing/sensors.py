@@ -16,8 +16,7 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
-from rookery.core.errors import EnvError
-from rookery.core.spaces.arrays import CATEGORIES, ActionSpec, Leaf, ObsSpec, Tree
+from rookery.face import CATEGORIES, ActionSpec, EnvError, Leaf, ObsSpec, Tree
 from rookery_mlagents.link.image_messages import PLAIN, TRANSLATIONAL, UNUSED
 from rookery_mlagents.link.messages import (
     CONTINUOUS,

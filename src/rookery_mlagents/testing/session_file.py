@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from rookery.core.io.files import FileError, WriteError
+from rookery.face import FileError, WriteError
 
 FIRST_LINE = b"rookery: session of a Unity player, 1\n"
 

@@ -15,11 +15,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from rookery.cli.resume import KeepSchedules, check
-from rookery.cli.runs import Provenance, TrustedCode, read_provenance
-from rookery.cli.train import exit_of_interrupts, unsaved_in
-from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings.layers import Layer, flow
+from rookery.face import (
+    ConfigError,
+    KeepSchedules,
+    Layer,
+    Provenance,
+    TrustedCode,
+    exit_of_interrupts,
+    flow,
+    nearest,
+    read_provenance,
+    unsaved_in,
+)
+from rookery.face import check_resume as check
 from rookery_mlagents.old.old_flags import GONE, OLD_FLAGS
 from rookery_mlagents.verbs.mlagents_convert import convert
 from rookery_mlagents.verbs.mlagents_run import run_script
@@ -169,7 +177,7 @@ def request_of(context: typer.Context) -> Request:
 
 def train_or_resume(request: Request) -> None:
     """Trains to the end, or until it is interrupted, and says what is written where."""
-    from rookery.cli.terminal.json_output import report_rows, rows_apart
+    from rookery.face import report_rows, rows_apart
     from rookery_mlagents.learn.learn import learning
 
     style = Layer("--console", {"logging.console": "quiet" if request.console == "mlagents" else request.console})
@@ -219,9 +227,7 @@ def changes(folder: Path, layers: Sequence[Layer], request: Request) -> Layer:
     Raises:
         ConfigError: If one of them keeps its value in the middle of a run.
     """
-    from rookery.algorithms.names import ALGORITHMS
-    from rookery.core.config import DEFAULT, resolve
-    from rookery.run.settings import RunConfig
+    from rookery.face import ALGORITHMS, DEFAULT, RunConfig, resolve
     from rookery_mlagents.learn.learn import OUR_DEFAULT
     from rookery_mlagents.learn.schedule_ends import StoredEnds
     from rookery_mlagents.learn.translate import AS_IS

@@ -42,8 +42,7 @@ def convert(
 
     rookery mlagents convert trainer_config.yaml --curriculum wall_jump.yaml -o wall_jump.new.yaml
     """
-    from rookery.core.errors import ConfigError
-    from rookery.core.io.files import write_file
+    from rookery.face import ConfigError, write_file
     from rookery_mlagents.old.convert import said, text_of
     from rookery_mlagents.old.converted_files import converted_files
 

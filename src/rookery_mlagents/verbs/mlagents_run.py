@@ -19,7 +19,7 @@ def run_script(
 
     rookery mlagents run random_agent.py -- --env Build/Game
     """
-    from rookery.core.process.interrupt import Interrupt
+    from rookery.face import Interrupt
     from rookery.script.runner import without_dashes
     from rookery_mlagents.api.running import run
 

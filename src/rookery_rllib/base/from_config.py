@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError
-from rookery.core.io.yaml_reader import load_yaml
+from rookery.face import ConfigError, load_yaml
 from rookery_rllib.base import imports
 
 

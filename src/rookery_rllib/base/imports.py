@@ -12,7 +12,7 @@ from functools import cache, reduce
 from types import ModuleType
 from typing import Any
 
-from rookery.core.errors import nearest
+from rookery.face import nearest
 from rookery_rllib.base import names as tables
 
 HERE = __name__.partition(".")[0]

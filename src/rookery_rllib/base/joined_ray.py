@@ -19,8 +19,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from rookery.cluster.address import AUTO, answers
-from rookery.core.errors import ConfigError
+from rookery.face import AUTO, ConfigError, answers
 from rookery.script.importer import carry_names_along
 from rookery_rllib.base import ray_exceptions
 from rookery_rllib.base.ray_exceptions import RayError, RayTaskError

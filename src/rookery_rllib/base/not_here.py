@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 
 TENSORFLOW = "there is no TensorFlow here; "
 PLAN = (

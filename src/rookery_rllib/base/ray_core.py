@@ -24,9 +24,7 @@ from typing import Any
 
 import cloudpickle
 
-from rookery.cluster.allotments import visible_gpus
-from rookery.core.process.processor import usable_cores
-from rookery.envs.only_here import keep_here
+from rookery.face import keep_here, usable_cores, visible_gpus
 from rookery_rllib.base import joined_ray
 from rookery_rllib.base.joined_ray import joined
 from rookery_rllib.base.machine import node_ip, use_machine

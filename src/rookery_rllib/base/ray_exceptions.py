@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from rookery.core.errors import RookeryError
+from rookery.face import RookeryError
 
 
 class RayError(RookeryError): ...

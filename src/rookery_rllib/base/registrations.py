@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 
 _TABLES: dict[str, dict[str, Any]] = {}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rookery.replay.formats.packed import pack as pack
-from rookery.replay.formats.packed import unpack as unpack
+from rookery.face import pack as pack
+from rookery.face import unpack as unpack
 
 
 def compression_supported() -> bool:

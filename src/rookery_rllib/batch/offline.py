@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.errors import ConfigError
-from rookery.core.io.files import FileError, WriteError
-from rookery.replay.formats.rllib_json import SINGLE, read_line
+from rookery.face import SINGLE, ConfigError, FileError, WriteError, read_line
 from rookery_rllib.batch.compression import pack, unpack
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rookery.core import ops
+from rookery.face import ops
 from rookery_rllib.batch.sample_batch import SampleBatch
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.batch import Rollout
+from rookery.face import Rollout
 from rookery_rllib.batch.sample_batch import SampleBatch
 
 Slots = dict[int, dict[str, Any]]

@@ -16,7 +16,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor] | None] = {
     "tanh": torch.tanh,

@@ -15,10 +15,7 @@ from typing import Any
 
 import torch
 
-from rookery.core.errors import nearest
-from rookery.core.process.processor import usable_cores
-from rookery.core.schedules import Linear, Piecewise
-from rookery.core.settings.fields import show
+from rookery.face import Linear, Piecewise, nearest, show, usable_cores
 from rookery_rllib.config.default_networks import FUNCTIONS
 from rookery_rllib.config.defaults import DEPRECATED_VALUE
 from rookery_rllib.config.own_exploration import own_exploration

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rookery.core.errors import ConfigError
 from rookery.core.packages import is_own
+from rookery.face import ConfigError
 from rookery_rllib.base.from_config import imported
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rookery.core.errors import nearest
+from rookery.face import nearest
 from rookery_rllib.config import key_functions as f
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS, DEPRECATED_VALUE
 from rookery_rllib.env.teams import TEAM_KIND

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings.fields import is_undecided, show
-from rookery.core.settings.layers import Layer
+from rookery.face import ConfigError, Layer, is_undecided, nearest, show
 from rookery_rllib.config.defaults import (
     DEFAULT_CONFIGS,
     DEFAULT_POLICY_ID,

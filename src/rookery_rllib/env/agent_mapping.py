@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rookery.envs.base import VectorEnv
-from rookery.rollout.remote.shares import LaneShare
+from rookery.face import LaneShare, VectorEnv
 
 
 class AgentIds:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.env.envs import MultiAgentEnv, VectorEnv
 from rookery_rllib.env.external_env import ExternalEnv
 from rookery_rllib.gym import old_api

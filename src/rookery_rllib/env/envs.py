@@ -15,8 +15,8 @@ from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
-from rookery.core.errors import ConfigError, EnvError
-from rookery.envs.check import check_env as findings
+from rookery.face import ConfigError, EnvError
+from rookery.face import check_env as findings
 from rookery_rllib.env.external_env import ExternalEnv, ExternalMultiAgentEnv
 from rookery_rllib.gym import old_api
 from rookery_rllib.gym.core import TRUNCATED, ActionWrapper, Env

@@ -15,8 +15,7 @@ from typing import Any
 
 import gymnasium
 
-from rookery.core.errors import ConfigError, EnvError, nearest
-from rookery.core.process.tracebacks import described
+from rookery.face import ConfigError, EnvError, described, nearest
 from rookery_rllib.gym.old_api import ALL
 
 WAIT = 60.0

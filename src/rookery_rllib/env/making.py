@@ -10,10 +10,7 @@ from typing import Any
 
 import gymnasium
 
-from rookery.core.errors import ConfigError
-from rookery.envs.only_here import why_only_here
-from rookery.rollout.remote.shares import LaneShare
-from rookery.run.settings import RunConfig
+from rookery.face import ConfigError, LaneShare, RunConfig, why_only_here
 from rookery_rllib.base.notices import said, say_once, take_as_said
 from rookery_rllib.base.registrations import registered_env
 from rookery_rllib.env.envs import EnvContext, VectorEnv, vector_maker

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space, spaces
 
-from rookery.core.errors import ConfigError
-from rookery.core.spaces.arrays import CENTRAL
+from rookery.face import CENTRAL, ConfigError
 from rookery_rllib.env.envs import ENV_STATE, GroupAgentsWrapper, MultiAgentEnv
 from rookery_rllib.gym import old_api
 

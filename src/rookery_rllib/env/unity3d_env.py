@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 from rookery_mlagents.api.exceptions import UnityWorkerInUseException
 from rookery_mlagents.api.unity_environment import UnityEnvironment
 from rookery_rllib.env.envs import MultiAgentEnv

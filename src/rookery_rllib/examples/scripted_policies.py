@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.batch.view_requirement import ViewRequirement
 from rookery_rllib.examples.multi_agent_envs import RockPaperScissors
 from rookery_rllib.policy.policies import Policy

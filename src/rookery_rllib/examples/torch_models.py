@@ -10,8 +10,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, Tuple
 from torch import Tensor, nn
 
-from rookery.core.device import as_tensor
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError, as_tensor
 from rookery_rllib.batch.offline import JsonReader
 from rookery_rllib.batch.torch_functions import FLOAT_MAX, FLOAT_MIN
 from rookery_rllib.batch.view_requirement import ViewRequirement

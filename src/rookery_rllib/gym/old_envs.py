@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rookery.envs.adapters.dict_env import ALL
+from rookery.face import ALL
 from rookery_rllib.base.chance import Chance, inside, libraries_may_draw
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.gym.core import TRUNCATED, Env

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 from gymnasium import error
 
-from rookery.core.errors import nearest
+from rookery.face import nearest
 from rookery_rllib.base import imports
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.gym.core import Env, FromToday, TimeLimit

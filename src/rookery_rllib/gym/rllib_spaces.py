@@ -9,8 +9,7 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
-from rookery.core.errors import SpaceError
-from rookery.core.spaces.entity_set import EntitySet
+from rookery.face import EntitySet, SpaceError
 from rookery_rllib.base import nested
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.base.imports import module
 
 

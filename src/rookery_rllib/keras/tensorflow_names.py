@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.keras.backend import load_keras
 
 VERSION = "2.4.1"

@@ -28,7 +28,7 @@ from torch.distributions import (
 )
 from torch.nn import functional
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.base import nested
 from rookery_rllib.batch.numpy_functions import MAX_LOG_NN_OUTPUT, MIN_LOG_NN_OUTPUT, SMALL_NUMBER
 from rookery_rllib.gym.rllib_spaces import get_base_struct_from_space

@@ -13,7 +13,7 @@ from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from torch import nn
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 from rookery_rllib.base import nested
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.base.registrations import table

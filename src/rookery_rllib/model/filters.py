@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 from rookery_rllib.base import ray_core
 
 

@@ -17,7 +17,7 @@ from gymnasium import Space
 from gymnasium.spaces import Dict, Tuple
 from torch import Tensor, nn
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.batch.view_requirement import ViewRequirement
 from rookery_rllib.model.preprocessors import RowPreprocessor, restore_original_dimensions

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.keras import framework as frameworks
 
 Initializer = Callable[[Tensor], Any]

@@ -15,8 +15,7 @@ import torch
 from gymnasium.spaces import Box
 from torch import Tensor, nn
 
-from rookery.core.device import as_tensor
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError, as_tensor
 from rookery_rllib.base import nested
 from rookery_rllib.batch.torch_functions import one_hot
 from rookery_rllib.batch.view_requirement import ViewRequirement

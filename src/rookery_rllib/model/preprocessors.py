@@ -16,9 +16,7 @@ import torch
 from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
-from rookery.core.device import as_tensor
-from rookery.core.spaces.arrays import MASK
-from rookery.core.spaces.entity_set import EntityLayout, EntitySet, entity_layout
+from rookery.face import MASK, EntityLayout, EntitySet, as_tensor, entity_layout
 from rookery_rllib.batch.repeated_values import RepeatedValues
 from rookery_rllib.gym.rllib_spaces import UnsupportedSpaceException, holds
 

@@ -10,7 +10,7 @@ import torch
 from gymnasium.spaces import Discrete, MultiDiscrete
 from torch import Tensor, nn
 
-from rookery.core.device import as_tensor
+from rookery.face import as_tensor
 from rookery_rllib.batch.sequences import add_time_dimension
 from rookery_rllib.batch.torch_functions import one_hot
 from rookery_rllib.batch.view_requirement import ViewRequirement

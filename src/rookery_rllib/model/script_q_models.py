@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rookery.models.q_head import IMPOSSIBLE
+from rookery.face import IMPOSSIBLE
 from rookery_rllib.config.defaults import MODEL_DEFAULTS
 from rookery_rllib.model.catalog import MakeModel, ModelCatalog, custom_model
 from rookery_rllib.model.model_v2 import ScriptNetwork

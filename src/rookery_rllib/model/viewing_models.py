@@ -15,8 +15,7 @@ import torch
 from gymnasium.spaces import Discrete, MultiDiscrete
 from torch import Tensor
 
-from rookery.core.errors import ConfigError
-from rookery.models.recall import CHOICES, NUMBERS, REWARD
+from rookery.face import CHOICES, NUMBERS, REWARD, ConfigError
 from rookery_rllib.model.catalog import custom_model
 from rookery_rllib.model.model_v2 import ModelV2, ScriptNetwork
 

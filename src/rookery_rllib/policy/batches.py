@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.algorithms.algorithm import Algorithm, BatchHook
-from rookery.core.batch import Minibatch, Rollout
+from rookery.face import Algorithm, BatchHook, Minibatch, Rollout
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.batch.trajectories import Reading, Slots, Trajectory, trajectories
 from rookery_rllib.policy.callbacks import overrides

@@ -10,12 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
-from rookery.core.io.encoding import EncodingError, encode
-from rookery.envs.base import VectorEnv
-from rookery.rollout.hooks import Episode
-from rookery.rollout.remote.shares import LaneShare
-from rookery.run.callbacks import Callback
+from rookery.face import Callback, ConfigError, EncodingError, Episode, LaneShare, VectorEnv, encode, nearest
 from rookery_rllib.config.own_exploration import own_exploration
 from rookery_rllib.policy.episodes import MultiAgentEpisode
 from rookery_rllib.policy.explorations import Exploration

@@ -10,8 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rookery.algorithms.algorithm import Algorithm
-from rookery.core.errors import ConfigError
+from rookery.face import Algorithm, ConfigError
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.model.model_v2 import ModelV2, ScriptNetwork
 from rookery_rllib.policy.policies import script_network

@@ -10,8 +10,7 @@ from typing import Any
 from gymnasium import Space
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 
-from rookery.envs.adapters.gym_env import AGENT
-from rookery.rollout.hooks import Episode
+from rookery.face import AGENT, Episode
 from rookery_rllib.env.observing import Rewrite
 from rookery_rllib.model.preprocessors import RowPreprocessor
 

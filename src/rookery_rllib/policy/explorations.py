@@ -14,7 +14,7 @@ import torch
 from gymnasium.spaces import Box
 from torch import Tensor
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 from rookery_rllib.base.from_config import from_config
 from rookery_rllib.base.schedules import PiecewiseSchedule, Schedule
 from rookery_rllib.config.own_exploration import own_exploration

@@ -20,19 +20,29 @@ import torch
 from gymnasium.spaces import Box
 from torch import Tensor
 
-from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, BatchHook
-from rookery.algorithms.names import ALGORITHMS
-from rookery.core.batch import Rollout, TensorTree
-from rookery.core.errors import ConfigError
-from rookery.core.settings.fields import Settings
-from rookery.core.settings.layers import Layer, import_object
-from rookery.core.settings.reach import Reaches
-from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec
-from rookery.models.build import ModelConfig
-from rookery.models.heads import ActionHead, GivenActionHead, HeadSpec
-from rookery.models.q_head import QHead
-from rookery.models.squashed import SquashedHead
-from rookery.policies.policy import Policy as Actor
+from rookery.face import (
+    ALGORITHMS,
+    MASK,
+    ActionHead,
+    ActionSpec,
+    Algorithm,
+    AlgorithmConfig,
+    BatchHook,
+    ConfigError,
+    GivenActionHead,
+    HeadSpec,
+    Layer,
+    ModelConfig,
+    ObsSpec,
+    QHead,
+    Reaches,
+    Rollout,
+    Settings,
+    SquashedHead,
+    TensorTree,
+    import_object,
+)
+from rookery.face import Policy as Actor
 from rookery_rllib.base.chance import Chance
 from rookery_rllib.config.own_exploration import own_exploration
 from rookery_rllib.model.action_distributions import (

@@ -13,14 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.algorithms.algorithm import Algorithm
-from rookery.algorithms.on_policy.a2c import A2C
-from rookery.algorithms.on_policy.ppo import PPO
-from rookery.algorithms.on_policy.reinforce import Reinforce, ReinforceBatch
-from rookery.core.batch import Minibatch
-from rookery.core.errors import ConfigError
-from rookery.core.metrics import Means
-from rookery.core.optim import apply_gradients, compute_gradients, gradient_step
+from rookery.face import (
+    A2C,
+    PPO,
+    Algorithm,
+    ConfigError,
+    Means,
+    Minibatch,
+    Reinforce,
+    ReinforceBatch,
+    apply_gradients,
+    compute_gradients,
+    gradient_step,
+)
 from rookery_rllib.batch.postprocessing import compute_advantages
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.model.preprocessors import RowPreprocessor

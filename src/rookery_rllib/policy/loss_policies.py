@@ -17,14 +17,9 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
-from rookery.algorithms.algorithm import Row
-from rookery.core.batch import Rollout, TensorTree
-from rookery.core.errors import ConfigError
-from rookery.core.seeding import Role, Streams
-from rookery.core.spaces.arrays import ActionSpec, ObsSpec
-from rookery.models.build import ModelConfig
-from rookery.models.heads import GivenHead
-from rookery.policies.policy import Policy as Actor
+from rookery.face import ActionSpec, ConfigError, GivenHead, ModelConfig, ObsSpec, Role, Rollout, Streams, TensorTree
+from rookery.face import LearnerRow as Row
+from rookery.face import Policy as Actor
 from rookery_rllib.base.chance import Chance
 from rookery_rllib.batch.minibatches import averaged, standardized
 from rookery_rllib.batch.sample_batch import SampleBatch

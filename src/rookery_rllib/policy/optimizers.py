@@ -8,11 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rookery.core.device import as_tensor
-from rookery.core.errors import ConfigError
-from rookery.core.flat import Flat, flatten
-from rookery.core.native import Build
-from rookery.core.optim import Adam, Optimizer, apply_gradients
+from rookery.face import Adam, Build, ConfigError, Flat, Optimizer, apply_gradients, as_tensor, flatten
 
 PLAIN = {"amsgrad": False, "weight_decay": 0, "maximize": False}
 """What an Adam of torch can do besides, and must not."""

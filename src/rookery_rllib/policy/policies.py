@@ -10,13 +10,9 @@ import torch
 from gymnasium import Space
 from torch import Tensor, nn
 
-from rookery.algorithms.algorithm import Algorithm
-from rookery.core.device import as_tensor
-from rookery.core.errors import ConfigError
-from rookery.core.process.torch_modes import own_modes
-from rookery.models.heads import ActionHead
-from rookery.policies.policy import Policy as Actor
-from rookery.policies.policy import _draw as draw_noise
+from rookery.face import ActionHead, Algorithm, ConfigError, as_tensor, own_modes
+from rookery.face import Policy as Actor
+from rookery.face import _draw as draw_noise
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.model.catalog import ModelCatalog
 from rookery_rllib.model.model_v2 import ScriptNetwork

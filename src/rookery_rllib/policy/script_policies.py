@@ -13,16 +13,25 @@ import torch
 from gymnasium.spaces import Box
 from torch import Tensor
 
-from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
-from rookery.algorithms.capabilities import Capabilities
-from rookery.core.batch import Demand, Rollout, TensorTree
-from rookery.core.device import as_tensor
-from rookery.core.seeding import Streams
-from rookery.core.settings.fields import Structural
-from rookery.core.settings.reach import Count, Length, Reaches
-from rookery.core.spaces.arrays import ActionSpec, ObsSpec
-from rookery.models.build import ModelConfig
-from rookery.policies.policy import Policy as Actor
+from rookery.face import (
+    ActionSpec,
+    Algorithm,
+    AlgorithmConfig,
+    Capabilities,
+    Count,
+    Demand,
+    Length,
+    ModelConfig,
+    ObsSpec,
+    Reaches,
+    Rollout,
+    Streams,
+    Structural,
+    TensorTree,
+    as_tensor,
+)
+from rookery.face import LearnerRow as Row
+from rookery.face import Policy as Actor
 from rookery_rllib.base.chance import Chance
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.batch.trajectories import Reading, Slots, Trajectory, trajectories

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 from rookery_rllib.batch.postprocessing import compute_gae_for_sample_batch
 from rookery_rllib.batch.torch_functions import apply_grad_clipping, convert_to_non_torch_type
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS

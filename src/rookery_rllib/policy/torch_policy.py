@@ -17,10 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rookery.core.errors import ConfigError
-from rookery.core.optim import apply_gradients, compute_gradients, gradient_step
-from rookery.core.process.torch_modes import own_modes
-from rookery.models.build import ModelConfig
+from rookery.face import ConfigError, ModelConfig, apply_gradients, compute_gradients, gradient_step, own_modes
 from rookery_rllib.base.nested_dicts import force_list
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.batch.sequences import pad_batch_to_sequences_of_same_size

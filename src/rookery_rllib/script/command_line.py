@@ -17,9 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError
-from rookery.core.io.yaml_reader import load_yaml
-from rookery.core.settings.layers import import_object
+from rookery.face import ConfigError, import_object, load_yaml
 from rookery.script.importer import show_names_in
 from rookery_rllib.base import ray_core
 from rookery_rllib.base.imports import find, is_known

@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.base import ray_core
 from rookery_rllib.base.nested_dicts import merge_dicts
 from rookery_rllib.base.notices import say

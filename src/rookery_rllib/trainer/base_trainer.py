@@ -20,16 +20,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 import rookery
-from rookery.core.errors import ConfigError, EnvError
-from rookery.core.settings.layers import Layer
-from rookery.envs.base import is_only_one
-from rookery.envs.elsewhere import EnvElsewhere
-from rookery.report.results import IterationResult
-from rookery.rollout.hooks import EpisodeResult
-from rookery.run.checkpoint.checkpoint import read_checkpoint
-from rookery.run.evaluate.episode_limit import BoundedEpisodes
-from rookery.run.evaluate.evaluation import bounded
-from rookery.run.prepare import make_copies
+from rookery.face import (
+    BoundedEpisodes,
+    ConfigError,
+    EnvElsewhere,
+    EnvError,
+    EpisodeResult,
+    IterationResult,
+    Layer,
+    bounded,
+    is_only_one,
+    make_copies,
+    read_checkpoint,
+)
 from rookery_rllib.base.joined_ray import address
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.gym.rllib_spaces import holds
 
 

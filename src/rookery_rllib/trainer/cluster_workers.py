@@ -13,12 +13,7 @@ from typing import Any
 import numpy as np
 from gymnasium import Space
 
-from rookery.core.errors import ConfigError
-from rookery.envs.base import VectorEnv
-from rookery.rollout.hooks import EpisodeResult
-from rookery.rollout.remote.shares import LaneShare
-from rookery.run.evaluate.evaluation_workers import EvaluationTask, EvaluationWorkers
-from rookery.run.ranks.run_workers import unsendable
+from rookery.face import ConfigError, EpisodeResult, EvaluationTask, EvaluationWorkers, LaneShare, VectorEnv, unsendable
 from rookery_rllib.config.own_exploration import own_exploration
 from rookery_rllib.env.external_env import ExternalEnv
 from rookery_rllib.env.making import with_settings

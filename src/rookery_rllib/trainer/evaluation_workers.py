@@ -11,11 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.seeding import Role, Streams
-from rookery.rollout.hooks import Episode
-from rookery.run.callbacks import Callback
-from rookery.run.evaluate.episode_limit import BoundedEpisodes
-from rookery.run.prepare import make_copies
+from rookery.face import BoundedEpisodes, Callback, Episode, Role, Streams, make_copies
 from rookery_rllib.base import ray_core
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 from rookery_rllib.config.defaults import merge_trainer_configs

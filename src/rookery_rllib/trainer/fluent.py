@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
-from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings.fields import show
+from rookery.face import ConfigError, nearest, show
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS, Config, copied, merge_trainer_configs
 from rookery_rllib.config.table import keys_of
 from rookery_rllib.trainer import trainers

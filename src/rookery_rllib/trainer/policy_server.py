@@ -13,10 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from rookery.core.errors import ConfigError
-from rookery.core.spaces.space_files import space_to_json
-from rookery.envs.external.client import Client, EpisodeLost
-from rookery.envs.external.env import SCHEME, TOKEN
+from rookery.face import SCHEME, TOKEN, Client, ConfigError, EpisodeLost, space_to_json
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.batch.offline import IOContext
 from rookery_rllib.config.translation import policies_of

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rookery.algorithms.algorithm import Algorithm, BatchHook
-from rookery.core.batch import Rollout
-from rookery.core.errors import ConfigError
+from rookery.face import Algorithm, BatchHook, ConfigError, Rollout
 from rookery_rllib.batch.offline import IOContext, JsonWriter, OutputWriter
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch
 from rookery_rllib.batch.trajectories import Reading, Slots, trajectories

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.process.processor import usable_cores
-from rookery.core.timers import Timers
-from rookery.report.results import IterationResult
+from rookery.face import IterationResult, Timers, usable_cores
 
 DEFAULT_POLICY_ID = "default_policy"
 

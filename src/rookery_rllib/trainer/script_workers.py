@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 from rookery_rllib.base import ray_core
 from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS
 from rookery_rllib.env.envs import EnvContext

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS, merge_trainer_configs
 from rookery_rllib.env.envs import EnvContext
 from rookery_rllib.trainer.base_trainer import BaseTrainer

@@ -6,8 +6,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rookery.core.batch import Rollout
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError, Rollout
 from rookery_rllib.base.ray_core import handle_of
 from rookery_rllib.batch.minibatches import do_minibatch_sgd
 from rookery_rllib.batch.sample_batch import MultiAgentBatch, SampleBatch

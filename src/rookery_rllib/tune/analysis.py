@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.base.notices import say
 from rookery_rllib.trainer.trial.checkpoints import checkpoints_in
 from rookery_rllib.trainer.trial.loggers import flatten_dict

@@ -17,18 +17,28 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError
-from rookery.core.io.files import FOLDER, last_good, read_manifest
-from rookery.report.experiment_table import Gather
-from rookery.report.experiment_table import ProgressReporter as Listener
-from rookery.tune.executor import Event, Executor, Failed, Order, Stepped
-from rookery.tune.executors.trial_worker import LOG, TrialWorker
-from rookery.tune.job import Job, Start
-from rookery.tune.jobs.trainable import unpacked
-from rookery.tune.runner import Runner
-from rookery.tune.scheduler import Action
-from rookery.tune.trial import Status
-from rookery.tune.trial import Trial as OurTrial
+from rookery.face import (
+    FOLDER,
+    Action,
+    ConfigError,
+    Event,
+    Executor,
+    Failed,
+    Gather,
+    Job,
+    Order,
+    Runner,
+    Start,
+    Status,
+    Stepped,
+    TrialWorker,
+    last_good,
+    read_manifest,
+    unpacked,
+)
+from rookery.face import TRIAL_LOG as LOG
+from rookery.face import ProgressReporter as Listener
+from rookery.face import Trial as OurTrial
 from rookery_rllib.base.notices import say, say_once
 from rookery_rllib.trainer.trial.checkpoints import MARKER, checkpoint_directory
 from rookery_rllib.trainer.trial.loggers import flatten_dict

@@ -16,24 +16,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError, refuse
-from rookery.core.io.console_output import LOG, survive_lost_output
-from rookery.core.io.files import FOLDER
-from rookery.core.io.signing import signed
-from rookery.core.process.interrupt import Interrupted
-from rookery.core.process.processor import usable_cores
-from rookery.core.seeding import Streams
-from rookery.core.settings.fields import show
-from rookery.core.settings.layers import import_object
-from rookery.tune.executor import Executor
-from rookery.tune.executors.processes import ProcessExecutor
-from rookery.tune.journal import FILE, VERSION, ExperimentState, Journal, read
-from rookery.tune.names import EXECUTORS
-from rookery.tune.runner import Experiment as OurExperiment
-from rookery.tune.runner import Runner
-from rookery.tune.search import AskTell, Suggestions
-from rookery.tune.settings import TuneConfig
-from rookery.tune.space import grid_size
+from rookery.face import CONSOLE_LOG as LOG
+from rookery.face import (
+    EXECUTORS,
+    FOLDER,
+    VERSION,
+    AskTell,
+    ConfigError,
+    Executor,
+    ExperimentState,
+    Interrupted,
+    Journal,
+    ProcessExecutor,
+    Runner,
+    Streams,
+    Suggestions,
+    TuneConfig,
+    grid_size,
+    import_object,
+    read,
+    refuse,
+    show,
+    signed,
+    survive_lost_output,
+    usable_cores,
+)
+from rookery.face import JOURNAL_FILE as FILE
+from rookery.face import Experiment as OurExperiment
 from rookery_rllib.base.joined_ray import joined
 from rookery_rllib.base.machine import Machine
 from rookery_rllib.base.notices import say

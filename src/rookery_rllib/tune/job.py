@@ -14,19 +14,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rookery.core.io.files import (
+from rookery.face import (
     FOLDER,
+    TEMPORARY,
+    Job,
+    Start,
+    Work,
+    clean,
     last_good,
     list_checkpoints,
     make_folder,
+    packed,
     read_manifest,
     remove_directory,
+    unpacked,
     write_directory,
 )
-from rookery.core.io.leftovers import TEMPORARY, clean
-from rookery.tune.job import Job, Start, Work
-from rookery.tune.jobs.trainable import packed, unpacked
-from rookery.tune.trial import Row
+from rookery.face import TrialRow as Row
 from rookery_rllib.base import notices
 from rookery_rllib.base.registrations import register_all, registered
 from rookery_rllib.trainer.trial.checkpoints import checkpoints_in

@@ -10,7 +10,7 @@ from enum import IntEnum
 from importlib import import_module
 from typing import Any
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.base.notices import say
 from rookery_rllib.trainer.trial.loggers import pretty_print
 from rookery_rllib.trainer.trial.result_keys import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.tune.trainables import trainable_class
 
 ITERATIONS = 3

@@ -16,18 +16,30 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from rookery.core.errors import ConfigError, nearest
 from rookery.core.packages import is_own
-from rookery.core.seeding import Streams
-from rookery.core.settings.fields import show
-from rookery.tune import space as ours
-from rookery.tune.scheduler import FIFO, Action, Actions, Exploit, FIFOConfig, Scheduler
-from rookery.tune.schedulers.asha import ASHA, ASHAConfig
-from rookery.tune.schedulers.hyperband import HyperBand, HyperBandConfig
-from rookery.tune.schedulers.median import Median, MedianConfig
-from rookery.tune.schedulers.pb2 import PB2 as OurPB2
-from rookery.tune.schedulers.pb2 import PB2Config
-from rookery.tune.schedulers.population import Population, PopulationConfig
+from rookery.face import (
+    ASHA,
+    FIFO,
+    Action,
+    Actions,
+    ASHAConfig,
+    ConfigError,
+    Exploit,
+    FIFOConfig,
+    HyperBand,
+    HyperBandConfig,
+    Median,
+    MedianConfig,
+    PB2Config,
+    Population,
+    PopulationConfig,
+    Scheduler,
+    Streams,
+    nearest,
+    show,
+)
+from rookery.face import PB2 as OurPB2
+from rookery.face import space as ours
 from rookery_rllib.tune.space import Domain, Function, is_grid, parts_of, written_path
 
 Space = Mapping[str, Any]

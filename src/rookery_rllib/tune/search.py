@@ -7,11 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
-from rookery.core.settings.fields import show
-from rookery.tune import space as ours
-from rookery.tune.optuna_search import OptunaConfig
-from rookery.tune.search import RandomConfig
+from rookery.face import ConfigError, OptunaConfig, RandomConfig, nearest, show
+from rookery.face import space as ours
 from rookery_rllib.trainer.trial.loggers import flatten_dict
 from rookery_rllib.tune.space import space_of
 

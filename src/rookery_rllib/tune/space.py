@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.errors import ConfigError
-from rookery.tune import space as ours
+from rookery.face import ConfigError
+from rookery.face import space as ours
 
 GRID = "grid_search"
 """The one key of a dict that stands for values to be all tried."""

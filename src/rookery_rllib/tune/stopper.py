@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.trainer.trial.loggers import flatten_dict
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 from rookery_rllib.base.imports import find
 from rookery_rllib.base.registrations import ENVIRONMENTS, register_env, table
 from rookery_rllib.trainer.trial.trainable import Trainable, wrap_function

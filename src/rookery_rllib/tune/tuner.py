@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.tune.analysis import ExperimentAnalysis
 from rookery_rllib.tune.experiment import run
 from rookery_rllib.tune.trial import Checkpoint, Trial

@@ -19,8 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rookery.core.errors import ConfigError
-from rookery.core.io.files import FileError
+from rookery.face import ConfigError, FileError
 
 MARKER = ".is_checkpoint"
 """File that makes a directory a checkpoint."""

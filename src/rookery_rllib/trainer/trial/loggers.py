@@ -172,7 +172,7 @@ def first_row(path: Path) -> list[str]:
 
 class TBXLogger(Logger):
     def _init(self) -> None:
-        from rookery.report.tensorboard import TensorBoard
+        from rookery.face import TensorBoard
 
         self._file_writer = TensorBoard(Path(self.logdir))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rookery.core.errors import ConfigError, nearest
+from rookery.face import ConfigError, nearest
 
 KEYS = ("cpu", "gpu", "memory", "object_store_memory", "extra_cpu", "extra_gpu", "extra_memory",
         "extra_object_store_memory", "custom_resources", "extra_custom_resources")  # fmt: skip

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from rookery.core.errors import RookeryError
+from rookery.face import RookeryError
 
 
 class _Session:

@@ -32,7 +32,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
 
-from rookery.core.errors import ConfigError
+from rookery.face import ConfigError
 from rookery_rllib.base.machine import node_ip
 from rookery_rllib.trainer.trial import session
 from rookery_rllib.trainer.trial.checkpoints import (

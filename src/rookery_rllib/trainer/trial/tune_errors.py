@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rookery.core.errors import RookeryError
+from rookery.face import RookeryError
 
 
 class TuneError(RookeryError):
