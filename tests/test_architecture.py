@@ -540,6 +540,23 @@ def test_an_algorithm_does_not_know_what_an_agent_is():
     assert not lines
 
 
+def test_kernels_are_asked_for_in_native_alone():
+    # Elsewhere a `Forward` is asked for outputs, values and log-probabilities, whatever computes them.
+    asked = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in files()
+        for node in nodes_of(path)
+        if isinstance(node, ast.Attribute) and node.attr == "kernels"
+    ]
+    assert asked
+    assert [place for place in asked if not place.startswith(("native/", "core/"))] == []
+
+
+def test_an_algorithm_does_not_know_how_frames_are_recalled():
+    # Rollouts and minibatches hold them as leaves (`core/batch.py:Stacked`); a policy makes these (`Policy.sights`).
+    assert [name_of(path) for path in files("algorithms") if "models.recall" in text_of(path)] == []
+
+
 def test_an_end_is_terminated_or_truncated_and_never_done():
     wrong = []
     for path in files():

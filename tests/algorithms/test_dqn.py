@@ -286,6 +286,6 @@ def test_it_learns_what_a_table_would(double):
     dqn.replay.store(type(rollout)(**{**vars(rollout), **parts}))
     dqn.learn(600)
     with torch.no_grad():
-        values, _ = dqn.net.values({"obs": torch.eye(2)}, None)
+        values = dqn.net.value({"obs": torch.eye(2)})
     assert torch.allclose(values[1], torch.tensor([0.0, 1.0, 2.0]), atol=0.1)
     assert torch.allclose(values[0], torch.full((3,), 1.0), atol=0.1)  # 0.5 * 2

@@ -44,7 +44,7 @@ def test_every_sort_of_value_learns_what_a_table_would(kind, prioritized):
     dqn.replay.store(type(rollout)(**{**vars(rollout), "reward": rollout.action - 1.0 + luck}))
     dqn.learn(400)
     with torch.no_grad():
-        q = dqn.net.head.q_from(dqn.net.values({"obs": rollout.obs["obs"].flatten(0, 1)}, None)[0]).mean(0)
+        q = dqn.net.head.q_from(dqn.net.value({"obs": rollout.obs["obs"].flatten(0, 1)})).mean(0)
     if kind == "rescaled":
         expected = torch.tensor([module_h(x) / 2 + module_h(x + 2) / 2 for x in (-1.0, 0.0, 1.0)])
     else:
@@ -82,7 +82,7 @@ def test_a_time_limit_is_no_end_so_a_steady_reward_is_worth_its_geometric_sum(n_
             net.head.linear.bias.fill_(80.0)
     trainer.train({"env_steps": steps})
     with torch.no_grad():
-        values, _ = learner.net.values({"obs": torch.zeros(1, 1)}, None)
+        values = learner.net.value({"obs": torch.zeros(1, 1)})
     assert values.max().item() == pytest.approx(100, abs=5)
 
 

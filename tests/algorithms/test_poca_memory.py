@@ -83,7 +83,7 @@ def test_values_see_what_every_member_remembers_as_step_by_step(memory):
     learner = trainer.learners["main"]
     policy, cut, met = learner.policy, 0, 0
     for rollout in rollouts_of(trainer, 3):
-        obs, last, final = learner.sights(rollout)
+        obs, last, final = policy.sights(rollout, learner.seen)
         known = learner.features(rollout, obs, last, final)
         decided = known.decided.view(*rollout.reward.shape, *known.decided.shape[1:])
         finals = {(t, f): number for number, (t, f) in enumerate(rollout.boot_index.tolist())}

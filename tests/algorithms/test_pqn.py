@@ -39,7 +39,7 @@ def test_targets_are_those_of_a_slow_loop(masked):
     def best(tree, *at):
         row = {path: leaf[at].unsqueeze(0) for path, leaf in tree.items()}
         with torch.no_grad():
-            values, _ = pqn.net.values(row, None)
+            values = pqn.net.value(row)
         return float((values if MASK not in row else torch.where(row[MASK], values, -torch.inf)).max())
 
     expected = {}
@@ -122,7 +122,7 @@ def test_it_learns_what_a_table_would():
         parts = {"obs": {"obs": obs}, "reward": reward, "terminated": number == 1, "last_obs": {"obs": obs[0]}}
         pqn.training_step(type(rollout)(**{**vars(rollout), **parts}))
     with torch.no_grad():
-        values, _ = pqn.net.values({"obs": torch.eye(2)}, None)
+        values = pqn.net.value({"obs": torch.eye(2)})
     assert torch.allclose(values[1], torch.tensor([0.0, 1.0, 2.0]), atol=0.15)
     # half of the second state's best value and half of what random actions earn there
     assert torch.allclose(values[0], torch.full((3,), 0.5 * (0.5 * 2 + 0.5 * 1)), atol=0.2)

@@ -8,7 +8,7 @@ import torch
 from q_learners import MASKED, NUMBERS, fragments, learner
 
 from rookery import DQNConfig, Trainer
-from rookery.algorithms.off_policy.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
+from rookery.algorithms.off_policy.q_sequences import n_step_returns, split_timeline, unroll
 from rookery.core.errors import ConfigError
 from rookery.core.ops import rescale, unrescale
 from rookery.core.spaces.arrays import MASK
@@ -144,7 +144,7 @@ def test_no_gradient_flows_through_the_burn_in():
 def test_a_stored_state_that_is_old_is_brought_up_to_date_by_both_networks():
     dqn = remembering(replay={"burn_in": 6})
     rollout = play(dqn, F=2)
-    seen = timeline_rows(dqn.policy, rollout)
+    seen = rollout.timeline_rows(*dqn.policy.sights(rollout))
     _, burned_, rest = split_timeline(dqn.policy, rollout, 6)
     kept = dqn.policy.learned(rollout.memory[0])
     for network in (dqn.forward, dqn.target_forward):
@@ -222,7 +222,7 @@ def test_frames_that_policies_see_at_once_are_those_they_decided_on():
     model = {"hidden": (8,), "memory": {"frames": 3, "previous_action": True, "previous_reward": True}}
     dqn = learner(model=model, learning_starts=0)
     rollout = play(dqn, T=9, F=2)
-    seen = timeline_rows(dqn.policy, rollout)
+    seen = rollout.timeline_rows(*dqn.policy.sights(rollout))
     memory = rollout.memory[0].clone()
     number = 0
     for t in range(9):

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from recorded import keep
 from rookery import ModelConfig, TD3BCConfig, TD3Config, Trainer
 from rookery.algorithms.off_policy.ddpg import DDPGActor
-from rookery.algorithms.offline.td3bc import HELD_ACTOR_GRADIENT, ProposedActions, held_actor_loss
+from rookery.algorithms.offline.td3bc import ProposedActions, held_actor_loss
 from rookery.core.batch import Transitions
 from rookery.core.optim import compute_gradients
 
@@ -61,7 +61,7 @@ def test_kernels_and_torch_have_the_same_gradient(tmp_path):
             trainer.learn(2)
             rows = learner.replay.sample(32, n_step=1, gamma=0.99, beta=0.0)
             optimizer = learner.actor_optimizer
-            compute_gradients(learner.actor, held_actor_loss, rows, optimizer, cfg, HELD_ACTOR_GRADIENT)
+            compute_gradients(learner.actor, held_actor_loss, rows, optimizer, cfg)
             found[native] = optimizer.flat.grad.clone()
     assert found[True].abs().sum() > 0
     torch.testing.assert_close(found[True], found[False], rtol=1e-4, atol=1e-6)

@@ -33,7 +33,7 @@ def stirred(learner):
 
 def values(net, obs):
     with torch.no_grad():
-        return net.values(obs, None)[0].numpy()
+        return net.value(obs).numpy()
 
 
 # --- mixing -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from stepping import optimizers, step
 
 from rookery.algorithms.experience import Experience
-from rookery.algorithms.off_policy.critics import CriticConfig, StateAction, critic_values
+from rookery.algorithms.off_policy.critics import CriticConfig, StateAction
 from rookery.algorithms.off_policy.ddpg import DDPG, DDPGConfig
 from rookery.algorithms.off_policy.hybrid_actions import ActorBatch
 from rookery.algorithms.off_policy.sac import ACTOR_GRADIENT, SAC, SACConfig, actor_loss
@@ -23,7 +23,7 @@ from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.build import ModelConfig
 from rookery.models.squashed import Squashed
 from rookery.models.structure import Inputs
-from rookery.native.critics import SquashedDrawing
+from rookery.native.critics import SquashedDrawing, action_values
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
 from selection import slow_except, slow_repeats
@@ -143,7 +143,7 @@ def test_the_gradient_of_actions_is_that_of_torch(name):
     rows, gradients = drawn(mine, 0), []
     for algo in (mine, theirs):
         action = rows.action.clone().requires_grad_()
-        judged = critic_values(algo.critics.detached_forward, StateAction(rows.obs, action))
+        judged = action_values(algo.critics.detached_forward, StateAction(rows.obs, action))
         (judged.amin(0) if judged.dim() == 2 else judged.mean((0, 2))).sum().backward()
         gradients.append(action.grad)
     assert gradients[0].abs().max() > 1e-3
@@ -157,11 +157,11 @@ def test_layers_whose_panels_are_lent_make_the_updates_of_torch():
 def test_an_actor_learns_the_same_from_what_is_known_of_the_pass_ahead():
     algo, found = learner("sac", hidden=(128, 128)), []
     noise = torch.from_numpy(np.random.default_rng(1).standard_normal((2, 130, 3), dtype=np.float32))
-    alpha, kernels = torch.tensor(0.2), algo.actor.kernels
+    alpha = torch.tensor(0.2)
     for seed in range(2):  # with other weights the second time
         rows = Experience.of(drawn(algo, seed))
-        _, _, known = algo.actor.net.ahead(kernels, rows, noise[0])
-        assert torch.equal(known, kernels.run(Inputs(rows.obs))[0])
+        _, _, known = algo.actor.net.ahead(algo.actor, rows, noise[0])
+        assert torch.equal(known, algo.actor.kernels.run(Inputs(rows.obs))[0])
         for given in (known, None):
             batch = ActorBatch(rows.obs, noise[1], alpha, None, given)
             compute_gradients(algo.actor, actor_loss, batch, algo.actor_optimizer, algo.cfg, ACTOR_GRADIENT)

@@ -9,9 +9,10 @@ from q_learners import MASKED, NUMBERS, fragments, learner
 from stepping import step
 
 from rookery.algorithms.off_policy.dqn import TargetConfig
-from rookery.algorithms.off_policy.q_values import ValuesConfig, values_of
+from rookery.algorithms.off_policy.q_values import ValuesConfig
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
+from rookery.models.structure import Inputs
 from rookery.native.forward import NetworkKernels
 from rookery.replay.buffer import ReplayConfig, SampledSequences
 from selection import slow_repeats
@@ -112,9 +113,10 @@ def test_values_and_what_is_remembered_after_sequences_are_those_of_torch():
     rollout = drawn(mine, 0).rollout
     sequences, memory = rollout.sequences()
     obs = {"obs": rollout.obs["obs"].flatten(0, 1).index_select(0, rollout.valid_rows())}
-    with torch.no_grad():
-        found, wanted = (values_of(algo.forward, obs, None, memory, sequences) for algo in (mine, theirs))
-    for ours, torchs in zip(found, wanted, strict=True):
+    for question in ("values", "remembered"):
+        ours, torchs = (
+            getattr(algo.forward, question)(Inputs(obs, memory, sequences, laid_out=True)) for algo in (mine, theirs)
+        )
         torch.testing.assert_close(ours, torchs, rtol=1e-5, atol=1e-6)
 
 

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import FrameStackObservation
 
 from rookery import ModelConfig, PPOConfig, Trainer, load_policy
-from rookery.core.batch import Demand
+from rookery.core.batch import Demand, Stacked
 from rookery.core.errors import RookeryError
 from rookery.core.native import best_build
 from rookery.core.seeding import Role, Streams
@@ -23,7 +23,6 @@ from rookery.core.timers import Timers
 from rookery.envs.make import make_env
 from rookery.models.cells.table import CELLS
 from rookery.models.memory import MemoryConfig
-from rookery.models.recall import Stacked
 from rookery.native.actor import native_actor
 from rookery.policies.policy import Policy
 from rookery.rollout.mapping import PolicyMapping

@@ -517,7 +517,7 @@ FORGETTABLE = {
     "Forward": "holds a network, and kernels on its weights",
     "Recall": "made again from the settings; what it makes a policy remember stands in a SlotMemory",
     "Scorer": "holds a policy and nothing else",
-    "ClonedPolicy": "likewise",
+    "PolicyNetwork": "likewise",
     "Rewarding": "holds the signals of a learner, which saves them",
     "DataSet": "read again from the replay buffer",
     "StoredDemonstrations": "likewise, with random numbers that whoever imitates saves",

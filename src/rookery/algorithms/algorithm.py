@@ -250,7 +250,7 @@ class Algorithm(Stateful, Generic[ConfigT]):
         """Whether the gradient steps run on compiled kernels and not in torch (docs/kernels.md): whether one of the
         networks has any.
         """
-        return any(getattr(part, "kernels", None) is not None for part in vars(self).values())
+        return any(part.on_kernels for part in vars(self).values() if isinstance(part, Forward))
 
     @property
     def obstacle(self) -> str:

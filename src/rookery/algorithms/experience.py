@@ -7,9 +7,8 @@ from typing import Self
 
 from torch import Tensor
 
-from rookery.algorithms.off_policy.q_sequences import n_step_returns, timeline_rows
-from rookery.core.batch import Rollout, Sequences, Transitions, flat
-from rookery.models.recall import rows_of
+from rookery.algorithms.off_policy.q_sequences import n_step_returns
+from rookery.core.batch import Rollout, Sequences, Transitions, flat, rows_of
 from rookery.policies.policy import Policy
 
 
@@ -71,7 +70,7 @@ def sequence_experience(
         n_step: Decisions in a window, at most; windows stay within a sequence.
         gamma: Discount.
     """
-    seen, window = timeline_rows(policy, rollout), n_step_returns(rollout, n=n_step, gamma=gamma)
+    seen, window = rollout.timeline_rows(*policy.sights(rollout)), n_step_returns(rollout, n=n_step, gamma=gamma)
     time, _ = rollout.valid.nonzero(as_tuple=True)
     learned = (time >= min(burn_in, int(rollout.length.max()) - 1)).nonzero().squeeze(1)
     after = window.after.index_select(0, learned)

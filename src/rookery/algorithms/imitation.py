@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from rookery.algorithms.algorithm import Algorithm, BatchHook, Row
-from rookery.algorithms.offline.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
+from rookery.algorithms.off_policy.critics import PolicyNetwork
+from rookery.algorithms.offline.bc import BC_GRADIENT, Imitated, bc_loss
 from rookery.core.batch import Decisions
 from rookery.core.errors import ConfigError
 from rookery.core.flat import Flat
@@ -94,7 +95,7 @@ class Imitation(BatchHook, Demonstrated):
         whole = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
         own = weights if whole == len(weights.data) else weights.part(parts)
         self.optimizer = Adam(own, betas=(0.9, 0.999), eps=learner.cfg.adam_eps)
-        self.forward = attach(ClonedPolicy(policy))
+        self.forward = attach(PolicyNetwork(policy))
         self.rng = learner.streams.generator(Role.LEARNER, learner.name, "imitation")
         self.demonstrations: StoredDemonstrations | None = None
         self.mark = ""

@@ -38,6 +38,51 @@ class Demand:
     any_actions: bool = False
 
 
+class Stacked:
+    """A leaf of rows that see several frames each, of which every one is stored once; rows are put together when they
+    are read. It stands in a `TensorTree` in the place of a tensor; what reads pictures takes it as one.
+
+    Args:
+        base: ``[R, ...]`` the frames.
+        index: ``[N, frames]`` which of them each row sees.
+        arrange: From ``[N, frames, ...]`` to rows ``[N, ...]`` in the shape of the leaf.
+    """
+
+    def __init__(self, base: Tensor, index: Tensor, arrange: Callable[[Tensor], Tensor]) -> None:
+        self.base = base
+        self.index = index
+        self.arrange = arrange
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, rows: Tensor) -> Stacked:
+        """The rows of these numbers, not put together yet."""
+        return Stacked(self.base, self.index[rows], self.arrange)
+
+    def index_select(self, dim: int, rows: Tensor) -> Tensor:
+        """The rows of these numbers, put together: ``[n, ...]``."""
+        assert dim == 0
+        return self[rows].tensor()
+
+    def tensor(self) -> Tensor:
+        """All rows, put together."""
+        return self.arrange(self.base[self.index])
+
+
+def rows_of(tree: TensorTree, rows: Tensor) -> TensorTree:
+    """The rows of these numbers of each leaf, `Stacked` ones not put together yet."""
+    picked: dict[str, Any] = {}
+    for path, leaf in tree.items():
+        picked[path] = leaf[rows] if isinstance(leaf, Stacked) else leaf.index_select(0, rows)
+    return picked
+
+
+def put_together(tree: TensorTree) -> TensorTree:
+    """A tree without `Stacked` leaves."""
+    return {path: leaf.tensor() if isinstance(leaf, Stacked) else leaf for path, leaf in tree.items()}
+
+
 def flat(tensor: Tensor, rows: Tensor | None) -> Tensor:
     """``[T, F, ...]`` as ``[N, ...]``: all T * F rows (a view where memory allows), or the chosen ones."""
     merged = tensor.flatten(0, 1)
@@ -239,6 +284,18 @@ class Rollout:
         place = torch.cat((row * fragments + f, last * fragments + number, final * fragments + boot_f))
         whole = len(place) == steps * fragments and len(boot_t) == 0  # then they fill the grid in its order
         return Sequences(first, last + 1, None if whole else place)
+
+    def timeline_rows(self, obs: TensorTree, last: TensorTree, final: TensorTree) -> TensorTree:
+        """Observations in the order of `timeline`.
+
+        Args:
+            obs: ``[T * F, ...]`` of all decisions.
+            last: ``[F, ...]`` the last ones.
+            final: ``[K, ...]`` the final ones.
+        """
+        rows = self.valid_rows()
+        parts = [put_together(part) for part in (obs if rows is None else rows_of(obs, rows), last, final)]
+        return {path: torch.cat([part[path] for part in parts]) for path in obs}
 
 
 @dataclass(frozen=True)

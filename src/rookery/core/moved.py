@@ -462,6 +462,9 @@ A package that is gone needs a row where modules below it have one.
 """
 
 MOVED_NAMES: dict[str, str] = {
+    "rookery.algorithms.off_policy.critics:critic_values": "rookery.native.critics:action_values",
+    "rookery.algorithms.off_policy.sac:WithoutGraph": "rookery.native.critics:WithoutGraph",
+    "rookery.algorithms.offline.bc:ClonedPolicy": "rookery.algorithms.off_policy.critics:PolicyNetwork",
     "rookery.compat.mlagents:install": "rookery_mlagents:install",
     "rookery.compat.mlagents:mlagents_envs": "rookery_mlagents:mlagents_envs",
     "rookery.compat.rllib.catalog:register_all": "rookery.compat.rllib.registrations:register_all",
@@ -518,6 +521,9 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.models.memory:blend": "rookery.models.cells.scan:blend",
     "rookery.models.memory:sinusoids": "rookery.models.cells.attention:sinusoids",
     "rookery.models.memory:spread_memories": "rookery.models.cells.recurrent:spread_memories",
+    "rookery.models.recall:Stacked": "rookery.core.batch:Stacked",
+    "rookery.models.recall:put_together": "rookery.core.batch:put_together",
+    "rookery.models.recall:rows_of": "rookery.core.batch:rows_of",
     "rookery.native.networks:NativeRecurrence": "rookery.native.networks:NativeMemory",
     "rookery.onnx:write_unity": "rookery.onnx.unity:write_unity",
     "rookery.rollout.fragments:EndedEpisodes": "rookery.rollout.worker_state:EndedEpisodes",
@@ -527,9 +533,14 @@ MOVED_NAMES: dict[str, str] = {
 """New ``module:Name`` by old ``module:Name``, for classes and functions that left their module or have a new name."""
 
 REMOVED: dict[str, str] = {
+    "rookery.algorithms.off_policy.q_sequences:timeline_rows": "use rookery.core.batch.Rollout.timeline_rows",
+    "rookery.algorithms.off_policy.q_values:values_of": "use rookery.native.forward.Forward.values",
+    "rookery.algorithms.offline.cql:conservative_gradient": "autograd takes the gradient of conservative_loss",
+    "rookery.algorithms.offline.td3bc:held_actor_gradient": "autograd takes the gradient of held_actor_loss",
     "rookery.compat.rllib.build_trainers:with_updates": "use Trainer.with_updates",
     "rookery.compat.rllib.finder:is_script_code": "use rookery.script.importer.importer_of",
     "rookery.envs.unity.recognized:MadeBaseEnv": "use rookery.envs.schemes.MadeMany",
+    "rookery.native.critics:action_gradient": "use rookery.native.critics.ActionValues",
     "rookery.rollout.fragments:times_before": "use rookery.rollout.worker_state.episodes_of",
     "rookery.run.checks.memory_check:explained_shortage": "use explain_shortage, which is given the error",
     "rookery.run.gradient_steps:end_round": "use Run.end_round",

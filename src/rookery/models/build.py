@@ -26,7 +26,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rookery.core.batch import Sequences, TensorTree
+from rookery.core.batch import Sequences, TensorTree, put_together
 from rookery.core.errors import ConfigError, nearest
 from rookery.core.settings.fields import PositiveFloat, Settings
 from rookery.core.settings.layers import import_object
@@ -539,7 +539,7 @@ class CustomTrunk(nn.Module):
         """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path; and the memory after, if it has one
         and is given what it remembers.
         """
-        seen = self._nested(self.layout, obs)
+        seen = self._nested(self.layout, put_together(obs))
         if self._previous:
             return self.module(seen, *memory, previous={path: obs[path] for path in self._previous})
         return self.module(seen, *memory)
@@ -627,7 +627,7 @@ class CustomMemory(Memory):
     def forward(self, x: Any, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
         """All decisions of B sequences, one time step of all of them after the other; `x` are observations by path."""
         pieces = Pieces.of(sequences)
-        seen = {path: pieces.pack(leaf).split(pieces.counts) for path, leaf in x.items()}
+        seen = {path: pieces.pack(leaf).split(pieces.counts) for path, leaf in put_together(x).items()}
         features, after, kept = [], [], pieces.before(memory)
         for step, count in enumerate(pieces.counts):
             now, kept = self.advance({path: rows[step] for path, rows in seen.items()}, kept[:count])

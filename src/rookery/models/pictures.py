@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rookery.core.batch import Stacked
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import Leaf, picture_axes
 from rookery.models.layers import HIDDEN_GAIN, convolution, linear, normal
@@ -357,8 +358,9 @@ class ImageEncoder(nn.Module):
         joined = isinstance(first, nn.Conv2d) and joins(first, layout[2]) and first.stride[1] in WORDS
         self._joined = first.stride[1] if isinstance(first, nn.Conv2d) and joined else 0
 
-    def forward(self, image: Tensor) -> Tensor:
-        """Features ``[N, F]``, float32, of pictures ``[N, ...]`` in the layout of the leaf."""
+    def forward(self, image: Tensor | Stacked) -> Tensor:
+        """Features ``[N, F]``, float32, of pictures ``[N, ...]`` in the layout of the leaf, tensors or `Stacked`."""
+        image = image.tensor() if isinstance(image, Stacked) else image
         if self.learns_in_bfloat16 and self.linear.weight.requires_grad and torch.is_grad_enabled():
             with torch.autocast(image.device.type, torch.bfloat16, cache_enabled=False):  # weights are read once
                 return self._features(image, torch.bfloat16).float()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rookery.core.batch import Rollout, TensorTree
+from rookery.core.batch import Rollout, Stacked, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
 from rookery.core.spaces.team_spaces import ALIVE, is_team
@@ -165,7 +165,7 @@ class Recall:
                 past = normalize({**rollout.last_obs, path: past.to(rollout.last_obs[path].dtype)})[path]
                 base = torch.cat((past, *[tree[path] for tree in trees]))
                 for tree, index in zip(trees, history, strict=True):
-                    stacked = Stacked(leaf, base, index)
+                    stacked = Stacked(base, index, partial(_arranged, leaf))
                     tree[path] = stacked if image_layout(_stacked_leaf(leaf, self.frames)) else stacked.tensor()  # type: ignore[assignment]
         written = self.written(rollout.action.flatten(0, 1))
         action = torch.cat((written, memory[:, self.action_columns], written.new_zeros(1, written.shape[1])))
@@ -219,50 +219,6 @@ def build_recall(obs: ObsSpec, action: ActionSpec, cfg: MemoryConfig, entities: 
     """
     recall = Recall(obs, action, cfg, entities)
     return recall if recall.size else None
-
-
-class Stacked:
-    """Pictures that stand in `base`, each once; rows of them are put together when they are asked for.
-
-    Args:
-        leaf: Layout of one.
-        base: ``[R, *leaf.shape]``.
-        index: ``[N, frames]`` which of them each row sees.
-    """
-
-    def __init__(self, leaf: Leaf, base: Tensor, index: Tensor) -> None:
-        self.leaf = leaf
-        self.base = base
-        self.index = index
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def index_select(self, dim: int, rows: Tensor) -> Tensor:
-        """The rows of these numbers, put together: ``[n, ...]``."""
-        assert dim == 0
-        return _arranged(self.leaf, self.base[self.index[rows]])
-
-    def at(self, rows: Tensor) -> Stacked:
-        """The rows of these numbers, not put together yet."""
-        return Stacked(self.leaf, self.base, self.index[rows])
-
-    def tensor(self) -> Tensor:
-        """All rows, put together."""
-        return _arranged(self.leaf, self.base[self.index])
-
-
-def rows_of(tree: TensorTree, rows: Tensor) -> TensorTree:
-    """The rows of these numbers of each leaf, `Stacked` ones not put together yet."""
-    picked: dict[str, Any] = {}
-    for path, leaf in tree.items():
-        picked[path] = leaf.at(rows) if isinstance(leaf, Stacked) else leaf.index_select(0, rows)
-    return picked
-
-
-def put_together(tree: TensorTree) -> TensorTree:
-    """A tree without `Stacked` leaves."""
-    return {path: leaf.tensor() if isinstance(leaf, Stacked) else leaf for path, leaf in tree.items()}
 
 
 def _places(rollout: Rollout) -> list[Tensor]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rookery.core.batch import Sequences, TensorTree
+from rookery.core.batch import Sequences, TensorTree, put_together
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import ActionSpec, Leaf, ObsSpec
 from rookery.core.spaces.team_spaces import TeamMember, alike, members_of
@@ -95,6 +95,7 @@ class TeamTrunk(nn.Module):
 
     def forward(self, obs: TensorTree) -> Tensor:
         """Features ``[N, M * F]`` of observations ``[N, ...]`` by leaf path."""
+        obs = put_together(obs)
         found: list[Tensor] = []
         for sharers, network in zip(self.sharing, self.networks, strict=True):
             seen = [self._own(number, obs) for number in sharers]

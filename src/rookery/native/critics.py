@@ -7,35 +7,45 @@ on that way, and nothing at all for critics whose value of a row did not count.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rookery.core.native import Build, DrawingHead, best_build
+from rookery.core.batch import TensorTree
+from rookery.core.native import Build, DrawingHead, best_build, write_gradient
 from rookery.models.squashed import SquashedHead
-from rookery.native.forward import NetworkKernels
+from rookery.models.structure import Inputs
+from rookery.native.forward import Forward, NetworkKernels
 from rookery.native.networks import layout_of
 
 
-def action_values(kernels: NetworkKernels, pair: Any, keep: bool = False) -> Tensor:
+def action_values(critics: Forward[Any], pair: Any) -> Tensor:
     """Computes critics' values of actions, ``[K, N]`` or ``[K, N, ...]``; where the actions have a graph, the gradient
-    flows back to them and nowhere else.
+    flows back to them. On kernels it flows nowhere else.
 
     Args:
-        kernels: The critics.
+        critics: The critics.
         pair: Observations and actions, as the critics' own modules take them.
-        keep: `action_gradient` will follow.
     """
+    kernels = critics.kernels
+    if kernels is None:
+        by_modules: Tensor = critics(pair)
+        return by_modules
     if torch.is_grad_enabled() and pair.action.requires_grad:
         values: Tensor = ActionValues.apply(pair.action, pair, kernels)  # type: ignore[no-untyped-call]
         return values
-    return kernels.run(kernels.structure.inputs(pair), keep)[0]
+    return kernels.run(kernels.structure.inputs(pair))[0]
 
 
-def action_gradient(kernels: NetworkKernels, gradient: Tensor, width: int) -> Tensor:
-    """Gives the gradient of the actions ``[N, width]`` of the last pass that kept, from that of what came out of it."""
-    return kernels.input_gradient(gradient).sum(0)[:, -width:]  # of all numbers read, those of the action come last
+def values_to_go_back_from(critics: Forward[Any], pair: Any) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Computes the same without a graph, by critics that run on kernels; and gives what takes the gradient with respect
+    to the values to that with respect to the numbers that the critics read (`NetworkKernels.input_gradient`).
+    """
+    kernels = critics.kernels
+    assert kernels is not None
+    return kernels.run(kernels.structure.inputs(pair), keep=True)[0], kernels.input_gradient
 
 
 class ActionValues(torch.autograd.Function):
@@ -53,7 +63,8 @@ class ActionValues(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """Computes the gradient of the actions."""
         assert ctx.passes == ctx.kernels.passes, "critics have valued something else meanwhile"
-        return action_gradient(ctx.kernels, gradient, ctx.width), None, None
+        read = ctx.kernels.input_gradient(gradient)  # of all numbers read, those of the action come last
+        return read.sum(0)[:, -ctx.width :], None, None
 
 
 def squashed_drawing(head: nn.Module) -> SquashedDrawing | None:
@@ -108,3 +119,59 @@ class SquashedDrawing:
         written = readers, read, gradient.data_ptr()
         self._call["squashed_gradients"](self._head.handle, output.data_ptr(), rows, *given, *written)
         return gradient
+
+    def draw_ahead(
+        self, actor: Forward[Any], obs: TensorTree, next_obs: TensorTree, noise: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Draws actions in what came next, ``[N, k]``, with their log-probabilities ``[N]``; and gives what the actor
+        puts out for the decisions themselves, ``[N, 2 * k]``, from the same pass, which keeps what a gradient step
+        needs. None where the actor does not run on kernels.
+
+        Args:
+            actor: What the head is of.
+            obs: Observations of the decisions, ``[N, ...]`` by leaf path.
+            next_obs: Of what came next.
+            noise: ``[N, k]`` standard normal numbers.
+        """
+        if (kernels := actor.kernels) is None:
+            return None
+        both = {path: torch.cat((leaf, next_obs[path])) for path, leaf in obs.items()}
+        now, after = kernels.run(Inputs(both), keep=True)[0].chunk(2)
+        return *self.sample_logp(after, noise), now
+
+
+class WithoutGraph:
+    """Runs a few numbers that learn as kernels run networks, so that their gradient step needs no graph either.
+
+    Args:
+        numbers: What learns.
+    """
+
+    def __init__(self, numbers: nn.Parameter) -> None:
+        self.numbers = numbers
+
+    @property
+    def num_weights(self) -> int:
+        """How many there are."""
+        return self.numbers.numel()
+
+    @property
+    def kernels(self) -> WithoutGraph:
+        """What `gradient_step` asks for."""
+        return self
+
+    def __call__(self, batch: object) -> Tensor:
+        """Gives the numbers, with a graph."""
+        return self.numbers
+
+    def forward(self, batch: object) -> list[Tensor]:
+        """Gives the numbers."""
+        return [self.numbers.detach()]
+
+    def outputs(self, parts: list[Tensor], batch: object) -> Tensor:
+        """Gives the same."""
+        return parts[0]
+
+    def write_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Writes the gradient of the numbers."""
+        write_gradient(self.numbers, gradients[0])

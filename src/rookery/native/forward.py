@@ -1,7 +1,8 @@
 """The way forward through a network: by kernels where they know its declared structure, else by its own modules.
 
 `attach` gives an algorithm what it passes to `gradient_step` in the place of the network. The torch modules remain what
-a network is; kernels read and write the same weights.
+a network is; kernels read and write the same weights. Outside of a gradient step an algorithm asks a `Forward` for
+`outputs`, `values` and `log_probs`, and need not know which of both computes them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from rookery.core.batch import Sequences, TensorTree
 from rookery.core.native import Build, DrawingHead, Networks, best_build, places, write_gradient
+from rookery.core.spaces.arrays import MASK
 from rookery.models.build import Encoder
 from rookery.models.heads import ActionHead
 from rookery.models.q_head import QHead
@@ -57,6 +59,56 @@ class Forward(Generic[NetT]):
         """Computes what a loss takes, by the network's modules."""
         return self.net(batch)
 
+    def outputs(self, batch: Any) -> Any:
+        """Computes what a loss takes. Call this and the next three under ``torch.no_grad()``."""
+        if (kernels := self.kernels) is None:
+            return self.net(batch)
+        structure = kernels.structure if self._sharing is None else self.net.structure()
+        inputs = structure.inputs(batch)
+        parts = kernels.run(inputs)
+        parts = parts if inputs.rows is None else [part.index_select(0, inputs.rows) for part in parts]
+        return structure.outputs(parts, batch)
+
+    def values(self, inputs: Inputs, noise: Tensor | None = None, keep: bool = False) -> Tensor:
+        """Computes the values of observations ``[N, S]``, or those of all actions ``[N, A]`` or ``[N, A, M]``, of a
+        network with a method `value`.
+
+        Args:
+            inputs: Observations, and what is remembered before them.
+            noise: ``[1, W]`` numbers for noisy layers; None = their means.
+            keep: A gradient step on what is computed here follows (`Inputs.known`); for kernels alone.
+        """
+        if (kernels := self.kernels) is not None:
+            return kernels.last(inputs.obs) if inputs.sequences is None else kernels.run(inputs, keep)[-1]
+        net: Any = self.net
+        given = inputs[:1] if inputs.memory is None else inputs[:3]
+        values: Tensor = net.value(*given) if noise is None else net.value(*given, noise=noise)
+        return values
+
+    def remembered(self, inputs: Inputs) -> Tensor:
+        """Computes what is remembered after each sequence, ``[B, M]``."""
+        if (kernels := self.kernels) is None:
+            net: Any = self.net
+            remembered: Tensor = net.remembered(*inputs[:3])
+            return remembered
+        assert inputs.memory is not None
+        after = torch.empty_like(inputs.memory)
+        kernels.run(inputs, after=after)
+        return after
+
+    def log_probs(self, inputs: Inputs, action: Tensor) -> Tensor:
+        """Computes the log-probabilities of actions ``[N, ...]`` under the network's policy, ``[N]``; rows that stand
+        for themselves always go through the modules.
+        """
+        net: Any = self.net
+        kernels = None if inputs.sequences is None else self.kernels
+        if kernels is None:
+            behavior = net.behavior(*inputs[:3])
+        else:
+            behavior = net.policy.behavior(kernels.run(inputs), inputs.obs.get(MASK))
+        log_probs: Tensor = behavior.log_prob(action)
+        return log_probs
+
     def __getstate__(self) -> dict[str, Any]:
         """What a copy takes over: not the kernels, whose weights are these."""
         return {**self.__dict__, "_kernels": None, "_where": [], "_last_place": None}
@@ -71,6 +123,11 @@ class Forward(Generic[NetT]):
         if (places(weight) if self._learns else weight.data_ptr()) != self._last_place:
             self.refresh()
         return self._kernels
+
+    @property
+    def on_kernels(self) -> bool:
+        """Whether kernels run the network."""
+        return self.kernels is not None
 
     def refresh(self) -> None:
         """Finds kernels anew if weights have moved, or what learns or listens has changed; call it once an update."""
@@ -142,6 +199,8 @@ class NetworkKernels:
         parts = 1 if structure.rounds and structure.model.precision == "bfloat16" else THIRDS
         self.towers = [_described(build, tower, parts) for tower in structure.towers]
         self._heads = [[_LastLayers(head) for head in tower.heads] for tower in structure.towers]
+        last = self.towers[-1]
+        self._last_trunk = last if isinstance(last, NativeTrunk) else None
         first, self.head = structure.towers[0].heads[0], None
         if isinstance(first, ActionHead) or (isinstance(first, QHead) and first.spec.values == "mean"):
             self.head = DrawingHead(build, layout_of(first))
@@ -204,10 +263,10 @@ class NetworkKernels:
         return parts if place is None else [part.index_select(0, place) for part in parts]
 
     def last(self, obs: TensorTree) -> Tensor:
-        """Computes what the last head alone puts out, of rows that stand for themselves: values ``[N, S]``."""
-        tower = self.towers[-1]
-        assert isinstance(tower, NativeTrunk)
-        return tower.forward(obs)[-1]
+        """Computes what the last head alone puts out, of rows that stand for themselves: values ``[N, ...]``."""
+        assert self._last_trunk is not None
+        raw, head = self._last_trunk.forward(obs), self._heads[-1][-1]
+        return raw[-1] if head.is_plain else head.parts(raw, len(raw) - head.count)[0]
 
     def write_gradients(self, gradients: Sequence[Tensor]) -> None:
         """Writes the gradients of all weights, given those of what `forward` put out last."""
@@ -259,6 +318,8 @@ class _LastLayers:
         self._shape: tuple[int, ...] | None = None
         if isinstance(head, QHead):
             self._shape = (head.num_actions,) if head.spec.values == "mean" else (head.num_actions, head.atoms)
+        self.is_plain = self._shape is None and self._log_std is None
+        """Whether its only part is what its layer puts out."""
 
     def parts(self, raw: Sequence[Tensor], at: int) -> list[Tensor]:
         """Makes parts of what the layers put out, ``[N, ...]`` each, from number `at` of a tower's outputs on."""

@@ -18,7 +18,7 @@ from rookery.core.metrics import Metrics
 from rookery.core.native import TDBatch, TDSettings, address, array_address, is_plain
 from rookery.core.optim import KernelStep
 from rookery.core.spaces.arrays import MASK
-from rookery.native.forward import NetworkKernels
+from rookery.native.forward import Forward, NetworkKernels
 from rookery.native.networks import NativeTrunk
 
 STATISTICS = ("loss", "q_mean", "td_error")
@@ -44,22 +44,34 @@ class TDRows:
         """Where they lie in a memory; None if they were copied out of it."""
         return self.drawn.places if isinstance(self.drawn, TransitionsInPlace) else None
 
-    def can_be_read(self, kernels: NetworkKernels) -> bool:
-        """Tells whether the rows lie in memory as kernels read them."""
-        for each in (kernels, self.target):
-            if each.head is None or not isinstance(each.towers[0], NativeTrunk):
-                return False
-        if _call_for(kernels, self) is not None:
-            return True
-        drawn, rows = self.drawn, len(self.drawn)
-        numbers = drawn.reward, drawn.discount, drawn.weight
-        return (
-            all(part is None or (is_plain(part) and part.shape == (rows,)) for part in numbers)
-            and is_plain(drawn.action, torch.int64)
-            and all(_trunk(kernels).can_read(obs) for obs in (drawn.obs, drawn.next_obs))
-            and all(len(leaf) == rows for obs in (drawn.obs, drawn.next_obs) for leaf in obs.values())
-            and is_plain(drawn.next_obs.get(MASK), torch.bool)
-        )
+
+def td_rows(drawn: Transitions, forward: Forward[Any], target: Forward[Any], delta: float) -> TDRows | None:
+    """Gives rows for the kernel; None where the networks do not run on kernels, or these cannot read the rows.
+
+    Args:
+        drawn: The decisions.
+        forward: The network that learns.
+        target: The network that values what comes next.
+        delta: Errors up to this count by their square.
+    """
+    kernels, after = forward.kernels, target.kernels
+    if kernels is None or after is None:
+        return None
+    for each in (kernels, after):
+        if each.head is None or not isinstance(each.towers[0], NativeTrunk):
+            return None
+    rows, count = TDRows(drawn, after, delta), len(drawn)
+    if _call_for(kernels, rows) is not None:
+        return rows
+    numbers = drawn.reward, drawn.discount, drawn.weight
+    can_read = (
+        all(part is None or (is_plain(part) and part.shape == (count,)) for part in numbers)
+        and is_plain(drawn.action, torch.int64)
+        and all(_trunk(kernels).can_read(obs) for obs in (drawn.obs, drawn.next_obs))
+        and all(len(leaf) == count for obs in (drawn.obs, drawn.next_obs) for leaf in obs.values())
+        and is_plain(drawn.next_obs.get(MASK), torch.bool)
+    )
+    return rows if can_read else None
 
 
 class TDCall:

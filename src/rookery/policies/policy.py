@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rookery.core.batch import TensorTree
+from rookery.core.batch import Rollout, TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.process.torch_modes import own_modes
@@ -18,7 +18,7 @@ from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec, Tree
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior, NoiseSpec
 from rookery.models.heads import ActionHead, DistributionHead, HeadSpec, distribution_for
-from rookery.models.recall import build_recall, byte_pictures
+from rookery.models.recall import Normalize, build_recall, byte_pictures
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.policies.normalize import ObsNormalizer
 
@@ -160,6 +160,22 @@ class Policy(nn.Module):
             return obs
         normalized: TensorTree = self.normalizer(obs)
         return normalized
+
+    def sights(self, rollout: Rollout, normalize: Normalize | None = None) -> tuple[TensorTree, TensorTree, TensorTree]:
+        """What the trunk sees in all decisions ``[T * F, ...]`` of a rollout, in its last observations ``[F, ...]``,
+        and in its final ones ``[K, ...]``; stacked pictures are `Stacked` leaves.
+
+        Args:
+            rollout: The experience.
+            normalize: Takes the place of `normalize` of the policy; None = that.
+        """
+        if self.recall is not None:
+            return self.recall.unroll(rollout, normalize or self.normalize)
+        normalize = self.normalizer if normalize is None else normalize
+        obs = {path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()}
+        if normalize is None:
+            return obs, rollout.last_obs, rollout.final_obs
+        return normalize(obs), normalize(rollout.last_obs), normalize(rollout.final_obs)
 
     def initial_memory(self, num_rows: int) -> Tensor:
         """What is remembered before the first decision of an episode: zeros ``[N, memory_size]``."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rookery.algorithms.on_policy.actor_critic import ActorCritic
-from rookery.core.batch import Sequences, TensorTree
+from rookery.core.batch import TensorTree
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError
 from rookery.core.spaces.arrays import CENTRAL, MASK, Leaf, ObsSpec
@@ -25,7 +25,6 @@ from rookery.models.build import CustomMemory, ModelConfig, build_trunk
 from rookery.models.entities import attended_mean
 from rookery.models.heads import Outputs, ValueHead
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear
-from rookery.models.recall import put_together
 from rookery.policies.policy import Policy
 from rookery.signals.signal import action_width
 
@@ -237,7 +236,7 @@ class GroupActorCritic(ActorCritic):
                 "algorithm.model.gives = outputs: poca has a critic of its own; let the model give features"
             )
         self.policy, self.model = policy, model
-        self._remembers, self._recalls = policy.memory is not None, policy.recall is not None  # kept at hand
+        self._remembers = policy.memory is not None
         self.remembers = False  # values are never along a memory alone: see `value`
         self.critic_trunk = GroupCritic(policy, model, size, heads, generator)
         self.value_head = ValueHead(size, generator=generator, columns=columns)
@@ -247,7 +246,6 @@ class GroupActorCritic(ActorCritic):
         """Computes the distribution, the values and the baselines of each row of a `POCAMinibatch`."""
         obs: TensorTree = batch.obs  # type: ignore[attr-defined]
         known: Tensor | None = batch.mates_features  # type: ignore[attr-defined]
-        obs = put_together(obs) if self._recalls else obs  # pictures may still stand once each
         features = self.features(obs, batch.memory, batch.sequences)  # type: ignore[attr-defined]
         distribution = self.policy.head(features, obs.get(MASK))
         if known is not None:
@@ -256,21 +254,7 @@ class GroupActorCritic(ActorCritic):
         value, baseline = self.critic_trunk(obs, batch.mates_action, batch.mates_acted, known)  # type: ignore[attr-defined]
         return GroupOutputs(distribution, self.value_head(value), self.value_head(baseline))
 
-    def features(self, obs: TensorTree, memory: Tensor | None, sequences: Sequences | None) -> Tensor:
-        """Gives what the policy's actions stand on, ``[N, F]``.
-
-        Args:
-            obs: ``[N, ...]`` as the trunk takes them.
-            memory: ``[B, M]`` what its memory kept before each sequence; None, as the next, if it has no memory.
-            sequences: How the rows lie in time.
-        """
-        features: Tensor = self.policy.trunk(obs)
-        if self._remembers:
-            assert self.policy.memory is not None and memory is not None and sequences is not None
-            features, _ = self.policy.memory(features, memory, sequences)
-        return features
-
-    def value(self, obs: TensorTree, known: Tensor | None = None) -> Tensor:
+    def value(self, obs: TensorTree, known: Tensor | None = None) -> Tensor:  # type: ignore[override]
         """Gives values ``[N, S]`` alone; arguments as of `GroupCritic.forward`."""
         value: Tensor = self.value_head(self.critic_trunk(obs, None, None, known)[0])
         return value

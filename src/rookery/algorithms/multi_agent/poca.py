@@ -21,7 +21,7 @@ from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.multi_agent.group_critic import GroupActorCritic, GroupOutputs, with_one
 from rookery.algorithms.on_policy.actor_critic import beyond_episodes, following_values, in_time
 from rookery.algorithms.on_policy.ppo import PPO, PPOConfig, ppo_loss
-from rookery.core.batch import Minibatch, Rollout, TensorTree, flat
+from rookery.core.batch import Minibatch, Rollout, TensorTree, flat, rows_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.ops import following, gae
@@ -31,7 +31,6 @@ from rookery.core.settings.reach import Count, Few, Width
 from rookery.core.spaces.arrays import CENTRAL
 from rookery.envs.groups import ACTED, ME, MEMBERS, MOMENT
 from rookery.models.heads import Outputs
-from rookery.models.recall import put_together, rows_of
 from rookery.policies.policy import Policy
 from rookery.signals.signal import action_features
 
@@ -176,7 +175,7 @@ class POCA(PPO):
     def targets(self, rollout: Rollout) -> POCAMinibatch:
         """Computes lambda-returns ``[N, S]`` from the values, and advantages ``[N]`` over the baselines."""
         cfg, net, shape, policy = self.cfg, self.net, rollout.reward.shape, self.policy
-        obs, last_obs, final_obs = self.sights(rollout)
+        obs, last_obs, final_obs = policy.sights(rollout, self.seen)
         known = self.features(rollout, obs, last_obs, final_obs) if policy.memory_size else MemberFeatures()
         sequences, kept = (None, None) if policy.memory is None else rollout.sequences()
         flags = f"{CENTRAL}/{ACTED}"
@@ -229,20 +228,11 @@ class POCA(PPO):
         data = self.renewed(data)
         return standardized(data) if cfg.normalize_advantage == "batch" else data
 
-    def sights(self, rollout: Rollout) -> tuple[TensorTree, TensorTree, TensorTree]:
-        """Gives the observations of a rollout ``[T * F]``, its last ones ``[F]`` and its final ones ``[K]`` as the
-        networks take them.
-        """
-        if self.policy.recall is not None:
-            return self.policy.recall.unroll(rollout, self.seen)
-        obs = {path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()}
-        return self.seen(obs), self.seen(rollout.last_obs), self.seen(rollout.final_obs)
-
     def features(self, rollout: Rollout, obs: TensorTree, last: TensorTree, final: TensorTree) -> MemberFeatures:
         """Computes what a policy that remembers knows of the members of each row's group, along whole fragments."""
         policy, length = self.policy, rollout.length
         own = [leaf.path for leaf in policy.input_spec.leaves]
-        whole, last, final = (put_together({path: tree[path] for path in own}) for tree in (obs, last, final))
+        whole, last, final = ({path: tree[path] for path in own} for tree in (obs, last, final))
         memory = None if rollout.memory is None else policy.learned(rollout.memory[0])
         sequences = None if policy.memory is None else rollout.timeline()
         decided, of_last, of_final = in_time(

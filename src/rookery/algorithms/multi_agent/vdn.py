@@ -17,7 +17,7 @@ from torch.nn import functional
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.dqn import DQN, DQNConfig
 from rookery.algorithms.off_policy.q_values import DELTA, Estimate, QBatch, QNetwork
-from rookery.core.batch import TensorTree
+from rookery.core.batch import TensorTree, rows_of
 from rookery.core.errors import ConfigError
 from rookery.core.metrics import Metrics
 from rookery.core.seeding import Role, Streams
@@ -28,7 +28,6 @@ from rookery.models.build import ModelConfig
 from rookery.models.cells.base import Memory
 from rookery.models.mixers import SumMixer
 from rookery.models.q_head import QHead
-from rookery.models.recall import rows_of
 from rookery.models.team_heads import TeamQHead, TeamQValues
 from rookery.policies.policy import Policy
 
@@ -72,7 +71,7 @@ class MixedNetwork(QNetwork):
 
     def forward(self, batch: QBatch) -> Tensor:
         """Values ``[N]`` of the actions that were played."""
-        values, _ = self.values(batch.obs, batch.noise, batch.memory, batch.sequences)
+        values = self.value(batch.obs, batch.memory, batch.sequences, batch.noise)
         if batch.learned is None:
             return self.mixed(values, batch.action.long(), batch.obs)
         obs = rows_of(batch.obs, batch.learned)

@@ -33,7 +33,7 @@ from rookery.models.heads import VALUE_GAIN
 from rookery.models.layers import ACTIVATIONS, HIDDEN_GAIN, linear
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.critics import action_values
-from rookery.native.forward import Forward, NetworkKernels, attach
+from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import ReplaySettings
 from rookery.signals.rewards import SignalsConfig
@@ -391,23 +391,12 @@ class Critics(nn.Module):
         )
 
 
-def critic_values(critics: Forward[Critics], pair: StateAction) -> Tensor:
-    """Computes what critics say of observations and actions, ``[K, N]`` or ``[K, N, ...]``, on kernels where they run;
-    gradients reach the actions, and not the critics' weights.
-    """
-    kernels = critics.kernels
-    return critics(pair) if kernels is None else action_values(kernels, pair)
-
-
-def behavior_of(
-    policy: Policy, obs: TensorTree, kernels: NetworkKernels | None = None, recurrent: RecurrentInput | None = None
-) -> Behavior:
+def behavior_of(policy: Policy, obs: TensorTree, recurrent: RecurrentInput | None = None) -> Behavior:
     """What a policy draws actions from, given observations ``[N, ...]`` as networks take them.
 
     Args:
         policy: The policy.
         obs: By leaf path.
-        kernels: What runs it where no gradients are wanted; None = torch.
         recurrent: Where the rows stand among the observations, for a policy that remembers; else None.
     """
     if recurrent is not None:
@@ -416,10 +405,27 @@ def behavior_of(
         mask = mask_at(obs, recurrent)
         remembering: Behavior = policy.head(features.index_select(0, recurrent.rows), mask)
         return remembering
-    if kernels is not None and not torch.is_grad_enabled():
-        return policy.behavior(kernels.run(Inputs(obs)), obs.get(MASK))
     behavior: Behavior = policy.head(policy.trunk(obs), obs.get(MASK))
     return behavior
+
+
+class PolicyNetwork:
+    """Puts out what a policy draws actions from in the rows of a batch.
+
+    Args:
+        policy: The policy.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def __call__(self, batch: Any) -> Behavior:
+        """What the policy draws from, given the observations ``obs`` of a batch."""
+        return behavior_of(self.policy, batch.obs)
+
+    def structure(self) -> Structure:
+        """Declares what a call computes."""
+        return actor_structure(self.policy, lambda behavior, batch: behavior)
 
 
 def actor_structure(policy: Policy, outputs: Callable[[Behavior, Any], Any]) -> Structure:
@@ -530,7 +536,7 @@ class CriticLearner(Stateful):
             joint = JointBatch(obs, action, rows.reward, rows.discount, bonus, rows.weight)
             return self.improve(joint_critic_loss, joint, cfg)
         with torch.no_grad():
-            q = critic_values(
+            q = action_values(
                 self.target_forward, StateAction(rows.next_obs, next_action, recurrent=rows.next_recurrent)
             )
             target = backup(q, rows.reward, rows.discount, bonus, self.cfg)

@@ -21,10 +21,10 @@ from rookery.algorithms.off_policy.critics import (
     CriticLearner,
     Critics,
     CriticSettings,
+    PolicyNetwork,
     StateAction,
     actor_structure,
     behavior_of,
-    critic_values,
     named,
     target_of,
 )
@@ -38,7 +38,8 @@ from rookery.core.settings.fields import Structural
 from rookery.models.distributions import Behavior
 from rookery.models.heads import HeadSpec
 from rookery.models.squashed import Deterministic
-from rookery.models.structure import Structure
+from rookery.models.structure import Inputs, Structure
+from rookery.native.critics import action_values
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
@@ -84,7 +85,7 @@ class DDPGActor:
 
     def outputs(self, behavior: Behavior, rows: Transitions) -> Tensor:
         """Does the same, given what actions are drawn from."""
-        return critic_values(self.critics, StateAction(rows.obs, behavior.mode()))
+        return action_values(self.critics, StateAction(rows.obs, behavior.mode()))
 
 
 def actor_loss(q: Tensor, rows: Transitions, cfg: DDPGConfig) -> tuple[Tensor, Metrics]:
@@ -109,7 +110,7 @@ class DDPG(Algorithm[DDPGConfig]):
         self.actor_target, self._actor_target_data = target_of(policy)
         self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.actor: Forward[Any] = attach(DDPGActor(policy, self.critics.detached_forward))
-        self.target_forward = attach(DDPGActor(self.actor_target, self.critics.detached_forward), learns=False)
+        self.target_forward = attach(PolicyNetwork(self.actor_target), learns=False)
         self.rng = streams.generator(Role.LEARNER, name)
         self.explore()
 
@@ -140,7 +141,8 @@ class DDPG(Algorithm[DDPGConfig]):
     @torch.no_grad()
     def next_action(self, obs: TensorTree) -> Tensor:
         """What the target actor would do, ``[N, k]``."""
-        return behavior_of(self.actor_target, obs, self.target_forward.kernels).mode()
+        action: Tensor = self.target_forward.outputs(Inputs(obs)).mode()
+        return action
 
     def learn_actor(self, rows: Transitions, cfg: DDPGConfig) -> Metrics:
         """A gradient step up the critics' values of its actions; then all targets follow."""

@@ -17,7 +17,7 @@ from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.capabilities import Capabilities
 from rookery.algorithms.off_policy.critics import target_of
 from rookery.algorithms.off_policy.q_exploration import Exploration, ExplorationConfig, ParameterNoise
-from rookery.algorithms.off_policy.q_sequences import n_step_returns, split_timeline, timeline_rows, unroll
+from rookery.algorithms.off_policy.q_sequences import n_step_returns, split_timeline, unroll
 from rookery.algorithms.off_policy.q_values import (
     DELTA,
     Estimate,
@@ -27,11 +27,10 @@ from rookery.algorithms.off_policy.q_values import (
     ValuesConfig,
     estimate_for,
     played,
-    values_of,
 )
 from rookery.algorithms.rewarding import add_signals
 from rookery.core import optim
-from rookery.core.batch import Rollout, TensorTree, Transitions, flat
+from rookery.core.batch import Rollout, TensorTree, Transitions, flat, rows_of
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
@@ -50,9 +49,9 @@ from rookery.core.settings.reach import Count, Layers, Rows
 from rookery.core.spaces.arrays import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
-from rookery.models.recall import rows_of
+from rookery.models.structure import Inputs
 from rookery.native.forward import attach
-from rookery.native.td import TDRows
+from rookery.native.td import TDRows, td_rows
 from rookery.policies.policy import Policy
 from rookery.replay.buffer import ReplayConfig
 from rookery.replay.replay import Replay, ReplaySettings
@@ -206,21 +205,17 @@ class DQN(Algorithm[DQNConfig]):
 
     def kernel_rows(self, drawn: Transitions) -> TDRows | None:
         """The same rows for a kernel that makes targets as `targets` does; None where there is none."""
-        kernels, target = self.forward.kernels, self.target_forward.kernels
         mine, estimate = type(self), type(self.estimate)
         known = mine.targets is DQN.targets and mine.target is DQN.target and mine.best is DQN.best
-        if not known or estimate.target is not MeanValue.target:
+        if not known or estimate.target is not MeanValue.target or self.forward.obstacle:
             return None
-        if kernels is None or target is None:
-            return None
-        rows = TDRows(drawn, target, DELTA)
-        return rows if rows.can_be_read(kernels) else None
+        return td_rows(drawn, self.forward, self.target_forward, DELTA)
 
     @torch.no_grad()
     def targets(self, drawn: Transitions, cfg: DQNConfig) -> QBatch:
         """What decisions should be worth: ``reward + discount * target value`` of the best action after them."""
-        after, _ = values_of(self.target_forward, drawn.next_obs, self.noise())
-        judge = values_of(self.forward, drawn.next_obs, self.noise())[0] if cfg.double else after
+        after = self.target_forward.values(Inputs(drawn.next_obs), self.noise())
+        judge = self.forward.values(Inputs(drawn.next_obs), self.noise()) if cfg.double else after
         target = self.target(drawn.reward, drawn.discount, after, judge, drawn.next_obs)
         return QBatch(drawn.obs, drawn.action, target, drawn.weight, self.noise())
 
@@ -260,12 +255,12 @@ class DQN(Algorithm[DQNConfig]):
     def sequence_targets(self, rollout: Rollout, weight: Tensor | None, cfg: DQNConfig) -> tuple[QBatch, Tensor]:
         """The same for what follows the burn-in of each sequence; and which sequence each row is of, ``[N]``."""
         policy = self.policy
-        seen, window = timeline_rows(policy, rollout), n_step_returns(rollout, n=cfg.n_step, gamma=cfg.gamma)
+        seen = rollout.timeline_rows(*policy.sights(rollout))
+        window = n_step_returns(rollout, n=cfg.n_step, gamma=cfg.gamma)
         whole, burned, rest = split_timeline(policy, rollout, cfg.replay.burn_in)
         kept = None if rollout.memory is None else policy.learned(rollout.memory[0])
         after, _ = unroll(self.target_forward, seen, self.noise(), kept, None, whole)
-        kernels = self.forward.kernels is not None
-        judge, memory = unroll(self.forward, seen, self.noise(), kept, burned, rest, keep=kernels)
+        judge, memory = unroll(self.forward, seen, self.noise(), kept, burned, rest, keep=True)
         places = rest.places(len(whole.rows))
         learned = (places[: len(window.reward)] >= 0).nonzero().squeeze(1)  # of the decisions, which come first
         follows = window.after[learned]
@@ -282,7 +277,7 @@ class DQN(Algorithm[DQNConfig]):
             sequences=rest.sequences,
             memory=memory,
             learned=places[learned],
-            values=judge if kernels and memory is not None else None,  # then they need not be computed again
+            values=None if memory is None else judge,  # kernels need not compute them again
         )
         return batch, fragment
 

@@ -23,13 +23,13 @@ from rookery.algorithms.off_policy.critics import (
     CriticSettings,
     StateAction,
     critic_loss,
-    critic_values,
 )
 from rookery.core.batch import TensorTree
 from rookery.core.metrics import Metrics
 from rookery.core.spaces.arrays import ActionSpec
 from rookery.models.distributions import Behavior, Composite, MultiCategorical
 from rookery.models.squashed import Hybrid
+from rookery.native.critics import action_values
 from rookery.native.forward import Forward
 
 
@@ -132,7 +132,7 @@ def branches_of(
         number, logp = behavior.numbers.sample_logp(noise)
         extra = [-logp.unsqueeze(1)]
     assert isinstance(choices, MultiCategorical)
-    q = critic_values(critics, StateAction(obs, number, recurrent=recurrent)).amin(0)
+    q = action_values(critics, StateAction(obs, number, recurrent=recurrent)).amin(0)
     value = (choices.choices.log_probs.exp() * tabled(q, choices.sizes)).sum(-1)
     return Branches(value, torch.cat((choices.choices.entropy(), *extra), 1))
 

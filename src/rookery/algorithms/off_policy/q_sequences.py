@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rookery.algorithms.off_policy.q_values import QNetwork, values_of
-from rookery.core.batch import Rollout, Sequences, TensorTree
+from rookery.algorithms.off_policy.q_values import QNetwork
+from rookery.core.batch import Rollout, Sequences, TensorTree, rows_of
 from rookery.core.ops import n_step
-from rookery.models.recall import put_together, rows_of
+from rookery.models.structure import Inputs
 from rookery.native.forward import Forward
 from rookery.policies.policy import Policy
 
@@ -58,18 +58,6 @@ def n_step_returns(rollout: Rollout, *, n: int, gamma: float) -> NStepReturns:
     time, fragment = valid.nonzero(as_tuple=True)
     at = time, fragment
     return NStepReturns(reward[at], discount[at].to(reward.dtype), after.gather(0, last)[at], fragment)
-
-
-def timeline_rows(policy: Policy, rollout: Rollout) -> TensorTree:
-    """What the trunk sees in all rows of a rollout's time line: valid decisions, last observations, final ones."""
-    if policy.recall is None:
-        obs = policy.normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
-        last, final = policy.normalize(rollout.last_obs), policy.normalize(rollout.final_obs)
-    else:
-        obs, last, final = map(put_together, policy.recall.unroll(rollout, policy.normalize))
-    rows = rollout.valid_rows()
-    decided = obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()}
-    return {path: torch.cat((leaf, last[path], final[path])) for path, leaf in decided.items()}
 
 
 @dataclass(frozen=True)
@@ -147,9 +135,9 @@ def unroll(
         keep: A backward pass through the stretch will follow, through kernels.
     """
     if rest.sequences is None or memory is None:
-        return values_of(net, rows, noise)[0], None
+        return net.values(Inputs(rows), noise), None
     if burned is not None:
-        _, after = values_of(net, rows_of(rows, burned.rows), noise, memory, burned.sequences)
-        assert after is not None
+        after = net.remembered(Inputs(rows_of(rows, burned.rows), memory, burned.sequences, laid_out=True))
         memory = after.index_select(0, rest.which)
-    return values_of(net, rows_of(rows, rest.rows), noise, memory, rest.sequences, keep)[0], memory
+    inputs = Inputs(rows_of(rows, rest.rows), memory, rest.sequences, laid_out=True)
+    return net.values(inputs, noise, keep), memory

@@ -25,7 +25,6 @@ from rookery.models.build import ModelConfig
 from rookery.models.cells.base import Memory
 from rookery.models.q_head import QHead
 from rookery.models.structure import Inputs, Structure, Tower
-from rookery.native.forward import Forward
 from rookery.native.td import td_kernel, td_steps
 
 DELTA = 1.0
@@ -43,6 +42,10 @@ LEAST_LOSS = 1e-4
 
 ENOUGH = 2048
 """Targets in which one in a hundred is told from none."""
+
+
+Noise = Tensor | None
+"""Numbers for noisy layers, ``[1, W]``, the same for all rows; None = their means."""
 
 
 @dataclass(frozen=True)
@@ -125,54 +128,41 @@ class QNetwork(nn.Module):
         self.trunk = trunk
         self.memory = memory
 
-    def values(
-        self, obs: TensorTree, noise: Tensor | None, memory: Tensor | None = None, sequences: Sequences | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Values ``[N, A]`` or ``[N, A, M]``; and what is remembered after each sequence, ``[B, M]``, if anything is.
+    def value(
+        self, obs: TensorTree, memory: Tensor | None = None, sequences: Sequences | None = None, noise: Noise = None
+    ) -> Tensor:
+        """Computes values ``[N, A]`` or ``[N, A, M]``.
 
         Args:
             obs: By leaf path, ``[N, ...]``.
-            noise: ``[1, W]`` numbers for noisy layers, the same for all rows; None = their means.
             memory: ``[B, M]`` what is remembered before each sequence; None where each row stands for itself.
             sequences: How the rows lie in time; None likewise.
+            noise: ``[1, W]`` numbers for noisy layers, the same for all rows; None = their means.
         """
-        features, after = self.trunk(obs), None
+        features = self.trunk(obs)
         if self.memory is not None and memory is not None and sequences is not None:
-            features, after = self.memory(features, memory, sequences)
-        return self.head.values(features, None if noise is None else noise.expand(len(features), -1)), after
+            features, _ = self.memory(features, memory, sequences)
+        return self.head.values(features, None if noise is None else noise.expand(len(features), -1))
+
+    def remembered(self, obs: TensorTree, memory: Tensor, sequences: Sequences) -> Tensor:
+        """Computes what is remembered after each sequence, ``[B, M]``; arguments as of `value`."""
+        assert self.memory is not None
+        after: Tensor = self.memory(self.trunk(obs), memory, sequences)[1]
+        return after
 
     def forward(self, batch: QBatch) -> Tensor:
         """What is learned of each action, for the rows of a batch."""
-        values, _ = self.values(batch.obs, batch.noise, batch.memory, batch.sequences)
+        values = self.value(batch.obs, batch.memory, batch.sequences, batch.noise)
         return values if batch.learned is None else values.index_select(0, batch.learned)
 
     def structure(self) -> Structure:
-        """Declares what `forward` and `values` compute."""
+        """Declares what `forward`, `value` and `remembered` compute."""
         tower = Tower(self.trunk, (self.head,), self.memory)
         return Structure((tower,), self.model, _inputs, lambda parts, batch: parts[0], rounds=True)
 
 
 def _inputs(batch: QBatch) -> Inputs:
     return Inputs(batch.obs, batch.memory, batch.sequences, batch.learned, batch.values, laid_out=True)
-
-
-@torch.no_grad()
-def values_of(
-    network: Forward[QNetwork],
-    obs: TensorTree,
-    noise: Tensor | None,
-    memory: Tensor | None = None,
-    sequences: Sequences | None = None,
-    keep: bool = False,
-) -> tuple[Tensor, Tensor | None]:
-    """Computes what `QNetwork.values` does, without a graph, on kernels where they run; with `keep`, a backward pass
-    through them will follow.
-    """
-    kernels = network.kernels
-    if kernels is None:
-        return network.net.values(obs, noise, memory, sequences)
-    after = None if memory is None else torch.empty_like(memory)
-    return kernels.run(Inputs(obs, memory, sequences, laid_out=True), keep, after)[0], after
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------

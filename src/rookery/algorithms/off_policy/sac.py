@@ -7,7 +7,7 @@ The details that decide are in docs/algorithms/sac.md. The file reads from the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -29,7 +29,6 @@ from rookery.algorithms.off_policy.critics import (
     actor_structure,
     behavior_of,
     critic_loss,
-    critic_values,
     mask_at,
     named,
 )
@@ -51,7 +50,6 @@ from rookery.core.batch import TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.metrics import Metrics
-from rookery.core.native import write_gradient
 from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Fraction, NonNegative, PositiveFloat, Scheduled, Structural
@@ -60,8 +58,8 @@ from rookery.models.distributions import Behavior, Categorical
 from rookery.models.heads import DistributionHead, HeadSpec
 from rookery.models.squashed import Squashed
 from rookery.models.structure import Inputs, Structure
-from rookery.native.critics import action_values, squashed_drawing
-from rookery.native.forward import Forward, NetworkKernels, attach
+from rookery.native.critics import WithoutGraph, action_values, squashed_drawing, values_to_go_back_from
+from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
 
@@ -256,28 +254,30 @@ class SACActor:
         """Does the same, given what actions are drawn from."""
         action, logp = behavior.sample_logp(batch.noise)
         pair = StateAction(batch.obs, action, recurrent=batch.recurrent)
-        return ActorOutputs(logp, critic_values(self.critics, pair))
+        return ActorOutputs(logp, action_values(self.critics, pair))
 
     def outputs_of(self, parts: list[Tensor], batch: ActorBatch, declared: Structure) -> ActorOutputs:
         """Does the same, given what the policy's last layer puts out; without a graph, kernels draw and go back."""
-        kernels, drawing = self.critics.kernels, self.drawing
-        if kernels is None or drawing is None or torch.is_grad_enabled():
+        drawing = self.drawing
+        if drawing is None or torch.is_grad_enabled() or not self.critics.on_kernels:
             outputs: ActorOutputs = declared.outputs(parts, batch)
             return outputs
         action, logp = drawing.sample_logp(parts[0], batch.noise)
+        q, input_gradient = values_to_go_back_from(self.critics, StateAction(batch.obs, action))
 
         def back(by_logp: Tensor, by_q: Tensor) -> Tensor:
-            return drawing.gradient(parts[0], batch.noise, action, by_logp, kernels.input_gradient(by_q))
+            return drawing.gradient(parts[0], batch.noise, action, by_logp, input_gradient(by_q))
 
-        return ActorOutputs(logp, action_values(kernels, StateAction(batch.obs, action), keep=True), back)
+        return ActorOutputs(logp, q, back)
 
+    @torch.no_grad()
     def ahead(
-        self, kernels: NetworkKernels | None, rows: Experience, noise: Tensor
+        self, forward: Forward[SACActor], rows: Experience, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Draws actions in what came next, ``[N, k]``, with their log-probabilities ``[N]``; without a graph.
 
         Args:
-            kernels: What runs the policy; None = torch.
+            forward: The way through this actor.
             rows: Decisions.
             noise: ``[N, k]`` standard normal numbers.
 
@@ -285,12 +285,11 @@ class SACActor:
             Actions, log-probabilities, and what the policy puts out for the decisions themselves, which on kernels is
             the same pass (`ActorBatch.known`); else None.
         """
-        with torch.no_grad():
-            if kernels is not None and self.drawing is not None:
-                both = {path: torch.cat((leaf, rows.next_obs[path])) for path, leaf in rows.obs.items()}
-                now, after = kernels.run(Inputs(both), keep=True)[0].chunk(2)
-                return *self.drawing.sample_logp(after, noise), now
-            return *behavior_of(self.policy, rows.next_obs, recurrent=rows.next_recurrent).sample_logp(noise), None
+        drawing = self.drawing
+        drawn = None if drawing is None else drawing.draw_ahead(forward, rows.obs, rows.next_obs, noise)
+        if drawn is not None:
+            return drawn
+        return *behavior_of(self.policy, rows.next_obs, rows.next_recurrent).sample_logp(noise), None
 
 
 class Temperature(nn.Module):
@@ -310,43 +309,6 @@ class Temperature(nn.Module):
     def forward(self, batch: EntropyBatch) -> Tensor:
         """Their logarithms."""
         return self.log_alpha
-
-
-class WithoutGraph:
-    """Runs a temperature as kernels run networks, so that its gradient step needs no graph either.
-
-    Args:
-        temperature: What learns.
-    """
-
-    def __init__(self, temperature: Temperature) -> None:
-        self.log_alpha = temperature.log_alpha
-
-    @property
-    def num_weights(self) -> int:
-        """How many there are."""
-        return self.log_alpha.numel()
-
-    @property
-    def kernels(self) -> WithoutGraph:
-        """What `gradient_step` asks for."""
-        return self
-
-    def __call__(self, batch: EntropyBatch) -> Tensor:
-        """Their logarithms, with a graph."""
-        return self.log_alpha
-
-    def forward(self, batch: EntropyBatch) -> list[Tensor]:
-        """Their logarithms."""
-        return [self.log_alpha.detach()]
-
-    def outputs(self, parts: list[Tensor], batch: EntropyBatch) -> Tensor:
-        """The same."""
-        return parts[0]
-
-    def write_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """Takes the gradient of the logarithms."""
-        write_gradient(self.log_alpha, gradients[0])
 
 
 # --- the algorithm ----------------------------------------------------------------------------------------------------
@@ -417,7 +379,9 @@ class SAC(Algorithm[SACConfig]):
     def learn(self, gradient_steps: int) -> None:
         """Makes gradient steps: of critics, actor and temperature one each; target critics follow."""
         cfg, temperature = self.now(), self.temperature
-        forward = temperature if temperature is None or self.actor.kernels is None else WithoutGraph(temperature)
+        forward: Any = temperature
+        if temperature is not None and self.actor.on_kernels:
+            forward = WithoutGraph(temperature.log_alpha)
         for _ in range(gradient_steps):
             rows, alpha = self.experience(cfg), self.alpha(cfg)
             learn = self.learn_discrete if cfg.discrete else self.learn_continuous
@@ -472,7 +436,7 @@ class SAC(Algorithm[SACConfig]):
         shape = (2, len(rows), self.policy.action_spec.num_numbers)
         noise = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
         ahead, now = noise.unbind()
-        next_action, next_logp, known = self.actor.net.ahead(self.actor.kernels, rows, ahead)
+        next_action, next_logp, known = self.actor.net.ahead(self.actor, rows, ahead)
         metrics = self.critics.learn(rows, next_action, alpha * next_logp, cfg)
         batch = ActorBatch(rows.obs, now, alpha, rows.recurrent, known)
         return metrics | named(
@@ -485,13 +449,13 @@ class SAC(Algorithm[SACConfig]):
             assert self.critics.target_forward is not None
             pair = StateAction(rows.next_obs, rows.action, recurrent=rows.next_recurrent)
             policy = self.distribution(pair)
-            q = critic_values(self.critics.target_forward, pair).amin(0)
+            q = action_values(self.critics.target_forward, pair).amin(0)
             value = (policy.log_probs.exp() * (q - alpha * policy.log_probs)).sum(1)
             target = torch.addcmul(rows.reward, rows.discount, value)
         batch = CriticBatch(rows.obs, rows.action, target, rows.weight, recurrent=rows.recurrent)
         metrics = self.critics.improve(discrete_critic_loss, batch, cfg)
         with torch.no_grad():
-            q = critic_values(self.critics.forward, batch).amin(0)
+            q = action_values(self.critics.forward, batch).amin(0)
         actor_batch = DiscreteBatch(rows.obs, q, alpha, rows.recurrent)
         learned = gradient_step(self.distribution, discrete_actor_loss, actor_batch, self.actor_optimizer, cfg)
         return metrics | named("actor", learned)

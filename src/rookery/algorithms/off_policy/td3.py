@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.off_policy.critics import CriticConfig, behavior_of
+from rookery.algorithms.off_policy.critics import CriticConfig
 from rookery.algorithms.off_policy.ddpg import DDPG, DDPGConfig
 from rookery.core.batch import TensorTree
 from rookery.core.settings.fields import NonNegative
 from rookery.core.settings.reach import Count
+from rookery.models.structure import Inputs
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class TD3(DDPG):
     @torch.no_grad()
     def next_action(self, obs: TensorTree) -> Tensor:
         """What the target actor would do, give or take a little (eq. 14), ``[N, k]``."""
-        action = behavior_of(self.actor_target, obs, self.target_forward.kernels).mode()
+        action: Tensor = self.target_forward.outputs(Inputs(obs)).mode()
         noise = torch.from_numpy(self.rng.standard_normal(action.shape, dtype=np.float32)).to(action.device)
         limit = self.cfg.target_noise_clip
         return (action + (noise * self.cfg.target_noise).clamp_(-limit, limit)).clamp_(-1.0, 1.0)

@@ -18,13 +18,11 @@ from rookery.algorithms.off_policy.critics import (
     CriticBatch,
     CriticLearner,
     CriticSettings,
+    PolicyNetwork,
     StateAction,
-    behavior_of,
     critic_loss,
-    critic_values,
 )
 from rookery.algorithms.off_policy.sac import discrete_critic_loss
-from rookery.algorithms.offline.bc import ClonedPolicy
 from rookery.algorithms.offline.data_learner import (
     CHOICES,
     NUMBERS,
@@ -45,6 +43,8 @@ from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import PositiveFloat
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.distributions import Categorical
+from rookery.models.structure import Inputs
+from rookery.native.critics import action_values
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
@@ -98,7 +98,7 @@ class AWAC(Algorithm[AWACConfig]):
         self.signals = add_signals(self, cfg.signals)
         generator = torch.Generator().manual_seed(streams.integer(Role.INIT, name, 1))
         self.critics = CriticLearner(policy, cfg.critic, cfg.model, adam_eps=cfg.adam_eps, generator=generator)
-        self.actor = attach(ClonedPolicy(policy))
+        self.actor = attach(PolicyNetwork(policy))
         self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.rng = streams.generator(Role.LEARNER, name)
 
@@ -135,18 +135,18 @@ class AWAC(Algorithm[AWACConfig]):
         """What observations are worth: by critics, of an action that the policy draws there; of one of several choices,
         in expectation; ``[N]``.
         """
-        behavior = behavior_of(self.policy, obs, self.actor.kernels)
+        behavior = self.actor.outputs(Inputs(obs))
         if isinstance(behavior, Categorical):
-            q = critic_values(critics, StateAction(obs, behavior.mode())).amin(0)
+            q = action_values(critics, StateAction(obs, behavior.mode())).amin(0)
             return (behavior.log_probs.exp() * q).sum(1)
         shape = (len(next(iter(obs.values()))), behavior.noise.normal)
         noise = torch.from_numpy(self.rng.standard_normal(shape, dtype=np.float32)).to(self.replay.device)
-        return critic_values(critics, StateAction(obs, behavior.sample(noise).clamp(-1.0, 1.0))).amin(0)
+        return action_values(critics, StateAction(obs, behavior.sample(noise).clamp(-1.0, 1.0))).amin(0)
 
     @torch.no_grad()
     def advantage(self, obs: TensorTree, action: Tensor) -> Tensor:
         """How much better actions are than what the policy would do, ``[N]``."""
-        q = of_those_made(critic_values(self.critics.forward, StateAction(obs, action)), action).amin(0)
+        q = of_those_made(action_values(self.critics.forward, StateAction(obs, action)), action).amin(0)
         return q - self.value_of(obs, self.critics.forward)
 
     def summary(self) -> Row:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.off_policy.critics import actor_structure, behavior_of
+from rookery.algorithms.off_policy.critics import PolicyNetwork
 from rookery.core.batch import Rollout, TensorTree
 from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
@@ -216,25 +216,6 @@ def marwil_weights(advantage: Tensor, *, beta: float, square: float, max_exponen
 # --- networks ---------------------------------------------------------------------------------------------------------
 
 
-class ClonedPolicy:
-    """Puts out what a policy draws actions from in the rows of a batch.
-
-    Args:
-        policy: The policy.
-    """
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-
-    def __call__(self, batch: Imitated) -> Behavior:
-        """What the policy draws from."""
-        return behavior_of(self.policy, batch.obs)
-
-    def structure(self) -> Structure:
-        """Declares what a call computes."""
-        return actor_structure(self.policy, lambda behavior, batch: behavior)
-
-
 class Value(nn.Module):
     """Puts out values, on a trunk of its own.
 
@@ -254,15 +235,15 @@ class Value(nn.Module):
 
     def forward(self, batch: ReturnBatch) -> Tensor:
         """Values of the rows, ``[N, 1]``."""
-        return self.of(batch.obs)
+        return self.value(batch.obs)
 
-    def of(self, obs: TensorTree) -> Tensor:
+    def value(self, obs: TensorTree) -> Tensor:
         """Values of observations as networks take them, ``[N, 1]``."""
         found: Tensor = self.head(self.trunk(obs))
         return found
 
     def structure(self) -> Structure:
-        """Declares what `forward` computes."""
+        """Declares what `forward` and `value` compute."""
         tower = Tower(self.trunk, (self.head,))
         return Structure((tower,), self.model, lambda batch: Inputs(batch.obs), lambda parts, batch: parts[-1])
 
@@ -297,7 +278,7 @@ class BC(Algorithm[BCConfig]):
         self.weights = flatten([policy]).data
         """Those of the policy, as one vector."""
         self.optimizer = self.adam(self.net)
-        self.forward = attach(ClonedPolicy(self.net))
+        self.forward = attach(PolicyNetwork(self.net))
         self.rng = streams.generator(Role.LEARNER, name)
         self.best: float | None = None
         self.validation_loss: float | None = None
@@ -463,5 +444,4 @@ class MARWIL(BC):
 
     def values(self, obs: TensorTree) -> Tensor:
         """What observations are worth, ``[N]``, in units of the data's returns."""
-        kernels = self.value_forward.kernels
-        return (self.value.of(obs) if kernels is None else kernels.last(obs)).squeeze(1)
+        return self.value_forward.values(Inputs(obs)).squeeze(1)

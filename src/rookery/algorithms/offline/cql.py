@@ -18,13 +18,12 @@ from rookery.algorithms.algorithm import Row
 from rookery.algorithms.experience import Experience
 from rookery.algorithms.off_policy.critics import (
     CriticBatch,
+    PolicyNetwork,
     StateAction,
     actor_structure,
     backup,
     behavior_of,
-    critic_gradient,
     critic_loss,
-    critic_values,
     named,
 )
 from rookery.algorithms.off_policy.dqn import DQN, DQNConfig, TargetConfig
@@ -54,7 +53,8 @@ from rookery.core.spaces.arrays import MASK, ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior
 from rookery.models.squashed import SquashedGaussian
-from rookery.models.structure import Structure
+from rookery.models.structure import Inputs, Structure
+from rookery.native.critics import action_values
 from rookery.native.forward import attach
 from rookery.native.td import TDRows
 from rookery.policies.policy import Policy
@@ -172,26 +172,6 @@ def conservative_loss(q: Tensor, batch: ConservativeBatch, cfg: CQLConfig) -> tu
     return error + weight * gap.sum(), {**metrics, "conservative_gap": gap.detach()}
 
 
-def conservative_gradient(q: Tensor, batch: ConservativeBatch, cfg: CQLConfig) -> OutputGradients | None:
-    """The gradient of `conservative_loss` with respect to the values, and its metrics."""
-    (own, others), temperature = batch.split(q), cfg.conservative_temperature
-    by_error = critic_gradient(own, CriticBatch({}, batch.action, batch.target, batch.weight), cfg)
-    assert by_error is not None
-    (gradient,), metrics = by_error
-    logits = (others - batch.density).div_(temperature)
-    soft = torch.logsumexp(logits, 1, keepdim=True)
-    gap = temperature * soft.squeeze(1).mean(1) - own.mean(1)
-    share: Any = 0.5 * cfg.conservative_weight / own.shape[1]
-    if batch.multiplier is not None:
-        share = share * batch.multiplier
-    likelihood = logits.sub_(soft).exp_().mul_(share)
-    whole = torch.cat((gradient.sub_(share), likelihood.flatten(1)), 1)
-    return [whole], {**metrics, "conservative_gap": gap}
-
-
-CONSERVATIVE_GRADIENT = ClosedForm(conservative_loss, conservative_gradient)
-
-
 @dataclass(frozen=True)
 class GapBatch:
     """What the multiplier learns from: the gaps of all critics, ``[K]``."""
@@ -260,7 +240,7 @@ class CQL(SAC):
     """
 
     saved = ("multiplier", "multiplier_optimizer")
-    fixed = ("cloning",)
+    fixed = ("cloning", "drawn")
     cfg: CQLConfig
 
     def __init__(self, policy: Policy, cfg: CQLConfig, streams: Streams, name: str) -> None:
@@ -271,7 +251,7 @@ class CQL(SAC):
         if cfg.lagrange_gap is not None:
             self.multiplier = Temperature(1.0).to(self.replay.device)
             self.multiplier_optimizer = self._adam(self.multiplier)
-        self.cloning = attach(CloningActor(policy))
+        self.cloning, self.drawn = attach(CloningActor(policy)), attach(PolicyNetwork(policy))
 
     @property
     def planned_steps(self) -> int:
@@ -295,8 +275,7 @@ class CQL(SAC):
         noise = torch.from_numpy(drawn).to(device)
         even = self.rng.random((number, len(rows), numbers), dtype=np.float32)
         with torch.no_grad():
-            kernels = self.actor.kernels
-            here, there = (behavior_of(self.policy, obs, kernels) for obs in (rows.obs, rows.next_obs))
+            here, there = (self.drawn.outputs(Inputs(obs)) for obs in (rows.obs, rows.next_obs))
             assert isinstance(here, SquashedGaussian) and isinstance(there, SquashedGaussian)
             action, logp = here.sample_logp(noise[1 : 1 + number])
             next_action, next_logp = there.sample_logp(noise[1 + number :])
@@ -311,7 +290,7 @@ class CQL(SAC):
     def target(self, rows: Experience, next_action: Tensor, bonus: Tensor | None) -> Tensor:
         """What decisions should be worth, by the actions ``[N, k]`` that the policy draws next, ``[N]``."""
         assert self.critics.target_forward is not None
-        q = critic_values(self.critics.target_forward, StateAction(rows.next_obs, next_action))
+        q = action_values(self.critics.target_forward, StateAction(rows.next_obs, next_action))
         return backup(q, rows.reward, rows.discount, bonus, self.critics.cfg)
 
     def learn_critics(
@@ -332,7 +311,7 @@ class CQL(SAC):
         multiplier = None if self.multiplier is None else self.multiplier.log_alpha.detach().exp()
         batch = ConservativeBatch(obs, action, target, rows.weight, density, multiplier)
         forward, optimizer = self.critics.forward, self.critics.optimizer
-        learned = gradient_step(forward, conservative_loss, batch, optimizer, cfg, CONSERVATIVE_GRADIENT)
+        learned = gradient_step(forward, conservative_loss, batch, optimizer, cfg)
         metrics = named("critic", learned)
         if self.multiplier is None or self.multiplier_optimizer is None or multiplier is None:
             return metrics

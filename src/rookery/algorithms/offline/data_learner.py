@@ -14,8 +14,8 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.off_policy.critics import CriticSettings, named
-from rookery.algorithms.offline.bc import BC_GRADIENT, ClonedPolicy, Imitated, bc_loss
+from rookery.algorithms.off_policy.critics import CriticSettings, PolicyNetwork, named
+from rookery.algorithms.offline.bc import BC_GRADIENT, Imitated, bc_loss
 from rookery.algorithms.settings import DataSettings
 from rookery.core.batch import Transitions
 from rookery.core.errors import ConfigError
@@ -157,7 +157,7 @@ class ActorStep:
 
 
 def clone_weighted(
-    forward: Forward[ClonedPolicy],
+    forward: Forward[PolicyNetwork],
     rows: Transitions,
     weight: Tensor,
     optimizer: Adam,

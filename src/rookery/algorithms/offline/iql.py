@@ -17,13 +17,13 @@ from rookery.algorithms.off_policy.critics import (
     CriticBatch,
     CriticLearner,
     CriticSettings,
+    PolicyNetwork,
     StateAction,
     critic_loss,
-    critic_values,
     named,
 )
 from rookery.algorithms.off_policy.sac import discrete_critic_loss
-from rookery.algorithms.offline.bc import ClonedPolicy, ReturnBatch, Value
+from rookery.algorithms.offline.bc import ReturnBatch, Value
 from rookery.algorithms.offline.data_learner import (
     CHOICES,
     NUMBERS,
@@ -44,6 +44,8 @@ from rookery.core.optim import Adam, ClosedForm, OutputGradients, gradient_step
 from rookery.core.seeding import Role, Streams
 from rookery.core.settings.fields import Fraction, NonNegative
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec
+from rookery.models.structure import Inputs
+from rookery.native.critics import action_values
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 from rookery.replay.replay import Replay
@@ -133,7 +135,7 @@ class IQL(Algorithm[IQLConfig]):
         self.value = Value(policy, cfg.model, generator).to(self.replay.device)
         self.value_optimizer = Adam(flatten([self.value]), betas=(0.9, 0.999), eps=cfg.adam_eps)
         self.value_forward = attach(self.value)
-        self.actor = attach(ClonedPolicy(policy))
+        self.actor = attach(PolicyNetwork(policy))
         self.actor_optimizer = Adam(flatten([policy]), betas=(0.9, 0.999), eps=cfg.adam_eps)
 
     @property
@@ -167,7 +169,7 @@ class IQL(Algorithm[IQLConfig]):
         assert self.critics.target_forward is not None
         with torch.no_grad():
             pair = StateAction(rows.obs, rows.action)
-            target = of_those_made(critic_values(self.critics.target_forward, pair), rows.action).amin(0)
+            target = of_those_made(action_values(self.critics.target_forward, pair), rows.action).amin(0)
         metrics = gradient_step(
             self.value_forward,
             expectile_loss,
@@ -189,8 +191,7 @@ class IQL(Algorithm[IQLConfig]):
 
     def values(self, obs: TensorTree) -> Tensor:
         """What observations are worth, ``[N]``."""
-        kernels = self.value_forward.kernels
-        return (self.value.of(obs) if kernels is None else kernels.last(obs)).squeeze(1)
+        return self.value_forward.values(Inputs(obs)).squeeze(1)
 
     def summary(self) -> Row:
         """Reports the gradient steps since the last call."""

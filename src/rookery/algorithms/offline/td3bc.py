@@ -6,8 +6,7 @@ The details that decide are in docs/algorithms/td3bc.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -18,7 +17,6 @@ from rookery.algorithms.off_policy.critics import (
     StateAction,
     actor_structure,
     behavior_of,
-    critic_values,
     named,
 )
 from rookery.algorithms.off_policy.td3 import TD3, TD3Config
@@ -33,14 +31,14 @@ from rookery.algorithms.offline.data_learner import (
 from rookery.algorithms.settings import DataSettings
 from rookery.core.batch import Transitions
 from rookery.core.metrics import Metrics
-from rookery.core.optim import ClosedForm, OutputGradients, gradient_step, track
+from rookery.core.optim import gradient_step, track
 from rookery.core.seeding import Streams
 from rookery.core.settings.fields import NonNegative, Scheduled, Structural
 from rookery.core.spaces.arrays import ActionSpec, ObsSpec
 from rookery.models.build import ModelConfig
 from rookery.models.distributions import Behavior
 from rookery.models.structure import Structure
-from rookery.native.critics import action_gradient, action_values
+from rookery.native.critics import action_values
 from rookery.native.forward import Forward, attach
 from rookery.policies.policy import Policy
 
@@ -74,13 +72,10 @@ class ProposedActions:
     Attributes:
         action: ``[N, k]`` what the actor would do.
         q: ``[K, N]`` what critics say of that.
-        back: On kernels: from the gradients with respect to `action` alone, and `q`, to that of what the policy's last
-            layer put out.
     """
 
     action: Tensor
     q: Tensor
-    back: Callable[[Tensor, Tensor], Tensor] | None = None
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------
@@ -95,21 +90,6 @@ def held_actor_loss(outputs: ProposedActions, rows: Transitions, cfg: TD3BCConfi
     scale = cfg.alpha / q.detach().abs().mean().clamp(min=1e-8)
     loss = cfg.cloning * distance - scale * q.mean()
     return loss, {"actor_loss": loss.detach(), "cloning_loss": distance.detach(), "q_scale": scale}
-
-
-def held_actor_gradient(outputs: ProposedActions, rows: Transitions, cfg: TD3BCConfig) -> OutputGradients | None:
-    """The gradient of `held_actor_loss` with respect to what the policy's last layer puts out, and its metrics."""
-    if outputs.back is None:
-        return None
-    _, metrics = held_actor_loss(outputs, rows, cfg)
-    scale = metrics["q_scale"]
-    by_action = (outputs.action - rows.action).mul_(2.0 * cfg.cloning / rows.action.numel())
-    by_q = torch.zeros_like(outputs.q)
-    by_q[0] = -scale / outputs.q.shape[1]
-    return [outputs.back(by_action, by_q)], metrics
-
-
-HELD_ACTOR_GRADIENT = ClosedForm(held_actor_loss, held_actor_gradient)
 
 
 # --- networks ---------------------------------------------------------------------------------------------------------
@@ -133,27 +113,12 @@ class HeldActor:
 
     def structure(self) -> Structure:
         """Declares what a call computes: the policy, and from what it puts out, `outputs`."""
-        declared = actor_structure(self.policy, self.outputs)
-        return replace(declared, outputs=lambda parts, rows: self.outputs_of(parts, rows, declared))
+        return actor_structure(self.policy, self.outputs)
 
     def outputs(self, behavior: Behavior, rows: Transitions) -> ProposedActions:
         """Does the same, given what actions are drawn from."""
         action = behavior.mode()
-        return ProposedActions(action, critic_values(self.critics, StateAction(rows.obs, action)))
-
-    def outputs_of(self, parts: list[Tensor], rows: Transitions, declared: Structure) -> ProposedActions:
-        """Does the same, given what the policy's last layer puts out; without a graph, kernels go back."""
-        kernels = self.critics.kernels
-        if kernels is None or torch.is_grad_enabled():
-            outputs: ProposedActions = declared.outputs(parts, rows)
-            return outputs
-        action = torch.tanh(parts[0])
-
-        def back(by_action: Tensor, by_q: Tensor) -> Tensor:
-            whole = by_action + action_gradient(kernels, by_q, action.shape[1])
-            return whole * torch.addcmul(torch.ones_like(action), action, action, value=-1.0)
-
-        return ProposedActions(action, action_values(kernels, StateAction(rows.obs, action), keep=True), back)
+        return ProposedActions(action, action_values(self.critics, StateAction(rows.obs, action)))
 
 
 # --- the algorithm ----------------------------------------------------------------------------------------------------
@@ -186,7 +151,7 @@ class TD3BC(TD3):
 
     def learn_actor(self, rows: Transitions, cfg: TD3BCConfig) -> Metrics:  # type: ignore[override]
         """A gradient step up the critics' values and towards the data; then all targets follow."""
-        metrics = gradient_step(self.actor, held_actor_loss, rows, self.actor_optimizer, cfg, HELD_ACTOR_GRADIENT)
+        metrics = gradient_step(self.actor, held_actor_loss, rows, self.actor_optimizer, cfg)
         self.critics.track(cfg.tau)
         track(self._actor_target_data, self.actor_optimizer.flat.data, cfg.tau)
         return named("actor", metrics)

@@ -9,15 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from rookery.algorithms.algorithm import Row
-from rookery.core.batch import Minibatch, Rollout, Sequences, TensorTree, flat
+from rookery.core.batch import Minibatch, Rollout, Sequences, TensorTree, flat, rows_of
 from rookery.core.device import device_of
 from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.ops import following, gae, vtrace
 from rookery.core.spaces.arrays import MASK
 from rookery.models.build import CustomMemory, ModelConfig, build_trunk
-from rookery.models.distributions import Distribution
+from rookery.models.distributions import Behavior
 from rookery.models.heads import GivenActionHead, GivenValueHead, Outputs, ValueHead, distribution_for
-from rookery.models.recall import put_together, rows_of
 from rookery.models.squashed import BoundedHead, HybridHead
 from rookery.models.structure import Inputs, Structure, Tower
 from rookery.native.forward import Forward
@@ -41,6 +40,33 @@ class Correction:
     rho_bar: float
     c_bar: float
     proximal: Forward[ActorCritic] | None = None
+
+    def targets(
+        self,
+        reward: Tensor,
+        value: Tensor,
+        next_value: Tensor,
+        ended: Tensor,
+        log_ratio: Tensor,
+        gamma: float | Tensor,
+        gae_lambda: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Computes advantages and value targets, ``[T, F, S]``, and the importance weights of decisions, ``[T, F]``.
+
+        Args:
+            reward: ``[T, F, S]``, as the next three.
+            value: Of what was decided on.
+            next_value: Of what came after it.
+            ended: Where sums stop.
+            log_ratio: ``[T, F]`` log-probability of each decision now, less that when it was played.
+            gamma: Discount; ``[S]`` of several signals.
+            gae_lambda: Decay of later errors.
+        """
+        ratio = log_ratio.exp()
+        played = reward, value, next_value, ended, ratio.unsqueeze(-1)
+        rho_bar, c_bar = self.rho_bar, self.c_bar
+        found = vtrace(*played, gamma=gamma, gae_lambda=gae_lambda, rho_bar=rho_bar, c_bar=c_bar)
+        return *found, ratio.clamp(max=rho_bar)
 
 
 ONE_UPDATE_LATE = Correction(rho_bar=2.0, c_bar=1.0)
@@ -67,7 +93,7 @@ class ActorCritic(nn.Module):
     def __init__(self, policy: Policy, model: ModelConfig, generator: torch.Generator, columns: int = 1) -> None:
         super().__init__()
         self.policy = policy
-        self._remembers, self._recalls = policy.memory is not None, policy.recall is not None  # kept at hand
+        self._remembers = policy.memory is not None
         if isinstance(policy.head, BoundedHead | HybridHead):
             raise ConfigError(
                 f"policy {policy.name!r}: its head ({type(policy.head).__name__}) is for algorithms that learn from "
@@ -106,40 +132,45 @@ class ActorCritic(nn.Module):
 
     def forward(self, batch: Minibatch) -> Outputs:
         """Computes the distribution and the values of each row."""
-        obs = put_together(batch.obs) if self._recalls else batch.obs  # pictures may still stand once each
-        features = self.policy.trunk(obs)
-        if self._remembers:
-            memory = self.policy.memory
-            assert memory is not None
-            features, _ = memory(features, batch.memory, batch.sequences)
-        distribution = self.policy.head(features, obs.get(MASK))
-        seen = features if self.critic_trunk is None else self.critic_trunk(obs)
+        obs = batch.obs
+        features = self.features(obs, batch.memory, batch.sequences) if self._remembers else self.policy.trunk(obs)
+        distribution, critic = self.policy.head(features, obs.get(MASK)), self.critic_trunk
+        seen = features if critic is None else critic(obs)
         return Outputs(distribution, self.value_head(seen))
 
-    def value(self, obs: TensorTree) -> Tensor:
-        """Gives values ``[N, S]`` alone, of rows that stand for themselves; on what a policy remembers see `along`."""
-        if self.remembers:
-            raise RookeryError(f"policy {self.policy.name!r} remembers: its values are along sequences (`along`)")
-        trunk = self.policy.trunk if self.critic_trunk is None else self.critic_trunk
-        value: Tensor = self.value_head(trunk(obs))
-        return value
-
-    def along(self, obs: TensorTree, memory: Tensor, sequences: Sequences) -> tuple[Tensor, Tensor]:
-        """Computes, along a policy's memory, the head's output ``[N, W]`` and values ``[N, S]``, without gradients.
+    def features(self, obs: TensorTree, memory: Tensor | None, sequences: Sequences | None) -> Tensor:
+        """Computes what the policy's actions stand on, ``[N, F]``.
 
         Args:
             obs: ``[N, ...]`` as the trunk takes them.
-            memory: ``[B, M]`` what its memory kept before each sequence.
+            memory: ``[B, M]`` what its memory kept before each sequence; None, as the next, if it has no memory.
             sequences: How the rows lie in time.
         """
-        assert self.policy.memory is not None
-        with torch.no_grad():
-            features, _ = self.policy.memory(self.policy.trunk(obs), memory, sequences)
-            seen = features if self.critic_trunk is None else self.critic_trunk(obs)
-            return self.policy.head.linear(features), self.value_head(seen)
+        features: Tensor = self.policy.trunk(obs)
+        if self._remembers:
+            assert self.policy.memory is not None and memory is not None and sequences is not None
+            features, _ = self.policy.memory(features, memory, sequences)
+        return features
+
+    def value(self, obs: TensorTree, memory: Tensor | None = None, sequences: Sequences | None = None) -> Tensor:
+        """Computes values ``[N, S]`` alone; arguments as of `features`.
+
+        Raises:
+            RookeryError: If values stand on what the policy remembers, and no memory is given.
+        """
+        if self.remembers and memory is None:
+            raise RookeryError(f"policy {self.policy.name!r} remembers: its values need memory and sequences")
+        critic = self.critic_trunk
+        value: Tensor = self.value_head(self.features(obs, memory, sequences) if critic is None else critic(obs))
+        return value
+
+    def behavior(self, obs: TensorTree, memory: Tensor | None = None, sequences: Sequences | None = None) -> Behavior:
+        """Computes what actions are drawn from alone; arguments as of `features`."""
+        behavior: Behavior = self.policy.head(self.features(obs, memory, sequences), obs.get(MASK))
+        return behavior
 
     def structure(self) -> Structure:
-        """Declares what `forward`, `value` and `along` compute."""
+        """Declares what `forward`, `value` and `behavior` compute."""
         policy, model = self.policy, self.model
         if self.critic_trunk is None:
             towers: tuple[Tower, ...] = (Tower(policy.trunk, (policy.head, self.value_head), policy.memory),)
@@ -174,24 +205,16 @@ class RolloutValues:
     next_value: Tensor
 
 
-@torch.no_grad()
 def values_of(forward: Forward[ActorCritic], rollout: Rollout) -> RolloutValues:
-    """Passes a rollout through the networks: row by row, or, for a policy with a memory, along the time line."""
-    policy, shape = forward.net.policy, rollout.reward.shape
-    if policy.recall is None:
-        obs = policy.normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
-        last, final = policy.normalize(rollout.last_obs), policy.normalize(rollout.final_obs)
-        whole = obs
-    else:
-        obs, last, final = policy.recall.unroll(rollout, policy.normalize)
-        whole, last, final = put_together(obs), put_together(last), put_together(final)
+    """Passes a rollout through the networks: row by row, or, for a policy with a memory, along the time line. Call it
+    under ``torch.no_grad()``.
+    """
+    shape, (obs, last, final) = rollout.reward.shape, forward.net.policy.sights(rollout)
     if not forward.net.remembers:
-        kernels = forward.kernels
-        value_of = forward.net.value if kernels is None else kernels.last
-        value, last_value = value_of(whole).view(*shape, -1), value_of(last)
-        final_value = value_of(final) if len(rollout.boot_index) else None
+        value, last_value = forward.values(Inputs(obs)).view(*shape, -1), forward.values(Inputs(last))
+        final_value = forward.values(Inputs(final)) if len(rollout.boot_index) else None
     else:
-        value, last_value, final_value = _values_along(forward, rollout, whole, last, final)
+        value, last_value, final_value = _values_along(forward, rollout, obs, last, final)
     return RolloutValues(obs, value, following_values(rollout, value, last_value, final_value))
 
 
@@ -238,12 +261,10 @@ def _values_along(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Values of all rows ``[T, F, S]``, last ``[F, S]`` and final observations ``[K, S]``, along a policy's memory."""
     assert rollout.memory is not None
-    memory = forward.net.policy.learned(rollout.memory[0])
-
-    def value_of(obs: TensorTree) -> Tensor:
-        return _along(forward, obs, memory, rollout.timeline())[1]
-
-    values, last_value, final_value = in_time(rollout, whole, last, final, value_of)
+    memory, timeline = forward.net.policy.learned(rollout.memory[0]), rollout.timeline()
+    values, last_value, final_value = in_time(
+        rollout, whole, last, final, lambda obs: forward.values(Inputs(obs, memory, timeline))
+    )
     return values.view(*rollout.reward.shape, -1), last_value, final_value
 
 
@@ -267,24 +288,12 @@ def in_time(
         The numbers of all decisions ``[T * F, W]``, with zeros where there is none, of last and of final observations.
     """
     rows = rollout.valid_rows()
-    decided = whole if rows is None else {path: leaf.index_select(0, rows) for path, leaf in whole.items()}
-    together = {path: torch.cat((leaf, last[path], final[path])) for path, leaf in decided.items()}
     num, fragments = rollout.reward.numel() if rows is None else len(rows), len(rollout.length)
-    found, of_last, of_final = function(together).split((num, fragments, len(rollout.boot_index)))
+    numbers = function(rollout.timeline_rows(whole, last, final))
+    found, of_last, of_final = numbers.split((num, fragments, len(rollout.boot_index)))
     if rows is not None:
         found = found.new_zeros(rollout.reward.numel(), found.shape[1]).index_copy(0, rows, found)
     return found, of_last, of_final
-
-
-def _along(
-    forward: Forward[ActorCritic], obs: TensorTree, memory: Tensor, sequences: Sequences
-) -> tuple[Tensor, Tensor]:
-    """The head's output and values along a policy's memory, as `ActorCritic.along` gives them."""
-    kernels = forward.kernels
-    if kernels is None:
-        return forward.net.along(obs, memory, sequences)
-    output, *_, value = kernels.run(Inputs(obs, memory, sequences))
-    return output, value
 
 
 @torch.no_grad()
@@ -301,16 +310,12 @@ def logp_now(
         sequences: How minibatches have the rows; None if each stands for itself.
         memory: ``[B, M]`` what was kept before each sequence.
     """
-    policy, rows, action = forward.net.policy, rollout.valid_rows(), rollout.action.flatten(0, 1)
-    if sequences is None or memory is None:
-        output = policy.head.linear(policy.trunk(put_together(obs)))
-    else:
-        decided = obs if rows is None else rows_of(obs, rows)
-        output, _ = _along(forward, put_together(decided), memory, sequences)
-        if rows is not None:
-            output = output.new_zeros(len(action), output.shape[1]).index_copy(0, rows, output)
-    distribution: Distribution = policy.head.distribution(output, obs.get(MASK))
-    return distribution.log_prob(action).view_as(rollout.reward)
+    rows = None if sequences is None else rollout.valid_rows()
+    seen = obs if rows is None else rows_of(obs, rows)
+    logp = forward.log_probs(Inputs(seen, memory, sequences), flat(rollout.action, rows))
+    if rows is not None:
+        logp = logp.new_zeros(rollout.reward.numel()).index_copy(0, rows, logp)
+    return logp.view_as(rollout.reward)
 
 
 @torch.no_grad()
@@ -339,7 +344,7 @@ def advantage_targets(
     """
     forward.refresh()
     policy, seen = forward.net.policy, values_of(forward, rollout)
-    obs, value, logp, ratio = seen.obs, seen.value, rollout.logp, None
+    obs, value, logp, importance = seen.obs, seen.value, rollout.logp, None
     reward = reward.unsqueeze(-1) if reward.dim() == 2 else reward
     if not len(columns) == reward.shape[-1] == value.shape[-1]:
         raise _disagreement(len(columns), reward.shape[-1], value.shape[-1])
@@ -352,15 +357,13 @@ def advantage_targets(
     if policy.memory is not None:
         sequences, kept = rollout.sequences()
         memory = policy.learned(kept)
-    if correction is not None:
-        logp = logp_now(correction.proximal or forward, rollout, obs, sequences, memory)
-        ratio = (logp - rollout.logp).exp()
-        played = reward, value, next_value, ended, ratio.unsqueeze(-1)
-        rho_bar, c_bar = correction.rho_bar, correction.c_bar
-        advantage, target = vtrace(*played, gamma=gamma, gae_lambda=gae_lambda, rho_bar=rho_bar, c_bar=c_bar)
-    else:
-        advantage = gae(reward, value, next_value, ended, gamma=gamma, gae_lambda=gae_lambda)
+    played = reward, value, next_value, ended
+    if correction is None:
+        advantage = gae(*played, gamma=gamma, gae_lambda=gae_lambda)
         target = advantage + value
+    else:
+        logp = logp_now(correction.proximal or forward, rollout, obs, sequences, memory)
+        advantage, target, importance = correction.targets(*played, logp - rollout.logp, gamma, gae_lambda)
     weight = None if only and only.strength == 1 else value.new_tensor([column.strength for column in columns])
     advantage = advantage.squeeze(-1) if weight is None else advantage @ weight
     rows = rollout.valid_rows()
@@ -371,7 +374,7 @@ def advantage_targets(
         advantage=flat(advantage, rows),
         value_target=flat(target, rows),
         value=flat(value, rows),
-        importance=None if ratio is None or correction is None else flat(ratio.clamp(max=correction.rho_bar), rows),
+        importance=None if importance is None else flat(importance, rows),
         sequences=sequences,
         memory=memory,
     )

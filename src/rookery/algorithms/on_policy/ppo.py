@@ -279,12 +279,12 @@ class PPO(Algorithm[PPOConfig]):
         return {
             **result,
             "explained_variance": explained_variance(data.value[:, 0], data.value_target[:, 0]),
-            **importance_metrics(data),
+            **({} if data.importance is None else importance_metrics(data)),
             "value_unit": self.value_scale.unit,
             "lr": cfg.lr,
             "clip": cfg.clip,
             "epochs": epochs,
-            **self.adapt_penalty(result.get("full_kl")),
+            **(self.adapt_penalty(result.get("full_kl")) if self.cfg.kl_coef else {}),
             "skipped_steps": self.check_finite(self.optimizer),
             "updates": self.updates,
         }
@@ -316,18 +316,11 @@ class PPO(Algorithm[PPOConfig]):
         """
         correction = self.correction
         forward = self.forward if correction is None else correction.proximal or self.forward
-        kernels = forward.kernels
-        if kernels is None:
-            outputs = forward(data)
-        else:
-            outputs = kernels.outputs(kernels.run(kernels.structure.inputs(data)), data)
-        old = outputs.distribution.parameters
+        old = forward.outputs(data).distribution.parameters
         return PenaltyMinibatch(**vars(data), old=old, kl_coef=torch.full_like(data.advantage, self.kl_coef))
 
     def adapt_penalty(self, full_kl: float | None) -> Row:
-        """Moves the weight of the penalty by the mean KL of an update, and says what it was in that update."""
-        if not self.cfg.kl_coef:
-            return {}
+        """Moves the weight of the penalty by the mean KL of an update; returns what it was in that update."""
         used = self.kl_coef
         if full_kl is not None and full_kl > 2 * self.cfg.kl_target:
             self.kl_coef *= 1.5

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from rookery.algorithms.algorithm import Algorithm, AlgorithmConfig, Row
 from rookery.algorithms.capabilities import Capabilities
-from rookery.algorithms.off_policy.q_values import QBatch, QNetwork, only_played, played, values_of
+from rookery.algorithms.off_policy.q_values import QBatch, QNetwork, only_played, played
 from rookery.algorithms.on_policy.actor_critic import following_values
 from rookery.algorithms.rewarding import add_signals
 from rookery.algorithms.settings import OnPolicySettings
-from rookery.core.batch import Demand, Rollout, TensorTree, flat
+from rookery.core.batch import Demand, Rollout, TensorTree, flat, rows_of
 from rookery.core.flat import flatten
 from rookery.core.metrics import Means, Metrics
 from rookery.core.ops import lambda_returns
@@ -32,6 +32,7 @@ from rookery.core.settings.reach import Count, Length
 from rookery.core.spaces.arrays import MASK
 from rookery.models.build import ModelConfig
 from rookery.models.q_head import QHead, QValues
+from rookery.models.structure import Inputs
 from rookery.native.forward import attach
 from rookery.policies.policy import Policy
 
@@ -143,22 +144,21 @@ class PQN(Algorithm[PQNConfig]):
     @torch.no_grad()
     def targets(self, rollout: Rollout) -> QBatch:
         """Q(lambda) returns of every valid decision, ``[N]``."""
-        normalize, cfg, rows = self.policy.normalize, self.cfg, rollout.valid_rows()
-        obs = normalize({path: leaf.flatten(0, 1) for path, leaf in rollout.obs.items()})
-        value, last_value = self.best(obs).view(*rollout.reward.shape, 1), self.best(normalize(rollout.last_obs))
-        final_value = self.best(normalize(rollout.final_obs)) if len(rollout.boot_index) else None
+        cfg, rows, (obs, last, final) = self.cfg, rollout.valid_rows(), self.policy.sights(rollout)
+        value, last_value = self.best(obs).view(*rollout.reward.shape, 1), self.best(last)
+        final_value = self.best(final) if len(rollout.boot_index) else None
         ended = rollout.terminated | rollout.truncated | rollout.last
         after = following_values(rollout, value, last_value, final_value)[..., 0]
         target = lambda_returns(rollout.reward, after, ended, gamma=cfg.gamma, trace_lambda=cfg.trace_lambda)
         return QBatch(
-            obs if rows is None else {path: leaf.index_select(0, rows) for path, leaf in obs.items()},
+            obs if rows is None else rows_of(obs, rows),
             flat(rollout.action, rows),
             flat(target, rows),
         )
 
     def best(self, obs: TensorTree) -> Tensor:
         """Gives the largest value among the actions that are allowed, ``[N, 1]``; 0 where none is."""
-        (values, _), mask = values_of(self.forward, obs, None), obs.get(MASK)
+        values, mask = self.forward.values(Inputs(obs)), obs.get(MASK)
         if mask is None:
             return values.amax(1, keepdim=True)
         return torch.where(mask, values, -torch.inf).amax(1, keepdim=True).masked_fill_(~mask.any(1, keepdim=True), 0.0)
