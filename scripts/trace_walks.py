@@ -45,6 +45,7 @@ FEATURES = {
     "drawn parameters": r"parameters_of$|lessons_of$|Env\._parameters$",
     "messages on a shortage of memory": r"explain_shortage$",
     "notes on schedules that have ended": r"HorizonNotes\.",
+    "workers elsewhere": r"Pool\.waits$|WaitsPart\.",
     "weights one update behind": r"Pool\.lag$|\.correction$",
     "KL penalty": r"adapt_penalty$",
     "policies that stop learning": r"Run\.retire$|MaxDecisionsPart\.|is_learning$",

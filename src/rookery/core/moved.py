@@ -543,6 +543,7 @@ REMOVED: dict[str, str] = {
     "rookery.native.critics:action_gradient": "use rookery.native.critics.ActionValues",
     "rookery.rollout.fragments:times_before": "use rookery.rollout.worker_state.episodes_of",
     "rookery.run.checks.memory_check:explained_shortage": "use explain_shortage, which is given the error",
+    "rookery.run.compute:threads_for": "use Run.threads_of",
     "rookery.run.gradient_steps:end_round": "use Run.end_round",
 }
 """What to use instead, by ``module`` or ``module:Name``: a sentence that ends an error message."""

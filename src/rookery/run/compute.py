@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 from rookery.algorithms.algorithm import Algorithm
-from rookery.core.native import kernel_threads, path_name
+from rookery.core.native import path_name
 from rookery.core.process.runtime import (
     TORCH_WORTH_THREADS,
     kernel_thread_rule,
     shared_cores,
     thread_rule,
-    torch_threads,
 )
 from rookery.models.pictures import SMALLEST_NATURE, image_layout
 from rookery.native.actor import native_actor
@@ -35,13 +33,6 @@ def learning_threads(learner: Algorithm[Any], num_lanes: int) -> int:
     if learner.on_kernels:
         return kernel_thread_rule(flops)
     return min(thread_rule(flops, TORCH_WORTH_THREADS), shared_cores())
-
-
-def threads_for(learner: Algorithm[Any], number: int) -> AbstractContextManager[None]:
-    """Lets a learner's steps use so many threads inside, of kernels or of torch. Where kernels run, what remains for
-    torch is too little work for a second one.
-    """
-    return kernel_threads(number) if number > 1 and learner.on_kernels else torch_threads(number)
 
 
 def acting_threads(learners: Mapping[str, Algorithm[Any]], threads: Mapping[str, int]) -> int:

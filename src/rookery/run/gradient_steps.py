@@ -7,7 +7,6 @@ from time import perf_counter
 
 from rookery.algorithms.algorithm import Row
 from rookery.core.batch import Rollout
-from rookery.run.compute import threads_for
 from rookery.run.pace import CHUNK
 from rookery.run.round import Round
 from rookery.run.run import Progress, Run
@@ -43,7 +42,7 @@ def learn_from_replay(run: Run, this: Round, progress: Progress) -> None:
     """
     for name in this.each(run.check_stop):
         learner, replay = run.learners[name], run.replays[name]
-        with run.timers["learn"], threads_for(learner, run.threads[name]):
+        with run.timers["learn"], run.threads_of(name):
             if this.left is None:
                 this.left = replay.due(
                     replay.cfg.train_every if this.env_steps is None else this.env_steps / run.ranks.size

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from rookery.core.batch import Rollout
 from rookery.core.errors import ConfigError, refuse
-from rookery.run.compute import threads_for
 from rookery.run.gradient_steps import make_in_parts
 from rookery.run.pace import ITERATION, with_replay
 from rookery.run.run import Progress, Run
@@ -48,7 +47,7 @@ class LearnAlone:
         def make(part: int) -> None:
             for name in self.names:
                 learner = run.learners[name]
-                with run.timers["learn"], threads_for(learner, run.threads[name]):
+                with run.timers["learn"], run.threads_of(name):
                     learner.learn(part)
                 progress.learned.setdefault(name, [])
             self.left -= part

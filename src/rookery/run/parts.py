@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from rookery.algorithms.algorithm import Row
+from rookery.core.batch import Rollout
 from rookery.report.results import IterationResult
 from rookery.rollout.worker import Sample
 
@@ -29,8 +31,15 @@ class RunPart:
         """
         return task
 
+    def after_call(self, call: str) -> None:
+        """The last round of an iteration is over; its time still counts."""
+
     def after_sample(self, sample: Sample) -> None:
         """The pool has played; the counts of the run include it, and policies that are missing do not exist yet."""
+
+    def in_update(self, name: str, rollout: Rollout) -> Row:
+        """Returns columns that the part adds to an update of a policy from a rollout, by name."""
+        return {}
 
     def after_update(self, name: str) -> None:
         """A policy has learned from a rollout, or stored it; its decisions are counted."""
@@ -38,9 +47,6 @@ class RunPart:
     def is_learning(self, name: str) -> bool:
         """Returns whether a policy learns from what is played now."""
         return True
-
-    def after_rounds(self) -> None:
-        """The last round of ``train_iteration`` is over; its time still counts."""
 
     def before_result(self) -> None:
         """An iteration is over and counted; its episodes are in `Run.finished`."""
@@ -67,10 +73,11 @@ class Parts:
     def __init__(self, parts: Iterable[RunPart | None] = ()) -> None:
         self.all = tuple(part for part in parts if part is not None)
         self.before_call: list[Callable[[str, Any], Any]] = self._methods("before_call")
+        self.after_call: list[Callable[[str], None]] = self._methods("after_call")
         self.after_sample: list[Callable[[Sample], None]] = self._methods("after_sample")
+        self.in_update: list[Callable[[str, Rollout], Row]] = self._methods("in_update")
         self.after_update: list[Callable[[str], None]] = self._methods("after_update")
         self.is_learning: list[Callable[[str], bool]] = self._methods("is_learning")
-        self.after_rounds: list[Callable[[], None]] = self._methods("after_rounds")
         self.before_result: list[Callable[[], None]] = self._methods("before_result")
         self.in_result: list[Callable[[IterationResult], IterationResult]] = self._methods("in_result")
         self.after_iteration: list[Callable[[IterationResult], IterationResult]] = self._methods("after_iteration")

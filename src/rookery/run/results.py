@@ -57,7 +57,6 @@ def result_of(run: Run, progress: Progress) -> IterationResult:
         sampling=run.lane_steps > progress.lane_steps,
         finished_policies=len(run.retired),
         finished_share=len(run.retired) / max(1, len(run.learners)),
-        waits=run.pool.waits(),
     )
     for add in run.parts.in_result:
         result = add(result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from functools import partial
 from secrets import randbits
@@ -18,7 +18,9 @@ from rookery.cluster.ranks import Ranks
 from rookery.core.batch import Rollout, flat
 from rookery.core.config import Resolved
 from rookery.core.device import Staging
+from rookery.core.native import kernel_threads
 from rookery.core.process.interrupt import Interrupt, Interrupted
+from rookery.core.process.runtime import torch_threads
 from rookery.core.seeding import Streams
 from rookery.core.settings.starting_folder import started_in, starting_folder
 from rookery.core.settings.trust import CodeKind
@@ -436,6 +438,13 @@ class Run(Stateful):
         learner = self.learners[name]
         learner.env_steps, learner.horizon = self.env_steps, self.horizon
         learner.decisions = self.decisions.get(name, 0) + self.pool.delivered(name, rollout)
+
+    def threads_of(self, name: str) -> AbstractContextManager[None]:
+        """Lets a learner compute with its threads inside, of kernels or of torch: beside kernels, torch has too little
+        work for a second thread.
+        """
+        number = self.threads[name]
+        return kernel_threads(number) if number > 1 and self.learners[name].on_kernels else torch_threads(number)
 
     def count_learned(self, name: str, rollout: Rollout) -> None:
         """Updates observation statistics and the count of decisions by a rollout that a learner has taken.

@@ -22,6 +22,7 @@ from rookery.core.settings.starting_folder import absolute, shown, started_in, s
 from rookery.core.settings.trust import TrustCode
 from rookery.envs.absent import AbsentEnv
 from rookery.envs.base import VectorEnv
+from rookery.envs.elsewhere import EnvElsewhere
 from rookery.envs.logs import logs_in
 from rookery.report.console import Reporter, reporter
 from rookery.report.films import Progress as FilmProgress
@@ -39,7 +40,7 @@ from rookery.run.checkpoint.saving import save_run
 from rookery.run.checks.memory_check import explain_shortage
 from rookery.run.checks.remarks import Remarks
 from rookery.run.checks.trusted_code import notes_of_directory, without_foreign_code
-from rookery.run.compute import changed_paths, paths_of, threads_for
+from rookery.run.compute import changed_paths, paths_of
 from rookery.run.describe.facts import nothing_to_do, run_facts
 from rookery.run.evaluate.evaluation import Measure, record
 from rookery.run.gradient_steps import learn_from_replay, update_in_parts
@@ -51,6 +52,7 @@ from rookery.run.pace import CHUNK, ITERATION, MaxDecisionsPart, ahead, check_ca
 from rookery.run.parts import Parts
 from rookery.run.prepare import callbacks_of, code_values, layers_of, prepare
 from rookery.run.ranks.learners import RankTask
+from rookery.run.ranks.pool_parts import LagPart, WaitsPart
 from rookery.run.ranks.ranks_part import RanksPart
 from rookery.run.ranks.serve_rank import follow
 from rookery.run.results import made_within, mean_rows, result_of
@@ -142,6 +144,8 @@ class Trainer(Run):
         return Parts(
             (
                 RanksPart(self) if self.ranks.size > 1 else None,
+                LagPart(self) if config.sampling.lag else None,
+                WaitsPart(self) if isinstance(self.env, EnvElsewhere) else None,
                 self.horizon_notes if self.horizon is not None else None,
                 MaxDecisionsPart(self) if limited else None,
                 self.measure if config.evaluation.every else None,
@@ -177,8 +181,6 @@ class Trainer(Run):
                 for name in this.each(self.check_stop):
                     self._learn(name, this, progress)
                 self.end_round(this, progress)
-            for end in self.parts.after_rounds:
-                end()
         return self._end_iteration(progress)
 
     def _learn(self, name: str, this: Round, progress: Progress) -> None:
@@ -186,12 +188,14 @@ class Trainer(Run):
         learner, played = self.learners[name], this.rollouts[name]
         self.tell_time(name, played)
         rollout = self.staging.send_rollout(played)
-        with self.timers["training_step"], threads_for(learner, self.threads[name]):
+        with self.timers["training_step"], self.threads_of(name):
             if learner.in_parts:
                 row = update_in_parts(self, this, name, rollout)
             else:
                 row = learner.training_step(learner.before_targets(rollout, this.rollouts))
-        progress.note(name, row | self.pool.lag(name, played), played)
+        for add in self.parts.in_update:
+            row = row | add(name, played)
+        progress.note(name, row, played)
         self.count_learned(name, rollout)
 
     @contextmanager
@@ -206,6 +210,8 @@ class Trainer(Run):
                 for begin in self.parts.before_call:
                     task = begin(call, task)
                 yield task
+                for end in self.parts.after_call:
+                    end(call)
         except (MemoryError, RuntimeError) as error:
             explain_shortage(error)
             raise

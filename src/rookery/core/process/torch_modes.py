@@ -66,12 +66,13 @@ def own_modes() -> Iterator[None]:
     if is_first:
         _thread.theirs = before
     try:
-        with _switched(before, OWN):
+        with _UNCHANGED if before == OWN else _switched(before, OWN):
             yield
     finally:
         if is_first:
             before, _thread.theirs = _thread.theirs or before, None
-        _set(before)
+        if before != modes_now():
+            _set(before)
 
 
 @contextmanager

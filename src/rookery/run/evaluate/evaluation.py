@@ -62,12 +62,14 @@ class Measure(RunPart):
         """Whether the iteration that is made ends with a measure of training."""
         return not self._run.ranks.rank and self._ends_with_measure
 
-    def after_rounds(self) -> None:
-        """Evaluates at the end of an iteration, at rank 0, if an evaluation is due; the other ranks wait.
+    def after_call(self, call: str) -> None:
+        """Evaluates at the end of an iteration of training, at rank 0, if an evaluation is due; the other ranks wait.
 
         Raises:
             Interrupted: If the run is to stop, on all ranks; a resumed run evaluates again.
         """
+        if call != "train_iteration":
+            return
         run, evaluation = self._run, None
         if self.is_due:
             try:
