@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rookery.algorithms.algorithm import Row
 from rookery.core.batch import Rollout
 from rookery.report.results import IterationResult
 from rookery.rollout.worker import Sample
@@ -37,7 +36,7 @@ class RunPart:
     def after_sample(self, sample: Sample) -> None:
         """The pool has played; the counts of the run include it, and policies that are missing do not exist yet."""
 
-    def in_update(self, name: str, rollout: Rollout) -> Row:
+    def in_update(self, name: str, rollout: Rollout) -> dict[str, float]:
         """Returns columns that the part adds to an update of a policy from a rollout, by name."""
         return {}
 
@@ -75,7 +74,7 @@ class Parts:
         self.before_call: list[Callable[[str, Any], Any]] = self._methods("before_call")
         self.after_call: list[Callable[[str], None]] = self._methods("after_call")
         self.after_sample: list[Callable[[Sample], None]] = self._methods("after_sample")
-        self.in_update: list[Callable[[str, Rollout], Row]] = self._methods("in_update")
+        self.in_update: list[Callable[[str, Rollout], dict[str, float]]] = self._methods("in_update")
         self.after_update: list[Callable[[str], None]] = self._methods("after_update")
         self.is_learning: list[Callable[[str], bool]] = self._methods("is_learning")
         self.before_result: list[Callable[[], None]] = self._methods("before_result")

@@ -194,7 +194,7 @@ class Trainer(Run):
             else:
                 row = learner.training_step(learner.before_targets(rollout, this.rollouts))
         for add in self.parts.in_update:
-            row = row | add(name, played)
+            row = {**row, **add(name, played)}
         progress.note(name, row, played)
         self.count_learned(name, rollout)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rookery.algorithms.algorithm import Row
 from rookery.core.batch import Rollout
 from rookery.report.results import IterationResult
 from rookery.run.parts import RunPart
@@ -17,9 +16,9 @@ class LagPart(RunPart):
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def in_update(self, name: str, rollout: Rollout) -> Row:
+    def in_update(self, name: str, rollout: Rollout) -> dict[str, float]:
         """Returns the columns of an update by name; empty where workers wait for weights."""
-        return {**self._run.pool.lag(name, rollout)}
+        return self._run.pool.lag(name, rollout)
 
 
 class WaitsPart(RunPart):
