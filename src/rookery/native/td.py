@@ -60,9 +60,10 @@ def td_rows(drawn: Transitions, forward: Forward[Any], target: Forward[Any], del
     for each in (kernels, after):
         if each.head is None or not isinstance(each.towers[0], NativeTrunk):
             return None
-    rows, count = TDRows(drawn, after, delta), len(drawn)
+    rows = TDRows(drawn, after, delta)
     if _call_for(kernels, rows) is not None:
         return rows
+    count = len(drawn)
     numbers = drawn.reward, drawn.discount, drawn.weight
     can_read = (
         all(part is None or (is_plain(part) and part.shape == (count,)) for part in numbers)
