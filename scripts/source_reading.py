@@ -18,6 +18,21 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("rookery", "rookery_rllib", "rookery_mlagents")
+MLAGENTS_ROOMS = (
+    "link",  # the link to Unity's players: wire, layouts, environments
+    "onnx_unity_rules",  # what Unity's importer asks of a model
+    "onnx_unity",  # policies as models for Unity
+    "old",  # files of releases 0.13 to 0.18
+    "files",  # configurations, files of a run, demonstrations, checkpoints
+    "key_meanings",  # what keys mean, by their settings
+    "keys",  # the table of keys
+    "testing",  # players without Unity
+    "api",  # the low-level API, mlagents_envs
+    "learn",  # mlagents-learn
+    "verbs",  # verbs of the command line
+)
+"""Rooms of the ML-Agents face, lowest first."""
+
 RLLIB_ROOMS = (
     "base",  # errors, lines for the user, tables of names, ray in this process
     "gym",  # gym of 2021
