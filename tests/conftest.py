@@ -8,11 +8,13 @@ all, with many.
 import gc
 import os
 import signal
+import sys
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from rookery.cli.main import main
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates
 from rookery.envs import choice
 from rookery.envs.native import twins
@@ -50,6 +52,24 @@ def pytest_collection_finish():
     gc.freeze()  # and is not looked through again and again while tests run
     gc.set_threshold(7_000, 10, 10)  # ten times as seldom as usual: much is made and dropped here, in little memory
     gc.enable()
+
+
+@pytest.fixture
+def rookery(tmp_path, monkeypatch, capsys):
+    """Runs a command in an empty folder; gives its exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["rookery", *map(str, words)])
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        try:
+            main()
+            code = 0
+        except SystemExit as error:
+            code = error.code or 0
+        return code, *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture(autouse=True)

@@ -3,30 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import sys
 
 import pytest
 from commands import TINY, train_into
-
-from rookery.cli.main import main
-
-
-@pytest.fixture
-def rookery(tmp_path, monkeypatch, capsys):
-    """Runs a command in an empty folder; gives its exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["rookery", *map(str, words)])
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        try:
-            main()
-            code = 0
-        except SystemExit as error:
-            code = error.code or 0
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture
