@@ -89,8 +89,8 @@ def upward(source: Source, layers: list[set[str]]) -> list[str]:
     wrong = []
     for path in source.files():
         module = source.module_of(path)
-        if module == "rookery":
-            continue  # what it names is imported when it is used
+        if module in ("rookery", "rookery.extend"):
+            continue  # lazy tables: what they name is imported when it is used
         for found in source.all_imports_of(path):
             there = found.module
             if there not in source.modules or there in source.packages:
