@@ -241,3 +241,11 @@ def test_a_stored_run_with_older_names_resumes(tmp_path, monkeypatch):
             trainer.train({"iterations": 5})
             weights.append({key: value.tolist() for key, value in trainer.policies["main"].state_dict().items()})
     assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("face", ["rllib", "mlagents"])
+def test_the_old_name_of_a_face_is_noted_at_the_line_that_imports_it(face, monkeypatch):
+    monkeypatch.delitem(sys.modules, f"rookery.compat.{face}", raising=False)
+    with pytest.warns(DeprecationWarning, match=f"is now rookery_{face}") as seen:
+        exec(compile(f"import rookery.compat.{face}", "script.py", "exec"), {"__name__": "__main__"})
+    assert {note.filename for note in seen} == {"script.py"}

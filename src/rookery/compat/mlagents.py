@@ -14,7 +14,7 @@ else:
     warnings.warn(
         "rookery.compat.mlagents is now rookery_mlagents: `from rookery_mlagents import mlagents_envs`",
         DeprecationWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
 
 

@@ -14,7 +14,7 @@ else:
     warnings.warn(
         "rookery.compat.rllib is now rookery_rllib: `from rookery_rllib import ray, tune`",
         DeprecationWarning,
-        stacklevel=2,
+        stacklevel=3,
     )
 
 
