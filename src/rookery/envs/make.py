@@ -30,7 +30,7 @@ from rookery.envs.vector.faults import STRICT, Tolerance
 from rookery.envs.vector.makers import (
     FOREIGN,
     VECTOR_CLASS,
-    build_error,
+    build_errors,
     is_foreign,
     parameters_of_maker,
     plays_tensors,
@@ -305,12 +305,8 @@ def _build(found: Any, settings: dict[str, Any], wraps: Sequence[tuple[str, Any]
     # Gymnasium's own checker is left out of ids: the back end checks every step itself, and names the lane.
     make = functools.partial(gymnasium.make, found, disable_env_checker=True) if is_id else found
     asked = {"render_mode": "rgb_array"} if render and _takes_render_mode(found) else {}
-    try:
+    with build_errors(found, settings, name):
         built = make(**{**asked, **settings})
-    except EnvError:
-        raise
-    except Exception as error:
-        raise build_error(found, settings, name, error) from error
     for wrapper_name, wrapper in wraps:
         try:
             built = wrapper(built)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -39,12 +40,8 @@ class VectorClass(EnvScheme):
         first: Any = None,
     ) -> VectorEnv:
         """See `EnvScheme.build`."""
-        try:
+        with build_errors(maker, settings, name):
             built: VectorEnv = maker(num_lanes, **settings)
-        except EnvError:
-            raise
-        except Exception as error:
-            raise build_error(maker, settings, name, error) from error
         return built
 
 
@@ -68,15 +65,12 @@ class Foreign(EnvScheme):
     ) -> VectorEnv:
         """See `EnvScheme.build`."""
         asked = {"render_mode": "rgb_array"} if render and "render_mode" in parameters_of_maker(maker) else {}
-        try:
+        with build_errors(maker, settings, name):
             made = maker(num_envs=num_lanes, **asked, **settings)
             if plays_tensors(made):
                 return scheme("tensors").build(maker, num_lanes, settings, name, first=made)
-            return ForeignEnv(lambda: made, num_lanes, name, max_entities)
-        except EnvError:
-            raise
-        except Exception as error:
-            raise build_error(maker, settings, name, error) from error
+            built: VectorEnv = ForeignEnv(lambda: made, num_lanes, name, max_entities)
+        return built
 
 
 VECTOR_CLASS, FOREIGN = VectorClass(), Foreign()
@@ -111,7 +105,18 @@ def parameters_of_maker(maker: Any) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
-def build_error(found: Any, settings: Mapping[str, Any], name: str, error: Exception) -> EnvError:
+@contextmanager
+def build_errors(found: Any, settings: Mapping[str, Any], name: str) -> Iterator[None]:
+    """Raises an EnvError for an exception of a maker that is none yet; see `_build_error`."""
+    try:
+        yield
+    except EnvError:
+        raise
+    except Exception as error:
+        raise _build_error(found, settings, name, error) from error
+
+
+def _build_error(found: Any, settings: Mapping[str, Any], name: str, error: Exception) -> EnvError:
     """Returns the error to raise where a maker has raised one: a package is missing, or what `env.config` may hold."""
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError):
         return EnvError(f"{name}: a package it needs is missing: {error}")
