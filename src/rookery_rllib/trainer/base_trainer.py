@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import copy
 import functools
-import json
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from math import isclose
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,67 +18,56 @@ import numpy as np
 
 import rookery
 from rookery.face import (
-    BoundedEpisodes,
     ConfigError,
     EnvElsewhere,
-    EnvError,
     EpisodeResult,
     IterationResult,
-    Layer,
-    bounded,
-    is_only_one,
-    make_copies,
-    read_checkpoint,
 )
 from rookery_rllib.base.joined_ray import address
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
-from rookery_rllib.config.key_functions import DDPG_KIND, ON_POLICY, Q_KIND, VALUE_CLIP_IGNORED, WHOLE_EPISODES
+from rookery_rllib.config.key_functions import ON_POLICY, VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery_rllib.config.translation import Translation, translated
 from rookery_rllib.env.agent_mapping import AgentIds, NotedMapping
 from rookery_rllib.env.envs import EnvContext, same_task
-from rookery_rllib.env.making import EnvMaker, creator_of, env_name, todays_of, with_settings
+from rookery_rllib.env.making import EnvMaker, creator_of, env_name, todays_of
 from rookery_rllib.env.teams import TEAM_KIND, action_spaces_of, as_members, teams_of
-from rookery_rllib.model.catalog import custom_model, network_factory
-from rookery_rllib.model.model_v2 import ModelV2, ScriptNetwork
-from rookery_rllib.model.script_q_models import q_settings
+from rookery_rllib.model.model_v2 import ModelV2
 from rookery_rllib.model.shared_weights import Shared, put_together, remember
-from rookery_rllib.model.viewing_models import ViewingNetwork, looks_back
 from rookery_rllib.policy.batches import ClippedRewards, LearnHook
 from rookery_rllib.policy.callbacks import DefaultCallbacks, EpisodeBook, overrides
 from rookery_rllib.policy.custom_loss import add_custom_loss
 from rookery_rllib.policy.episodes import SINGLE, rewriting
-from rookery_rllib.policy.exploring import ExplorationHook, apart, exploration_layers, explorer_of
+from rookery_rllib.policy.exploring import ExplorationHook, explorer_of
 from rookery_rllib.policy.learner_stats import learner_stats
-from rookery_rllib.policy.loss_policies import ScriptLossConfig
 from rookery_rllib.policy.policies import LearnedPolicy, Policy, as_arrays
-from rookery_rllib.policy.script_policies import ScriptLearning, ScriptPolicyConfig, settings_of
-from rookery_rllib.policy.templates import class_for
+from rookery_rllib.policy.script_policies import ScriptLearning, settings_of
 from rookery_rllib.policy.torch_policy import TorchPolicy
 from rookery_rllib.trainer.cluster_workers import (
     EpisodesThere,
-    MeasuringThere,
     TrainerThere,
     hears_of_episodes,
     why_here,
 )
+from rookery_rllib.trainer.evaluating import TrainerEvaluation
 from rookery_rllib.trainer.evaluation_workers import EvaluationWorkers
 from rookery_rllib.trainer.policy_server import PolicyServerInput, agents_of, served
 from rookery_rllib.trainer.recording import Recorder, writer_of
+from rookery_rllib.trainer.restoring import restore_checkpoint, write_checkpoint
 from rookery_rllib.trainer.results import (
     EndedEpisode,
     EpisodeWindow,
     Stopwatch,
     counters,
+    ended_episode,
+    learner_extras,
     performance,
     summarized,
 )
+from rookery_rllib.trainer.trainer_layers import class_of, trainer_layers
 from rookery_rllib.trainer.trial.resources import PlacementGroupFactory
 from rookery_rllib.trainer.trial.trainable import Trainable
 from rookery_rllib.trainer.workers import WorkerSet
-
-STATE = "rookery.json"
-"""Text of the file ``checkpoint-31``, whose directory is a checkpoint of ours."""
 
 PLANS = {
     "on policy": (
@@ -190,6 +176,7 @@ class BaseTrainer(Trainable):
             say_once(f"{self}: explore = False: actions that are asked for are the most likely ones; what is learned "
                      "from is drawn all the same")  # fmt: skip
         self.book = EpisodeBook(self.callbacks, self)
+        self._evaluation = TrainerEvaluation(self)
         self.policy_facades: dict[str, Policy] = {}
         self._hooked: list[str] = []
         self._writer = writer_of(self.config, self.logdir)
@@ -283,28 +270,22 @@ class BaseTrainer(Trainable):
         maker, env = self._stage
         return maker.played(env)
 
+    @contextmanager
+    def _played_in(self, maker: EnvMaker, env: Any) -> Iterator[None]:
+        """Lets functions of the script find other environments in the workers as long as those are played."""
+        known = self._stage
+        try:
+            self._stage = maker, env
+            yield
+        finally:
+            self._stage = known
+
     def _make_rookery(self) -> rookery.Trainer:
-        told = self.translation
-        layers = list(told.layers)
-        if self._known is not None:
-            limit = self._known.max_episode_steps
-            steps = {} if limit is None else {"max_episode_steps": limit}
-            settings = {**self._known.kwargs, **told.env_config, **steps}
-            layers.append(Layer("rllib config: env_config", {"env.config": settings}))
-        elif self.env_maker.copies is None and self._reaches_environments and not told.settings.get("sampling.workers"):
-            why = "callbacks, which may reach into environments: those of other processes are out of reach"
-            layers.insert(0, Layer(why, {"env.implementation": "serial"}))
-        if self.teams:
-            layers.append(Layer("rllib config: env", {"teams": self.teams}))
-        policies: dict[str, Any] = {}
-        for name, entry in told.policies.items():
-            policies[name] = {} if entry.trained else {"frozen": True}
-            layers += self._policy_layers(name, entry)
-        layers += exploration_layers(told, self.policy_configs, layers)
+        entries = self.translation.policies.items()
         return rookery.Trainer(
             self.env_maker.for_rookery() if self._known is None else self._known.id,
-            config=[*layers, Layer("trainer", {"logging.console": "quiet"})],
-            policies=policies,
+            config=trainer_layers(self),
+            policies={name: {} if entry.trained else {"frozen": True} for name, entry in entries},
             policy_mapping=self.noted_mapping,
             callbacks=self._listeners(),
         )
@@ -339,55 +320,7 @@ class BaseTrainer(Trainable):
     @property
     def scripted_policies(self) -> list[str]:
         """Names of the policies that are, or are learned by, classes of the script's own."""
-        return [name for name, entry in self.translation.policies.items() if self._class_of(entry) is not None]
-
-    def _class_of(self, entry: Any) -> Any:
-        """Returns the class of the script, or of a loss in torch, that a policy is; None where Rookery learns it."""
-        cls = entry.policy_class or self._policy_class
-        if cls is None or getattr(cls, "algorithm", None) is not None:
-            options = merge_trainer_configs(self.config["model"], entry.config.get("model") or {}, True)
-            cls = class_for(getattr(cls, "algorithm", None) or self.algorithm, options) or cls
-        return cls if cls is not None and getattr(cls, "algorithm", None) is None else None
-
-    @property
-    def _reaches_environments(self) -> bool:
-        """Whether callbacks are told of something by which they can get hold of environments."""
-        moments = ("on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end", "on_train_result")
-        told = any(overrides(self.callbacks, moment) for moment in moments)
-        return told or self.config["env_task_fn"] is not None or self.env_maker.rewritten
-
-    def _policy_layers(self, name: str, entry: Any) -> list[Layer]:
-        """What a policy has that is more than values: a model, or an algorithm of the script's."""
-        cls = self._class_of(entry)
-        layers, own = [], {**self.config, **entry.config, **self._beyond}
-        options = merge_trainer_configs(self.config["model"], entry.config.get("model") or {}, True)
-        if cls is not None:
-            kind = ScriptLossConfig if issubclass(cls, TorchPolicy) else ScriptPolicyConfig
-            config = kind(policy_class=cls, config=own, **settings_of(own))
-            return [Layer(f"policy {name}", {f"policies.{name}": config})]
-        if custom_model(options) is not None:
-            if self.algorithm in ("SAC", *DDPG_KIND):
-                raise ConfigError(
-                    f"rllib config: model.custom_model = {options['custom_model']!r}: the networks of {self.algorithm} "
-                    "are made by settings, actor and critics alike; leave it out, or use PPO, A2C, PG or DQN, or "
-                    "rookery's own algorithm with model.module (docs/how-to/own-model.md)"
-                )
-            looks = self.algorithm in ON_POLICY and looks_back(options)
-            values = {
-                f"policies.{name}.model.module": ViewingNetwork if looks else ScriptNetwork,
-                f"policies.{name}.model.gives": "outputs",
-                f"policies.{name}.model.hidden": (),
-                f"policies.{name}.model.memory.kind": "none",  # what it remembers is the model's own state
-                f"policies.{name}.model.memory.frames": 1,
-                f"policies.{name}.model.memory.previous_action": looks,
-                f"policies.{name}.model.memory.previous_reward": looks,
-                f"policies.{name}.model.module_config": {"make": network_factory(options), "options": options},
-            }
-            if self.algorithm in Q_KIND:
-                found = q_settings(self.algorithm, own, options)
-                values |= {f"policies.{name}.{setting}": value for setting, value in found.items()}
-            layers.append(Layer(f"policy {name}: custom_model", values))
-        return layers
+        return [name for name, entry in self.translation.policies.items() if class_of(self, entry) is not None]
 
     @property
     def policy_configs(self) -> dict[str, dict[str, Any]]:
@@ -444,10 +377,9 @@ class BaseTrainer(Trainable):
 
     def step(self) -> dict[str, Any]:
         shared = self._shared_weights()
-        every = self.translation.evaluation["interval"]
-        due = bool(every) and (self.iteration + 1) % every == 0
-        if due and self.translation.evaluation["beside"] and self._measures_there:
-            self.measuring.ask()
+        due = self._evaluation.is_due(self.iteration + 1)
+        if due:
+            self._evaluation.begin()
         ends = time.monotonic() + self.translation.trainer["min_iter_time_s"]
         found = self.rookery.train_iteration()
         while time.monotonic() < ends:
@@ -467,7 +399,8 @@ class BaseTrainer(Trainable):
             self.callbacks.on_train_result(trainer=self, result=result)
         return result
 
-    def _as_told(self, result: EpisodeResult) -> EndedEpisode:
+    def _episode_of(self, result: EpisodeResult) -> EndedEpisode:
+        """Returns an episode that a worker on a cluster has finished."""
         rewards = {(self._agent(agent), result.policies[agent]): value for agent, value in result.agents.items()}
         return EndedEpisode(result.total, result.length, rewards, result.metrics, result.histograms)
 
@@ -515,74 +448,18 @@ class BaseTrainer(Trainable):
         return self._decisions_before + self.rookery.pool.acted()
 
     def take_episodes(self) -> list[EndedEpisode]:
-        away = [self._as_told(result) for result in self._away]
+        away = [self._episode_of(result) for result in self._away]
         self._away.clear()
         return [ended_episode(episode) for episode in self.book.take()] + away
 
     def evaluate(self, episodes_left_fn: Any = None) -> dict[str, Any]:
         """Plays episodes to measure, exploring unless ``evaluation_config`` says otherwise; nothing is learned."""
-        told = self.translation.evaluation
-        if told["custom_function"] is not None:
-            return {"evaluation": told["custom_function"](self, self.evaluation_workers)}
-        count = int(told["episodes"])
-        if self._measures_there:
-            return {"evaluation": self._summary_of([self._as_told(each) for each in self.measuring.answer()])}
-        book = EpisodeBook(self.callbacks, self)
-        played = self._measured(book, count, not told["explore"])
-        return {"evaluation": self._summary_of(self.measured_episodes(played, book))}
-
-    def _summary_of(self, episodes: list[EndedEpisode]) -> dict[str, Any]:
-        steps = sum(each.length for each in episodes)
-        spent = performance({}, steps)["sampler_perf"]
-        return {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
-
-    @functools.cached_property
-    def _measures_there(self) -> bool:
-        told = self.translation.evaluation
-        if told["workers"] and hears_of_episodes(self.callbacks):
-            say_once(f"{self}: evaluation_num_workers: evaluated in this process, where callbacks hear of the episodes")
-            return False
-        return bool(told["workers"])
-
-    @functools.cached_property
-    def measuring(self) -> MeasuringThere:
-        """The workers on a cluster that evaluate; they begin when they are first asked for."""
-        return MeasuringThere(self)
+        return {"evaluation": self._evaluation.result()}
 
     @functools.cached_property
     def evaluation_workers(self) -> EvaluationWorkers:
         """The workers that evaluate, for functions of scripts; they are made when they are first asked for."""
         return EvaluationWorkers(self)
-
-    def measured_episodes(self, played: BoundedEpisodes, book: EpisodeBook) -> list[EndedEpisode]:
-        """Returns the episodes of an evaluation in their order, with what callbacks have noted of them."""
-        of_lane: dict[int, list[Any]] = {}
-        for each in book.take():
-            of_lane.setdefault(each.env_id, []).append(each)
-        return [
-            as_measured(each, of_lane.get(each.lane, []))
-            for each in sorted(played.finished, key=lambda each: each.index * played.env.num_lanes + each.lane)
-        ]
-
-    def _measured(self, book: EpisodeBook, count: int, deterministic: bool) -> BoundedEpisodes:
-        """Plays so many episodes in copies of their own, of which callbacks are told as of others."""
-        run, known, env_config = self.rookery, self._stage, self.translation.evaluation["config"].get("env_config")
-        maker = None if self._known is not None else self.env_maker.another(env_config)
-        config = with_settings(run.config, maker, env_config)
-        noted = NotedMapping.apart(self.noted_mapping)
-        lanes = min(count, config.evaluation.num_envs)
-        try:
-            with (
-                apart(run.policies),
-                run.copies(lanes) if is_only_one(run.env) else closing(make_copies(config, lanes)) as env,
-            ):
-                self._stage = maker or self.env_maker, env
-                played = bounded(run, env, count, deterministic, listeners=book.listeners())
-                played.play()
-        finally:
-            self._stage = known
-            noted()
-        return played
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
@@ -682,62 +559,20 @@ class BaseTrainer(Trainable):
 
     def save_checkpoint(self, tmp_checkpoint_dir: str) -> str:
         """Writes a checkpoint of Rookery into the directory, and the file that stands for it."""
-        folder = Path(tmp_checkpoint_dir)
-        made = self.rookery.save(folder.with_name(folder.name + ".new"))
-        for part in made.iterdir():
-            os.replace(part, folder / part.name)
-        made.rmdir()
-        path = folder / f"checkpoint-{self.iteration}"
         told = {"trainer": str(self), "env": self._env_id, "decisions": self.decisions}
-        path.write_text(json.dumps(told) + "\n", encoding="utf-8")
-        return str(path)
+        return str(write_checkpoint(self, Path(tmp_checkpoint_dir), told))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Takes over the state of a checkpoint; the settings stay those of this trainer."""
-        saved = read_checkpoint(Path(checkpoint).parent)
-        told = json.loads(Path(checkpoint).read_text(encoding="utf-8"))
-        self.book.forget()
-        same = set(saved.state["learners"]) == set(self.rookery.learners)
-        same = same and len(saved.state["pool"].get("shares", ())) == self.rookery.config.sampling.workers
-        if same and set(saved.state["policies"]) == set(self.rookery.policies):
-            try:
-                self.rookery.load_state_dict(saved.state)
-            except EnvError:  # there are other copies, or other settings of them
-                same = False
-        if same:
-            self.rookery.saved_replays.restore(saved, self.rookery.replays, lambda line: say_once(f"{self}: {line}"))
-        else:
-            self.book.forget()
-            self._load_policies(saved.state)
-        self.rookery.pool.set_weights({name: each.behaviour for name, each in self.rookery.learners.items()})
+        told = restore_checkpoint(self, Path(checkpoint))
         self._steps_before = self.rookery.env_steps
         self._decisions_before += int(told.get("decisions", 0)) - self.decisions
-
-    def _load_policies(self, state: Mapping[str, Any]) -> None:
-        """Takes over what is saved of policies, where environments differ or others learn; episodes begin anew.
-
-        Raises a ConfigError if there is no policy of a name that the checkpoint has.
-        """
-        say_once(f"{self}: the checkpoint is of other environments, or other policies learn there: weights and "
-                 "optimizers are taken over, episodes begin anew")  # fmt: skip
-        shared = [name for name in state["policies"] if name in self.rookery.policies]
-        if not shared:
-            raise ConfigError(
-                f"restore: the checkpoint has policies {', '.join(state['policies'])}, and there are "
-                f"{', '.join(self.rookery.policies)}"
-            )
-        for name in shared:
-            if name in self.rookery.learners and name in state["learners"]:
-                self.rookery.learners[name].load_state_dict(state["learners"][name])
-            else:
-                self.rookery.policies[name].load_state_dict(state["policies"][name])
-                self.rookery.pool.set_weights({name: self.rookery.policies[name]})
 
     def cleanup(self) -> None:
         if "evaluation_workers" in self.__dict__:
             self.evaluation_workers.stop()
-        if "measuring" in self.__dict__:
-            self.measuring.close()
+        if hasattr(self, "_evaluation"):
+            self._evaluation.close()
         if hasattr(self, "rookery"):
             self.rookery.close()
 
@@ -765,33 +600,3 @@ def differing(config: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, A
         if key not in base or not (value is base[key] or value == base[key]):
             found[key] = value
     return found
-
-
-def ended_episode(episode: Any) -> EndedEpisode:
-    return EndedEpisode(
-        episode.total_reward,
-        episode.length,
-        episode.agent_rewards,
-        episode.custom_metrics,
-        episode.hist_data,
-        episode.media,
-    )
-
-
-def as_measured(result: EpisodeResult, noted: list[Any]) -> EndedEpisode:
-    """Returns a finished episode with what callbacks have noted of it.
-
-    Args:
-        result: The episode.
-        noted: Those that ended in its copy and have not been asked for yet, in the order of time.
-    """
-    for place, episode in enumerate(noted):
-        if episode.length == result.length and isclose(episode.total_reward, result.total, abs_tol=1e-6):
-            return ended_episode(noted.pop(place))
-    rewards = {(agent, result.policies[agent]): value for agent, value in result.agents.items()}
-    return EndedEpisode(result.total, result.length, rewards)
-
-
-def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what stands beside ``learner_stats`` for algorithms with replay."""
-    return {name: stats[name] for name in ("mean_td_error",) if name in stats}

@@ -131,13 +131,9 @@ class EvaluationWorker(workers.RolloutWorker):
             deterministic=not trainer.translation.evaluation["explore"], episodes=lanes,
             limit=run.config.evaluation.max_episode_steps, listeners=[recorder, *self._book.listeners()],
         )  # fmt: skip
-        known = trainer._stage
-        try:
-            trainer._stage = self._maker, self._env
+        with trainer._played_in(self._maker, self._env):
             played.play()
-        finally:
-            trainer._stage = known
-        self._ended += trainer.measured_episodes(played, self._book)
+        self._ended += trainer._evaluation.episodes(played, self._book)
         return recorder.batch(sum(each.length for each in played.finished))
 
     def get_metrics(self) -> list[Any]:

@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import isclose
 from typing import Any
 
 import numpy as np
 
-from rookery.face import IterationResult, Timers, usable_cores
+from rookery.face import EpisodeResult, IterationResult, Timers, usable_cores
 
 DEFAULT_POLICY_ID = "default_policy"
 
@@ -35,6 +36,31 @@ class EndedEpisode:
     custom_metrics: Mapping[str, Any] = field(default_factory=dict)
     hist_data: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     media: Mapping[str, Any] = field(default_factory=dict)
+
+
+def ended_episode(episode: Any) -> EndedEpisode:
+    return EndedEpisode(
+        episode.total_reward,
+        episode.length,
+        episode.agent_rewards,
+        episode.custom_metrics,
+        episode.hist_data,
+        episode.media,
+    )
+
+
+def as_measured(result: EpisodeResult, noted: list[Any]) -> EndedEpisode:
+    """Returns a finished episode with what callbacks have noted of it.
+
+    Args:
+        result: The episode.
+        noted: Those that ended in its copy and have not been asked for yet, in the order of time.
+    """
+    for place, episode in enumerate(noted):
+        if episode.length == result.length and isclose(episode.total_reward, result.total, abs_tol=1e-6):
+            return ended_episode(noted.pop(place))
+    rewards = {(agent, result.policies[agent]): value for agent, value in result.agents.items()}
+    return EndedEpisode(result.total, result.length, rewards)
 
 
 class EpisodeWindow:
@@ -183,3 +209,8 @@ def counters(result: IterationResult, earlier: int, decisions: int) -> dict[str,
             "num_agent_steps_trained": sum(policy.decisions for policy in result.policies.values()),
         },
     }
+
+
+def learner_extras(stats: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what stands beside ``learner_stats`` for algorithms with replay."""
+    return {name: stats[name] for name in ("mean_td_error",) if name in stats}

@@ -1,0 +1,104 @@
+"""Evaluations of a trainer of 2021: the key ``evaluation_...`` and ``trainer.evaluate()``."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import closing
+from typing import Any
+
+from rookery.face import BoundedEpisodes, bounded, is_only_one, make_copies
+from rookery_rllib.base.notices import say_once
+from rookery_rllib.env.agent_mapping import NotedMapping
+from rookery_rllib.env.making import with_settings
+from rookery_rllib.policy.callbacks import EpisodeBook
+from rookery_rllib.policy.exploring import apart
+from rookery_rllib.trainer.cluster_workers import MeasuringThere, hears_of_episodes
+from rookery_rllib.trainer.results import EndedEpisode, as_measured, performance, summarized
+
+
+class TrainerEvaluation:
+    """Plays episodes with the policies of a trainer, here or with workers on a cluster; nothing is learned.
+
+    Args:
+        trainer: The trainer, as of 2021.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    @functools.cached_property
+    def _is_there(self) -> bool:
+        """Whether workers on a cluster play."""
+        told = self._trainer.translation.evaluation
+        if told["workers"] and hears_of_episodes(self._trainer.callbacks):
+            say_once(
+                f"{self._trainer}: evaluation_num_workers: evaluated in this process, where callbacks hear of the "
+                "episodes"
+            )
+            return False
+        return bool(told["workers"])
+
+    @functools.cached_property
+    def _there(self) -> MeasuringThere:
+        """The workers on a cluster; they begin when they are first asked for."""
+        return MeasuringThere(self._trainer)
+
+    def is_due(self, iteration: int) -> bool:
+        """Returns whether the configuration asks for an evaluation after an iteration."""
+        every = self._trainer.translation.evaluation["interval"]
+        return bool(every) and iteration % every == 0
+
+    def begin(self) -> None:
+        """Lets workers on a cluster play while the trainer learns, where the configuration says so."""
+        if self._trainer.translation.evaluation["beside"] and self._is_there:
+            self._there.ask()
+
+    def result(self) -> dict[str, Any]:
+        """Returns what an evaluation comes to; actions explore unless ``evaluation_config`` says otherwise."""
+        trainer, told = self._trainer, self._trainer.translation.evaluation
+        if told["custom_function"] is not None:
+            found: dict[str, Any] = told["custom_function"](trainer, trainer.evaluation_workers)
+            return found
+        if self._is_there:
+            episodes = [trainer._episode_of(each) for each in self._there.answer()]
+        else:
+            book = EpisodeBook(trainer.callbacks, trainer)
+            episodes = self.episodes(self._played(book, int(told["episodes"]), not told["explore"]), book)
+        steps = sum(each.length for each in episodes)
+        spent = performance({}, steps)["sampler_perf"]
+        return {**summarized(episodes, len(episodes)), "sampler_perf": spent, "timesteps_this_iter": steps}
+
+    def episodes(self, played: BoundedEpisodes, book: EpisodeBook) -> list[EndedEpisode]:
+        """Returns the episodes of an evaluation in their order, with what callbacks have noted of them."""
+        of_lane: dict[int, list[Any]] = {}
+        for each in book.take():
+            of_lane.setdefault(each.env_id, []).append(each)
+        return [
+            as_measured(each, of_lane.get(each.lane, []))
+            for each in sorted(played.finished, key=lambda each: each.index * played.env.num_lanes + each.lane)
+        ]
+
+    def _played(self, book: EpisodeBook, count: int, deterministic: bool) -> BoundedEpisodes:
+        """Plays so many episodes in copies of their own, of which callbacks are told as of others."""
+        trainer, run = self._trainer, self._trainer.rookery
+        env_config = trainer.translation.evaluation["config"].get("env_config")
+        maker = trainer.env_maker.another(env_config) if trainer.makes_environments else None
+        config = with_settings(run.config, maker, env_config)
+        noted = NotedMapping.apart(trainer.noted_mapping)
+        lanes = min(count, config.evaluation.num_envs)
+        try:
+            with (
+                apart(run.policies),
+                run.copies(lanes) if is_only_one(run.env) else closing(make_copies(config, lanes)) as env,
+                trainer._played_in(maker or trainer.env_maker, env),
+            ):
+                played = bounded(run, env, count, deterministic, listeners=book.listeners())
+                played.play()
+        finally:
+            noted()
+        return played
+
+    def close(self) -> None:
+        """Ends the workers on a cluster, if they have begun."""
+        if "_there" in self.__dict__:
+            self._there.close()

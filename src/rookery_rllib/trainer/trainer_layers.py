@@ -1,0 +1,97 @@
+"""Layers of settings that Rookery's trainer is made with, from the translated configuration of a trainer of 2021."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rookery.face import ConfigError, Layer
+from rookery_rllib.config.defaults import merge_trainer_configs
+from rookery_rllib.config.key_functions import DDPG_KIND, ON_POLICY, Q_KIND
+from rookery_rllib.model.catalog import custom_model, network_factory
+from rookery_rllib.model.model_v2 import ScriptNetwork
+from rookery_rllib.model.script_q_models import q_settings
+from rookery_rllib.model.viewing_models import ViewingNetwork, looks_back
+from rookery_rllib.policy.callbacks import overrides
+from rookery_rllib.policy.exploring import exploration_layers
+from rookery_rllib.policy.loss_policies import ScriptLossConfig
+from rookery_rllib.policy.script_policies import ScriptPolicyConfig, settings_of
+from rookery_rllib.policy.templates import class_for
+from rookery_rllib.policy.torch_policy import TorchPolicy
+
+
+def trainer_layers(trainer: Any) -> list[Layer]:
+    """Returns the layers of settings of a trainer of 2021: of its keys, its environment and its policies."""
+    told, known = trainer.translation, trainer._known
+    layers = list(told.layers)
+    if known is not None:
+        limit = known.max_episode_steps
+        steps = {} if limit is None else {"max_episode_steps": limit}
+        settings = {**known.kwargs, **told.env_config, **steps}
+        layers.append(Layer("rllib config: env_config", {"env.config": settings}))
+    elif (
+        trainer.env_maker.copies is None and reaches_environments(trainer) and not told.settings.get("sampling.workers")
+    ):
+        why = "callbacks, which may reach into environments: those of other processes are out of reach"
+        layers.insert(0, Layer(why, {"env.implementation": "serial"}))
+    if trainer.teams:
+        layers.append(Layer("rllib config: env", {"teams": trainer.teams}))
+    for name, entry in told.policies.items():
+        layers += policy_layers(trainer, name, entry)
+    layers += exploration_layers(told, trainer.policy_configs, layers)
+    return [*layers, Layer("trainer", {"logging.console": "quiet"})]
+
+
+def reaches_environments(trainer: Any) -> bool:
+    """Whether callbacks are told of something by which they can get hold of environments."""
+    moments = ("on_episode_start", "on_episode_step", "on_episode_end", "on_sample_end", "on_train_result")
+    told = any(overrides(trainer.callbacks, moment) for moment in moments)
+    return told or trainer.config["env_task_fn"] is not None or trainer.env_maker.rewritten
+
+
+def class_of(trainer: Any, entry: Any) -> Any:
+    """Returns the class of the script, or of a loss in torch, that a policy is; None where Rookery learns it."""
+    cls = entry.policy_class or trainer._policy_class
+    if cls is None or getattr(cls, "algorithm", None) is not None:
+        options = model_options(trainer, entry)
+        cls = class_for(getattr(cls, "algorithm", None) or trainer.algorithm, options) or cls
+    return cls if cls is not None and getattr(cls, "algorithm", None) is None else None
+
+
+def model_options(trainer: Any, entry: Any) -> dict[str, Any]:
+    """Returns the key ``model`` of a policy."""
+    options: dict[str, Any] = merge_trainer_configs(trainer.config["model"], entry.config.get("model") or {}, True)
+    return options
+
+
+def policy_layers(trainer: Any, name: str, entry: Any) -> list[Layer]:
+    """What a policy has that is more than values: a model, or an algorithm of the script's."""
+    cls, options = class_of(trainer, entry), model_options(trainer, entry)
+    own = {**trainer.config, **entry.config, **trainer._beyond}
+    if cls is not None:
+        kind = ScriptLossConfig if issubclass(cls, TorchPolicy) else ScriptPolicyConfig
+        config = kind(policy_class=cls, config=own, **settings_of(own))
+        return [Layer(f"policy {name}", {f"policies.{name}": config})]
+    if custom_model(options) is None:
+        return []
+    algorithm = trainer.algorithm
+    if algorithm in ("SAC", *DDPG_KIND):
+        raise ConfigError(
+            f"rllib config: model.custom_model = {options['custom_model']!r}: the networks of {algorithm} "
+            "are made by settings, actor and critics alike; leave it out, or use PPO, A2C, PG or DQN, or "
+            "rookery's own algorithm with model.module (docs/how-to/own-model.md)"
+        )
+    looks = algorithm in ON_POLICY and looks_back(options)
+    values = {
+        "model.module": ViewingNetwork if looks else ScriptNetwork,
+        "model.gives": "outputs",
+        "model.hidden": (),
+        "model.memory.kind": "none",  # what it remembers is the model's own state
+        "model.memory.frames": 1,
+        "model.memory.previous_action": looks,
+        "model.memory.previous_reward": looks,
+        "model.module_config": {"make": network_factory(options), "options": options},
+    }
+    if algorithm in Q_KIND:
+        values |= q_settings(algorithm, own, options)
+    prefixed = {f"policies.{name}.{setting}": value for setting, value in values.items()}
+    return [Layer(f"policy {name}: custom_model", prefixed)]
