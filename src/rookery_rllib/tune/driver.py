@@ -11,7 +11,7 @@ import math
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -45,7 +45,7 @@ from rookery_rllib.trainer.trial.loggers import flatten_dict
 from rookery_rllib.trainer.trial.result_keys import DATE, DONE, EXPERIMENT_TAG, TRAINING_ITERATION
 from rookery_rllib.trainer.trial.tune_errors import TuneError
 from rookery_rllib.tune.analysis import read_results
-from rookery_rllib.tune.callback import CallbackList
+from rookery_rllib.tune.callback import Callback, CallbackList
 from rookery_rllib.tune.job import ABOUT, RESULT, RETURNED, TrainableOf2021
 from rookery_rllib.tune.reporters import ProgressReporter, Verbosity, has_verbosity
 from rookery_rllib.tune.schedulers import Overheard
@@ -63,14 +63,12 @@ ENDED = "stop"
 """Why a trial ends that has met a criterion."""
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class Orders:
     """How an experiment is to be watched over.
 
     Attributes:
         folder: Directory of the experiment, with those of its trials.
-        prefix: What identifiers of trials begin with, ``55818``.
-        moment: When it began, as it stands in names.
         job: What a trial is.
         stopper: Ends trials.
         callbacks: Hear of everything.
@@ -84,15 +82,12 @@ class Orders:
         trial_name_creator: Names trials.
         trial_dirname_creator: Names their directories.
         stop: Criteria, for `Trial`.
-        searcher: A script's own searcher.
     """
 
     folder: Path
-    prefix: str
-    moment: str
     job: TrainableOf2021
     stopper: Stopper
-    callbacks: CallbackList
+    callbacks: Sequence[Callback]
     reporter: ProgressReporter
     metric: str | None = None
     mode: str | None = None
@@ -103,14 +98,25 @@ class Orders:
     trial_name_creator: Callable[[Trial], str] | None = None
     trial_dirname_creator: Callable[[Trial], str] | None = None
     stop: Mapping[str, Any] = field(default_factory=dict)
-    searcher: SearcherAsAsked | None = None
 
 
 class Driver:
-    """Keeps the trials of a script beside those of the runner."""
+    """Keeps the trials of a script beside those of the runner.
 
-    def __init__(self, orders: Orders, scheduler: Overheard) -> None:
+    Args:
+        orders: How the experiment is to be watched over.
+        scheduler: The scheduler, with what it said last.
+        prefix: What identifiers of trials begin with, ``55818``.
+        moment: When the experiment began, as it stands in names.
+        searcher: A script's own searcher.
+    """
+
+    def __init__(
+        self, orders: Orders, scheduler: Overheard, prefix: str, moment: str, searcher: SearcherAsAsked | None
+    ) -> None:
         self.orders, self.scheduler = orders, scheduler
+        self.prefix, self.moment, self.searcher = prefix, moment, searcher
+        self.callbacks = CallbackList(orders.callbacks)
         self.trials: dict[str, Trial] = {}
         """By the runner's names."""
         self.runner: Runner | None = None
@@ -156,8 +162,8 @@ class Driver:
             trial.error_msg, trial.error_file = theirs.error, str(Path(trial.logdir, "error.txt"))
         self._ended.add(theirs.name)
         self._seen[trial.trial_id] = {str(checkpoint.value) for checkpoint in trial.checkpoints()}
-        if self.orders.searcher is not None:
-            self.orders.searcher.last[theirs.number] = trial.last_result
+        if self.searcher is not None:
+            self.searcher.last[theirs.number] = trial.last_result
 
     def _configure(self, trial: Trial, start: Start) -> None:
         """Gives a trial the configuration that its parameters make."""
@@ -169,7 +175,7 @@ class Driver:
     def _new(self, start: Start) -> Trial:
         """Makes a trial and its directory."""
         orders = self.orders
-        trial = Trial(orders.job.name, {}, f"{orders.prefix}_{start.trial.replace('-', '_')}", str(orders.folder))
+        trial = Trial(orders.job.name, {}, f"{self.prefix}_{start.trial.replace('-', '_')}", str(orders.folder))
         self._configure(trial, start)
         trial.stopping_criterion = dict(orders.stop)
         trial.resources = orders.job.resources
@@ -210,7 +216,7 @@ class Driver:
 
     def tell(self, event: str, trial: Trial, **info: Any) -> None:
         """Tells the callbacks of something that happened to a trial."""
-        self.orders.callbacks.tell(event, iteration=self.iteration, trials=self.everyone, trial=trial, **info)
+        self.callbacks.tell(event, iteration=self.iteration, trials=self.everyone, trial=trial, **info)
 
     # --- results ------------------------------------------------------------------------------------------------------
 
@@ -236,10 +242,10 @@ class Driver:
         self.tell("on_trial_result", trial, result=dict(result))
         trial.update_last_result(result)
         trial.results_at[int(result.get(TRAINING_ITERATION, 0))] = result
-        if self.orders.searcher is not None:
+        if self.searcher is not None:
             number = int(name.partition("-")[0])
-            self.orders.searcher.last[number] = result
-            self.orders.searcher.searcher.on_trial_result(trial.trial_id, result)
+            self.searcher.last[number] = result
+            self.searcher.searcher.on_trial_result(trial.trial_id, result)
         self.look_at_checkpoints(trial)
 
     def look_at_checkpoints(self, trial: Trial) -> None:
@@ -299,7 +305,7 @@ class Driver:
         assert self.runner is not None
         self.iteration += 1
         everyone = self.everyone
-        self.orders.callbacks.tell("on_step_begin", iteration=self.iteration, trials=everyone)
+        self.callbacks.tell("on_step_begin", iteration=self.iteration, trials=everyone)
         for theirs in list(self.runner.state.trials.values()):
             trial = self.trials.get(theirs.name)
             if trial is None or theirs.name in self._ended:
@@ -309,7 +315,7 @@ class Driver:
             if theirs.status.is_over:
                 self._ended.add(theirs.name)
                 self._end(theirs.folder, trial, theirs.status is Status.ERROR)
-        self.orders.callbacks.tell("on_step_end", iteration=self.iteration, trials=everyone)
+        self.callbacks.tell("on_step_end", iteration=self.iteration, trials=everyone)
         shows = everyone and has_verbosity(Verbosity.V1_EXPERIMENT)
         if shows and self.orders.reporter.should_report(everyone):
             self.orders.reporter.report(everyone, False)
@@ -355,7 +361,7 @@ class Driver:
 
     def write_state(self, at_once: bool = False) -> Path:
         """Writes the state of the experiment; returns the file."""
-        path = self.orders.folder / f"experiment_state-{self.orders.moment}.json"
+        path = self.orders.folder / f"experiment_state-{self.moment}.json"
         if not at_once and time.monotonic() - self._state_written < STATE_SECONDS:
             return path
         self._state_written = time.monotonic()
@@ -370,7 +376,7 @@ class Driver:
         ]  # fmt: skip
         state = {
             "checkpoints": facts,
-            "runner_data": {"_session_str": self.orders.moment, "_iteration": self.iteration},
+            "runner_data": {"_session_str": self.moment, "_iteration": self.iteration},
             "stats": {"start_time": self._began, "timestamp": time.time()},
         }
         path.write_text(json.dumps(state, indent=1), encoding="utf-8")

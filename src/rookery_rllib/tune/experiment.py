@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ from rookery_rllib.trainer.trial.trainable import FunctionTrainable, Trainable
 from rookery_rllib.trainer.trial.tune_errors import TuneError
 from rookery_rllib.tune import trainables as registry
 from rookery_rllib.tune.analysis import ExperimentAnalysis
-from rookery_rllib.tune.callback import Callback, CallbackList, LegacyLoggerCallback, default_loggers
+from rookery_rllib.tune.callback import Callback, LegacyLoggerCallback, default_loggers
 from rookery_rllib.tune.driver import Driver, HereExecutor, Orders, Progress, WatchedExecutor, moment
 from rookery_rllib.tune.job import TrainableOf2021
 from rookery_rllib.tune.reporters import (
@@ -67,7 +67,7 @@ from rookery_rllib.tune.reporters import (
 from rookery_rllib.tune.schedulers import Overheard, PopulationBasedTraining, TrialScheduler, scheduler_of
 from rookery_rllib.tune.search import Plan, Searcher, SearcherAsAsked, plan_of
 from rookery_rllib.tune.space import filled, seed_of_numpy, space_of
-from rookery_rllib.tune.stopper import CombinedStopper, Stopper, TimeoutStopper, stopper_of
+from rookery_rllib.tune.stopper import CombinedStopper, TimeoutStopper, stopper_of
 from rookery_rllib.tune.trial import Trial
 
 OURS = ".rookery"
@@ -77,57 +77,31 @@ FOREVER = 1_000_000
 """Samples or failures where a script wants any number."""
 
 
-@dataclass(frozen=True)
-class Setup:
+@dataclass(frozen=True, kw_only=True)
+class Setup(Orders):
     """What the arguments of `run` come to.
 
     Attributes:
-        trainable: The class that is tried.
-        name: What it is called.
-        folder: Directory of the experiment.
-        config: The configuration, with open places.
         space: Domains by path.
         plan: How values are suggested.
         scheduler: Who goes on.
-        stopper: Ends trials.
-        stop: Criteria, where they are numbers.
-        callbacks: Code that hears of everything.
-        reporter: Shows progress.
         num_samples: How often the search is asked, each time for the whole grid.
-        metric: Key of results that trials are judged by, if there is one.
-        mode: ``max`` or ``min``.
-        cpus: Cores of a trial.
         gpus: GPUs of a trial.
         resume: Whether to go on with the newest experiment in `folder`.
         max_failures: How often a trial may fail and go on.
         raise_on_failed_trial: Whether a failed trial is an error at the end.
         max_concurrent: Trials at the same time, at most.
-        others: Further arguments of `Orders`.
-        work: Further arguments of the job.
     """
 
-    trainable: type[Trainable]
-    name: str
-    folder: Path
-    config: Mapping[str, Any]
     space: Mapping[str, Any]
     plan: Plan
     scheduler: TrialScheduler
-    stopper: Stopper
-    stop: Mapping[str, Any]
-    callbacks: Sequence[Callback]
-    reporter: ProgressReporter
     num_samples: int
-    metric: str | None
-    mode: str | None
-    cpus: float
     gpus: float
     resume: bool
     max_failures: int
     raise_on_failed_trial: bool
     max_concurrent: int | None = None
-    others: Mapping[str, Any] = field(default_factory=dict)
-    work: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -243,19 +217,22 @@ def setup_of(given: Mapping[str, Any]) -> Setup:
     files = given["log_to_file"]
     log_files = ("stdout", "stderr") if files is True else (files, files) if isinstance(files, str) else files
     folder = Path(given["local_dir"] or results_directory()).expanduser().absolute()
+    job = TrainableOf2021(
+        trainable, name, config, resources=cpus or 1.0, known=registered(), checkpoint_freq=given["checkpoint_freq"],
+        restore=given["restore"], log_to_file=tuple(log_files or (None, None)),
+        export_formats=tuple(given["export_formats"] or ()),
+    )  # fmt: skip
+    same = ("checkpoint_at_end", "keep_checkpoints_num", "checkpoint_score_attr", "fail_fast", "trial_name_creator",
+            "trial_dirname_creator", "raise_on_failed_trial")  # fmt: skip
     return Setup(
-        trainable=trainable, name=name, folder=folder / (given["name"] or default_name(trainable, name)),
-        config=config, space=space, plan=plan, scheduler=scheduler, stopper=CombinedStopper(*stoppers),
+        folder=folder / (given["name"] or default_name(trainable, name)), job=job, space=space, plan=plan,
+        scheduler=scheduler, stopper=CombinedStopper(*stoppers),
         stop=given["stop"] if isinstance(given["stop"], Mapping) else {},
         callbacks=callbacks_of(given["callbacks"], given["loggers"], metric), reporter=reporter,
         num_samples=FOREVER if given["num_samples"] == -1 else -(-given["num_samples"] // plan.repeats),
-        metric=metric, mode=mode, cpus=cpus or 1.0, gpus=gpus, resume=bool(given["resume"]),
+        metric=metric, mode=mode, gpus=gpus, resume=bool(given["resume"]),
         max_failures=FOREVER if given["max_failures"] < 0 else given["max_failures"],
-        raise_on_failed_trial=given["raise_on_failed_trial"], max_concurrent=given["max_concurrent_trials"],
-        others={key: given[key] for key in ("checkpoint_at_end", "keep_checkpoints_num", "checkpoint_score_attr",
-                                            "fail_fast", "trial_name_creator", "trial_dirname_creator")},
-        work={"checkpoint_freq": given["checkpoint_freq"], "restore": given["restore"],
-              "log_to_file": tuple(log_files or (None, None)), "export_formats": tuple(given["export_formats"] or ())},
+        max_concurrent=given["max_concurrent_trials"], **{key: given[key] for key in same},
     )  # fmt: skip
 
 
@@ -325,20 +302,14 @@ def execute(setup: Setup) -> ExperimentAnalysis:
         num_samples=setup.num_samples, repeats=setup.plan.repeats,
         max_failures=setup.max_failures, max_concurrent=concurrent(setup),
     )  # fmt: skip
-    job = TrainableOf2021(setup.trainable, setup.name, setup.config, resources=setup.cpus,
-                          known=registered(), **setup.work)  # fmt: skip
-    search = make_search(setup, streams, cfg, started["prefix"])
+    job, search = setup.job, make_search(setup, streams, cfg, started["prefix"])
     if isinstance(setup.scheduler, PopulationBasedTraining):
         setup.scheduler.fill = job.configured
     scheduler = Overheard(setup.scheduler.make(setup.space, streams))
-    orders = Orders(
-        setup.folder, started["prefix"], started["moment"], job, setup.stopper, CallbackList(setup.callbacks),
-        setup.reporter, setup.metric, setup.mode, stop=setup.stop,
-        searcher=search if isinstance(search, SearcherAsAsked) else None, **setup.others,
-    )  # fmt: skip
-    driver = Driver(orders, scheduler)
+    searcher = search if isinstance(search, SearcherAsAsked) else None
+    driver = Driver(setup, scheduler, started["prefix"], started["moment"], searcher)
     record = {
-        "kind": "experiment", "version": VERSION, "time": began, "title": setup.name, "seed": seed, "trial_seed": None,
+        "kind": "experiment", "version": VERSION, "time": began, "title": job.name, "seed": seed, "trial_seed": None,
         "space": {path: domain.describe() for path, domain in setup.space.items()}, "job": job.describe(),
         "tune": {"num_samples": setup.num_samples}, "spec": started,
     }  # fmt: skip
@@ -349,7 +320,7 @@ def execute(setup: Setup) -> ExperimentAnalysis:
     with closing(Journal(place, anew=not before)) as journal:
         if not before:
             journal.append(signed(FILE, record))
-        loop(setup, OurExperiment(place, cfg, setup.space, streams, None), search, scheduler, job, journal, driver)
+        loop(setup, OurExperiment(place, cfg, setup.space, streams, None), search, scheduler, journal, driver)
     setup.scheduler.finish(str(setup.folder), {name: trial.trial_id for name, trial in driver.trials.items()})
     return finished(setup, driver, time.time() - began)
 
@@ -370,12 +341,13 @@ def concurrent(setup: Setup) -> int | None:
     """Returns how many trials may run at the same time; None = as many as there are cores for."""
     limits = [setup.plan.max_concurrent, setup.max_concurrent]
     if Machine.num_cpus:
-        limits.append(max(1, int(Machine.num_cpus // setup.cpus)))
+        limits.append(max(1, int(Machine.num_cpus // setup.job.cpus)))
     if Machine.local_mode or setup.total == 1:
         limits.append(1)
-    elif (theirs := joined()) is not None and (beside := setup.trainable.cores_beside(setup.config)):
+    elif (theirs := joined()) is not None and (beside := setup.job.trainable.cores_beside(setup.job.config)):
         cores = theirs.cluster_resources().get("CPU", 0.0)
-        limits.append(max(1, int(cores // (setup.cpus + beside))))  # so that no trial keeps another's workers waiting
+        # so that no trial keeps another's workers waiting
+        limits.append(max(1, int(cores // (setup.job.cpus + beside))))
     return min((limit for limit in limits if limit), default=None)
 
 
@@ -383,23 +355,24 @@ def make_search(setup: Setup, streams: Streams, cfg: TuneConfig, prefix: str) ->
     """Returns what suggests values."""
     search, space = setup.plan.search, dict(setup.space)
     if isinstance(search, Searcher):
-        search.set_search_properties(setup.metric, setup.mode, setup.config)
+        search.set_search_properties(setup.metric, setup.mode, setup.job.config)
         return SearcherAsAsked(search, setup.num_samples, prefix)
     return Suggestions(search, space, (setup.mode or "max",), cfg.num_samples, setup.plan.points, streams, space)
 
 
-def make_executor(setup: Setup, job: TrainableOf2021, cfg: TuneConfig) -> Executor:
+def make_executor(setup: Setup, cfg: TuneConfig) -> Executor:
     """Returns what runs trials: the cluster that the script has joined; else processes where several run at a time and
     can be sent there; else this process.
     """
+    job, cpus = setup.job, setup.job.cpus
     if joined() is not None and not Machine.local_mode:
         try:
-            executor: Executor = import_object(EXECUTORS["ray"])(job, setup.cpus, setup.gpus, cfg.max_concurrent)
+            executor: Executor = import_object(EXECUTORS["ray"])(job, cpus, setup.gpus, cfg.max_concurrent)
             return executor
         except ConfigError as error:
             say(f"trials run one after the other in this process: {error}")
             return HereExecutor(job)
-    if cfg.max_concurrent == 1 or usable_cores() < 2 * setup.cpus:
+    if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus:
         return HereExecutor(job)
     if actors := Machine.actors():
         say(
@@ -407,7 +380,7 @@ def make_executor(setup: Setup, job: TrainableOf2021, cfg: TuneConfig) -> Execut
         )
         return HereExecutor(job)
     try:
-        return ProcessExecutor(job, setup.cpus, setup.gpus, cfg.max_concurrent)
+        return ProcessExecutor(job, cpus, setup.gpus, cfg.max_concurrent)
     except ConfigError as error:
         say(f"trials run one after the other in this process: {error}")
         return HereExecutor(job)
@@ -418,21 +391,20 @@ def loop(
     experiment: OurExperiment,
     search: AskTell,
     scheduler: Overheard,
-    job: TrainableOf2021,
     journal: Journal,
     driver: Driver,
 ) -> None:
     """Runs Rookery's loop, watched by a driver."""
-    cfg, orders = experiment.cfg, driver.orders
+    cfg = experiment.cfg
     survive_lost_output(setup.folder / LOG)
     if isinstance(search, Suggestions):
-        orders.reporter.set_total_samples(setup.total)
-    orders.callbacks.tell("setup")
-    with closing(make_executor(setup, job, cfg)) as executor:
+        setup.reporter.set_total_samples(setup.total)
+    driver.callbacks.tell("setup")
+    with closing(make_executor(setup, cfg)) as executor:
         watched = WatchedExecutor(executor, driver)
         driver.runner = Runner(experiment, Gate(search, driver), scheduler, watched, journal, Progress(driver))
         if journal.records:
-            say(f"going on with {setup.folder.name} of {orders.moment}")
+            say(f"going on with {setup.folder.name} of {driver.moment}")
             before = ExperimentState.of(experiment.folder, journal.records, experiment.space)
             for trial in before.trials.values():
                 if trial.status.is_over:
