@@ -241,6 +241,7 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.compat.rllib.trainers:get_preprocessor": "rookery.compat.rllib.preprocessors:get_preprocessor",
     "rookery.compat.rllib.trainers:learner_extras": "rookery_rllib.trainer.results:learner_extras",
     "rookery.compat.rllib.trainers:spaces_by_policy": "rookery.compat.rllib.base_trainer:spaces_by_policy",
+    "rookery.compat.rllib.tuning.dict_paths:unflatten_dict": "rookery_rllib.base.nested_dicts:unflatten_dict",
     "rookery.compat.rllib.tuning.experiment:use_machine": "rookery.compat.rllib.machine:use_machine",
     "rookery.compat.rllib.tuning.registry:register_all": "rookery.compat.rllib.registrations:register_all",
     "rookery.compat.rllib.tuning.registry:registered": "rookery.compat.rllib.registrations:registered",

@@ -163,30 +163,8 @@ class EvaluationWorkers(workers.WorkerSet):
     def remote_workers(self) -> list[Any]:
         return list(self._remote)
 
-    @property
-    def _everyone(self) -> list[EvaluationWorker]:
+    def _here(self) -> list[Any]:
         return [self.local_worker(), *self._others]
-
-    def foreach_worker(self, func: Callable[[Any], Any]) -> list[Any]:
-        return [func(worker) for worker in self._everyone]
-
-    def foreach_worker_with_index(self, func: Callable[[Any, int], Any]) -> list[Any]:
-        return [func(worker, worker.worker_index) for worker in self._everyone]
-
-    def foreach_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
-        return self.local_worker().foreach_policy(func)
-
-    def foreach_trainable_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
-        return self.local_worker().foreach_trainable_policy(func)
-
-    def trainable_policies(self) -> list[str]:
-        return self.local_worker().policies_to_train
-
-    def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
-        return [worker.foreach_env(func) for worker in self._everyone]
-
-    def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[list[Any]]:
-        return [worker.foreach_env_with_context(func) for worker in self._everyone]
 
     def stop(self) -> None:
         for worker in [*self._others, *([self._made] if self._made is not None else [])]:

@@ -284,26 +284,30 @@ class WorkerSet:
             self._remote.append(handle_of(RemoteWorker(self._local._trainer, number + 1)))
         return list(self._remote)
 
+    def _here(self) -> list[Any]:
+        """Returns the workers whose environments are in the script's hands."""
+        return [self.local_worker()]
+
     def foreach_worker(self, func: Callable[[Any], Any]) -> list[Any]:
-        return [func(self._local)]
+        return [func(worker) for worker in self._here()]
 
     def foreach_worker_with_index(self, func: Callable[[Any, int], Any]) -> list[Any]:
-        return [func(self._local, 0)]
+        return [func(worker, worker.worker_index) for worker in self._here()]
 
     def foreach_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
-        return self._local.foreach_policy(func)
+        return self.local_worker().foreach_policy(func)
 
     def foreach_trainable_policy(self, func: Callable[[Any, str], Any]) -> list[Any]:
-        return self._local.foreach_trainable_policy(func)
+        return self.local_worker().foreach_trainable_policy(func)
 
     def trainable_policies(self) -> list[str]:
-        return self._local.policies_to_train
+        return self.local_worker().policies_to_train
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
-        return [self._local.foreach_env(func)]
+        return [worker.foreach_env(func) for worker in self._here()]
 
     def foreach_env_with_context(self, func: Callable[[Any, Any], Any]) -> list[list[Any]]:
-        return [self._local.foreach_env_with_context(func)]
+        return [worker.foreach_env_with_context(func) for worker in self._here()]
 
     def sync_weights(self) -> None:
         """Does nothing: whoever plays has the weights already."""

@@ -11,18 +11,6 @@ from rookery_rllib.tune.trial import experiment_tag
 _NOTHING = object()
 
 
-def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
-    """Makes nested dicts of a flat one: ``{"a/b": 1}`` gives ``{"a": {"b": 1}}``."""
-    made: dict[str, Any] = {}
-    for path, value in dt.items():
-        *above, last = path.split(delimiter)
-        node = made
-        for key in above:
-            node = node.setdefault(key, {})
-        node[last] = value
-    return made
-
-
 def unflattened_lookup(flat_key: str, lookup: Mapping[str, Any], delimiter: str = "/", **kwargs: Any) -> Any:
     """Returns what stands in nested dicts at a path; `default` if it is given and nothing does.
 

@@ -76,7 +76,7 @@ _FLAT = {
     "flatten_dict": "trainer.trial.loggers:flatten_dict",
     "merge_dicts": "base.nested_dicts:merge_dicts",
     "deep_update": "base.nested_dicts:deep_update",
-    "unflatten_dict": "tune.dict_paths:unflatten_dict",
+    "unflatten_dict": "base.nested_dicts:unflatten_dict",
     "unflattened_lookup": "tune.dict_paths:unflattened_lookup",
     "date_str": "tune.driver:moment",
     "validate_save_restore": "tune.saving:validate_save_restore",

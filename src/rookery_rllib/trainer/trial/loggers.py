@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from rookery_rllib.base import nested_dicts
 from rookery_rllib.trainer.trial.result_keys import (
     EXPR_PARAM_FILE,
     EXPR_PROGRESS_FILE,
@@ -37,16 +38,8 @@ NOT_DRAWN = ("config", "pid", "timestamp", TIME_TOTAL_S, TRAINING_ITERATION)
 
 
 def flatten_dict(dt: Mapping[Any, Any], delimiter: str = "/", prevent_delimiter: bool = False) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in dt.items():
-        if prevent_delimiter and isinstance(key, str) and delimiter in key:
-            raise ValueError(f"key {key!r}: has {delimiter!r} in it, which stands between keys")
-        if isinstance(value, Mapping) and value:
-            inner = flatten_dict(value, delimiter, prevent_delimiter)
-            found.update({f"{key}{delimiter}{below}": part for below, part in inner.items()})
-        else:
-            found[str(key)] = value
-    return found
+    """Returns a flat dict whose keys are texts."""
+    return {str(path): part for path, part in nested_dicts.flatten_dict(dt, delimiter, prevent_delimiter).items()}
 
 
 class SafeFallbackEncoder(json.JSONEncoder):
