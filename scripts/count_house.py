@@ -200,12 +200,13 @@ def main() -> int:
         cells = [*([before.get(figure, "-")] if options.old else []), now.get(figure, "-"), GOALS.get(figure, "")]
         table.append(f"| {figure} | " + " | ".join(cells) + " |")
     listed = [f"- {each}" for each in against] or ["Nothing."]
-    print("\n".join([*table, "", *listed]))
+    print("\n".join([*table, "", *listed]))  # noqa: T201
     if options.write:
         before_words = [name_of(options.old)] if options.old else []
         about = (
-            f"Made by `{' '.join(['python scripts/count_house.py', *before_words])} --write`. Lines of code hold a token: no "
-            "docstrings, no comments, no blank lines. Goals with a sign are differences from the first column; the others are at most. Traced: `python scripts/trace_walks.py`."
+            f"Made by `{' '.join(['python scripts/count_house.py', *before_words])} --write`. Lines of code hold a "
+            "token: no docstrings, no comments, no blank lines. Goals with a sign are differences from the first "
+            "column; the others are at most. Traced: `python scripts/trace_walks.py`."
         )
         parts = ["# The house in figures", "", about, "", *table, "", "## Against the rules", "", *listed]
         PAGE.write_text("\n".join(parts) + "\n", encoding="utf-8")

@@ -3,6 +3,8 @@
 ``python scripts/make_docs.py --check`` writes nothing and exits 1 if a page is out of date.
 """
 
+# ruff: noqa: E501 - lines of pages stand here as they are on the page
+
 from __future__ import annotations
 
 import dataclasses

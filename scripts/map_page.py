@@ -3,6 +3,8 @@
 Functions are named as ``file.py:Class.function``; a test keeps every name pointing at code that exists.
 """
 
+# ruff: noqa: E501 - lines of pages stand here as they are on the page
+
 from __future__ import annotations
 
 from rookery import DQNConfig, PPOConfig, Trainer

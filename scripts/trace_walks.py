@@ -210,14 +210,14 @@ def main() -> int:
     options = parser.parse_args()
     found = {name: walk() for name, walk in WALKS.items()}
     if options.json:
-        print(json.dumps({name: asdict(total(entered)) for name, entered in found.items()}))
+        print(json.dumps({name: asdict(total(entered)) for name, entered in found.items()}))  # noqa: T201
         return 0
     table = ["| one iteration on CartPole | files | functions | lines of code |", "|---|---|---|---|"]
     table += [row_of(name, total(entered)) for name, entered in found.items()]
     if options.peer.exists():
         version, walk = of_peer(options.peer)
         table.append(row_of(f"PPO of Stable-Baselines3 {version}", walk))
-    print("\n".join(table))
+    print("\n".join(table))  # noqa: T201
     if options.write:
         about = (
             "Made by `python scripts/trace_walks.py --write`: every function of the package that one iteration enters "
