@@ -164,13 +164,6 @@ class OldEnv(_Adapted, gymnasium.Env[Any, Any]):
         cut = bool(done) and bool(info.get(TRUNCATED)) if isinstance(info, Mapping) else False
         return obs, reward, bool(done) and not cut, cut, info
 
-    def close(self) -> None:
-        _Adapted.close(self)
-
-    def render(self) -> Any:
-        """Returns a picture [height, width, 3] uint8, or None if the environment draws none."""
-        return _Adapted.render(self)
-
 
 class OldMultiAgentEnv(_Adapted):
     """An environment of several agents with the four dicts of RLlib of 2021, in the form with five.
