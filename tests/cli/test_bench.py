@@ -65,19 +65,6 @@ def test_what_a_preset_says_of_the_implementation_is_what_is_measured(rookery, m
     assert {choice["implementation"] for choice in tried} == {"serial"}
 
 
-def test_an_unknown_environment_is_a_mistake_in_what_was_asked(rookery):
-    code, out, err = rookery("bench", "CartPole-v9", *SMALL)
-    assert code != 0
-    assert "CartPole-v9" in err
-    assert "Traceback" not in err
-
-
-def test_two_environments_are_one_too_many(rookery):
-    code, _, err = rookery("bench", "CartPole-v1", "Acrobot-v1", *SMALL)
-    assert code == 2
-    assert "'Acrobot-v1'" in err
-
-
 def test_parts_in_turn_allow_the_harmonic_sum():
     # 1 / (1/300 + 1/600 + 1/200) = 1 / (2/600 + 1/600 + 3/600) = 100
     assert Limits(environment=300.0, inference=600.0, learner=200.0).together == pytest.approx(100.0)

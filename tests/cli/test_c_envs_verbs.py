@@ -25,19 +25,6 @@ def test_new_writes_an_environment_and_its_test_and_overwrites_neither(rookery, 
     assert (tmp_path / "my_env.c").read_text() == text
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--c", "my-env"], "my-env.c: 'my-env' is no name of a module"),
-        (["--c", "nowhere/my_env"], "nowhere/my_env.c: there is no folder nowhere"),
-        (["my_env"], "say --c for one in C"),
-    ],
-)
-def test_new_says_what_is_wrong(rookery, words, message):
-    code, _, err = rookery("envs", "new", *words)
-    assert code == 2 and message in err
-
-
 @needs_compiler
 def test_what_new_writes_trains_and_is_built_into_a_library_that_trains_too(rookery, tmp_path):
     rookery("envs", "new", "--c", "my_env")

@@ -2,7 +2,6 @@
 
 import numpy as np
 import onnxruntime
-import pytest
 
 from rookery import load_policy
 
@@ -28,26 +27,6 @@ def test_what_is_exported_for_anybody_acts_as_the_policy_does(rookery, runs):
     session = onnxruntime.InferenceSession("here/mine.onnx", providers=["CPUExecutionProvider"])
     (action,) = session.run(["action"], {"obs": seen})
     assert (action == policy.predict(seen)).all()
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["cart"], "say what for: --unity, or --onnx"),
-        (["cart", "--unity", "--onnx"], "say what for"),
-        (["cart", "--onnx", "--version", "2"], "--version is of models for Unity"),
-        (["cart", "--unity", "--opset", "16"], "opset 16: must be 9 to 15"),
-        (["cart", "--unity", "--version", "1"], "version 1: models of ML-Agents have version 2 or 3"),
-        (["arena", "--unity", "--policy", "pol"], "--policy pol: there are pol1, pol2 in runs/arena/checkpoints/"),
-        (["arena", "--unity", "--out", "x.onnx"], "is one file, and there are pol1, pol2: add --policy pol1"),
-        (["cart", "--unity", "--out", "runs"], "is a folder; say which file in it"),
-        (["carts", "--unity"], "there is no such run; did you mean 'cart'?"),
-    ],
-)
-def test_mistakes_of_export_are_told(words, told, rookery, runs):
-    code, _, err = rookery("export", *words)
-    assert code == 2
-    assert told in err
 
 
 def test_a_run_without_checkpoints_has_nothing_to_export(rookery, runs):
@@ -77,6 +56,3 @@ def test_check_onnx_says_what_is_wrong_and_ends_with_1(rookery, runs):
     assert code == 1
     assert "problem: It is not an ONNX file" in out
     assert "1 problem\n" in out
-    code, _, err = rookery("check-onnx", "runs/cart/main.onnx")
-    assert code == 2
-    assert "there is no such file" in err

@@ -28,12 +28,6 @@ def test_version_needs_no_command(rookery):
     assert rookery("--version") == (0, f"rookery {__version__}\n", "")
 
 
-def test_a_mistyped_verb_is_a_usage_error_that_names_the_nearest(rookery):
-    code, _, err = rookery("trian")
-    assert code == 2
-    assert "Did you mean 'train'?" in err
-
-
 def test_envs_lists_presets_and_twins_without_torch(tmp_path):
     script = "import sys; from rookery.cli.envs import list_envs; list_envs(); print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
@@ -183,13 +177,6 @@ def test_runs_in_what_is_no_folder_are_refused_with_the_option(words, trained, t
     assert trained("--run-dir", "notes.txt", *words) == (2, "", expected)
 
 
-def test_a_run_that_cannot_begin_leaves_no_folder(rookery, tmp_path):
-    code, _, err = rookery("train", "CartPole-v9")
-    assert code == 2
-    assert "error: env 'CartPole-v9' is not a Gymnasium id; did you mean 'CartPole-v1'?" in err
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("word", "said"),
     [
@@ -274,45 +261,10 @@ def test_two_policies_are_trained_in_the_arena(rookery, tmp_path):
     assert (tmp_path / "runs" / "MultiAgentArena-ppo-s0").is_dir()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["algorithm.gama=0.9"], "algorithm.gama = 0.9: there is no such setting; did you mean 'algorithm.gamma'?"),
-        (["lr=0.1"], "command line: lr = 0.1: there is no such setting; did you mean 'algorithm.lr'?"),
-        (["sampling.num_envs=many"], "command line: sampling.num_envs = 'many': must be a whole number of at least 1"),
-        (["algorithm.lr=-1"], "command line: algorithm.lr = -1: must be a number above 0 or a schedule of it"),
-        (["algorithm.gamma=1.5"], "command line: algorithm.gamma = 1.5: must be a number from 0 to 1"),
-        (["--num-envs", "0"], "command line: sampling.num_envs = 0: must be a whole number of at least 1"),
-        (["--seed", "-1"], "command line: seed = -1: must be a whole number of at least 0 or null"),
-        (["--algo", "pppo"], "discrete_cql, td3bc, awac, dt; did you mean 'ppo'?"),
-        (["--preset", "CartPole"], "preset = 'CartPole': there is none of that name; use auto, none or one of "),
-        (["--stop", "return_mean"], "--stop 'return_mean' must be METRIC=NUMBER, for example --stop return_mean=475"),
-        (["Acrobot-v1"], "'CartPole-v1' is the environment, and 'Acrobot-v1' is none of a file .yaml and path=value"),
-        (["missing.yaml"], "missing.yaml: there is no such file"),
-        (["=3"], "command line: '=3' must be path=value, for example algorithm.lr=3e-4"),
-        (["--quiet", "--plain"], "command line: --quiet and --plain exclude each other"),
-        (["--json", "--plain"], "command line: --plain and --json exclude each other"),
-        (["--stop", "retrun_mean=3", "--quiet"], "stop.retrun_mean: this run has no such metric"),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_the_arguments_exits_2_and_says_what_is_meant(rookery, words, message):
-    code, out, err = rookery("train", "CartPole-v1", "--seed", 1, *TINY[:3], *words)
-    assert code == 2
-    assert "error: " in err
-    assert message in err
-    assert "Traceback" not in out + err
-
-
 def test_all_mistakes_are_reported_at_once(rookery):
     code, _, err = rookery("train", "CartPole-v1", "algorithm.lr=-1", "algorithm.gama=0.9", "sampling.num_envs=0")
     assert code == 2
     assert err.count("error: command line: ") == 3
-
-
-def test_no_environment_is_a_mistake_that_shows_how_to_give_one(rookery):
-    code, _, err = rookery("train", "--seed", 1)
-    assert code == 2
-    assert "error: command line: no environment is named: rookery train CartPole-v1" in err
 
 
 ENV = """

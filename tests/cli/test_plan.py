@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from rookery.run.plan import measured_costs
 from rookery.run.plan.cost_model import LinearCost
 from rookery.run.plan.exchange_cost import CountedRanks
@@ -47,35 +45,6 @@ def test_a_plan_is_a_table_with_what_was_measured_and_assumed(rookery):
     ]  # fmt: skip
     assert rows[0].split()[:3] == ["none", "1", "1"]
     assert rows[1].split()[:3] == ["4", "1", "4"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--workers", "0"], "--workers 0: '0' is no number of workers; write numbers from 1 on with commas"),
-        (["--workers", "1,many"], "'many' is no number of workers"),
-        (["--workers", ""], "'' is no number of workers"),
-        (["--learners", "-1"], "--learners -1: '-1' is no number of learners"),
-        (["--workers", "16"], "16 workers cannot share sampling.num_envs = 8 copies: set sampling.num_envs=16"),
-        (["--learners", "3"], "3 learners cannot share sampling.num_envs = 8 copies equally: set"),
-        (["--copies", "0"], "--copies 0: must be 1 or more"),
-        (["--machines", "0"], "--machines 0: must be 1 or more"),
-        (["--gigabits", "0"], "--gigabits 0: must be above 0"),
-        (["--latency", "-1"], "--latency -1: must be 0 or more"),
-        (["Acrobat-v1"], "Acrobot-v1"),
-    ],
-)
-def test_what_cannot_be_planned_is_refused_with_a_remedy(rookery, words, said):
-    code, _, err = rookery("bench", "--plan", *words, *SMALL)
-    assert code != 0
-    assert said in " ".join(err.split())
-    assert "Traceback" not in err
-
-
-def test_options_of_a_plan_are_refused_without_it(rookery):
-    code, _, err = rookery("bench", "--workers", "2", *SMALL)
-    assert code != 0
-    assert "rookery bench --plan ENV --workers 2" in " ".join(err.split())
 
 
 def test_learners_that_are_counted_send_nothing():

@@ -29,20 +29,3 @@ def test_a_memory_is_asked_for_in_words(rookery, kind, tmp_path):
     assert "command line" in out
     code, _, error = rookery("evaluate", "runs/x", "--episodes", 2)
     assert code == 0, error
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["algorithm.model.memory.kind=lsmt"], "lstm"),
-        (["algorithm.model.memory.knd=lstm"], "kind"),
-        (["algorithm.model.memory.kind=attention", "algorithm.model.memory.size=10"], "4 heads cannot share"),
-        (["algorithm.name=reinforce", "algorithm.model.memory.kind=lstm"], "use ppo, a2c, impala, appo, dqn or sac"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_words(rookery, words, message, tmp_path):
-    kept = [word for word in TINY if "fragment_length" not in word and "epochs" not in word]
-    code, _, error = rookery("train", "StatelessCartPole", "--stop", "env_steps=64", *kept, "--evaluate", 0, *words)
-    assert code == 2
-    assert message in error
-    assert "Traceback" not in error
