@@ -22,7 +22,7 @@ from rookery.algorithms.offline.bc import (
     return_gradient,
     return_loss,
 )
-from rookery.core.errors import EnvError, SpaceError
+from rookery.core.errors import EnvError
 from rookery.envs.absent import AbsentEnv
 from rookery.models.distributions import Categorical, DiagonalGaussian
 from rookery.models.squashed import SquashedGaussian
@@ -322,33 +322,6 @@ def test_beside_one_that_plays_it_learns_from_its_data_alone(tmp_path):
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
-
-
-def test_what_cannot_be_learned_from_is_refused(tmp_path):
-    data = poles(tmp_path / "data", 2)
-    with pytest.raises(ConfigError, match=r"policies.main learns from data, and nobody says from which: --replay PATH"):
-        Trainer(None, BCConfig())
-    with pytest.raises(ConfigError, match="env.name is missing"):
-        Trainer(None, PPOConfig())
-    with Trainer("CartPole-v1", BCConfig()) as trainer, pytest.raises(ConfigError, match="there is nothing to learn"):
-        trainer.learn(1)
-    with pytest.raises(SpaceError, match="it holds observations .* it holds actions"):
-        Trainer("Pendulum-v1", BCConfig(), replay=data)
-    with pytest.raises(ConfigError, match="cannot learn to remember"):
-        Trainer(None, BCConfig(model=ModelConfig(memory={"kind": "gru"})), replay=data)
-    one = {"obs": np.zeros((3, 3)), "action": np.zeros((2, 1)), "reward": np.ones(2)}
-    path = keep(tmp_path / "numbers", SEEN, spaces.Box(-1, 1, (1,), np.float32), [one])
-    with pytest.raises(ConfigError, match="a squashed Gaussian has no entropy in closed form"):
-        Trainer(None, BCConfig(distribution="squashed", entropy_coef=0.1), replay=path)
-
-
-def test_a_row_that_is_not_finite_is_named(tmp_path):
-    obs = np.zeros((6, 3))
-    obs[3, 1] = np.nan
-    data = keep(tmp_path / "data", SEEN, spaces.Discrete(2), [{"obs": obs, "action": [0] * 5, "reward": np.ones(5)}])
-    told = "row 4: its observation obs has a number that is not finite"
-    with Trainer(None, BCConfig(), replay=data) as trainer, pytest.raises(ConfigError, match=told):
-        trainer.learn(1)
 
 
 def test_epochs_stand_for_gradient_steps(tmp_path):

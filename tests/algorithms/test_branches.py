@@ -9,13 +9,11 @@ import torch
 from gymnasium import spaces
 from stepping import step
 
-from rookery import ConfigError, Trainer
+from rookery import Trainer
 from rookery.algorithms.experience import Experience
-from rookery.algorithms.off_policy.critics import CriticConfig, StateAction
+from rookery.algorithms.off_policy.critics import StateAction
 from rookery.algorithms.off_policy.hybrid_actions import ActorBatch, branch_actor_loss, chosen_of, numbers_of, tabled
 from rookery.algorithms.off_policy.sac import SAC, DiscreteBatch, SACConfig, discrete_actor_loss
-from rookery.algorithms.off_policy.td3 import TD3Config
-from rookery.core.errors import SpaceError
 from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
 from rookery.models.squashed import Hybrid
@@ -171,29 +169,6 @@ def test_what_is_stored_is_what_is_drawn():
     even, _ = learner.policy.head.draw(learner.policy.trunk(obs), None, noise, None)
     assert torch.equal(even[:, :2], action[:, :2])
     assert abs(float((even[:, 2:] > 0.5).float().mean()) - 0.25) < 0.05
-
-
-@pytest.mark.parametrize(
-    ("actions", "settings", "told"),
-    [
-        (BOTH, {"target_entropy": -1.0}, "target_entropy = -1.0 is one number, and each part"),
-        (BOTH, {"discrete": True}, "discrete = True: actions of .* are not one of several; .* numbers beside choices"),
-        (BOTH, {"critic": CriticConfig(quantiles=5)}, "quantiles and norm = batch are for numbers"),
-        (TWO, {"critic": CriticConfig(norm="batch")}, "quantiles and norm = batch are for numbers"),
-        (BOTH, {"exploration": {"kind": "ou"}}, "exploration.kind = ou is for actions that are numbers alone"),
-        (TWO, {"discrete": False}, "are choices, .* SAC, which takes choices"),
-        (spaces.Tuple((spaces.MultiBinary(2), TWO, BOTH["numbers"])), {"discrete": False}, "have flags"),
-        (spaces.Tuple((TWO, spaces.Box(-1, np.inf, (1,)))), {"discrete": False}, "no finite bounds in 1 of 1"),
-    ],
-)
-def test_what_cannot_be_learned_is_told(actions, settings, told):
-    with pytest.raises((ConfigError, SpaceError), match=told):
-        sac(actions, **settings)
-
-
-def test_td3_names_who_takes_choices():
-    with pytest.raises(SpaceError, match=r"not numbers alone, and TD3, .* or SAC, which takes choices"):
-        Trainer(OneDimension, TD3Config(), env_config={"choices": 1}, num_envs=1)
 
 
 @pytest.mark.parametrize(

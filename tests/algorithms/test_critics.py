@@ -25,7 +25,6 @@ from rookery.algorithms.off_policy.critics import (
     target_of,
 )
 from rookery.algorithms.off_policy.sac import SACConfig
-from rookery.core.errors import ConfigError
 from rookery.core.flat import flatten
 from rookery.core.spaces.arrays import action_spec, obs_spec
 from rookery.models.squashed import Squashed
@@ -175,11 +174,6 @@ def test_a_custom_model_is_a_critic_with_layers_for_the_action():
     with torch.no_grad():
         changed = net(StateAction(data.obs, -data.action)) - net(StateAction(data.obs, data.action))
     assert float(changed.abs().min()) > 0
-
-
-def test_dropping_all_quantiles_is_refused():
-    with pytest.raises(ConfigError, match=r"critic.drop = 5 leaves none of critic.quantiles = 5"):
-        learner(CriticConfig(quantiles=5, drop=5))
 
 
 # --- targets, judges, gradients --------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from gymnasium import spaces
 from stepping import step
 from torch.distributions import Categorical
 
-from rookery import ConfigError, Trainer
+from rookery import Trainer
 from rookery.algorithms.experience import Experience
-from rookery.algorithms.off_policy.critics import CriticConfig, StateAction
+from rookery.algorithms.off_policy.critics import StateAction
 from rookery.algorithms.off_policy.sac import SAC, DiscreteBatch, SACConfig, discrete_actor_loss
 from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
@@ -185,9 +185,3 @@ def test_it_learns_to_choose_what_a_mask_allows(learns):
         trainer.train({"env_steps": 600})
         score = trainer.evaluate(20).return_mean
     assert score > 8.5 if learns else score < 7.5
-
-
-@pytest.mark.parametrize("critic", [CriticConfig(norm="batch"), CriticConfig(quantiles=5)])
-def test_critics_of_numbers_are_refused(critic):
-    with pytest.raises(ConfigError, match=r"policies.hero.critic: quantiles and norm = batch are for numbers"):
-        sac(critic=critic)

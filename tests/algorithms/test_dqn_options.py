@@ -10,7 +10,6 @@ from gymnasium import spaces
 from q_learners import MASKED, fragments, learner
 
 from rookery import DQNConfig, Trainer
-from rookery.core.errors import ConfigError, RookeryError, SpaceError
 from rookery.core.spaces.arrays import MASK
 from rookery.models.distributions import Categorical
 from selection import slow, slow_except
@@ -263,31 +262,6 @@ def test_observations_are_normalized_once_on_either_path():
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"values": {"kind": "categorical", "low": 1.0, "high": 1.0}}, "values.*high must be above low"),
-        ({"values": {"kind": "categorical", "atoms": 1}}, "two at least"),
-        ({"values": {"kind": "quantile", "rescale": True}}, "values.rescale is for values.kind = mean"),
-        ({"replay": {"burn_in": 4}}, "replay.burn_in = 4.*model.memory.kind"),
-        ({"batch_size": 64, "replay": {"capacity": 32}}, "batch_size = 64.*capacity = 32"),
-        ({"exploration": {"kind": "parameters"}, "model": {"memory": {"kind": "gru"}}}, "exploration.kind.*epsilon"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(settings, told):
-    with pytest.raises(ConfigError, match=told):
-        Trainer("CartPole-v1", DQNConfig(**settings))
-
-
-@pytest.mark.parametrize(("env", "told"), [("Pendulum-v1", "SAC, TD3"), ("Many", "PPO")])
-def test_actions_without_a_table_of_values_are_refused_and_who_can_is_named(env, told):
-    class Many(Steady):
-        action_space = spaces.MultiDiscrete([2, 3])
-
-    with pytest.raises((SpaceError, ConfigError), match=told):
-        Trainer(Many if env == "Many" else env, DQNConfig())
-
-
 # --- all of it together -----------------------------------------------------------------------------------------------
 
 
@@ -414,8 +388,3 @@ def test_presets_by_name_put_options_together(name, expected):
         cfg = trainer.learners["main"].cfg
     found = (cfg.double, cfg.dueling, cfg.n_step, cfg.values.kind, cfg.replay.kind, cfg.exploration.kind)
     assert found == expected
-
-
-def test_a_wrong_setting_names_the_nearest():
-    with pytest.raises(RookeryError, match="doubel"):
-        Trainer("CartPole-v1", config={"algorithm": {"name": "dqn", "doubel": True}})

@@ -11,7 +11,7 @@ import torch
 from gymnasium import spaces
 
 from recorded import keep, poles
-from rookery import BCConfig, ConfigError, DTConfig, ModelConfig, MultiAgentArena, PPOConfig, Trainer, load_policy
+from rookery import BCConfig, DTConfig, ModelConfig, MultiAgentArena, PPOConfig, Trainer, load_policy
 from rookery.algorithms.offline.dt import DecayedAdam, WindowBatch, dt_loss, spread
 from rookery.core.flat import flatten
 from rookery.core.optim import Adam
@@ -256,35 +256,3 @@ def test_beside_one_that_plays_it_learns_its_data_alone(tmp_path):
         trainer.train_iteration()
         learner = trainer.learners[second]
         assert len(learner.replay.buffer) == 40 and learner.replay.gradient_steps > 0
-
-
-# --- what is refused --------------------------------------------------------------------------------------------------
-
-
-def test_what_it_cannot_learn_is_refused_in_words(tmp_path):
-    path = numbers(tmp_path / "data")
-    endless = spaces.Box(-np.inf, np.inf, (1,), np.float32)
-    one = {"obs": np.zeros((3, 2)), "action": np.zeros((2, 1)), "reward": np.ones(2)}
-    with pytest.raises(ConfigError, match=r"the Decision Transformer takes actions that are numbers between .* BC and"):
-        Trainer(None, QUICK, replay=keep(tmp_path / "endless", SEEN, endless, [one]))
-    refused = {
-        r"policies.main.model.memory: .* last 4 decisions by itself \(context\): leave model.memory out": {
-            "model": ModelConfig(memory={"kind": "gru"})
-        },
-        r"policies.main: heads: 3 heads cannot share a width of 16": {"heads": 3},
-        r"policies.main.model.compile: .* leave it out": {"model": ModelConfig(compile=True)},
-    }
-    for told, changes in refused.items():
-        with pytest.raises(ConfigError, match=told):
-            Trainer(None, QUICK.replace(**changes), replay=path)
-    with pytest.raises(ConfigError, match="dropout"):
-        DTConfig(dropout=1.0)
-    with pytest.raises(ConfigError, match="learns from data, and nobody says from which"):
-        Trainer(None, QUICK)
-
-
-def test_numbers_that_are_none_are_refused_by_their_row(tmp_path):
-    one = {"obs": np.zeros((6, 2)), "action": [[0.1]] * 5, "reward": [0, 0, np.inf, 0, 0]}
-    data = keep(tmp_path / "data", SEEN, PUSH, [one])
-    with Trainer(None, QUICK, replay=data) as trainer, pytest.raises(ConfigError, match="row 3: its reward"):
-        trainer.learn(1)

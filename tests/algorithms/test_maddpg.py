@@ -1,14 +1,12 @@
 """MADDPG: what its critic and its actors learn from, redone by hand."""
 
 import numpy as np
-import pytest
 import torch
 from gymnasium import spaces
 from team_learners import MASKED, NUMBERS, REACH, THREE, TWO, drawn, learner, team
 
 from rookery.algorithms.multi_agent.maddpg import ActorRows, MADDPGConfig, actor_loss
 from rookery.algorithms.off_policy.critics import StateAction
-from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.spaces.arrays import MASK
 from rookery.core.spaces.team_spaces import ALIVE
 from rookery.models.distributions import MASKED_LOGIT
@@ -147,10 +145,3 @@ def test_each_member_learns_the_best_answer_to_what_the_other_was_seen_doing():
     with torch.no_grad():
         action, _ = one.policy.act(rows.obs, None, deterministic=True)
     assert torch.allclose(action.mean(0), torch.tensor(0.5), atol=0.2), action.mean(0)
-
-
-def test_flags_and_a_critic_without_a_target_are_refused():
-    with pytest.raises(SpaceError, match=r"member 0 of the team acts in MultiBinary"):
-        learner(MADDPGConfig(**SMALL), team((NUMBERS, spaces.MultiBinary(2)), (NUMBERS, TWO)))
-    with pytest.raises(ConfigError, match="target critics"):
-        learner(MADDPGConfig(critic={"norm": "batch"}, **SMALL), MIXED)

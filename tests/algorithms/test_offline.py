@@ -244,17 +244,6 @@ def test_what_it_cannot_learn_is_refused_in_words(data, tmp_path):
         trainer.learn(1)
 
 
-def test_a_row_that_is_not_finite_is_named(tmp_path):
-    obs = np.zeros((6, 3))
-    obs[3, 1] = np.nan
-    one = {"obs": obs, "action": [[0.1]] * 5, "reward": np.ones(5)}
-    data = keep(tmp_path / "data", spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,), np.float32), [one])
-    told = "row 4: its observation obs has a number that is not finite"
-    for cfg in NUMBERS.values():
-        with Trainer(None, cfg, replay=data) as trainer, pytest.raises(ConfigError, match=told):
-            trainer.learn(1)
-
-
 def test_beside_one_that_plays_it_learns_from_what_it_plays_too(tmp_path):
     env = MultiAgentArena()
     first, second = env.possible_agents[:2]

@@ -380,11 +380,6 @@ def test_what_it_cannot_do_is_refused(settings, message):
         Trainer(Crew, POCAConfig(**settings), num_envs=2)
 
 
-def test_observations_without_members_are_refused():
-    with pytest.raises(ConfigError, match="do not show what the members of a group see"):
-        learner(obs=spaces.Box(-1, 1, (WIDTH,)))
-
-
 @pytest.mark.slow
 def test_one_gives_itself_up_only_where_it_is_credited_later():
     def score(**more):

@@ -8,7 +8,6 @@ from q_learners import MASKED, NUMBERS, THREE, fragments
 from rookery import PQNConfig, Trainer
 from rookery.algorithms.off_policy.q_values import QBatch
 from rookery.algorithms.on_policy.pqn import PQN, pqn_gradient, pqn_loss, shuffled
-from rookery.core.errors import ConfigError, SpaceError
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Streams
 from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
@@ -126,16 +125,6 @@ def test_it_learns_what_a_table_would():
     assert torch.allclose(values[1], torch.tensor([0.0, 1.0, 2.0]), atol=0.15)
     # half of the second state's best value and half of what random actions earn there
     assert torch.allclose(values[0], torch.full((3,), 0.5 * (0.5 * 2 + 0.5 * 1)), atol=0.2)
-
-
-def test_a_policy_that_remembers_is_refused():
-    with pytest.raises(ConfigError, match="memory"):
-        Trainer("CartPole-v1", PQNConfig(model={"memory": {"kind": "gru"}}))
-
-
-def test_actions_without_a_table_of_values_are_refused():
-    with pytest.raises(SpaceError, match="PPO"):
-        Trainer("Pendulum-v1", PQNConfig())
 
 
 def test_a_run_that_stopped_goes_on_to_the_last_bit(tmp_path):

@@ -9,7 +9,6 @@ from q_learners import MASKED, NUMBERS, fragments, learner
 
 from rookery import DQNConfig, Trainer
 from rookery.algorithms.off_policy.q_sequences import n_step_returns, split_timeline, unroll
-from rookery.core.errors import ConfigError
 from rookery.core.ops import rescale, unrescale
 from rookery.core.spaces.arrays import MASK
 from rookery.models.cells.table import CELLS
@@ -233,8 +232,3 @@ def test_frames_that_policies_see_at_once_are_those_they_decided_on():
         dqn.policy.recall.remember(memory, stacks, rollout.action[t])
         memory[:, dqn.policy.reward_column] = rollout.reward[t]
         number += 2
-
-
-def test_parameter_noise_is_refused_where_something_is_remembered():
-    with pytest.raises(ConfigError, match="exploration.kind = parameters"):
-        learner(model={"memory": {"kind": "gru"}}, exploration={"kind": "parameters"})

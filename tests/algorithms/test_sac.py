@@ -15,7 +15,7 @@ from stepping import optimizers, step
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from each_step import after_each_step
-from rookery import ConfigError, Trainer
+from rookery import Trainer
 from rookery.algorithms.off_policy.critics import CriticConfig, StateAction
 from rookery.algorithms.off_policy.sac import (
     SAC,
@@ -341,22 +341,3 @@ def test_stopping_in_the_middle_of_an_iteration_changes_nothing(option, tmp_path
         again = trainer.learners["main"].replay.buffer.sample(8, n_step=2, gamma=0.9, beta=0.4)
         assert torch.equal(again.row, drawn.row)
         assert torch.equal(again.reward, drawn.reward)
-
-
-# --- what cannot be --------------------------------------------------------------------------------------------------
-
-
-def test_discrete_actions_need_to_be_asked_for():
-    with pytest.raises(Exception, match="SAC with discrete=true"):
-        sac(action=spaces.Discrete(3))
-
-
-@pytest.mark.parametrize("action", [MOVES, spaces.MultiBinary(2), spaces.Tuple((spaces.Discrete(2), MOVES))])
-def test_discrete_is_for_one_of_several(action):
-    with pytest.raises(ConfigError, match=r"policies.hero.discrete = True: .* set discrete = false .* or use PPO"):
-        sac(action=action, discrete=True)
-
-
-def test_a_batch_larger_than_the_memory_is_refused():
-    with pytest.raises(ConfigError, match=r"policies.hero.batch_size = 3,000 is more than the replay buffer holds"):
-        sac(batch_size=3000)

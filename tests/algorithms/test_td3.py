@@ -11,7 +11,6 @@ from rookery import Trainer
 from rookery.algorithms.off_policy.critics import CriticConfig, StateAction
 from rookery.algorithms.off_policy.ddpg import DDPG, DDPGConfig, actor_loss
 from rookery.algorithms.off_policy.td3 import TD3, TD3Config
-from rookery.core.errors import SpaceError
 from rookery.core.optim import gradient_step
 from rookery.core.schedules import Linear
 from rookery.core.seeding import Role, Streams
@@ -205,9 +204,3 @@ def test_stopping_between_two_steps_of_the_actor_changes_nothing(config, tmp_pat
     with Trainer.load(place, env=Reach) as second:
         second.train({"iterations": 2})
         assert all(same(vectors(second.learners["main"]), wanted))
-
-
-@pytest.mark.parametrize("make", [td3, ddpg])
-def test_discrete_actions_are_refused_with_what_can_learn_them(make):
-    with pytest.raises(SpaceError, match=r"use DQN or PPO, or SAC with discrete=true"):
-        make(action=spaces.Discrete(3))

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from team_learners import MASKED, NUMBERS, REACH, THREE, TWO, drawn, learner, team
+from team_learners import MASKED, NUMBERS, THREE, TWO, drawn, learner, team
 
 from rookery.algorithms.multi_agent.qmix import QMIXConfig
 from rookery.algorithms.multi_agent.vdn import VDNConfig
 from rookery.algorithms.off_policy.q_values import QBatch
 from rookery.core.batch import Sequences, Transitions
-from rookery.core.errors import ConfigError, SpaceError
-from rookery.core.spaces.arrays import MASK, action_spec, obs_spec
+from rookery.core.spaces.arrays import MASK
 from rookery.core.spaces.team_spaces import ALIVE
 from rookery.models.build import ModelConfig
 from rookery.models.memory import MemoryConfig
@@ -261,26 +260,6 @@ def test_of_the_whole_two_step_game_qmix_learns_to_earn_8_and_vdn_7(cfg, game, w
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"dueling": True}, "dueling"),
-        ({"values": {"kind": "quantile"}}, "expected returns"),
-        ({"exploration": {"kind": "noisy"}}, "exploration.epsilon"),
-    ],
-)
-def test_what_values_of_a_team_do_not_have_is_refused(settings, told):
-    with pytest.raises(ConfigError, match=told):
-        learner(QMIXConfig(**{**SMALL, **settings}), MIXED)
-
-
-def test_members_that_act_by_numbers_and_agents_that_are_no_team_are_refused():
-    with pytest.raises(SpaceError, match=r"member 1 of the team acts in Box.*MADDPG"):
-        learner(QMIXConfig(**SMALL), team((NUMBERS, TWO), (NUMBERS, REACH)))
-    with pytest.raises(SpaceError, match=r"teams: \{blue: \[a, b\]\}"):
-        learner(QMIXConfig(**SMALL), (obs_spec(NUMBERS, TWO), action_spec(TWO)))
 
 
 def test_what_is_for_critics_alone_reaches_the_mixer_and_no_member():
