@@ -1,14 +1,11 @@
 """The environments of RLlib's examples, by their rules; each is played by Rookery, and repeats with a seed."""
 
-import importlib
-
 import numpy as np
 import pytest
 from gymnasium.spaces import Dict, Discrete, MultiDiscrete, Tuple
 
 from rookery.envs.make import make_env
 from rookery.envs.random_play import random_play
-from rookery_rllib.base.names import examples
 from rookery_rllib.env.envs import ENV_STATE
 from rookery_rllib.examples import multi_agent_envs as many
 from rookery_rllib.examples import single_agent_envs as one
@@ -65,12 +62,6 @@ def test_each_is_played_and_repeats_with_a_seed(name):
     first = played(PLAYED[name], 12)
     np.random.random(3)  # whoever else draws does not matter
     assert first == played(PLAYED[name], 12)
-
-
-@pytest.mark.parametrize("told", sorted({told for names in examples.NAMES.values() for told in names.values()}))
-def test_every_name_stands_for_something(told):
-    module, _, name = told.partition(":")
-    assert hasattr(importlib.import_module(f"rookery_rllib.{module}"), name)
 
 
 def test_a_corridor_ends_at_its_length(capsys):

@@ -9,8 +9,6 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from torch import nn
 
 from rookery.core.errors import ConfigError
-from rookery_rllib.base import imports
-from rookery_rllib.base.names import example_models as table
 from rookery_rllib.base.registrations import register_env
 from rookery_rllib.batch.repeated_values import RepeatedValues
 from rookery_rllib.config.defaults import MODEL_DEFAULTS
@@ -46,15 +44,6 @@ def rows_of(space, n=2):
     space.seed(0)
     preprocessor = get_preprocessor(space)(space)
     return torch.from_numpy(np.stack([preprocessor.transform(space.sample()) for _ in range(n)])).float()
-
-
-def test_every_name_of_the_table_is_there():
-    for module, names in table.NAMES.items():
-        for name in names:
-            assert imports.find(f"{module}.{name}") is not None
-    for path in table.GONE:
-        with pytest.raises(ImportError, match="is not here"):
-            imports.find(path)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from rookery.core.errors import ConfigError
-from rookery_rllib.base import imports
-from rookery_rllib.base.names import example_policies as table
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.examples import scripted_policies as policies
 from rookery_rllib.examples.multi_agent_envs import RockPaperScissors
@@ -15,12 +13,6 @@ from rookery_rllib.trainer.trainers import PGTrainer
 
 ROCK, PAPER, SCISSORS = RockPaperScissors.ROCK, RockPaperScissors.PAPER, RockPaperScissors.SCISSORS
 OBS = Box(0, 1, (3,))
-
-
-def test_every_name_of_the_table_is_there():
-    for module, names in table.NAMES.items():
-        for name in names:
-            assert imports.find(f"{module}.{name}") is not None
 
 
 @pytest.mark.parametrize(

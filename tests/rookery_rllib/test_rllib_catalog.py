@@ -10,7 +10,6 @@ from torch import nn
 
 from rookery.core.errors import ConfigError
 from rookery_rllib.base import imports, registrations
-from rookery_rllib.base.names import models as table
 from rookery_rllib.config.defaults import MODEL_DEFAULTS
 from rookery_rllib.gym.rllib_spaces import Simplex, UnsupportedSpaceException
 from rookery_rllib.model import action_distributions as dists
@@ -291,15 +290,6 @@ def test_what_is_registered_goes_to_other_processes():
     registrations.table("models").clear()
     registrations.register_all(known)
     assert catalog.custom_model({"custom_model": "mine"}) is Mine
-
-
-def test_every_name_of_the_table_is_there():
-    for module, names in table.NAMES.items():
-        for name in names:
-            assert imports.find(f"{module}.{name}") is not None
-    for path in table.GONE:
-        with pytest.raises(ImportError, match="is not here"):
-            imports.find(path)
 
 
 def test_tensorflow_names_are_the_same_classes():

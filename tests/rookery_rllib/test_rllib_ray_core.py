@@ -3,8 +3,6 @@
 import asyncio
 import pickle
 import sys
-from functools import reduce
-from importlib import import_module
 
 import gymnasium
 import numpy as np
@@ -16,7 +14,6 @@ from rookery.envs.only_here import why_only_here
 from rookery_rllib.base import machine
 from rookery_rllib.base import ray_core as ray
 from rookery_rllib.base import ray_exceptions as exceptions
-from rookery_rllib.base.names import ray_and_tune as names
 from rookery_rllib.trainer.trainers import PPOTrainer
 from rookery_rllib.trainer.trial import session
 from rookery_rllib.tune import experiment, space
@@ -237,21 +234,6 @@ def test_pools_give_values_to_actors_in_turn():
     results = list(pool.map(lambda actor, value: actor.add.remote(value), [1, 2, 3, 4]))
     assert [result[-1] for result in results] == [1, 2, 3, 4]
     assert pool.has_free()
-
-
-def test_every_name_stands_somewhere():
-    lost = []
-    for module, entries in names.NAMES.items():
-        for name, target in entries.items():
-            place, _, attribute = target.partition(":")
-            if place == "command_line":
-                continue
-            try:
-                reduce(getattr, attribute.split("."), import_module(f"rookery_rllib.{place}"))
-            except (ImportError, AttributeError) as error:
-                lost.append(f"{module}.{name}: {error}")
-    assert not lost
-    assert not {f"{module}.{name}" for module, entries in names.NAMES.items() for name in entries} & names.GONE.keys()
 
 
 class Asks(gymnasium.Env):

@@ -1,8 +1,6 @@
 """Names of RLlib's tools: each of them is there; and what they do, against small computations of another kind."""
 
-import importlib
 import threading
-from functools import reduce
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +14,6 @@ from rookery_rllib.base.annotations import override
 from rookery_rllib.base.deprecation import deprecation_warning, renamed_class, renamed_function
 from rookery_rllib.base.from_config import from_config
 from rookery_rllib.base.locks import with_lock
-from rookery_rllib.base.names import environments, functions
 from rookery_rllib.base.nested_dicts import (
     add_mixins,
     deep_update,
@@ -48,24 +45,6 @@ from rookery_rllib.keras.framework import (
 )
 from rookery_rllib.model.filters import ConcurrentMeanStdFilter, FilterManager, MeanStdFilter, RunningStat, get_filter
 from rookery_rllib.trainer.checks import check, check_learning_achieved, framework_iterator
-
-TABLES = [environments, functions]
-ENTRIES = {
-    f"{path}.{name}": told for table in TABLES for path, names in table.NAMES.items() for name, told in names.items()
-}
-
-
-@pytest.mark.parametrize("told", sorted(set(ENTRIES.values())))
-def test_every_name_stands_for_something(told):
-    place, _, attribute = told.partition(":")
-    module = importlib.import_module(place[1:] if place.startswith("=") else f"rookery_rllib.{place}")
-    reduce(getattr, attribute.split("."), module)
-
-
-def test_what_is_gone_is_nowhere_else():
-    for table in TABLES:
-        for path, told in table.GONE.items():
-            assert told and path not in ENTRIES and path not in table.NAMES
 
 
 def test_structures_are_mapped_with_sorted_keys():

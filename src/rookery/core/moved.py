@@ -98,8 +98,8 @@ _ROOMS: dict[str, dict[str, str]] = {
     },
     "rookery.compat.rllib.names": {
         "rookery_rllib.base.names": (
-            "agents environments example_models example_policies examples exploration foreign functions models "
-            "offline=recordings policy_templates tensorflow tune=ray_and_tune"
+            "agents environments example_models=examples example_policies=examples examples exploration=functions "
+            "foreign functions models offline=environments policy_templates=agents tensorflow tune=ray_and_tune"
         ),
     },
     "rookery.compat.rllib.tuning": {

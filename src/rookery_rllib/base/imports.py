@@ -18,7 +18,7 @@ from rookery_rllib.base import names as tables
 HERE = __name__.partition(".")[0]
 """The package that targets of tables are relative to."""
 
-EVERYTHING = "*"
+EVERYTHING = tables.EVERYTHING
 """Key of a table that stands for all names that it does not list, looked up in its target."""
 
 # -- the tables --------------------------------------------------------------------------------------------------------
@@ -75,7 +75,8 @@ def _missing(path: str) -> str:
     inside = [key for key in targets[above] if key != EVERYTHING]
     inside += [key.removeprefix(f"{above}.") for key in targets if key.startswith(f"{above}.")]
     homes = [home for home, entries in targets.items() if name in entries and home.partition(".")[0] == parts[0]]
-    homes.sort(key=lambda home: -sum(part == asked for part, asked in zip(home.split("."), parts, strict=False)))
+    alike = {home: sum(part == asked for part, asked in zip(home.split("."), parts, strict=False)) for home in homes}
+    homes.sort(key=lambda home: (-alike[home], home.count(".")))
     hint = f"; {name!r} stands in {' and '.join(homes[:3])}" if homes else nearest(name, inside)
     return f"{above} has no {name!r} in Rookery{hint}"
 

@@ -1,142 +1,119 @@
 """Names of trainers, policies, callbacks, workers and episodes: ``ray.rllib.agents``, ``.policy``, ``.evaluation``."""
 
-from __future__ import annotations
+from rookery_rllib.base.names import gone_in, names_in
 
-_PLACES = {
-    "PPO": ("ppo", "ppo"),
-    "DDPPO": ("ppo", "ddppo"),
-    "DQN": ("dqn", "dqn"),
-    "SimpleQ": ("dqn", "simple_q"),
-    "R2D2": ("dqn", "r2d2"),
-    "SAC": ("sac", "sac"),
-    "DDPG": ("ddpg", "ddpg"),
-    "TD3": ("ddpg", "td3"),
-    "A2C": ("a3c", "a2c"),
-    "A3C": ("a3c", "a3c"),
-    "PG": ("pg", "pg"),
-    "QMIX": ("qmix", "qmix"),
-    "IMPALA": ("impala", "impala"),
-    "APPO": ("ppo", "appo"),
-}
-"""Package and module of each trainer below ``ray.rllib.agents``."""
+NAMES = names_in("""
+ray.rllib  policy.policies: Policy  policy.torch_policy: TorchPolicy  base.not_here: TFPolicy
+    trainer.script_workers: RolloutWorker
 
-_POLICIES = {
-    "PPO": "ppo",
-    "DQN": "dqn",
-    "SimpleQ": "simple_q",
-    "R2D2": "r2d2",
-    "SAC": "sac",
-    "DDPG": "ddpg",
-    "A3C": "a3c",
-    "PG": "pg",
-}
-"""Which of them have policy classes of their own, and what the modules of these begin with."""
+ray.rllib.agents.callbacks  policy.callbacks: DefaultCallbacks MemoryTrackingCallbacks MultiCallbacks
+ray.rllib.agents.trainer  trainer.trainers: Trainer with_base_config  config.defaults: COMMON_CONFIG with_common_config
+ray.rllib.agents.trainer_template  trainer.trainers: build_trainer
+ray.rllib.agents.registry  trainer.trainers: get_trainer_class get_agent_class=get_trainer_class ALGORITHMS=TRAINERS
+ray.rllib.agents  .callbacks: *  .trainer: *
 
-_CALLBACKS = {
-    name: f"policy.callbacks:{name}" for name in ("DefaultCallbacks", "MemoryTrackingCallbacks", "MultiCallbacks")
-}
-_TRAINER = {
-    "Trainer": "trainer.trainers:Trainer",
-    "COMMON_CONFIG": "config.defaults:COMMON_CONFIG",
-    "with_common_config": "config.defaults:with_common_config",
-    "with_base_config": "trainer.trainers:with_base_config",
-}
-_POLICY = {"Policy": "policy.policies:Policy", "TorchPolicy": "policy.torch_policy:TorchPolicy"}
-_EPISODE = {"MultiAgentEpisode": "policy.episodes:MultiAgentEpisode"}
-_WORKER = {"RolloutWorker": "trainer.script_workers:RolloutWorker"}
+ray.rllib.agents.a3c.a2c  trainer.trainers: A2CTrainer  config.defaults: DEFAULT_CONFIG=A2C_DEFAULT_CONFIG
+ray.rllib.agents.a3c.a3c  trainer.trainers: A3CTrainer  config.defaults: DEFAULT_CONFIG=A3C_DEFAULT_CONFIG
+ray.rllib.agents.a3c.a3c_torch_policy ray.rllib.agents.a3c.a3c_tf_policy
+    policy.losses: actor_critic_loss loss_and_entropy_stats add_advantages postprocess_advantages=add_advantages
+        model_value_predictions=vf_preds_fetches setup_mixins=setup_value_mixin torch_optimizer
+    policy.mixins: ValueNetworkMixin
+ray.rllib.agents.a3c  .a2c: A2CTrainer  .a3c: *
+    policy.templates: A3CTorchPolicy A3CTFPolicy a3c_torch_policy.A3CTorchPolicy a3c_tf_policy.A3CTFPolicy
 
-NAMES: dict[str, dict[str, str]] = {
-    "ray.rllib": {**_POLICY, **_WORKER},
-    "ray.rllib.agents": {**_CALLBACKS, **_TRAINER},
-    "ray.rllib.agents.callbacks": _CALLBACKS,
-    "ray.rllib.agents.trainer": _TRAINER,
-    "ray.rllib.agents.trainer_template": {"build_trainer": "trainer.trainers:build_trainer"},
-    "ray.rllib.agents.registry": {
-        "get_trainer_class": "trainer.trainers:get_trainer_class",
-        "get_agent_class": "trainer.trainers:get_trainer_class",
-        "ALGORITHMS": "trainer.trainers:TRAINERS",
-    },
-    "ray.rllib.policy": _POLICY,
-    "ray.rllib.policy.policy": {
-        "Policy": "policy.policies:Policy",
-        "LEARNER_STATS_KEY": "policy.policies:LEARNER_STATS_KEY",
-    },
-    "ray.rllib.evaluation": {**_WORKER, **_EPISODE},
-    "ray.rllib.evaluation.episode": _EPISODE,
-    "ray.rllib.evaluation.rollout_worker": _WORKER,
-    "ray.rllib.evaluation.worker_set": {"WorkerSet": "trainer.script_workers:WorkerSet"},
-    "ray.rllib.evaluation.metrics": {
-        "collect_metrics": "trainer.metrics:collect_metrics",
-        "collect_episodes": "trainer.metrics:collect_episodes",
-        "summarize_episodes": "trainer.metrics:summarize_episodes",
-        "LEARNER_STATS_KEY": "policy.policies:LEARNER_STATS_KEY",
-    },
-}
+ray.rllib.agents.ddpg.ddpg  trainer.trainers: DDPGTrainer  config.defaults: DEFAULT_CONFIG=DDPG_DEFAULT_CONFIG
+ray.rllib.agents.ddpg.td3  trainer.trainers: TD3Trainer  config.defaults: DEFAULT_CONFIG=TD3_DEFAULT_CONFIG
+ray.rllib.agents.ddpg.apex  trainer.trainers: ApexDDPGTrainer  config.defaults: APEX_DDPG_DEFAULT_CONFIG
+ray.rllib.agents.ddpg  policy.templates: ddpg_torch_policy.DDPGTorchPolicy ddpg_tf_policy.DDPGTFPolicy
+    .ddpg: *  .td3: TD3Trainer  .apex: *  .ddpg_torch_policy: *  .ddpg_tf_policy: *
 
-for _name, (_package, _module) in _PLACES.items():
-    _home = NAMES.setdefault(f"ray.rllib.agents.{_package}", {})
-    _own = NAMES.setdefault(f"ray.rllib.agents.{_package}.{_module}", {})
-    for _table in (_home, _own):
-        _trainer = {"QMIX": "QMixTrainer", "IMPALA": "ImpalaTrainer"}.get(_name, f"{_name}Trainer")
-        _table[_trainer] = f"trainer.trainers:{_trainer}"
-    _own["DEFAULT_CONFIG"] = f"config.defaults:{_name.upper()}_DEFAULT_CONFIG"
-    if _name in ("PPO", "DQN", "SAC", "DDPG", "A3C", "PG", "QMIX", "IMPALA"):
-        _home["DEFAULT_CONFIG"] = _own["DEFAULT_CONFIG"]
-    if _name in _POLICIES:
-        for _framework in ("torch", "tf"):
-            _class = f"{_name}{'Torch' if _framework == 'torch' else 'TF'}Policy"
-            _entry = {_class: f"policy.templates:{_class}"}
-            _home.update(_entry)
-            NAMES[f"ray.rllib.agents.{_package}.{_POLICIES[_name]}_{_framework}_policy"] = _entry
-_MADDPG = {"MADDPGTrainer": "trainer.trainers:MADDPGTrainer", "DEFAULT_CONFIG": "config.defaults:MADDPG_DEFAULT_CONFIG"}
-NAMES["ray.rllib.contrib.maddpg"] = NAMES["ray.rllib.contrib.maddpg.maddpg"] = _MADDPG
-NAMES["ray.rllib.agents.dqn"] |= {
-    "SIMPLE_Q_DEFAULT_CONFIG": "config.defaults:SIMPLEQ_DEFAULT_CONFIG",
-    "R2D2_DEFAULT_CONFIG": "config.defaults:R2D2_DEFAULT_CONFIG",
-}
-for _name, _package, _trainer in ("APEX", "dqn", "ApexTrainer"), ("APEX_DDPG", "ddpg", "ApexDDPGTrainer"):
-    _own = {
-        _trainer: f"trainer.trainers:{_trainer}",
-        f"{_name}_DEFAULT_CONFIG": f"config.defaults:{_name}_DEFAULT_CONFIG",
-    }
-    NAMES[f"ray.rllib.agents.{_package}.apex"] = _own
-    NAMES[f"ray.rllib.agents.{_package}"] |= _own
-NAMES["ray.rllib.agents.dqn.dqn"]["GenericOffPolicyTrainer"] = "trainer.trainers:GenericOffPolicyTrainer"
+ray.rllib.agents.dqn.dqn  trainer.trainers: DQNTrainer GenericOffPolicyTrainer
+    config.defaults: DEFAULT_CONFIG=DQN_DEFAULT_CONFIG
+ray.rllib.agents.dqn.simple_q  trainer.trainers: SimpleQTrainer  config.defaults: DEFAULT_CONFIG=SIMPLEQ_DEFAULT_CONFIG
+ray.rllib.agents.dqn.r2d2  trainer.trainers: R2D2Trainer  config.defaults: DEFAULT_CONFIG=R2D2_DEFAULT_CONFIG
+ray.rllib.agents.dqn.apex  trainer.trainers: ApexTrainer  config.defaults: APEX_DEFAULT_CONFIG
+ray.rllib.agents.dqn.dqn_torch_policy ray.rllib.agents.dqn.dqn_tf_policy  base.not_here: build_q_losses
+ray.rllib.agents.dqn.simple_q_torch_policy ray.rllib.agents.dqn.simple_q_tf_policy  base.not_here: build_q_losses
+    policy.mixins: TargetNetworkMixin
+ray.rllib.agents.dqn  .dqn: DQNTrainer DEFAULT_CONFIG  .simple_q: SimpleQTrainer  .r2d2: R2D2Trainer  .apex: *
+    config.defaults: SIMPLE_Q_DEFAULT_CONFIG=SIMPLEQ_DEFAULT_CONFIG R2D2_DEFAULT_CONFIG
+    policy.templates: DQNTorchPolicy DQNTFPolicy dqn_torch_policy.DQNTorchPolicy dqn_tf_policy.DQNTFPolicy
+        SimpleQTorchPolicy simple_q_torch_policy.SimpleQTorchPolicy
+        SimpleQTFPolicy simple_q_tf_policy.SimpleQTFPolicy
+        r2d2_torch_policy.R2D2TorchPolicy r2d2_tf_policy.R2D2TFPolicy
+    .r2d2_torch_policy: *  .r2d2_tf_policy: *
 
-_OPERATIONS = {
-    "rollout_ops": ("ParallelRollouts", "SelectExperiences", "ConcatBatches", "StandardizeFields", "AsyncGradients"),
-    "train_ops": ("TrainOneStep", "TrainTFMultiGPU", "UpdateTargetNetwork", "ComputeGradients", "ApplyGradients",
-                  "AverageGradients"),
-    "replay_ops": ("StoreToReplayBuffer", "Replay", "MixInReplay", "SimpleReplayBuffer", "WaitUntilTimestepsElapsed"),
-    "metric_ops": ("StandardMetricsReporting", "CollectMetrics"),
-    "concurrency_ops": ("Concurrently", "Enqueue", "Dequeue"),
-    "replay_buffer": ("LocalReplayBuffer", "ReplayBuffer", "PrioritizedReplayBuffer"),
-    "learner_thread": ("LearnerThread",),
-    "common": ("_get_shared_metrics", "_get_global_vars"),
-}  # fmt: skip
-NAMES["ray.util.iter"] = {name: f"base.not_here:{name}" for name in ("LocalIterator", "ParallelIterator")}
-for _module, _names in _OPERATIONS.items():
-    NAMES[f"ray.rllib.execution.{_module}"] = {name: f"base.not_here:{name}" for name in _names}
-for _module, _names in {
-    "ray.rllib": ("TFPolicy",),
-    "ray.rllib.policy": ("TFPolicy",),
-    "ray.rllib.policy.tf_policy": ("TFPolicy",),
-}.items():
-    NAMES.setdefault(_module, {}).update({name: f"base.not_here:{name}" for name in _names})
+ray.rllib.agents.impala.impala  trainer.trainers: ImpalaTrainer  config.defaults: DEFAULT_CONFIG=IMPALA_DEFAULT_CONFIG
+ray.rllib.agents.impala  .impala: *
 
-GONE: dict[str, str] = {
-    **{
-        f"ray.rllib.agents.{package}": f"{what} is not here yet"
-        for package, what in {
-            "es": "evolution strategies",
-            "ars": "augmented random search",
-            "dreamer": "Dreamer",
-            "maml": "MAML",
-            "mbmpo": "MBMPO",
-            "slateq": "SlateQ",
-            "marwil": "MARWIL or BC as a trainer (rookery train --algo marwil, or bc, --replay DATA learns by it)",
-            "cql": "CQL as a trainer (rookery train --algo cql --replay DATA learns by it)",
-        }.items()
-    },
-}
-"""Names of 2021 that are not here, and what to use."""
+ray.rllib.agents.pg.pg  trainer.trainers: PGTrainer  config.defaults: DEFAULT_CONFIG=PG_DEFAULT_CONFIG
+ray.rllib.agents.pg.pg_torch_policy  policy.templates: PGTorchPolicy
+    policy.losses: pg_torch_loss pg_loss_stats post_process_advantages
+ray.rllib.agents.pg.pg_tf_policy  policy.templates: PGTFPolicy
+    policy.losses: pg_tf_loss=pg_torch_loss post_process_advantages
+ray.rllib.agents.pg  .*: *  policy.losses: utils.post_process_advantages
+
+ray.rllib.agents.ppo.ppo  trainer.trainers: PPOTrainer  config.defaults: DEFAULT_CONFIG=PPO_DEFAULT_CONFIG
+ray.rllib.agents.ppo.ddppo  trainer.trainers: DDPPOTrainer  config.defaults: DEFAULT_CONFIG=DDPPO_DEFAULT_CONFIG
+ray.rllib.agents.ppo.appo  trainer.trainers: APPOTrainer  config.defaults: DEFAULT_CONFIG=APPO_DEFAULT_CONFIG
+ray.rllib.agents.ppo.ppo_torch_policy ray.rllib.agents.ppo.ppo_tf_policy
+    policy.losses: ppo_surrogate_loss kl_and_loss_stats vf_preds_fetches setup_config setup_mixins
+    policy.mixins: KLCoeffMixin ValueNetworkMixin LearningRateSchedule EntropyCoeffSchedule
+    batch.postprocessing: compute_gae_for_sample_batch  batch.torch_functions: apply_grad_clipping
+ray.rllib.agents.ppo  .ppo: *  .ddppo: DDPPOTrainer  .appo: APPOTrainer
+    policy.templates: PPOTorchPolicy PPOTFPolicy ppo_torch_policy.PPOTorchPolicy ppo_tf_policy.PPOTFPolicy
+
+ray.rllib.agents.qmix.qmix  trainer.trainers: QMixTrainer  config.defaults: DEFAULT_CONFIG=QMIX_DEFAULT_CONFIG
+ray.rllib.agents.qmix  .qmix: *
+
+ray.rllib.agents.sac.sac  trainer.trainers: SACTrainer  config.defaults: DEFAULT_CONFIG=SAC_DEFAULT_CONFIG
+ray.rllib.agents.sac  policy.templates: sac_torch_policy.SACTorchPolicy sac_tf_policy.SACTFPolicy  .*: *
+
+ray.rllib.contrib.maddpg.maddpg  trainer.trainers: MADDPGTrainer  config.defaults: DEFAULT_CONFIG=MADDPG_DEFAULT_CONFIG
+ray.rllib.contrib.maddpg  .maddpg: *
+
+ray.rllib.evaluation  policy.episodes: episode.MultiAgentEpisode
+    trainer.script_workers: rollout_worker.RolloutWorker worker_set.WorkerSet
+    .episode: *  .rollout_worker: *
+ray.rllib.evaluation.metrics  trainer.metrics: collect_metrics collect_episodes summarize_episodes
+    policy.policies: LEARNER_STATS_KEY
+
+ray.rllib.policy.policy  policy.policies: Policy LEARNER_STATS_KEY
+ray.rllib.policy.torch_policy ray.rllib.policy.tf_policy  policy.mixins: LearningRateSchedule EntropyCoeffSchedule
+ray.rllib.policy  policy.policies: Policy  policy.torch_policy: TorchPolicy torch_policy.TorchPolicy
+    base.not_here: TFPolicy tf_policy.TFPolicy
+    policy.templates: policy_template.build_policy_class torch_policy_template.build_torch_policy
+        tf_policy_template.build_tf_policy
+    .policy_template: *  .torch_policy_template: *  .tf_policy_template: *
+
+ray.rllib.execution  base.not_here:
+    common._get_shared_metrics common._get_global_vars learner_thread.LearnerThread
+    concurrency_ops.Concurrently concurrency_ops.Enqueue concurrency_ops.Dequeue
+    metric_ops.StandardMetricsReporting metric_ops.CollectMetrics
+    replay_buffer.LocalReplayBuffer replay_buffer.ReplayBuffer replay_buffer.PrioritizedReplayBuffer
+ray.rllib.execution.replay_ops  base.not_here:
+    StoreToReplayBuffer Replay MixInReplay SimpleReplayBuffer WaitUntilTimestepsElapsed
+ray.rllib.execution.rollout_ops  base.not_here:
+    ParallelRollouts SelectExperiences ConcatBatches StandardizeFields AsyncGradients
+ray.rllib.execution.train_ops  base.not_here:
+    TrainOneStep TrainTFMultiGPU UpdateTargetNetwork ComputeGradients ApplyGradients AverageGradients
+ray.util.iter  base.not_here: LocalIterator ParallelIterator
+""")
+
+_REPLAY = "a part of policies that learn from replay, whose losses are Rookery's own (docs/algorithms/dqn.md)"
+
+GONE = gone_in(f"""
+ray.rllib.agents
+    es: evolution strategies is not here yet
+    ars: augmented random search is not here yet
+    dreamer: Dreamer is not here yet
+    maml: MAML is not here yet
+    mbmpo: MBMPO is not here yet
+    slateq: SlateQ is not here yet
+    marwil: MARWIL or BC as a trainer (rookery train --algo marwil, or bc, --replay DATA learns by it) is not here yet
+    cql: CQL as a trainer (rookery train --algo cql --replay DATA learns by it) is not here yet
+ray.rllib.agents.dqn.dqn_torch_policy
+    QLoss ComputeTDErrorMixin build_q_model_and_distribution compute_q_values: {_REPLAY}
+ray.rllib.agents.sac.sac_torch_policy
+    actor_critic_loss build_sac_model_and_action_dist ComputeTDErrorMixin: {_REPLAY}
+""")

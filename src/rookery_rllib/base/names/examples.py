@@ -1,65 +1,83 @@
-"""Names of ``ray.rllib.examples.env``: the environments of RLlib's examples."""
+"""Names of ``ray.rllib.examples``: environments, models, and policies that act by a rule.
 
+The names of models for TensorFlow stand for the same models on torch.
+"""
 
-def _of(module: str, *names: str) -> dict[str, str]:
-    return {name: f"{module}:{name}" for name in names}
+from rookery_rllib.base.names import gone_in, names_in
 
+NAMES = names_in("""
+ray.rllib.examples.env
+    examples.single_agent_envs: cartpole_mass.CartPoleMassEnv correlated_actions_env.CorrelatedActionsEnv
+        curriculum_capable_env.CurriculumCapableEnv debug_counter_env.DebugCounterEnv fast_image_env.FastImageEnv
+        gpu_requiring_env.GPURequiringEnv look_and_push.LookAndPush look_and_push.OneHot mock_env.MockEnv
+        mock_env.MockEnv2 nested_space_repeat_after_me_env.NestedSpaceRepeatAfterMeEnv
+        parametric_actions_cartpole.ParametricActionsCartPole
+        parametric_actions_cartpole.ParametricActionsCartPoleNoEmbeddings pendulum_mass.PendulumMassEnv
+        random_env.RandomEnv random_env.RandomLargeObsSpaceEnv repeat_after_me_env.RepeatAfterMeEnv
+        repeat_initial_obs_env.RepeatInitialObsEnv simple_corridor.SimpleCorridor simple_rpg.SimpleRPG
+        simple_rpg.MAX_PLAYERS simple_rpg.MAX_ITEMS simple_rpg.MAX_EFFECTS stateless_cartpole.StatelessCartPole
+        windy_maze_env.WindyMazeEnv
+    examples.multi_agent_envs: coin_game_non_vectorized_env.CoinGame coin_game_non_vectorized_env.AsymCoinGame
+        debug_counter_env.MultiAgentDebugCounterEnv random_env.RandomMultiAgentEnv
+        rock_paper_scissors.RockPaperScissors two_step_game.TwoStepGame windy_maze_env.HierarchicalWindyMazeEnv
+    examples.actor_envs: env_using_remote_actor.CartPoleWithRemoteParamServer env_using_remote_actor.ParameterStorage
+ray.rllib.examples.env.matrix_sequential_social_dilemma  examples.multi_agent_envs:
+    MatrixSequentialSocialDilemma IteratedMatchingPennies IteratedPrisonersDilemma IteratedAsymPrisonersDilemma
+    IteratedStagHunt IteratedChicken IteratedAsymChicken IteratedBoS IteratedAsymBoS IteratedBoSAndPD
+    define_greed_fear_matrix_game
+ray.rllib.examples.env.multi_agent
+    examples.multi_agent_envs: BasicMultiAgent EarlyDoneMultiAgent FlexAgentsMultiAgent RoundRobinMultiAgent
+        MultiAgentCartPole MultiAgentMountainCar MultiAgentPendulum MultiAgentStatelessCartPole
+    env.envs: make_multi_agent make_multiagent=make_multi_agent
 
-_ONE, _MANY = "examples.single_agent_envs", "examples.multi_agent_envs"
-_AT = "ray.rllib.examples.env"
+ray.rllib.examples.models.autoregressive_action_dist  examples.torch_models:
+    TorchBinaryAutoregressiveDistribution BinaryAutoregressiveDistribution=TorchBinaryAutoregressiveDistribution
+ray.rllib.examples.models.autoregressive_action_model  examples.torch_models:
+    TorchAutoregressiveActionModel AutoregressiveActionModel=TorchAutoregressiveActionModel
+ray.rllib.examples.models.batch_norm_model  examples.torch_models:
+    TorchBatchNormModel BatchNormModel=TorchBatchNormModel KerasBatchNormModel=TorchBatchNormModel
+ray.rllib.examples.models.centralized_critic_models  examples.torch_models:
+    TorchCentralizedCriticModel CentralizedCriticModel=TorchCentralizedCriticModel
+    YetAnotherTorchCentralizedCriticModel YetAnotherCentralizedCriticModel=YetAnotherTorchCentralizedCriticModel
+ray.rllib.examples.models.custom_loss_model  examples.torch_models:
+    TorchCustomLossModel CustomLossModel=TorchCustomLossModel
+ray.rllib.examples.models.custom_model_api  examples.torch_models:
+    TorchDuelingQModel DuelingQModel=TorchDuelingQModel TorchContActionQModel ContActionQModel=TorchContActionQModel
+ray.rllib.examples.models.fast_model  examples.torch_models: TorchFastModel FastModel=TorchFastModel
+ray.rllib.examples.models.modelv3  examples.torch_models: RNNModel=NativeRNNModel
+ray.rllib.examples.models.parametric_actions_model  examples.torch_models:
+    TorchParametricActionsModel ParametricActionsModel=TorchParametricActionsModel
+ray.rllib.examples.models.rnn_model  examples.torch_models: RNNModel TorchRNNModel
+ray.rllib.examples.models.shared_weights_model  examples.torch_models:
+    TORCH_GLOBAL_SHARED_LAYER TorchSharedWeightsModel TF2SharedWeightsModel=TorchSharedWeightsModel
+    SharedWeightsModel1=TorchSharedWeightsModel SharedWeightsModel2=TorchSharedWeightsModel
+ray.rllib.examples.models.simple_rpg_model  examples.torch_models:
+    CustomTorchRPGModel CustomTFRPGModel=CustomTorchRPGModel
+ray.rllib.examples.models.trajectory_view_utilizing_models  examples.torch_models:
+    TorchFrameStackingCartPoleModel FrameStackingCartPoleModel=TorchFrameStackingCartPoleModel
 
-NAMES: dict[str, dict[str, str]] = {
-    f"{_AT}.cartpole_mass": _of(_ONE, "CartPoleMassEnv"),
-    f"{_AT}.coin_game_non_vectorized_env": _of(_MANY, "CoinGame", "AsymCoinGame"),
-    f"{_AT}.correlated_actions_env": _of(_ONE, "CorrelatedActionsEnv"),
-    f"{_AT}.curriculum_capable_env": _of(_ONE, "CurriculumCapableEnv"),
-    f"{_AT}.debug_counter_env": _of(_ONE, "DebugCounterEnv") | _of(_MANY, "MultiAgentDebugCounterEnv"),
-    f"{_AT}.env_using_remote_actor": _of(
-        "examples.actor_envs", "CartPoleWithRemoteParamServer", "ParameterStorage"
-    ),
-    f"{_AT}.fast_image_env": _of(_ONE, "FastImageEnv"),
-    f"{_AT}.gpu_requiring_env": _of(_ONE, "GPURequiringEnv"),
-    f"{_AT}.look_and_push": _of(_ONE, "LookAndPush", "OneHot"),
-    f"{_AT}.matrix_sequential_social_dilemma": _of(
-        _MANY, "MatrixSequentialSocialDilemma", "IteratedMatchingPennies", "IteratedPrisonersDilemma",
-        "IteratedAsymPrisonersDilemma", "IteratedStagHunt", "IteratedChicken", "IteratedAsymChicken", "IteratedBoS",
-        "IteratedAsymBoS", "IteratedBoSAndPD", "define_greed_fear_matrix_game",
-    ),
-    f"{_AT}.mock_env": _of(_ONE, "MockEnv", "MockEnv2"),
-    f"{_AT}.multi_agent": {
-        **_of(
-            _MANY, "BasicMultiAgent", "EarlyDoneMultiAgent", "FlexAgentsMultiAgent", "RoundRobinMultiAgent",
-            "MultiAgentCartPole", "MultiAgentMountainCar", "MultiAgentPendulum", "MultiAgentStatelessCartPole",
-        ),
-        "make_multi_agent": "env.envs:make_multi_agent",
-        "make_multiagent": "env.envs:make_multi_agent",
-    },
-    f"{_AT}.nested_space_repeat_after_me_env": _of(_ONE, "NestedSpaceRepeatAfterMeEnv"),
-    f"{_AT}.parametric_actions_cartpole": _of(
-        _ONE, "ParametricActionsCartPole", "ParametricActionsCartPoleNoEmbeddings"
-    ),
-    f"{_AT}.pendulum_mass": _of(_ONE, "PendulumMassEnv"),
-    f"{_AT}.random_env": _of(_ONE, "RandomEnv", "RandomLargeObsSpaceEnv") | _of(_MANY, "RandomMultiAgentEnv"),
-    f"{_AT}.repeat_after_me_env": _of(_ONE, "RepeatAfterMeEnv"),
-    f"{_AT}.repeat_initial_obs_env": _of(_ONE, "RepeatInitialObsEnv"),
-    f"{_AT}.rock_paper_scissors": _of(_MANY, "RockPaperScissors"),
-    f"{_AT}.simple_corridor": _of(_ONE, "SimpleCorridor"),
-    f"{_AT}.simple_rpg": _of(_ONE, "SimpleRPG", "MAX_PLAYERS", "MAX_ITEMS", "MAX_EFFECTS"),
-    f"{_AT}.stateless_cartpole": _of(_ONE, "StatelessCartPole"),
-    f"{_AT}.two_step_game": _of(_MANY, "TwoStepGame"),
-    f"{_AT}.windy_maze_env": _of(_ONE, "WindyMazeEnv") | _of(_MANY, "HierarchicalWindyMazeEnv"),
-}  # fmt: skip
+ray.rllib.examples.policy  examples.scripted_policies: random_policy.RandomPolicy
+    rock_paper_scissors_dummies.AlwaysSameHeuristic rock_paper_scissors_dummies.BeatLastHeuristic
+    episode_env_aware_policy.EpisodeEnvAwareLSTMPolicy episode_env_aware_policy.EpisodeEnvAwareAttentionPolicy
+""")
 
-_META = "a robot of the old MuJoCo bindings with random tasks, for MAML, which is not here; use gymnasium.envs.mujoco"
-
-GONE: dict[str, str] = {
-    f"{_AT}.ant_rand_goal": _META,
-    f"{_AT}.halfcheetah_rand_direc": _META,
-    f"{_AT}.mbmpo_env": "environments with a reward function for MB-MPO, which is not here",
-    f"{_AT}.coin_game_vectorized_env": "the coin game in arrays, compiled by numba; use coin_game_non_vectorized_env",
-    f"{_AT}.d4rl_env": "environments of D4RL's data sets; use Minari's, and config['input']",
-    f"{_AT}.dm_control_suite": "dm_control's environments; use shimmy's, gymnasium.make('dm_control/...')",
-    f"{_AT}.env_with_subprocess": "an environment that tested how workers are cleaned up; nothing is learned in it",
-    f"{_AT}.utils": "how games counted what was played; those here tell it in the last infos of an episode",
-    f"{_AT}.tests": "RLlib's own tests",
-}
+GONE = gone_in("""
+ray.rllib.examples.env
+    ant_rand_goal halfcheetah_rand_direc: a robot of the old MuJoCo bindings with random tasks, for MAML, which is not
+        here; use gymnasium.envs.mujoco
+    mbmpo_env: environments with a reward function for MB-MPO, which is not here
+    coin_game_vectorized_env: the coin game in arrays, compiled by numba; use coin_game_non_vectorized_env
+    d4rl_env: environments of D4RL's data sets; use Minari's, and config['input']
+    dm_control_suite: dm_control's environments; use shimmy's, gymnasium.make('dm_control/...')
+    env_with_subprocess: an environment that tested how workers are cleaned up; nothing is learned in it
+    utils: how games counted what was played; those here tell it in the last infos of an episode
+    tests: RLlib's own tests
+ray.rllib.examples.models
+    eager_model: a TensorFlow model that ran a function eagerly; all models run eagerly here, any will do
+    mobilenet_v2_with_lstm_models: a MobileNet whose weights are downloaded, with an LSTM; write a TorchModelV2 around
+        a network of yours, as TorchRNNModel of ray.rllib.examples.models.rnn_model is one
+    neural_computer: a model on the package dnc; write a RecurrentNetwork around it, as TorchRNNModel of
+        ray.rllib.examples.models.rnn_model is one
+    rnn_spy_model: a TensorFlow model that wrote its inputs to Ray's store for a test; use TorchRNNModel of
+        ray.rllib.examples.models.rnn_model, whose forward_rnn can be overridden
+""")
