@@ -13,7 +13,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from rookery_rllib.base import nested
 from rookery_rllib.env.envs import TaskSettableEnv
-from rookery_rllib.gym.core import Env, Wrapper
+from rookery_rllib.gym.core import Env, ObservationWrapper
 from rookery_rllib.gym.env_classes import CartPoleEnv, PendulumEnv
 from rookery_rllib.gym.registry import make
 from rookery_rllib.gym.rllib_spaces import Repeated, flatten_space, holds
@@ -511,23 +511,16 @@ class LookAndPush(Env):
         return self._state, -1.0, False, {}
 
 
-class OneHot(Wrapper):
+class OneHot(ObservationWrapper):
     """Shows a category as a one-hot."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.observation_space = Box(0.0, 1.0, (int(env.observation_space.n),))
 
-    def reset(self, **kwargs: Any) -> Any:
-        return self._encoded(self.env.reset(**kwargs))
-
-    def step(self, action: Any) -> tuple[Any, Any, Any, Any]:
-        obs, reward, done, info = self.env.step(action)
-        return self._encoded(obs), reward, done, info
-
-    def _encoded(self, obs: Any) -> Any:
+    def observation(self, observation: Any) -> Any:
         hot = np.zeros(self.observation_space.shape, np.float32)
-        hot[obs] = 1.0
+        hot[observation] = 1.0
         return hot
 
 
