@@ -186,9 +186,9 @@ if TYPE_CHECKING:
     from rookery.run.trainer import Trainer
     from rookery.tune import space
     from rookery.tune.executor import Event, Executor, Failed, Order, Stepped
+    from rookery.tune.executors.in_process import InProcessExecutor
     from rookery.tune.executors.processes import ProcessExecutor
     from rookery.tune.executors.trial_worker import LOG as TRIAL_LOG
-    from rookery.tune.executors.trial_worker import TrialWorker
     from rookery.tune.job import Job, Start, Work
     from rookery.tune.jobs.trainable import packed, unpacked
     from rookery.tune.journal import FILE as JOURNAL_FILE
@@ -333,8 +333,9 @@ _NAMES = {
     "rookery.run.trainer": "Trainer",
     "rookery.tune": "space",
     "rookery.tune.executor": "Event Executor Failed Order Stepped",
+    "rookery.tune.executors.in_process": "InProcessExecutor",
     "rookery.tune.executors.processes": "ProcessExecutor",
-    "rookery.tune.executors.trial_worker": "TRIAL_LOG=LOG TrialWorker",
+    "rookery.tune.executors.trial_worker": "TRIAL_LOG=LOG",
     "rookery.tune.job": "Job Start Work",
     "rookery.tune.jobs.trainable": "packed unpacked",
     "rookery.tune.journal": "ExperimentState JOURNAL_FILE=FILE Journal VERSION read",

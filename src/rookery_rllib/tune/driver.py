@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -25,13 +26,13 @@ from rookery.face import (
     Executor,
     Failed,
     Gather,
+    InProcessExecutor,
     Job,
     Order,
     Runner,
     Start,
     Status,
     Stepped,
-    TrialWorker,
     last_good,
     read_manifest,
     unpacked,
@@ -395,48 +396,14 @@ def named_by(creator: Callable[[Trial], str], trial: Trial, which: str) -> str:
     return name
 
 
-class HereExecutor(Executor):
+class HereExecutor(InProcessExecutor):
     """Runs one trial at a time in this process; what it prints is seen."""
 
     def __init__(self, job: Job) -> None:
-        self.notes = []
-        self._worker = TrialWorker(lambda: job)
-        self._start: Start | None = None
-        self._order: Order | None = None
+        super().__init__(job, cpus=0.0, gpus=0.0, max_concurrent=None)
 
-    @property
-    def free(self) -> int:
-        """1 while no trial is here."""
-        return int(self._start is None)
-
-    def begin(self, start: Start) -> None:
-        self._start = start
-        self._worker.begin(start)
-
-    def order(self, trial: str, order: Order) -> None:
-        self._order = order
-
-    def wait(self, seconds: float) -> Event | None:
-        """Does what was ordered, however long it takes."""
-        if self._order is None:
-            return None
-        order, self._order = self._order, None
-        return self._worker.step(order)
-
-    def end(self, trial: str, save: bool) -> None:
-        if self._start is not None:
-            problem = self._worker.end(save)
-            if problem:
-                self.notes.append(f"{trial}: {problem}")
-        self._start = self._order = None
-
-    def interrupt(self) -> None:
-        """Asks the trial to save and stop before its next iteration."""
-        self._worker.interrupt()
-
-    def close(self) -> None:
-        if self._start is not None:
-            self.end(self._start.trial, save=False)
+    def prints_to(self, start: Start) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 class WatchedExecutor(Executor):

@@ -365,25 +365,20 @@ def make_executor(setup: Setup, cfg: TuneConfig) -> Executor:
     can be sent there; else this process.
     """
     job, cpus = setup.job, setup.job.cpus
-    if joined() is not None and not Machine.local_mode:
-        try:
+    try:
+        if joined() is not None and not Machine.local_mode:
             executor: Executor = import_object(EXECUTORS["ray"])(job, cpus, setup.gpus, cfg.max_concurrent)
             return executor
-        except ConfigError as error:
-            say(f"trials run one after the other in this process: {error}")
+        if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus:
             return HereExecutor(job)
-    if cfg.max_concurrent == 1 or usable_cores() < 2 * cpus:
-        return HereExecutor(job)
-    if actors := Machine.actors():
-        say(
-            f"trials run one after the other in this process: the actor {actors[0]!r} lives here, and trials may ask it"
-        )
-        return HereExecutor(job)
-    try:
-        return ProcessExecutor(job, cpus, setup.gpus, cfg.max_concurrent)
+        actors = Machine.actors()
+        if not actors:
+            return ProcessExecutor(job, cpus, setup.gpus, cfg.max_concurrent)
+        reason = f"the actor {actors[0]!r} lives here, and trials may ask it"
     except ConfigError as error:
-        say(f"trials run one after the other in this process: {error}")
-        return HereExecutor(job)
+        reason = str(error)
+    say(f"trials run one after the other in this process: {reason}")
+    return HereExecutor(job)
 
 
 def loop(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from rookery.cluster.allotments import visible_gpus
 from rookery.core.process.processor import usable_cores
 from rookery.tune.executor import Event, Executor, Order
@@ -31,6 +33,10 @@ class InProcessExecutor(Executor):
         self._start: Start | None = None
         self._order: Order | None = None
 
+    def prints_to(self, start: Start) -> AbstractContextManager[None]:
+        """Sends what is printed inside to the log of a trial."""
+        return prints_to(start.folder)
+
     @property
     def free(self) -> int:
         """1 while no trial is here."""
@@ -39,7 +45,7 @@ class InProcessExecutor(Executor):
     def begin(self, start: Start) -> None:
         """Begins a trial."""
         self._start = start
-        with prints_to(start.folder):
+        with self.prints_to(start):
             self._trial_worker.begin(start)
 
     def order(self, trial: str, order: Order) -> None:
@@ -51,14 +57,14 @@ class InProcessExecutor(Executor):
         if self._order is None or self._start is None:
             return None
         order, self._order = self._order, None
-        with prints_to(self._start.folder):
+        with self.prints_to(self._start):
             return self._trial_worker.step(order)
 
     def end(self, trial: str, save: bool) -> None:
         """Ends the trial."""
         if self._start is None:
             return
-        with prints_to(self._start.folder):
+        with self.prints_to(self._start):
             problem = self._trial_worker.end(save)
         if problem:
             self.notes.append(f"{trial}: {problem}")
