@@ -188,19 +188,8 @@ class TorchMultiCategorical(TorchDistributionWrapper):
         return sum(options(action_space))
 
 
-class TorchDiagGaussian(TorchDistributionWrapper):
-    """Independent normal numbers, float32 ``[B, k]``, of means, then log standard deviations, ``[B, 2 * k]``."""
-
-    dist: Normal
-
-    def __init__(self, inputs: Any, model: Any = None, *, action_space: Any = None) -> None:
-        super().__init__(inputs, model)
-        mean, log_std = self.inputs.chunk(2, dim=1)
-        self.dist = Normal(mean, log_std.exp())
-        self.mean, self.log_std, self.std = mean, log_std, self.dist.stddev
-
-    def deterministic_sample(self) -> Tensor:
-        return self._kept(self.dist.mean)
+class _IndependentNumbers(TorchDistributionWrapper):
+    """Numbers ``[B, k]`` that are drawn each by itself, of two parameters each, ``[B, 2 * k]``."""
 
     def logp(self, actions: Any) -> Any:
         return self.dist.log_prob(_tensor(actions, self.model)).sum(-1)
@@ -216,7 +205,22 @@ class TorchDiagGaussian(TorchDistributionWrapper):
         return 2 * _elements(action_space)
 
 
-class TorchSquashedGaussian(TorchDistributionWrapper):
+class TorchDiagGaussian(_IndependentNumbers):
+    """Independent normal numbers, float32 ``[B, k]``, of means, then log standard deviations, ``[B, 2 * k]``."""
+
+    dist: Normal
+
+    def __init__(self, inputs: Any, model: Any = None, *, action_space: Any = None) -> None:
+        super().__init__(inputs, model)
+        mean, log_std = self.inputs.chunk(2, dim=1)
+        self.dist = Normal(mean, log_std.exp())
+        self.mean, self.log_std, self.std = mean, log_std, self.dist.stddev
+
+    def deterministic_sample(self) -> Tensor:
+        return self._kept(self.dist.mean)
+
+
+class TorchSquashedGaussian(_IndependentNumbers):
     """Normal numbers that tanh brings between two bounds, float32 ``[B, k]``.
 
     Log-densities are those of tanh's range (-1, 1), whatever the bounds, as they were in 2021. `inputs` are means, then
@@ -268,12 +272,8 @@ class TorchSquashedGaussian(TorchDistributionWrapper):
         """Raises a ValueError: estimate the divergence by samples."""
         raise ValueError("SquashedGaussian: there is no formula for its divergence; use samples and logp")
 
-    @staticmethod
-    def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        return 2 * _elements(action_space)
 
-
-class TorchBeta(TorchDistributionWrapper):
+class TorchBeta(_IndependentNumbers):
     """Numbers between two bounds, each of a Beta distribution, float32 ``[B, k]``.
 
     Log-densities are those of the range (0, 1), whatever the bounds, as they were in 2021.
@@ -299,18 +299,7 @@ class TorchBeta(TorchDistributionWrapper):
         return self._kept(self._squash(self.dist.mean))
 
     def logp(self, x: Any) -> Any:
-        share = (_tensor(x, self.model) - self.low) / (self.high - self.low)
-        return self.dist.log_prob(share).sum(-1)
-
-    def entropy(self) -> Any:
-        return self.dist.entropy().sum(-1)
-
-    def kl(self, other: Any) -> Tensor:
-        return kl_divergence(self.dist, other.dist).sum(-1)
-
-    @staticmethod
-    def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        return 2 * _elements(action_space)
+        return super().logp((_tensor(x, self.model) - self.low) / (self.high - self.low))
 
 
 class TorchDeterministic(TorchDistributionWrapper):
