@@ -28,11 +28,7 @@ SCOPES = ("all", "last", "avg", "last-5-avg", "last-10-avg")
 
 
 def pandas() -> Any:
-    """Returns the package.
-
-    Raises:
-        ConfigError: If it is not installed.
-    """
+    """Returns the package; raises a ConfigError if it is not installed."""
     try:
         import pandas as found
     except ModuleNotFoundError:

@@ -287,11 +287,7 @@ class Driver:
         return save and (goes_on_later or self.orders.checkpoint_at_end)
 
     def failed(self, event: Failed) -> None:
-        """Notes a failure.
-
-        Raises:
-            TuneError: If a failure is to end everything at once.
-        """
+        """Notes a failure; raises a TuneError if a failure is to end everything at once."""
         trial = self.trials[event.trial]
         trial.num_failures += 1
         trial.error_msg = event.problem
@@ -385,11 +381,7 @@ class Driver:
 
 
 def named_by(creator: Callable[[Trial], str], trial: Trial, which: str) -> str:
-    """Returns what a script calls a trial.
-
-    Raises:
-        ConfigError: If it gives no text.
-    """
+    """Returns what a script calls a trial; raises a ConfigError if it gives no text."""
     name = creator(trial)
     if not isinstance(name, str) or not name:
         raise ConfigError(f"{which}: must return a text, and gave {name!r}")

@@ -326,11 +326,7 @@ def execute(setup: Setup) -> ExperimentAnalysis:
 
 
 def earlier(setup: Setup) -> tuple[Path, dict[str, Any]]:
-    """Returns the folder of the newest experiment, and what it began with.
-
-    Raises:
-        ConfigError: If there is none.
-    """
+    """Returns the folder of the newest experiment, and what it began with; raises a ConfigError if there is none."""
     found = sorted(path.parent for path in (setup.folder / OURS).glob(f"*/{FILE}") if path.stat().st_size)
     if not found:
         raise ConfigError(f"resume: {setup.folder}: holds no experiment to go on with; leave resume out to begin one")
@@ -436,11 +432,7 @@ class Gate:
 
 
 def finished(setup: Setup, driver: Driver, seconds: float) -> ExperimentAnalysis:
-    """Shows how trials ended, and returns what came of them.
-
-    Raises:
-        TuneError: If some have failed.
-    """
+    """Shows how trials ended, and returns what came of them; raises a TuneError if some have failed."""
     trials = driver.everyone
     if has_verbosity(Verbosity.V1_EXPERIMENT) and setup.reporter.should_report(trials, done=True):
         setup.reporter.report(trials, True)

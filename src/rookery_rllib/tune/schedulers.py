@@ -404,11 +404,7 @@ def leaves(tree: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tup
 
 
 def flat_mutations(mutations: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns mutations by path.
-
-    Raises:
-        ConfigError: If one is no list, domain or function.
-    """
+    """Returns mutations by path; raises a ConfigError if one is no list, domain or function."""
     found = dict(leaves(mutations))
     for path, value in found.items():
         if isinstance(value, Function) or not (isinstance(value, list | tuple | Domain) or callable(value)):
@@ -472,11 +468,7 @@ def has_fractions(domain: Any) -> bool:
 
 
 def flat_bounds(bounds: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Returns bounds by path.
-
-    Raises:
-        ConfigError: If something is no pair of numbers that ascend.
-    """
+    """Returns bounds by path; raises a ConfigError if something is no pair of numbers that ascend."""
     found = dict(leaves(bounds))
     for path, value in found.items():
         if not isinstance(value, list | tuple) or len(value) != 2 or not value[0] < value[1]:
@@ -544,11 +536,7 @@ class PopulationBasedTrainingReplay(TrialScheduler):
 
 
 def whole_factor(scheduler: TrialScheduler, factor: float) -> int:
-    """Returns a reduction factor as a whole number.
-
-    Raises:
-        ConfigError: If it is none.
-    """
+    """Returns a reduction factor as a whole number; raises a ConfigError if it is none."""
     if factor != int(factor) or factor < 2:
         raise ConfigError(
             f"{type(scheduler).__name__}: reduction_factor = {factor:g}: must be a whole number, 2 or more; "
@@ -585,11 +573,7 @@ def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
 
 
 def scheduler_of(given: Any) -> TrialScheduler:
-    """Returns a scheduler for what ``scheduler=`` is given.
-
-    Raises:
-        ConfigError: If it is none.
-    """
+    """Returns a scheduler for what ``scheduler=`` is given; raises a ConfigError if it is none."""
     if given is None:
         return FIFOScheduler()
     if isinstance(given, str):

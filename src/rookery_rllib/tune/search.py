@@ -134,11 +134,7 @@ class OptunaSearch(SearchAlgorithm):
 
 
 def domain_of_optuna(path: str, node: Any) -> Any:
-    """Returns a domain for a distribution of Optuna.
-
-    Raises:
-        ConfigError: If it is none.
-    """
+    """Returns a domain for a distribution of Optuna; raises a ConfigError if it is none."""
     kind = type(node).__name__
     if kind == "CategoricalDistribution":
         return ours.choice(list(node.choices))

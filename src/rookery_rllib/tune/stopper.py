@@ -179,11 +179,7 @@ class CriteriaStopper(NoopStopper):
         self.criteria = dict(criteria)
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Says whether a criterion is met.
-
-        Raises:
-            ConfigError: If there is no such result.
-        """
+        """Says whether a criterion is met; raises a ConfigError if there is no such result."""
         for key, number in self.criteria.items():
             value = value_at(result, key, missing=self)
             if value is self:

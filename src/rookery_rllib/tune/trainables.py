@@ -18,11 +18,7 @@ def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
 
 
 def trainable_class(trainable: Any) -> type[Trainable]:
-    """Returns the class for a class, function or registered name.
-
-    Raises:
-        ConfigError: If it is none of these.
-    """
+    """Returns the class for a class, function or registered name; raises a ConfigError if it is none of these."""
     if isinstance(trainable, str):
         return get_trainable_cls(trainable)
     if isinstance(trainable, type):
@@ -67,11 +63,7 @@ class GlobalRegistry:
     """The registry as ``ray.tune.registry._global_registry``."""
 
     def get(self, category: str, key: str) -> Any:
-        """Returns what is registered under a name.
-
-        Raises:
-            ValueError: If nothing is.
-        """
+        """Returns what is registered under a name; raises a ValueError if nothing is."""
         if not self.contains(category, key):
             raise ValueError(f"{category}: nothing is registered as {key!r}")
         return ENVIRONMENTS[key] if category == ENV_CREATOR else _TRAINABLES[key]
