@@ -85,9 +85,9 @@ _ROOMS: dict[str, dict[str, str]] = {
             "recurrent_networks script_q_models shared_weights viewing_models"
         ),
         "rookery_rllib.policy": (
-            "batches callbacks custom_loss episodes explorations exploring learned_steps learner_stats loss_policies "
-            "policies policy_exploration=explorations policy_losses=losses policy_mixins=mixins "
-            "policy_optimizers=optimizers policy_templates=templates script_policies torch_policy"
+            "batches callbacks custom_loss episodes explorations exploring=explorations learned_steps=learned_policy "
+            "learner_stats loss_policies policies policy_exploration=explorations policy_losses=losses "
+            "policy_mixins=mixins policy_optimizers=optimizers policy_templates=templates script_policies torch_policy"
         ),
         "rookery_rllib.script": "command_line finder rollouts script=run_script",
         "rookery_rllib.trainer": (
@@ -282,6 +282,14 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.rollout.fragments:EndedEpisodes": "rookery.rollout.worker_state:EndedEpisodes",
     "rookery.rollout.fragments:ManySteps": "rookery.rollout.loops.loop:Loop",
     "rookery.rollout.fragments:episodes_of": "rookery.rollout.worker_state:episodes_of",
+    "rookery_rllib.policy.batches:Piece": "rookery_rllib.batch.trajectories:Trajectory",
+    "rookery_rllib.policy.batches:columns_of": "rookery_rllib.batch.trajectories:columns_of",
+    "rookery_rllib.policy.batches:pieces_of": "rookery_rllib.batch.trajectories:pieces_of",
+    "rookery_rllib.policy.explorations:Sampling": "rookery_rllib.policy.explorations:StochasticSampling",
+    "rookery_rllib.policy.policies:DefaultModel": "rookery_rllib.model.default_model:DefaultModel",
+    "rookery_rllib.policy.policies:LearnedPolicy": "rookery_rllib.policy.learned_policy:LearnedPolicy",
+    "rookery_rllib.policy.policies:as_arrays": "rookery_rllib.batch.numpy_functions:as_arrays",
+    "rookery_rllib.policy.policies:script_network": "rookery_rllib.model.model_v2:script_network",
 }
 """New ``module:Name`` by old ``module:Name``, for classes and functions that left their module or have a new name."""
 
@@ -298,6 +306,9 @@ REMOVED: dict[str, str] = {
     "rookery.run.checks.memory_check:explained_shortage": "use explain_shortage, which is given the error",
     "rookery.run.compute:threads_for": "use Run.threads_of",
     "rookery.run.gradient_steps:end_round": "use Run.end_round",
+    "rookery_rllib.policy.learned_policy:gradient_of": "use LearnedPolicy.compute_gradients",
+    "rookery_rllib.policy.learned_policy:step_along": "use LearnedPolicy.apply_gradients",
+    "rookery_rllib.policy.learned_policy:step_on": "use LearnedPolicy.learn_on_batch",
 }
 """What to use instead, by ``module`` or ``module:Name``: a sentence that ends an error message."""
 

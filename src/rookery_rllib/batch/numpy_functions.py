@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,17 @@ def convert_to_numpy(x: Any, reduce_floats: bool = False) -> Any:
         return item
 
     return nested.map_structure(converted, x)
+
+
+def as_arrays(found: Any) -> Any:
+    """Returns tensors as arrays, in dicts, lists and tuples too."""
+    if isinstance(found, torch.Tensor):
+        return found.detach().cpu().numpy()
+    if isinstance(found, Mapping):
+        return {name: as_arrays(part) for name, part in found.items()}
+    if isinstance(found, list | tuple):
+        return type(found)(as_arrays(part) for part in found)
+    return found
 
 
 def make_action_immutable(obj: Any) -> Any:

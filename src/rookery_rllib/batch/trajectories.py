@@ -23,6 +23,10 @@ Slots = dict[int, dict[str, Any]]
 """Where each slot stands: the number of its ``episode``, the ``step`` in it, its last ``action`` and ``reward``."""
 
 
+UNCUT = 2**31
+"""Decisions after which a trajectory is cut that is cut nowhere."""
+
+
 def _as_stored(actions: np.ndarray) -> np.ndarray:
     return actions
 
@@ -110,6 +114,11 @@ def trajectories(
     return found
 
 
+def pieces_of(rollout: Rollout) -> list[Trajectory]:
+    """Returns the pieces of episodes in a rollout without their columns, slot by slot in the order of time."""
+    return _cut(rollout, UNCUT, {})
+
+
 def _cut(rollout: Rollout, every: int, slots: Slots) -> list[Trajectory]:
     """The pieces without their columns, slot by slot in the order of time."""
     fragments = rollout.reward.shape[1]
@@ -178,6 +187,36 @@ def _columns(
         for number, part in enumerate(reading.states(rollout.memory.flatten(0, 1).index_select(0, index).cpu())):
             columns[f"state_in_{number}"] = part
     return SampleBatch(columns)
+
+
+def columns_of(rollout: Rollout, rows: np.ndarray, policy: Any) -> SampleBatch:
+    """Returns rows of a rollout as a batch."""
+    index = torch.from_numpy(rows)
+
+    def taken(column: Tensor) -> np.ndarray:
+        return column.flatten(0, 1).index_select(0, index).cpu().numpy()
+
+    obs = policy.preprocess({path: taken(leaf) for path, leaf in rollout.obs.items()})
+    over = taken(rollout.terminated) | taken(rollout.truncated)
+    logp, action, reward = taken(rollout.logp), taken(rollout.action), taken(rollout.reward)
+    return SampleBatch(
+        {
+            "obs": obs,
+            "new_obs": np.concatenate((obs[1:], obs[-1:])),
+            "actions": action,
+            "prev_actions": np.concatenate((np.zeros_like(action[:1]), action[:-1])),
+            "rewards": reward,
+            "prev_rewards": np.concatenate((np.zeros_like(reward[:1]), reward[:-1])),
+            "dones": over,
+            "infos": np.array([{} for _ in rows], dtype=object),
+            "t": np.arange(len(rows)),
+            "eps_id": np.zeros(len(rows), np.int64),
+            "agent_index": np.zeros(len(rows), np.int64),
+            "unroll_id": np.zeros(len(rows), np.int64),
+            "action_logp": logp,
+            "action_prob": np.exp(logp),
+        }
+    )
 
 
 def _each(pieces: list[Trajectory], values: Any) -> np.ndarray:

@@ -21,23 +21,12 @@ class HeuristicPolicy(Policy):
         super().__init__(observation_space, action_space, config)
         self.generator = np.random.default_rng(np.random.randint(2**31))  # as scripts and trainers seed it
 
-    def _act(self, obs: Any, states: Any) -> tuple[Any, Any]:
+    def _act(self, columns: Any, states: Any, explore: bool | None, timestep: int | None) -> Any:
+        return *self._chosen(columns["obs"], states), {}
+
+    def _chosen(self, obs: Any, states: Any) -> tuple[Any, Any]:
         """Returns actions ``[N, ...]`` and the states after them, in a list."""
         raise NotImplementedError
-
-    def compute_actions(
-        self,
-        obs_batch: Any,
-        state_batches: Any = None,
-        prev_action_batch: Any = None,
-        prev_reward_batch: Any = None,
-        info_batch: Any = None,
-        episodes: Any = None,
-        explore: bool | None = None,
-        timestep: int | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        return *self._act(obs_batch, state_batches), {}
 
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
         return {}
@@ -56,19 +45,11 @@ class RandomPolicy(HeuristicPolicy):
             self.action_space_for_sampling = Box(-np.inf, np.inf, action_space.shape, np.float32)
         self.action_space_for_sampling.seed(int(self.generator.integers(2**31)))
 
-    def _act(self, obs: Any, states: Any) -> tuple[Any, Any]:
+    def _chosen(self, obs: Any, states: Any) -> tuple[Any, Any]:
         return [self.action_space_for_sampling.sample() for _ in range(len(obs))], []
 
-    def compute_log_likelihoods(
-        self,
-        actions: Any,
-        obs_batch: Any,
-        state_batches: Any = None,
-        prev_action_batch: Any = None,
-        prev_reward_batch: Any = None,
-        actions_normalized: bool = True,
-    ) -> np.ndarray:
-        """Returns the log-probability (density, of numbers) ``[N]`` that every action has.
+    def _log_likelihoods(self, actions: Any, columns: Any, states: Any) -> np.ndarray:
+        """The log-probability (density, of numbers) ``[N]`` that every action has.
 
         Raises:
             ConfigError: If actions are not drawn uniformly.
@@ -82,7 +63,7 @@ class RandomPolicy(HeuristicPolicy):
             logp = -float(np.log(space.high.astype(np.float64) - space.low).sum())
         else:
             raise ConfigError(f"RandomPolicy: actions of {space} are not drawn uniformly, and have no log-likelihoods")
-        return np.full(len(obs_batch), logp)
+        return np.full(len(columns["obs"]), logp)
 
 
 class AlwaysSameHeuristic(HeuristicPolicy):
@@ -95,7 +76,7 @@ class AlwaysSameHeuristic(HeuristicPolicy):
     def get_initial_state(self) -> list[Any]:
         return [int(self.generator.integers(3))]
 
-    def _act(self, obs: Any, states: Any) -> tuple[Any, Any]:
+    def _chosen(self, obs: Any, states: Any) -> tuple[Any, Any]:
         return np.asarray(states[0]).astype(np.int64), states
 
 
@@ -104,7 +85,7 @@ class BeatLastHeuristic(HeuristicPolicy):
 
     BEATEN_BY = np.array([RockPaperScissors.PAPER, RockPaperScissors.SCISSORS, RockPaperScissors.ROCK])
 
-    def _act(self, obs: Any, states: Any) -> tuple[Any, Any]:
+    def _chosen(self, obs: Any, states: Any) -> tuple[Any, Any]:
         return self.BEATEN_BY[np.asarray(obs).argmax(-1)], []
 
 

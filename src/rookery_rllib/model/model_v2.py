@@ -303,6 +303,14 @@ class ScriptNetwork(nn.Module):
         return other
 
 
+def script_network(policy: nn.Module) -> ScriptNetwork | None:
+    """Returns the network that a script's model was made into; None if Rookery built the policy's network."""
+    for module in policy.modules():
+        if isinstance(module, ScriptNetwork):
+            return module
+    return None
+
+
 def _leaves(space: Any, obs: Any, path: str, tree: dict[str, Any]) -> None:
     """Takes apart observations that look like their space, ``[N, ...]``, into leaves by path."""
     if isinstance(space, Dict | Tuple):

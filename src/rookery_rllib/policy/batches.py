@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,75 +12,12 @@ from torch import Tensor
 
 from rookery.face import Algorithm, BatchHook, Minibatch, Rollout
 from rookery_rllib.batch.sample_batch import SampleBatch
-from rookery_rllib.batch.trajectories import Reading, Slots, Trajectory, trajectories
+from rookery_rllib.batch.trajectories import UNCUT, Reading, Slots, Trajectory, columns_of, pieces_of, trajectories
 from rookery_rllib.policy.callbacks import overrides
 from rookery_rllib.policy.episodes import SINGLE
 
 CHANGEABLE = {"advantages": "advantage", "value_targets": "value_target", "action_logp": "logp", "vf_preds": "value"}
 """Columns with targets that may be changed, and the fields of ours that they are."""
-
-
-UNCUT = 2**31
-"""Decisions after which a trajectory is cut that is cut nowhere."""
-
-
-class Piece:
-    """Rows of a rollout that follow each other in one episode of one agent.
-
-    Args:
-        rows: ``[N]`` their places in the flat rollout, in the order of time.
-        slot: The slot that played them.
-        ended: Whether the episode is over with them.
-    """
-
-    def __init__(self, rows: np.ndarray, slot: int, ended: bool) -> None:
-        self.rows, self.slot, self.ended = rows, slot, ended
-
-
-def pieces_of(rollout: Rollout) -> list[Piece]:
-    """Returns the pieces of episodes in a rollout, slot by slot in the order of time."""
-    fragments = rollout.reward.shape[1]
-    over = (rollout.terminated | rollout.truncated).cpu().numpy()
-    found = []
-    for fragment in range(fragments):
-        length = int(rollout.length[fragment])
-        ends = np.flatnonzero(over[:length, fragment]) + 1
-        cuts = [0, *ends.tolist(), *([] if len(ends) and ends[-1] == length else [length])]
-        for first, last in pairwise(cuts):
-            if last > first:
-                rows = np.arange(first, last) * fragments + fragment
-                found.append(Piece(rows, int(rollout.slot[fragment]), bool(over[last - 1, fragment])))
-    return found
-
-
-def columns_of(rollout: Rollout, rows: np.ndarray, policy: Any) -> SampleBatch:
-    """Returns rows of a rollout as a batch."""
-    index = torch.from_numpy(rows)
-
-    def taken(column: Tensor) -> np.ndarray:
-        return column.flatten(0, 1).index_select(0, index).cpu().numpy()
-
-    obs = policy.preprocess({path: taken(leaf) for path, leaf in rollout.obs.items()})
-    over = taken(rollout.terminated) | taken(rollout.truncated)
-    logp, action, reward = taken(rollout.logp), taken(rollout.action), taken(rollout.reward)
-    return SampleBatch(
-        {
-            "obs": obs,
-            "new_obs": np.concatenate((obs[1:], obs[-1:])),
-            "actions": action,
-            "prev_actions": np.concatenate((np.zeros_like(action[:1]), action[:-1])),
-            "rewards": reward,
-            "prev_rewards": np.concatenate((np.zeros_like(reward[:1]), reward[:-1])),
-            "dones": over,
-            "infos": np.array([{} for _ in rows], dtype=object),
-            "t": np.arange(len(rows)),
-            "eps_id": np.zeros(len(rows), np.int64),
-            "agent_index": np.zeros(len(rows), np.int64),
-            "unroll_id": np.zeros(len(rows), np.int64),
-            "action_logp": logp,
-            "action_prob": np.exp(logp),
-        }
-    )
 
 
 class ClippedRewards(BatchHook):
@@ -246,7 +182,7 @@ class LearnHook(BatchHook):
                 fields["obs"] = obs
         return replace(data, **fields)
 
-    def _tell_of(self, piece: Piece, batch: SampleBatch) -> None:
+    def _tell_of(self, piece: Trajectory, batch: SampleBatch) -> None:
         agent, episode = self.who(piece.slot, piece.ended)
         played = self._beginning.get(int(piece.rows[0]))
         others = {} if played is None else self.beside(played)

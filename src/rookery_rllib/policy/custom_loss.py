@@ -12,8 +12,7 @@ from torch import Tensor
 
 from rookery.face import Algorithm, ConfigError
 from rookery_rllib.batch.sample_batch import SampleBatch
-from rookery_rllib.model.model_v2 import ModelV2, ScriptNetwork
-from rookery_rllib.policy.policies import script_network
+from rookery_rllib.model.model_v2 import ModelV2, ScriptNetwork, script_network
 
 COLUMNS = {"action": "actions", "logp": "action_logp", "advantage": "advantages", "value_target": "value_targets",
            "value": "vf_preds", "returns": "advantages"}  # fmt: skip

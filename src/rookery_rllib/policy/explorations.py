@@ -1,24 +1,69 @@
-"""How actions are tried out, as classes of 2021: `Exploration`, which scripts derive theirs from, and the usual kinds.
+"""How actions are tried out: `Exploration` of 2021, the usual kinds, and how Rookery's policies act by such a class.
 
 Of a policy that Rookery learns, the usual kinds are settings (`exploration_config` becomes ``algorithm.exploration``,
-see `key_functions.py`); these classes act where a script derives from them, and for policies with a loss of a script's
-own. A class of a script acts for any policy: `exploring.py`.
+see `key_functions.py`); the classes act where a script derives from them, and for policies with a loss of a script's
+own. A class of a script acts for any policy. For one that Rookery learns that is done by `ExploringPolicy`: the
+network, the loss and the loop stay Rookery's, and the script's `get_exploration_action` chooses the actions, given the
+distribution of 2021 that stands for what the network puts out. Such a policy acts in torch and not on kernels. Settings
+classes with one more field, ``exploring``, build it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+import inspect
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from gymnasium.spaces import Box
 from torch import Tensor
 
-from rookery.face import ConfigError, nearest
+from rookery.face import (
+    ALGORITHMS,
+    MASK,
+    ActionHead,
+    ActionSpec,
+    Algorithm,
+    AlgorithmConfig,
+    BatchHook,
+    ConfigError,
+    GivenActionHead,
+    HeadSpec,
+    Layer,
+    ModelConfig,
+    ObsSpec,
+    QHead,
+    Reaches,
+    Rollout,
+    Settings,
+    SquashedHead,
+    TensorTree,
+    import_object,
+    nearest,
+)
+from rookery.face import Policy as Actor
+from rookery_rllib.base.chance import Chance
 from rookery_rllib.base.from_config import from_config
 from rookery_rllib.base.schedules import PiecewiseSchedule, Schedule
+from rookery_rllib.batch.numpy_functions import as_arrays
+from rookery_rllib.batch.trajectories import columns_of, pieces_of
 from rookery_rllib.config.own_exploration import own_exploration
-from rookery_rllib.model.action_distributions import TorchCategorical, TorchMultiActionDistribution
+from rookery_rllib.model.action_distributions import (
+    TorchCategorical,
+    TorchDeterministic,
+    TorchDiagGaussian,
+    TorchMultiActionDistribution,
+    TorchMultiCategorical,
+    TorchSquashedGaussian,
+)
+from rookery_rllib.model.default_model import DefaultModel
+from rookery_rllib.model.model_v2 import script_network
+from rookery_rllib.model.preprocessors import RowPreprocessor
 
 FORBIDDEN = -1e30
 """Values of actions below this are those of actions that are not allowed."""
@@ -79,6 +124,11 @@ def _zeros(actions: Any) -> Tensor:
     return torch.zeros(len(part), dtype=torch.float32, device="cpu")
 
 
+def _most_likely(distribution: Any) -> tuple[Any, Tensor]:
+    actions = distribution.deterministic_sample()
+    return actions, _zeros(actions)
+
+
 def _scheduled(given: Any, points: list[tuple[float, float]]) -> Schedule:
     """A schedule that was given or described, else straight lines through points."""
     if given is not None:
@@ -87,26 +137,28 @@ def _scheduled(given: Any, points: list[tuple[float, float]]) -> Schedule:
     return PiecewiseSchedule(endpoints=points, outside_value=points[-1][1], framework="torch")
 
 
+def random_actions(space: Any, num: int) -> tuple[Any, Tensor]:
+    """Returns `num` random actions of a space, and zeros ``[num]``."""
+    space.seed(int(torch.randint(2**31, (), dtype=torch.int64, device="cpu")))
+    drawn = [space.sample() for _ in range(num)]
+    actions: Any
+    if isinstance(drawn[0], tuple):
+        actions = tuple(torch.from_numpy(np.stack(part)) for part in zip(*drawn, strict=True))
+    elif isinstance(drawn[0], dict):
+        actions = {name: torch.from_numpy(np.stack([each[name] for each in drawn])) for name in drawn[0]}
+    else:
+        actions = torch.from_numpy(np.stack(drawn))
+    return actions, _zeros(actions)
+
+
 class Random(Exploration):
     def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
         if not explore:
-            actions = action_distribution.deterministic_sample()
-            return actions, _zeros(actions)
+            return _most_likely(action_distribution)
         return self.drawn(len(action_distribution.inputs))
 
     def drawn(self, num: int) -> tuple[Any, Tensor]:
-        """Returns `num` random actions, and zeros ``[num]``."""
-        seed = int(torch.randint(2**31, (), dtype=torch.int64, device="cpu"))
-        self.action_space.seed(seed)
-        drawn = [self.action_space.sample() for _ in range(num)]
-        if isinstance(drawn[0], tuple):
-            return tuple(torch.from_numpy(np.stack(part)) for part in zip(*drawn, strict=True)), torch.zeros(
-                num, dtype=torch.float32, device="cpu"
-            )
-        if isinstance(drawn[0], dict):
-            parts = {name: torch.from_numpy(np.stack([each[name] for each in drawn])) for name in drawn[0]}
-            return parts, torch.zeros(num, dtype=torch.float32, device="cpu")
-        return torch.from_numpy(np.stack(drawn)), torch.zeros(num, dtype=torch.float32, device="cpu")
+        return random_actions(self.action_space, num)
 
 
 class StochasticSampling(Exploration):
@@ -120,8 +172,7 @@ class StochasticSampling(Exploration):
     def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
         self.last_timestep = self.last_timestep + 1 if timestep is None else timestep
         if not explore:
-            actions = action_distribution.deterministic_sample()
-            return actions, _zeros(actions)
+            return _most_likely(action_distribution)
         if self.last_timestep < self.random_timesteps:
             return self.random_exploration.drawn(len(action_distribution.inputs))
         return action_distribution.sample(), action_distribution.sampled_action_logp()
@@ -155,23 +206,21 @@ class EpsilonGreedy(Exploration):
 
     def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
         self.last_timestep = timestep
-        best = action_distribution.deterministic_sample()
+        best, zeros = _most_likely(action_distribution)
         if not explore:
-            return best, _zeros(best)
+            return best, zeros
         epsilon = float(self.epsilon_schedule(timestep))
         num = len(action_distribution.inputs)
         whether = torch.rand(num, dtype=torch.float32, device="cpu") < epsilon
         if isinstance(action_distribution, TorchMultiActionDistribution):
-            other, _ = Random.drawn(self, num)  # type: ignore[arg-type]  # who has an action space
+            other, _ = random_actions(self.action_space, num)
             pairs = zip(other.values() if isinstance(other, dict) else other,
                         best.values() if isinstance(best, dict) else best, strict=True)  # fmt: skip
             mixed = [torch.where(whether.view(-1, *[1] * (a.ndim - 1)), a.to(b.dtype), b) for a, b in pairs]
-            return (dict(zip(best, mixed, strict=True)) if isinstance(best, dict) else tuple(mixed)), torch.zeros(
-                num, dtype=torch.float32, device="cpu"
-            )
+            return (dict(zip(best, mixed, strict=True)) if isinstance(best, dict) else tuple(mixed)), zeros
         allowed = (action_distribution.inputs > FORBIDDEN).float()
         other = torch.multinomial(allowed, 1)[:, 0]
-        return torch.where(whether, other, best), torch.zeros(num, dtype=torch.float32, device="cpu")
+        return torch.where(whether, other, best), zeros
 
     def get_info(self, sess: Any = None) -> dict[str, Any]:
         return {"cur_epsilon": float(self.epsilon_schedule(self.last_timestep or 0))}
@@ -204,15 +253,15 @@ class GaussianNoise(Exploration):
 
     def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
         self.last_timestep = self.last_timestep + 1 if timestep is None else timestep
-        best = action_distribution.deterministic_sample()
+        best, zeros = _most_likely(action_distribution)
         if not explore:
-            return best, _zeros(best)
+            return best, zeros
         if self.last_timestep < self.random_timesteps:
-            return self.random_exploration.drawn(len(best))
+            return self.random_exploration.drawn(len(action_distribution.inputs))
         noise = float(self.scale_schedule(self.last_timestep)) * self.noise(best)
         low, high = (torch.as_tensor(bound, dtype=best.dtype, device="cpu") for bound in (self.action_space.low,
                                                                              self.action_space.high))  # fmt: skip
-        return torch.minimum(torch.maximum(best + noise, low), high), _zeros(best)
+        return torch.minimum(torch.maximum(best + noise, low), high), zeros
 
     def noise(self, best: Tensor) -> Tensor:
         """Returns noise for actions, ``[N, k]``."""
@@ -259,49 +308,305 @@ BUILT_IN: dict[str, type[Exploration]] = {
 }
 
 
-class Sampling:
-    """Draws actions from the policy's own distribution, or takes the most likely ones: the exploration of a policy that
-    has no other.
-    """
-
-    def before_compute_actions(
-        self, *, timestep: int | None = None, explore: bool | None = None, **kwargs: Any
-    ) -> None: ...
-
-    def get_exploration_action(self, *, action_distribution: Any, timestep: Any, explore: bool = True) -> Any:
-        """Returns actions ``[N, ...]`` and their log-probabilities ``[N]``, which are 0 for those not drawn."""
-        if explore:
-            actions = action_distribution.sample()
-            return actions, action_distribution.sampled_action_logp()
-        actions = action_distribution.deterministic_sample()
-        return actions, torch.zeros(len(action_distribution.inputs), dtype=torch.float32, device="cpu")
-
-    def get_exploration_optimizer(self, optimizers: list[Any]) -> list[Any]:
-        """Returns the optimizers as they are: nothing of the exploration learns."""
-        return optimizers
-
-    def get_info(self, sess: Any = None) -> dict[str, Any]:
-        return {}
-
-    get_state = get_info
-
-
 def exploration_of(policy: Any, model: Any) -> Any:
     """Makes the exploration that a configuration names; raises a ConfigError if such a policy cannot have it."""
-    options = dict(policy.config.get("exploration_config") or {})
-    kind, own = options.pop("type", None), own_exploration(policy.config)
-    if own is None:
+    kind = (policy.config.get("exploration_config") or {}).get("type")
+    found = own_exploration(policy.config)
+    if found is None:
         name = getattr(kind, "__name__", None) or str(kind or "StochasticSampling").replace(":", ".").rpartition(".")[2]
-        if name == "StochasticSampling" and not options.get("random_timesteps"):
-            return Sampling()
-        own = BUILT_IN.get(name)
-        if own is None:
+        found = BUILT_IN.get(name)
+        if found is None:
             near = nearest(name, list(BUILT_IN))
             raise ConfigError(
                 f"exploration_config.type = {kind!r}: a policy with a loss of its own tries actions out by one of "
                 f"{', '.join(BUILT_IN)}{near}; or write action_sampler_fn, or give a class"
             )
-    return own(
-        action_space=policy.action_space, framework="torch", model=model, policy_config=policy.config,
-        num_workers=int(policy.config.get("num_workers") or 0), worker_index=0, **options,
+    return _made(found, policy.config, policy.action_space, model)
+
+
+def _made(kind: Callable[..., Any], config: Any, space: Any, model: Any) -> Any:
+    """An exploration with the options of a configuration."""
+    options = {name: value for name, value in (config.get("exploration_config") or {}).items() if name != "type"}
+    return kind(
+        action_space=space, framework="torch", policy_config=config, model=model,
+        num_workers=int(config.get("num_workers") or 0), worker_index=0, **options,
     )  # fmt: skip
+
+
+def draws_only(exploration: Any) -> bool:
+    """Whether an exploration does nothing but draw from the policy's own distribution."""
+    return type(exploration) is StochasticSampling and not exploration.random_timesteps
+
+
+# --- policies that Rookery learns -------------------------------------------------------------------------------------
+
+NOT_ALLOWED = -3.0e38
+"""Stands for the value of an action that is not allowed, as `FLOAT_MIN` did."""
+
+
+class Explorer:
+    """The script's exploration of one policy, which all copies of the policy share.
+
+    Args:
+        exploration: The script's object.
+        explores: Whether the configuration lets it try anything out.
+
+    Attributes:
+        timestep: Env steps so far, with the decisions since the last update on top, as of 2021.
+    """
+
+    def __init__(self, exploration: Any, explores: bool) -> None:
+        self.exploration, self.explores = exploration, explores
+        self.timestep = 0
+        self._chance = Chance(0)
+        self._told = inspect.signature(exploration.get_exploration_action).parameters
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Explorer:
+        """Returns itself: whoever plays asks the same object."""
+        return self
+
+    def begin(self, explore: bool) -> None:
+        """Tells the exploration that actions are about to be computed."""
+        self.exploration.before_compute_actions(timestep=self.timestep, explore=explore)
+
+    def choose(self, distribution: Any, explore: bool, seed: int) -> tuple[Any, Any]:
+        """Returns the actions that the exploration chooses, and their log-probabilities.
+
+        Args:
+            distribution: What the policy would draw from.
+            explore: Whether anything is to be tried out.
+            seed: Where all global generators begin, and that of the action space.
+        """
+        self._chance.seed(seed)
+        with self._chance, torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            self.exploration.action_space.seed(seed)
+            given = self.exploration.get_exploration_action(
+                action_distribution=distribution, timestep=self.timestep, explore=explore
+            )
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise ConfigError(
+                f"{type(self.exploration).__name__}.get_exploration_action gave {type(given).__name__}: must give "
+                "(actions, log-probabilities)"
+            )
+        return given
+
+    def state(self) -> dict[str, Any]:
+        return {"timestep": self.timestep, "exploration": self.exploration.get_state()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.timestep = int(state["timestep"])
+        self.exploration.set_state(state["exploration"])
+
+
+class ExploringPolicy(Actor):
+    """A policy whose actions an exploration of a script chooses; arguments as of `rookery.policies.policy.Policy`.
+
+    Attributes:
+        explorer: The exploration.
+    """
+
+    def __init__(
+        self,
+        obs: ObsSpec,
+        action: ActionSpec,
+        model: ModelConfig,
+        name: str = "main",
+        *,
+        generator: torch.Generator,
+        head: HeadSpec | None = None,
+        config: Mapping[str, Any],
+    ) -> None:
+        super().__init__(obs, action, model, name, generator=generator, head=head)
+        if action.kind not in ("discrete", "multi_discrete", "box"):
+            raise ConfigError(
+                f"rllib config: exploration_config.type: policy {name!r}: an exploration of your own chooses actions "
+                f"of Discrete, MultiDiscrete and Box spaces, not of {action.space}"
+            )
+        network = script_network(self)
+        rows = RowPreprocessor(obs.space, config.get("model"))
+        face = DefaultModel(self, None, rows) if network is None else network.model
+        self.explorer = Explorer(made(config, normalized(action.space), face), bool(config.get("explore", True)))
+
+    def act(
+        self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Actions ``[N, ...]`` that the exploration chooses; see `Policy.act`. What is drawn follows from `noise`."""
+        explore = not deterministic and self.explorer.explores
+        if memory is not None and self.exploration_size:
+            memory = memory[:, : self.memory_size]
+        self.explorer.begin(explore)
+        features, stacks, learned = self._advance(obs, memory)
+        mask = obs[MASK] if self._masked else None
+        drawn = self.distribution(features, mask, noise if explore else None)
+        seed = 0 if noise is None else zlib.crc32(noise.cpu().numpy().tobytes())
+        chosen, told = self.explorer.choose(drawn, explore, seed)
+        spec, num = self.action_spec, len(features)
+        array = np.asarray(as_arrays(chosen)).reshape(num, *spec.shape)
+        action = torch.from_numpy(array.astype(spec.dtype)).to(features.device)
+        logp = (
+            torch.zeros(num, dtype=torch.float32, device="cpu")
+            if told is None
+            else torch.from_numpy(np.asarray(as_arrays(told), np.float32)).reshape(num)
+        )
+        if not deterministic:
+            self.explorer.timestep += num
+        if memory is not None:
+            if self.recall is not None:
+                self.recall.remember(memory, stacks, action)
+            if learned is not None:
+                memory[:, self._recalled :] = learned
+        return action, logp.to(features.device)
+
+    def distribution(self, features: Tensor, mask: Tensor | None, noise: Tensor | None) -> Any:
+        """Returns the distribution of 2021 over the actions of N rows.
+
+        Args:
+            features: ``[N, F]`` what the head stands on.
+            mask: ``[N, choices]`` what is allowed; None = everything.
+            noise: ``[N, noise.width]``, for noisy layers; None = their means.
+        """
+        head, spec, model = self.head, self.action_spec, self.explorer.exploration.model
+        if isinstance(head, QHead):
+            layers = noise[:, head.noise.uniform :] if head.layer_noise and noise is not None else None
+            return TorchCategorical(allowed(head.q_from(head.values(features, layers)), mask), model)
+        if isinstance(head, SquashedHead):
+            return TorchSquashedGaussian(head.linear(features), model)
+        if isinstance(head, GivenActionHead):
+            output = features[:, : spec.num_parameters]
+        elif isinstance(head, ActionHead):
+            output = head.linear(features)
+            if head.log_std is not None:
+                output = torch.cat((output, head.log_std.expand(len(output), -1)), 1)
+        else:
+            return TorchDeterministic(head(features).mode(), model)
+        if spec.kind == "box":
+            return TorchDiagGaussian(output, model)
+        output = allowed(output, mask)
+        if spec.kind == "discrete":
+            return TorchCategorical(output, model)
+        return TorchMultiCategorical(output, model, input_lens=list(spec.sizes))
+
+
+def allowed(values: Tensor, mask: Tensor | None) -> Tensor:
+    """Returns logits or values ``[N, choices]`` in which those of actions that are not allowed are as low as can be."""
+    return values if mask is None else torch.where(mask, values, NOT_ALLOWED)
+
+
+def normalized(space: Any) -> Any:
+    """Returns a copy of an action space, of a bounded Box from -1 to 1, as its actions are learned."""
+    if isinstance(space, Box) and space.is_bounded():
+        return Box(-1.0, 1.0, (int(np.prod(space.shape)),), np.float32)
+    return copy.deepcopy(space)
+
+
+def made(config: Mapping[str, Any], space: Any, model: Any) -> Any:
+    """Makes the exploration of a configuration; raises a ConfigError if it is to learn by the policy's optimizer."""
+    kind = own_exploration(config)
+    assert kind is not None
+    found = _made(kind, dict(config), space, model)
+    if not isinstance(found, Exploration):
+        raise ConfigError(
+            f"rllib config: exploration_config.type = {kind!r}: must derive from Exploration "
+            "(ray.rllib.utils.exploration.exploration)"
+        )
+    if list(found.get_exploration_optimizer([])) and type(found).get_exploration_optimizer is not (
+        Exploration.get_exploration_optimizer
+    ):
+        raise ConfigError(
+            f"{type(found).__name__}.get_exploration_optimizer: the loss is Rookery's own, and has no term of an "
+            "exploration: let it learn in postprocess_trajectory, and return the optimizers as they are"
+        )
+    return found
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def _with_exploration(base: type[AlgorithmConfig], title: str) -> type[AlgorithmConfig]:
+    """A settings class with one field more, whose policies a script's exploration plays."""
+
+    def build_policy(self: Any, obs: ObsSpec, action: ActionSpec, name: str, generator: torch.Generator) -> Actor:
+        if self.exploring is None:
+            return base.build_policy(self, obs, action, name, generator)
+        own = {"name": name, "generator": generator, "head": self.head, "config": self.exploring}
+        return ExploringPolicy(obs, action, self.model, **own)
+
+    body: dict[str, Any] = {
+        "__annotations__": {"exploring": Annotated[Any, Reaches("code")]}, "exploring": None,
+        "build_policy": build_policy, "__module__": __name__, "__qualname__": title,
+        "__doc__": f"Settings of {base.__name__}, with the configuration of a policy that explores by a class of a "
+        "script (``exploring``).",
+    }  # fmt: skip
+    made: type[AlgorithmConfig] = dataclass(frozen=True)(type(base)(title, (base,), body))  # type: ignore[misc]
+    return made
+
+
+EXPLORING: dict[str, type[AlgorithmConfig]] = {}
+"""Such settings by our algorithm's name."""
+
+for _name in ("ppo", "a2c", "reinforce", "dqn", "sac", "ddpg", "td3"):
+    _base = import_object(ALGORITHMS[_name])
+    EXPLORING[_name] = _with_exploration(_base, f"Exploring{_base.__name__}")
+    globals()[f"Exploring{_base.__name__}"] = EXPLORING[_name]
+
+
+def exploration_layers(told: Any, configs: Mapping[str, Mapping[str, Any]], layers: Sequence[Layer]) -> list[Layer]:
+    """Returns what has policies that Rookery learns explore by classes of a script."""
+    acts_itself = {path for layer in layers for path, value in layer.values.items() if isinstance(value, Settings)}
+    values: dict[str, Any] = {}
+    for name, config in configs.items():
+        if own_exploration(config) is None or f"policies.{name}" in acts_itself:
+            continue
+        values[f"policies.{name}.exploring"] = dict(config)
+        algorithm = told.policies[name].settings.get("name")
+        if algorithm is not None:
+            values[f"policies.{name}.name"] = EXPLORING[algorithm]
+        else:
+            values["algorithm.name"] = EXPLORING[told.settings["algorithm.name"]]
+    return [Layer("rllib config: exploration_config", values)] if values else []
+
+
+# --- around the loop --------------------------------------------------------------------------------------------------
+
+
+def explorer_of(policy: Any) -> Explorer | None:
+    """Returns the exploration of a script that a policy of Rookery acts by; None if it acts by itself."""
+    return policy.explorer if isinstance(policy, ExploringPolicy) else None
+
+
+class ExplorationHook(BatchHook):
+    """Tells an exploration how many env steps have passed, and shows it what was played."""
+
+    def __init__(self, face: Callable[[], Any], explorer: Explorer) -> None:
+        self._face, self._explorer = face, explorer
+        method = type(explorer.exploration).postprocess_trajectory
+        self._looks = method is not Exploration.postprocess_trajectory
+
+    def before_targets(self, learner: Algorithm[Any], rollout: Rollout, rollouts: Mapping[str, Rollout]) -> Rollout:
+        """Returns the rollout with the rewards that the exploration has left."""
+        self._explorer.timestep = learner.env_steps
+        if not self._looks:
+            return rollout
+        face, reward = self._face(), rollout.reward.clone()
+        for piece in pieces_of(rollout):
+            batch = columns_of(rollout, piece.rows, face)
+            given = self._explorer.exploration.postprocess_trajectory(face, batch)
+            rewards = np.asarray(as_arrays((batch if given is None else given)["rewards"]))
+            reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(rewards, dtype=reward.dtype, device="cpu")
+        return replace(rollout, reward=reward)
+
+
+@contextmanager
+def apart(policies: Mapping[str, Any]) -> Iterator[None]:
+    """Lets explorations try actions out in an evaluation by copies, of which nothing is left afterwards."""
+    explorers = [found for policy in policies.values() if (found := explorer_of(policy)) is not None]
+    kept = [(explorer.exploration, explorer.timestep) for explorer in explorers]
+    for explorer in explorers:
+        shared = {id(explorer.exploration.model): explorer.exploration.model}
+        explorer.exploration = copy.deepcopy(explorer.exploration, shared)
+    try:
+        yield
+    finally:
+        for explorer, (exploration, timestep) in zip(explorers, kept, strict=True):
+            explorer.exploration, explorer.timestep = exploration, timestep

@@ -22,13 +22,14 @@ from rookery.face import LearnerRow as Row
 from rookery.face import Policy as Actor
 from rookery_rllib.base.chance import Chance
 from rookery_rllib.batch.minibatches import averaged, standardized
+from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.batch.sequences import pad_batch_to_sequences_of_same_size
 from rookery_rllib.batch.trajectories import Reading
 from rookery_rllib.model.action_distributions import TorchCategorical, TorchDiagGaussian, TorchMultiCategorical
 from rookery_rllib.model.model_v2 import ScriptNetwork
-from rookery_rllib.policy.explorations import Sampling
-from rookery_rllib.policy.policies import LEARNER_STATS_KEY, as_arrays
+from rookery_rllib.policy.explorations import draws_only
+from rookery_rllib.policy.policies import LEARNER_STATS_KEY
 from rookery_rllib.policy.script_policies import (
     ScriptActor,
     ScriptLearning,
@@ -84,7 +85,7 @@ def acts_by_its_model(policy: TorchPolicy) -> bool:
     }
     plain = all(name == "obs" or name.startswith("state_in_") for name in views)
     plain = plain and ("obs" not in views or views["obs"].shifts() == ([0], False))
-    return plain and type(policy.exploration) is Sampling
+    return plain and draws_only(policy.exploration)
 
 
 def _is_ordinary(policy: TorchPolicy) -> bool:

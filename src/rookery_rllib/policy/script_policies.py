@@ -33,11 +33,12 @@ from rookery.face import (
 from rookery.face import LearnerRow as Row
 from rookery.face import Policy as Actor
 from rookery_rllib.base.chance import Chance
+from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.batch.trajectories import Reading, Slots, Trajectory, trajectories
 from rookery_rllib.model.preprocessors import RowPreprocessor
 from rookery_rllib.policy.batches import LearnHook
-from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy, as_arrays
+from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,14 @@ from rookery_rllib.config.key_functions import IMPALA_KIND
 from rookery_rllib.model.catalog import ModelCatalog, custom_action_dist, custom_model
 from rookery_rllib.model.model_v2 import ModelV2
 from rookery_rllib.policy import losses
+from rookery_rllib.policy.learned_policy import LearnedPolicy
 from rookery_rllib.policy.mixins import (
     EntropyCoeffSchedule,
     KLCoeffMixin,
     LearningRateSchedule,
     ValueNetworkMixin,
 )
-from rookery_rllib.policy.policies import LEARNER_STATS_KEY, LearnedPolicy
+from rookery_rllib.policy.policies import LEARNER_STATS_KEY
 from rookery_rllib.policy.torch_policy import TorchPolicy, model_config_of
 
 Function = Callable[..., Any]

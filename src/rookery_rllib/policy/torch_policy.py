@@ -1,6 +1,6 @@
 """TorchPolicy of 2021: a model, an action distribution and a loss of a script's own, learned by `core/optim.py`.
 
-Scripts derive from `TorchPolicy`, or let `policy_templates.py` put a class together from functions. What plays and
+Scripts derive from `TorchPolicy`, or let `templates.py` put a class together from functions. What plays and
 learns by such a class in a trainer is in `loss_policies.py`.
 """
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from rookery.face import ConfigError, ModelConfig, apply_gradients, compute_gradients, gradient_step, own_modes
 from rookery_rllib.base.nested_dicts import force_list
+from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.sample_batch import SampleBatch
 from rookery_rllib.batch.sequences import pad_batch_to_sequences_of_same_size
 from rookery_rllib.batch.torch_functions import convert_to_non_torch_type, convert_to_torch_tensor
@@ -26,7 +27,7 @@ from rookery_rllib.batch.view_requirement import ViewRequirement
 from rookery_rllib.config.defaults import COMMON_CONFIG, MODEL_DEFAULTS
 from rookery_rllib.model.shared_weights import separate
 from rookery_rllib.policy.optimizers import AdamGroups, PolicyAdam, as_adam, attach
-from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy, as_arrays
+from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy, states_in
 
 DUMMY_ROWS = 32
 """Rows of zeros on which a loss is tried out."""
@@ -101,37 +102,29 @@ class TorchPolicy(Policy):
         found: torch.device = next(iter(self.model.parameters())).device
         return found
 
-    # --- acting -------------------------------------------------------------------------------------------------------
+    def _hand_out(self) -> None:
+        """Gives the weights as they are now to the processes that play."""
+        if self.handing_out is not None:
+            self.handing_out()
 
-    @own_modes()
-    def compute_actions(
-        self,
-        obs_batch: Any,
-        state_batches: Any = None,
-        prev_action_batch: Any = None,
-        prev_reward_batch: Any = None,
-        info_batch: Any = None,
-        episodes: Any = None,
-        explore: bool | None = None,
-        timestep: int | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        columns = {"obs": obs_batch, "prev_actions": prev_action_batch, "prev_rewards": prev_reward_batch}
-        given = {name: np.asarray(as_arrays(column)) for name, column in columns.items() if column is not None}
-        return self._act(SampleBatch(given), list(state_batches or []), explore, timestep)
+    # --- acting -------------------------------------------------------------------------------------------------------
 
     @own_modes()
     def compute_actions_from_input_dict(
         self, input_dict: Any, explore: bool | None = None, timestep: int | None = None, episodes: Any = None, **kw: Any
     ) -> Any:
-        states = [input_dict[name] for name in sorted(input_dict) if str(name).startswith("state_in")]
-        return self._act(SampleBatch(dict(input_dict)), states, explore, timestep)
+        return self._act(input_dict, states_in(input_dict), explore, timestep)
 
-    def _act(self, batch: SampleBatch, states: list[Any], explore: bool | None, timestep: int | None) -> Any:
+    @own_modes()
+    def _act(self, columns: Mapping[str, Any], states: Any, explore: bool | None, timestep: int | None) -> Any:
         with torch.no_grad():
-            input_dict = self._lazy_tensor_dict(batch)
-            before = convert_to_torch_tensor(states, self.device)
-            return self._compute_action_helper(input_dict, before, self._ones(len(batch)), explore, timestep)
+            input_dict, before = self._given(columns, states)
+            return self._compute_action_helper(input_dict, before, self._ones(len(input_dict)), explore, timestep)
+
+    def _given(self, columns: Mapping[str, Any], states: Any) -> tuple[SampleBatch, list[Tensor]]:
+        """Columns and states as tensors."""
+        given = self._lazy_tensor_dict(SampleBatch(as_arrays(dict(columns))))
+        return given, convert_to_torch_tensor(list(states if states is not None else []), self.device)
 
     def _ones(self, num: int) -> Tensor:
         return torch.ones(num, dtype=torch.int32, device=self.device)
@@ -186,27 +179,16 @@ class TorchPolicy(Policy):
         return inputs, kind, after
 
     @own_modes()
-    def compute_log_likelihoods(
-        self,
-        actions: Any,
-        obs_batch: Any,
-        state_batches: Any = None,
-        prev_action_batch: Any = None,
-        prev_reward_batch: Any = None,
-        actions_normalized: bool = True,
-    ) -> Any:
-        """Returns log-probabilities ``[N]``; raises a ConfigError where only an `action_sampler_fn` makes actions."""
+    def _log_likelihoods(self, actions: Any, columns: Mapping[str, Any], states: Any) -> Any:
+        """Log-probabilities ``[N]``; raises a ConfigError where only an `action_sampler_fn` makes actions."""
         if self.action_sampler_fn is not None and self.action_distribution_fn is None:
             raise ConfigError(
                 "compute_log_likelihoods: actions come from action_sampler_fn; give action_distribution_fn too"
             )
-        columns = {"obs": obs_batch, "prev_actions": prev_action_batch, "prev_rewards": prev_reward_batch}
-        given = {name: np.asarray(as_arrays(column)) for name, column in columns.items() if column is not None}
         with torch.no_grad():
             self._train(False)
-            input_dict = self._lazy_tensor_dict(SampleBatch(given))
-            states = convert_to_torch_tensor(list(state_batches or []), self.device)
-            inputs, kind, _ = self.distribution_inputs(input_dict, states, self._ones(len(input_dict)), False, None)
+            input_dict, before = self._given(columns, states)
+            inputs, kind, _ = self.distribution_inputs(input_dict, before, self._ones(len(input_dict)), False, None)
             taken = convert_to_torch_tensor(np.asarray(as_arrays(actions)), self.device)
             return kind(inputs, self.model).logp(taken)
 
@@ -256,8 +238,7 @@ class TorchPolicy(Policy):
         else:
             batch = self._prepared(samples)
             fetched = self._fetched(self._stepped(batch))
-        if self.handing_out is not None:
-            self.handing_out()
+        self._hand_out()
         return {**fetched, "model": self.model.metrics(), "custom_metrics": told}
 
     def _prepared(self, samples: Any) -> SampleBatch:
@@ -381,8 +362,7 @@ class TorchPolicy(Policy):
             ]
             engine.flat.write_gradient(torch.cat(parts))
         self._apply()
-        if self.handing_out is not None:
-            self.handing_out()
+        self._hand_out()
 
     # --- what subclasses write ----------------------------------------------------------------------------------------
 
@@ -419,8 +399,7 @@ class TorchPolicy(Policy):
     @own_modes()
     def set_weights(self, weights: Any) -> None:
         self.model.load_state_dict({name: torch.from_numpy(np.asarray(as_arrays(v))) for name, v in weights.items()})
-        if self.handing_out is not None:
-            self.handing_out()
+        self._hand_out()
 
     def get_state(self) -> dict[str, Any]:
         moments = [as_arrays(optimizer.state_dict()) for optimizer in self._attached()]

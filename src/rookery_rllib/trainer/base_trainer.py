@@ -25,6 +25,7 @@ from rookery.face import (
 )
 from rookery_rllib.base.joined_ray import address
 from rookery_rllib.base.notices import say_once
+from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
 from rookery_rllib.config.key_functions import ON_POLICY, VALUE_CLIP_IGNORED, WHOLE_EPISODES
 from rookery_rllib.config.translation import Translation, translated
@@ -38,9 +39,10 @@ from rookery_rllib.policy.batches import ClippedRewards, LearnHook
 from rookery_rllib.policy.callbacks import DefaultCallbacks, EpisodeBook, overrides
 from rookery_rllib.policy.custom_loss import add_custom_loss
 from rookery_rllib.policy.episodes import SINGLE, rewriting
-from rookery_rllib.policy.exploring import ExplorationHook, explorer_of
+from rookery_rllib.policy.explorations import ExplorationHook, explorer_of
+from rookery_rllib.policy.learned_policy import LearnedPolicy
 from rookery_rllib.policy.learner_stats import learner_stats
-from rookery_rllib.policy.policies import LearnedPolicy, Policy, as_arrays
+from rookery_rllib.policy.policies import Policy
 from rookery_rllib.policy.script_policies import ScriptLearning, settings_of
 from rookery_rllib.policy.torch_policy import TorchPolicy
 from rookery_rllib.trainer.cluster_workers import (

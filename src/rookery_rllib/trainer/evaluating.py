@@ -11,7 +11,7 @@ from rookery_rllib.base.notices import say_once
 from rookery_rllib.env.agent_mapping import NotedMapping
 from rookery_rllib.env.making import with_settings
 from rookery_rllib.policy.callbacks import EpisodeBook
-from rookery_rllib.policy.exploring import apart
+from rookery_rllib.policy.explorations import apart
 from rookery_rllib.trainer.cluster_workers import MeasuringThere, hears_of_episodes
 from rookery_rllib.trainer.results import EndedEpisode, as_measured, performance, summarized
 

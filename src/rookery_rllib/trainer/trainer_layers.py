@@ -12,7 +12,7 @@ from rookery_rllib.model.model_v2 import ScriptNetwork
 from rookery_rllib.model.script_q_models import q_settings
 from rookery_rllib.model.viewing_models import ViewingNetwork, looks_back
 from rookery_rllib.policy.callbacks import overrides
-from rookery_rllib.policy.exploring import exploration_layers
+from rookery_rllib.policy.explorations import exploration_layers
 from rookery_rllib.policy.loss_policies import ScriptLossConfig
 from rookery_rllib.policy.script_policies import ScriptPolicyConfig, settings_of
 from rookery_rllib.policy.templates import class_for

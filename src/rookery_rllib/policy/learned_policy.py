@@ -1,0 +1,362 @@
+"""The face of a policy that Rookery plays and learns.
+
+Scripts that play and learn in loops of their own get advantages from it, and gradient steps: that of
+``core/optim.py:gradient_step``, on the loss of the policy's algorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import Space
+from torch import Tensor, nn
+
+from rookery.face import (
+    A2C,
+    PPO,
+    Algorithm,
+    ConfigError,
+    Means,
+    Minibatch,
+    Reinforce,
+    ReinforceBatch,
+    apply_gradients,
+    compute_gradients,
+    gradient_step,
+    own_modes,
+)
+from rookery.face import Policy as Actor
+from rookery.face import _draw as draw_noise
+from rookery_rllib.batch.numpy_functions import as_arrays
+from rookery_rllib.batch.postprocessing import compute_advantages
+from rookery_rllib.batch.sample_batch import SampleBatch
+from rookery_rllib.model.catalog import ModelCatalog
+from rookery_rllib.model.default_model import DefaultModel
+from rookery_rllib.model.model_v2 import script_network
+from rookery_rllib.model.preprocessors import RowPreprocessor, preprocess_rows
+from rookery_rllib.policy.learner_stats import learner_stats
+from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy
+
+ACTOR = "policy."
+"""What names of an actor's weights begin with, in a network that has more than the actor."""
+
+EXPLORATION_KEYS = {"epsilon": "cur_epsilon", "temperature": "cur_temperature", "std": "cur_scale"}
+"""What numbers of Rookery's own exploration were called in 2021."""
+
+
+class LearnedPolicy(Policy):
+    """The face of a policy that Rookery plays and learns. Observations are preprocessed ones, as of 2021."""
+
+    def __init__(self, trainer: Any, name: str, config: dict[str, Any]) -> None:
+        self._trainer, self._name = trainer, name
+        policy: Actor = trainer.policies[name]
+        self.raw_observation_space: Space[Any] = policy.obs_spec.space
+        self.rows = RowPreprocessor(self.raw_observation_space, config.get("model"))
+        super().__init__(self.rows.observation_space, policy.action_spec.space, config)
+        self.dist_class, _ = ModelCatalog.get_action_dist(self.action_space, config.get("model"))
+
+    @property
+    def exploration(self) -> Any:
+        """The script's exploration; None where actions are tried out as settings say."""
+        explorer = getattr(self.actor, "explorer", None)
+        return None if explorer is None else explorer.exploration
+
+    @property
+    def actor(self) -> Actor:
+        policy: Actor = self._trainer.policies[self._name]
+        return policy
+
+    @property
+    def learner(self) -> Algorithm[Any] | None:
+        """The algorithm that learns it; None where nothing does."""
+        found: Algorithm[Any] | None = self._trainer.learners.get(self._name)
+        return found
+
+    @property
+    def model(self) -> Any:
+        """The model: that of the script, or the face of Rookery's network."""
+        network = script_network(self.actor)
+        return DefaultModel(self.actor, self.learner, self.rows) if network is None else network.model
+
+    def __str__(self) -> str:
+        return f"<{type(self).__name__} {self._name} of {type(self.learner).__name__}>"
+
+    # --- acting -------------------------------------------------------------------------------------------------------
+
+    @own_modes()
+    def _act(self, columns: Mapping[str, Any], states: Any, explore: bool | None, timestep: int | None) -> Any:
+        """Actions of N preprocessed observations, as the policy stores them."""
+        return self._chosen(stored_rows(self.actor, self.rows, as_arrays(columns["obs"])), states, explore)
+
+    @own_modes()
+    def act_on(self, observations: Sequence[Any], state: Any, explore: bool | None) -> tuple[Any, Any, dict[str, Any]]:
+        """Computes actions as the environment takes them, of observations as it gives them.
+
+        Args:
+            observations: N of them.
+            state: What is remembered, ``[N, ...]`` in a list; empty at the start of an episode.
+            explore: Whether to draw actions; None = as the configuration says.
+        """
+        read = [self.actor.obs_spec.read(obs)[0] for obs in observations]
+        tree = {path: np.concatenate([each[path] for each in read]) for path in read[0]}
+        actions, states, extra = self._chosen(tree, state, explore)
+        return self.actor.action_spec.to_env(actions), states, extra
+
+    def _chosen(self, tree: Any, state: Any, explore: bool | None) -> tuple[Any, list[Any], dict[str, Any]]:
+        """Actions as they are stored, what is remembered then, and log-probabilities."""
+        explore = bool(self.config.get("explore", True)) if explore is None else explore
+        policy, num = self.actor, len(next(iter(tree.values())))
+        noise = torch.from_numpy(draw_noise(policy.noise, num, None)) if explore else None
+        memory = None
+        if policy.memory_size + (policy.exploration_size if explore else 0):
+            memory = torch.zeros(num, policy.memory_size + policy.exploration_size, dtype=torch.float32, device="cpu")
+            if state is not None and len(state):
+                memory[:, : policy.memory_size] = torch.as_tensor(
+                    np.asarray(as_arrays(state[0])), dtype=torch.float32, device="cpu"
+                )
+        with torch.no_grad():
+            given = {path: torch.from_numpy(np.ascontiguousarray(leaf)) for path, leaf in tree.items()}
+            action, logp = policy.act(given, noise, not explore, memory)
+        after = [memory[:, : policy.memory_size].numpy()] if memory is not None and policy.memory_size else []
+        return action.numpy(), after, {"action_logp": logp.numpy(), "action_prob": np.exp(logp.numpy())}
+
+    @own_modes()
+    def _log_likelihoods(self, actions: Any, columns: Mapping[str, Any], states: Any) -> Any:
+        tree = stored_rows(self.actor, self.rows, as_arrays(columns["obs"]))
+        spec = self.actor.action_spec
+        stored = torch.from_numpy(np.asarray(as_arrays(actions), spec.dtype)).reshape(-1, *spec.shape)
+        with torch.no_grad():
+            behavior: Any = self.actor({path: torch.from_numpy(leaf) for path, leaf in tree.items()})
+            return behavior.log_prob(stored).numpy()
+
+    def get_initial_state(self) -> list[Any]:
+        size = self.actor.memory_size
+        return [np.zeros(size, np.float32)] if size else []
+
+    def preprocess(self, tree: Mapping[str, Any]) -> Any:
+        """Returns stored observations ``[N, ...]`` by leaf path, preprocessed."""
+        return preprocess_rows(self.raw_observation_space, tree, self.config.get("model"))
+
+    def get_exploration_info(self) -> dict[str, Any]:
+        if self.exploration is not None:
+            return dict(self.exploration.get_info())
+        row = self._trainer.last_learning.get(self._name, {})
+        return {EXPLORATION_KEYS[name]: value for name, value in row.items() if name in EXPLORATION_KEYS}
+
+    def get_exploration_state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps of the script's exploration; else as `get_exploration_info`."""
+        return self.get_exploration_info() if self.exploration is None else dict(self.exploration.get_state())
+
+    # --- weights ------------------------------------------------------------------------------------------------------
+
+    def _module(self) -> nn.Module:
+        network = script_network(self.actor)
+        if network is not None:
+            return network.model if isinstance(network.model, nn.Module) else network
+        return DefaultModel(self.actor, self.learner, self.rows).module
+
+    def get_weights(self) -> dict[str, np.ndarray]:
+        found = self._module().state_dict()
+        return {name: value.detach().cpu().numpy().copy() for name, value in found.items() if not _is_filter(name)}
+
+    @own_modes()
+    def set_weights(self, weights: Mapping[str, Any]) -> None:
+        """Takes over weights by name; raises a ConfigError that names what differs if they are of another network."""
+        own = self._module().state_dict()
+        weights = self._as_mine(weights, own)
+        differing = sorted(set(own) ^ set(weights))
+        if differing:
+            raise ConfigError(f"set_weights: policy {self._name!r}: weights of another network: {', '.join(differing)}")
+        with torch.no_grad():
+            for name, value in own.items():
+                given = torch.from_numpy(np.asarray(as_arrays(weights[name])))
+                if given.shape != value.shape:
+                    raise ConfigError(
+                        f"set_weights: policy {self._name!r}: {name} has shape {tuple(given.shape)}, not "
+                        f"{tuple(value.shape)}"
+                    )
+                value.copy_(given)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Gives the weights as they are now to the processes that play."""
+        learner = self.learner
+        self._trainer.pool.set_weights({self._name: self.actor if learner is None else learner.behaviour})
+
+    def _as_mine(self, weights: Mapping[str, Any], own: Mapping[str, Tensor]) -> dict[str, Any]:
+        """Weights with the names of this policy's network. One that learns has an actor and more; others are an actor.
+
+        Statistics of observations are no weights, as they were none in RLlib: they stay.
+        """
+        given = {name: value for name, value in weights.items() if not _is_filter(name)}
+        kept = {name: value for name, value in own.items() if _is_filter(name)}
+        if self.learner is None and not set(own) & set(given):
+            actor = {name.removeprefix(ACTOR): value for name, value in given.items() if name.startswith(ACTOR)}
+            return {**kept, **(actor or given)}
+        if self.learner is not None and given and not set(own) & set(given):
+            rest = {name: value for name, value in own.items() if not name.startswith(ACTOR)}
+            return {**kept, **rest, **{f"{ACTOR}{name}": value for name, value in given.items()}}
+        return {**kept, **given}
+
+    def export_model(self, export_dir: str, onnx: int | None = None) -> None:
+        """Writes the policy: a directory that ``rookery.load_policy`` reads."""
+        self._trainer.save(export_dir)
+
+    # --- learning by hand ---------------------------------------------------------------------------------------------
+
+    @own_modes()
+    def with_extras(self, batch: SampleBatch) -> SampleBatch:
+        """Adds to rows that were played what the model says of them: ``action_dist_inputs``, and ``vf_preds`` where
+        the algorithm learns values. A policy that remembers has none: rows do not say what.
+        """
+        if self.actor.memory_size:
+            return batch
+        model, scale = self.model, getattr(self.learner, "value_scale", None)
+        with torch.no_grad():
+            given: Any = {"obs": torch.from_numpy(np.asarray(batch["obs"], np.float32))}
+            outputs = model(given)[0]
+            batch["action_dist_inputs"] = np.asarray(as_arrays(outputs))
+            if scale is not None:
+                values = np.asarray(as_arrays(model.value_function()), np.float32)
+                batch["vf_preds"] = values.reshape(-1) * np.float32(scale.unit)
+        return batch
+
+    def _value(self, **input_dict: Any) -> float:
+        """Returns the value of one row, given its columns."""
+        values = self.with_extras(SampleBatch({"obs": np.asarray(input_dict["obs"])})).get("vf_preds")
+        return 0.0 if values is None else float(values[0])
+
+    @own_modes()
+    def postprocess_trajectory(self, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
+        """Adds advantages and value targets to a piece of an episode, where the algorithm is PPO, A2C or PG."""
+        if "action_dist_inputs" not in sample_batch:
+            sample_batch = self.with_extras(sample_batch)
+        last = 0.0
+        if not sample_batch["dones"][-1] and "vf_preds" in sample_batch:
+            last = self._value(obs=np.asarray(sample_batch["new_obs"])[-1:])
+        return with_advantages(self.learner, self.config, sample_batch, last)
+
+    def _prepared(self, samples: Any) -> tuple[PPO | A2C | Reinforce, Any]:
+        """The algorithm and a batch as its loss takes it."""
+        learner = learns_by_hand(self.learner, self._name)
+        data = minibatch_of(learner, self.rows, samples)
+        learner.forward.refresh()
+        return learner, data
+
+    @own_modes()
+    def learn_on_batch(self, samples: Any) -> dict[str, Any]:
+        """Makes one gradient step of the policy's algorithm on a postprocessed batch; returns what there is to report.
+
+        Raises:
+            ConfigError: If the algorithm learns from replay, the policy remembers, or a column is missing.
+        """
+        learner, data = self._prepared(samples)
+        cfg, means = learner.now(), Means()
+        loss: Any = learner.loss
+        means.add(gradient_step(learner.forward, loss, data, learner.optimizer, cfg, learner.closed_form))
+        learner.updates += 1
+        self._hand_out()
+        return {LEARNER_STATS_KEY: learner_stats({**means.result(), "lr": cfg.lr}, learner.now(), {})}
+
+    @own_modes()
+    def compute_gradients(self, postprocessed_batch: Any) -> Any:
+        """Computes the gradient of all weights, one vector in a list, and what there is to report; the weights stay."""
+        learner, data = self._prepared(postprocessed_batch)
+        cfg, means = learner.now(), Means()
+        loss: Any = learner.loss
+        means.add(compute_gradients(learner.forward, loss, data, learner.optimizer, cfg, learner.closed_form))
+        gradient = as_arrays(learner.optimizer.flat.read_gradient())
+        return [gradient], {LEARNER_STATS_KEY: learner_stats(means.result(), cfg, {})}
+
+    @own_modes()
+    def apply_gradients(self, gradients: Any) -> None:
+        """Steps along a gradient ``[W]``, clipped as the settings say."""
+        learner = learns_by_hand(self.learner, self._name)
+        cfg = learner.now()
+        learner.optimizer.flat.write_gradient(torch.from_numpy(np.asarray(gradients[0])))
+        apply_gradients(learner.optimizer, lr=cfg.lr, max_grad_norm=cfg.max_grad_norm)
+        learner.updates += 1
+        self._hand_out()
+
+    def sample_batch(self, columns: Mapping[str, Any]) -> SampleBatch:
+        return SampleBatch(columns)
+
+
+def _is_filter(name: str) -> bool:
+    """Whether a name is that of running statistics of observations."""
+    return name.removeprefix(ACTOR).startswith("normalizer.")
+
+
+def stored_rows(actor: Actor, rows: RowPreprocessor, obs: Any) -> dict[str, np.ndarray]:
+    """Returns preprocessed observations ``[N, size]`` as they are stored, by leaf path."""
+    given = np.asarray(obs, np.float32)
+    tree = actor.obs_spec.allocate(len(given))
+    for path, leaf in rows.restore(given).items():
+        tree[path][...] = np.asarray(leaf).reshape(tree[path].shape)
+    return tree
+
+
+def learns_by_hand(learner: Algorithm[Any] | None, name: str) -> PPO | A2C | Reinforce:
+    """Returns the algorithm of a policy; raises a ConfigError if it cannot step on the batch of a script."""
+    if not isinstance(learner, PPO | A2C | Reinforce):
+        told = "does not learn" if learner is None else f"is learned by {type(learner).__name__}, from replay"
+        raise ConfigError(
+            f"policy {name!r} {told}: learn_on_batch is for PPO, A2C and PG; use trainer.train(), or "
+            "rookery.Trainer.learn(gradient_steps), which learns from replay alone"
+        )
+    if learner.policy.memory_size:
+        raise ConfigError(
+            f"policy {name!r} remembers: rows of a batch do not say what; use trainer.train(), or a policy of "
+            "build_torch_policy, whose batches have state_in_0"
+        )
+    return learner
+
+
+def with_advantages(learner: Algorithm[Any] | None, config: Mapping[str, Any], batch: SampleBatch, last: float) -> Any:
+    """Adds advantages and value targets to trajectories of PPO, A2C and PG; `last` is the value of what follows."""
+    if isinstance(learner, Reinforce):
+        return compute_advantages(batch, 0.0, learner.cfg.gamma, use_gae=False, use_critic=False)
+    if not isinstance(learner, PPO | A2C) or "vf_preds" not in batch:
+        return batch
+    cfg = learner.now()
+    use_gae = bool(config.get("use_gae", True))
+    return compute_advantages(batch, last, cfg.gamma, cfg.gae_lambda, use_gae=use_gae, use_critic=True)
+
+
+def minibatch_of(learner: PPO | A2C | Reinforce, rows: RowPreprocessor, samples: Mapping[str, Any]) -> Any:
+    """Returns a batch of 2021 as the loss of an algorithm takes it.
+
+    Args:
+        learner: The algorithm.
+        rows: How observations were preprocessed.
+        samples: Columns ``obs, actions, advantages``; of PPO and A2C ``value_targets`` and ``action_logp`` as well.
+
+    Raises:
+        ConfigError: If a column is missing.
+    """
+    wanted = ["obs", "actions", "advantages"]
+    wanted += [] if isinstance(learner, Reinforce) else ["value_targets", "action_logp"]
+    missing = [name for name in wanted if name not in samples]
+    if missing:
+        raise ConfigError(
+            f"learn_on_batch: the batch has no column {', '.join(missing)}; policy.postprocess_trajectory(batch) adds "
+            "advantages and value targets"
+        )
+
+    def column(name: str) -> Tensor:
+        return torch.from_numpy(np.asarray(samples[name], np.float32))
+
+    spec = learner.policy.action_spec
+    action = torch.from_numpy(np.asarray(samples["actions"]).astype(spec.dtype)).reshape(-1, *spec.shape)
+    stored = stored_rows(learner.policy, rows, samples["obs"])
+    obs = learner.policy.normalize({path: torch.from_numpy(leaf) for path, leaf in stored.items()})
+    if isinstance(learner, Reinforce):
+        return ReinforceBatch(obs=obs, action=action, returns=column("advantages"))
+    unit = float(learner.value_scale.unit)
+    target = column("value_targets").unsqueeze(1) / unit
+    value = column("vf_preds").unsqueeze(1) / unit if "vf_preds" in samples else target
+    data = Minibatch(obs, action, column("action_logp"), column("advantages") / unit, target, value)
+    return learner.with_old(data) if isinstance(learner, PPO) and learner.cfg.kl_coef else data
