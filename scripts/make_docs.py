@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import sys
 from collections.abc import Mapping
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -85,22 +85,7 @@ from rookery_mlagents.keys import (
     KeyRow,
 )
 from rookery_mlagents.learn.translate import all_signals
-from rookery_rllib.config.table import (
-    CRITIC_KEYS,
-    DQN_KEYS,
-    ENVIRONMENT,
-    EVALUATION,
-    IMPALA_AND_APPO,
-    LEARNING,
-    MODEL,
-    MULTIAGENT,
-    PPO_AND_A2C,
-    REPLAY,
-    REPORTING,
-    ROWS,
-    SAMPLING,
-    Row,
-)
+from rookery_rllib.config.table import SUBJECTS
 
 DOCS = Path(__file__).parent.parent / "docs" / "reference"
 
@@ -234,23 +219,6 @@ def rows_of(presets: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[str]
     return lines
 
 
-RLLIB_SECTIONS: list[tuple[str, list[Row]]] = [
-    ("Sampling", SAMPLING),
-    ("Environment", ENVIRONMENT),
-    ("Learning", LEARNING),
-    ("Evaluation", EVALUATION),
-    ("Results and logs", REPORTING),
-    ("multiagent", MULTIAGENT),
-    ("model", MODEL),
-    ("PPO, A2C and their kin", PPO_AND_A2C),
-    ("IMPALA and APPO", IMPALA_AND_APPO),
-    ("Replay", REPLAY),
-    ("DQN and its kin", DQN_KEYS),
-    ("SAC, DDPG, TD3", CRITIC_KEYS),
-    ("Exploration", [row for row in ROWS if row.key.startswith("exploration_config.")]),
-]
-
-
 def rllib_keys_page() -> str:
     """Every key of a configuration of RLlib 2021, and what becomes of it."""
     lines = [
@@ -265,9 +233,9 @@ def rllib_keys_page() -> str:
         "[coming from RLlib](../from-rllib.md) says how scripts run; a path is one of the [settings](settings.md).",
         "",
     ]
-    for title, rows in RLLIB_SECTIONS:
+    for title, rows in SUBJECTS.items():
         lines += [f"## {title}", "", "| key | of | fate | paths | meaning |", "|---|---|---|---|---|"]
-        for row in rows:
+        for row in chain.from_iterable(rows):
             of, paths = ", ".join(row.only) or "all", ", ".join(f"`{path}`" for path in row.paths)
             text = row.text[:1].upper() + row.text[1:].rstrip(".")
             lines.append(f"| `{row.key}` | {of} | {row.fate.value} | {paths} | {text.replace('|', 'or')} |")

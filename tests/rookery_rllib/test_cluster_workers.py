@@ -9,7 +9,8 @@ import pytest
 
 from rookery.core.errors import ConfigError
 from rookery_rllib.base import joined_ray, notices
-from rookery_rllib.config.table import ROWS, Fate
+from rookery_rllib.config.rows import Fate
+from rookery_rllib.config.table import ROWS
 from rookery_rllib.config.translation import translated
 from rookery_rllib.examples.multi_agent_envs import MultiAgentCartPole
 from rookery_rllib.examples.single_agent_envs import CurriculumCapableEnv, SimpleCorridor

@@ -7,9 +7,13 @@ import pytest
 
 from rookery.core.errors import ConfigError
 from rookery.run.presets import MEMORY_PRESETS, SPACE_PRESETS
-from rookery_rllib.config.defaults import DEFAULT_CONFIGS
-from rookery_rllib.config.key_functions import EXPLORATION_DEFAULTS
-from rookery_rllib.config.table import NAMES, ROWS, Fate, keys_of, rows_of
+from rookery_rllib.config import algorithms
+from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS
+from rookery_rllib.config.exploration_keys import EXPLORATION_DEFAULTS
+from rookery_rllib.config.key_names import keys_of
+from rookery_rllib.config.key_order import ORDER
+from rookery_rllib.config.rows import Fate
+from rookery_rllib.config.table import ROWS, rows_of
 from rookery_rllib.config.translation import Translation, translated
 
 ALGORITHMS = list(DEFAULT_CONFIGS)
@@ -223,6 +227,20 @@ def test_the_table_has_no_key_that_an_algorithm_does_not_know(algorithm):
     assert not {key.split(".")[0] for key in rows_of(algorithm)} - set(DEFAULT_CONFIGS[algorithm])
 
 
+def test_the_order_of_keys_names_each_key_once():
+    listed = {algorithm: words.split() for algorithm, words in ORDER.items()}
+    assert all(len(words) == len(set(words)) for words in listed.values())
+    assert {word.split(".")[0] for word in listed.pop("")} == set(COMMON_CONFIG)
+    own = {algorithm: set(DEFAULT_CONFIGS[algorithm]) - set(COMMON_CONFIG) for algorithm in ALGORITHMS}
+    assert all(set(words) <= own[algorithm] for algorithm, words in listed.items())
+
+
+def test_what_an_algorithm_changes_is_something_else_than_before():
+    for name, old in algorithms.ALGORITHMS.items():
+        before = DEFAULT_CONFIGS[old.base] if old.base else COMMON_CONFIG
+        assert not {key for key in old.changes if key in before and old.changes[key] == before[key]}, name
+
+
 def test_each_row_says_something():
     assert all(row.text.strip() for row in ROWS)
     assert all(row.paths for row in ROWS if row.fate is Fate.SET)
@@ -296,7 +314,7 @@ def test_a_key_that_is_kept_reaches_the_trainer():
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_no_preset_for_a_space_has_a_say(algorithm):
-    name = NAMES[algorithm]
+    name = algorithms.ALGORITHMS[algorithm].name
     presets = [*SPACE_PRESETS.get(name, {}).values(), MEMORY_PRESETS.get(name, {}), {"model.precision": ""}]
     settings = translated(algorithm, basis(algorithm, ""), discrete=False).settings
     assert not {path for preset in presets for path in preset if f"algorithm.{path}" not in settings}

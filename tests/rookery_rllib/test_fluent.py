@@ -5,10 +5,10 @@ import pytest
 from rookery.core.errors import ConfigError
 from rookery.core.schedules import Piecewise
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS
+from rookery_rllib.config.key_names import LATER_ARGUMENTS
 from rookery_rllib.config.table import rows_of
 from rookery_rllib.config.translation import translated
-from rookery_rllib.trainer import fluent
-from rookery_rllib.trainer.fluent import METHODS, DQNConfig, NotProvided, PPOConfig, SACConfig
+from rookery_rllib.trainer.fluent import METHODS, DQNConfig, NotProvided, PPOConfig, SACConfig, arguments
 
 
 def said(config) -> dict:
@@ -113,14 +113,16 @@ def test_what_is_not_there_is_refused_with_the_seam(say, text):
 def test_each_argument_that_is_a_key_is_one_of_the_table():
     everywhere = {key for algorithm in DEFAULT_CONFIGS for key in rows_of(algorithm)}
     everywhere |= {key.split(".")[0] for key in everywhere}
-    groups = [*METHODS.values(), fluent.PPO_TRAINING, fluent.DQN_TRAINING, fluent.SAC_TRAINING]
+    classes = (PPOConfig, DQNConfig, SACConfig)
+    groups = [arguments(method, cls.algorithm) for cls in classes for method in METHODS]
+    groups += [cls.own for cls in classes] + [LATER_ARGUMENTS[method] for method in LATER_ARGUMENTS]
     assert not {taken for group in groups for taken in group.values() if isinstance(taken, str)} - everywhere
 
 
 @pytest.mark.parametrize("cls", [PPOConfig, DQNConfig, SACConfig])
 def test_each_key_is_one_of_the_algorithm_or_of_no_use_to_it(cls):
-    own = {taken for taken in cls.own.values() if isinstance(taken, str)}
-    assert not own - set(DEFAULT_CONFIGS[cls.algorithm])
+    here = {**arguments("training", cls.algorithm), **cls.own}
+    assert not {taken for taken in here.values() if isinstance(taken, str)} - set(DEFAULT_CONFIGS[cls.algorithm])
 
 
 def test_what_nobody_gave_says_nothing_and_copies_are_apart():

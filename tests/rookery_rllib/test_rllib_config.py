@@ -17,7 +17,6 @@ from rookery.core.errors import ConfigError
 from rookery.core.schedules import Linear, Piecewise
 from rookery.run.settings import RunConfig
 from rookery_rllib.base.schedules import ConstantSchedule, LinearSchedule, PiecewiseSchedule
-from rookery_rllib.config import key_functions
 from rookery_rllib.config.default_networks import DefaultNetwork
 from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, merge_trainer_configs, with_common_config
 from rookery_rllib.config.translation import translated
@@ -262,11 +261,11 @@ def test_sac_has_one_learning_rate_and_one_kind_of_layers():
 
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(key_functions.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="num_gpus = 0.5: torch finds no GPU here; set num_gpus = 0"):
         translated("PPO", {"num_gpus": 0.5})
     assert translated("PPO", {"num_gpus": 2, "_fake_gpus": True}).settings["device"] == "cpu"
-    monkeypatch.setattr(key_functions.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert translated("PPO", {"num_gpus": 1}).settings["device"] == "cuda"
 
 

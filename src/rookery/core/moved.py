@@ -64,9 +64,7 @@ _ROOMS: dict[str, dict[str, str]] = {
             "compression debug_text minibatches numpy_functions offline postprocessing repeated_values sample_batch "
             "sequences torch_functions trajectories view_requirement"
         ),
-        "rookery_rllib.config": (
-            "config=translation config_table=table default_networks defaults key_functions own_exploration"
-        ),
+        "rookery_rllib.config": ("config=translation config_table=table default_networks defaults own_exploration"),
         "rookery_rllib.env": (
             "agent_mapping base_env env_making=making envs episode_ends external_env observing teams unity3d_env"
         ),
@@ -221,6 +219,16 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.compat.mlagents:mlagents_envs": "rookery_mlagents:mlagents_envs",
     "rookery.compat.rllib.catalog:register_all": "rookery.compat.rllib.registrations:register_all",
     "rookery.compat.rllib.catalog:registered": "rookery.compat.rllib.registrations:registered",
+    "rookery.compat.rllib.config_table:Fate": "rookery_rllib.config.rows:Fate",
+    "rookery.compat.rllib.config_table:by": "rookery_rllib.config.rows:by",
+    "rookery.compat.rllib.config_table:ignored": "rookery_rllib.config.rows:ignored",
+    "rookery.compat.rllib.config_table:kept": "rookery_rllib.config.rows:kept",
+    "rookery.compat.rllib.config_table:keys_of": "rookery_rllib.config.key_names:keys_of",
+    "rookery.compat.rllib.config_table:on_cluster": "rookery_rllib.config.rows:on_cluster",
+    "rookery.compat.rllib.config_table:pins": "rookery_rllib.config.algorithms:pins",
+    "rookery.compat.rllib.config_table:refused": "rookery_rllib.config.rows:refused",
+    "rookery.compat.rllib.config_table:to": "rookery_rllib.config.rows:to",
+    "rookery.compat.rllib.config_table:why_unknown": "rookery_rllib.config.key_names:why_unknown",
     "rookery.compat.rllib.finder:NamesModule": "rookery.compat.rllib.imports:NamesModule",
     "rookery.compat.rllib.finder:carry_names_along": "rookery.script.importer:carry_names_along",
     "rookery.compat.rllib.finder:find": "rookery.compat.rllib.imports:find",
@@ -300,6 +308,8 @@ REMOVED: dict[str, str] = {
     "rookery.algorithms.offline.td3bc:held_actor_gradient": "autograd takes the gradient of held_actor_loss",
     "rookery.compat.rllib.build_trainers:with_updates": "use Trainer.with_updates",
     "rookery.compat.rllib.finder:is_script_code": "use rookery.script.importer.importer_of",
+    "rookery.compat.rllib.fluent:names": "use rookery_rllib.trainer.fluent.arguments",
+    "rookery.compat.rllib.key_functions": "use rookery_rllib.config.translation.translated, which knows every key",
     "rookery.envs.unity.recognized:MadeBaseEnv": "use rookery.envs.schemes.MadeMany",
     "rookery.native.critics:action_gradient": "use rookery.native.critics.ActionValues",
     "rookery.rollout.fragments:times_before": "use rookery.rollout.worker_state.episodes_of",

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from rookery.face import ConfigError, Layer, is_undecided, nearest, show
+from rookery_rllib.config.algorithms import ALGORITHMS, LINES_ON_CLUSTER, pins
 from rookery_rllib.config.defaults import (
     DEFAULT_CONFIGS,
     DEFAULT_POLICY_ID,
@@ -22,20 +23,12 @@ from rookery_rllib.config.defaults import (
     copied,
     merge_trainer_configs,
 )
-from rookery_rllib.config.key_functions import Function, Reader, Values, exploration_type, is_td3
-from rookery_rllib.config.table import (
-    COPIES_HERE,
-    LINES,
-    LINES_ON_CLUSTER,
-    NAMES,
-    SECTIONS,
-    Fate,
-    Row,
-    keys_of,
-    pins,
-    rows_of,
-    why_unknown,
-)
+from rookery_rllib.config.exploration_keys import exploration_type
+from rookery_rllib.config.key_names import keys_of, why_unknown
+from rookery_rllib.config.reader import Function, Reader, Values
+from rookery_rllib.config.replay_keys import is_td3
+from rookery_rllib.config.rows import Fate, Row
+from rookery_rllib.config.table import SECTIONS, rows_of
 
 PRESET = "preset rllib2021"
 """What the layer of the defaults of 2021 is called."""
@@ -48,6 +41,9 @@ ASKED = 32
 
 MOST_KEYS = 60
 """From so many keys of the defaults on, a dict is taken for a changed copy of them."""
+
+COPIES_HERE = "workers are copies in this process, and not on a cluster"
+"""Why a key about workers on a cluster changes nothing where there are none."""
 
 SHARED = ("num_workers", "num_envs_per_worker", "framework", "num_gpus", "observation_filter", "model", "gamma")
 """Keys of a trainer that hold for a policy of another algorithm, too, as do all that somebody set."""
@@ -92,7 +88,7 @@ class Translation:
             ``custom_function``, ``workers`` on a cluster and whether they play ``beside`` training.
         notes: Lines to print once.
         model: The section ``model``, whole.
-        trainer: Keys that the trainer itself goes by, with their values (`config_table.Fate.KEPT`).
+        trainer: Keys that the trainer itself goes by, with their values (`rows.Fate.KEPT`).
         config: All keys, those that nobody set with their defaults.
         layers: The settings as layers, weakest first, with the keys as sources.
     """
@@ -153,7 +149,7 @@ def translated(
         "workers": found.values["evaluation.workers"],
         "beside": bool(found.values["evaluation.workers"] and whole["evaluation_parallel_to_training"]),
     }
-    lines = LINES_ON_CLUSTER if main.workers else LINES
+    line = (LINES_ON_CLUSTER.get(algorithm) if main.workers else None) or ALGORITHMS[algorithm].line
     return Translation(
         settings=found.values,
         sources=found.sources,
@@ -163,7 +159,7 @@ def translated(
         env_config=dict(whole["env_config"]),
         callbacks=whole["callbacks"],
         evaluation=evaluation,
-        notes=tuple(dict.fromkeys([*filter(None, [lines.get(algorithm)]), *main.notes])),
+        notes=tuple(dict.fromkeys([*filter(None, [line]), *main.notes])),
         model=whole["model"],
         trainer=_kept(main),
         config=whole,
@@ -175,7 +171,7 @@ def translated(
 
 
 def _merged(algorithm: str, config: Mapping[str, Any]) -> tuple[Config, frozenset[str]]:
-    """Gives the configuration with its defaults, and the keys that somebody set.
+    """Returns the configuration with its defaults, and the keys that somebody set.
 
     Raises:
         ConfigError: If there are unknown keys, or values that are still to be chosen.
@@ -225,14 +221,14 @@ def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _given(config: Mapping[str, Any], defaults: Mapping[str, Any], section: str) -> set[str]:
-    """Gives the keys that somebody set: those of a copy of the defaults count where they differ."""
+    """Returns the keys that somebody set: those of a copy of the defaults count where they differ."""
     copy = len(defaults) > 1 and set(defaults) <= set(config) and (not section or len(defaults) > len(SECTIONS))
     copy = copy or (not section and len(set(defaults) & set(config)) >= MOST_KEYS)
     return {key for key, value in config.items() if not copy or not _equal(value, defaults.get(key))}
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Says whether two values are the same; of what cannot be compared, whether they are one thing."""
+    """Returns whether two values are the same; of what cannot be compared, whether they are one thing."""
     if one is other:
         return True
     try:
@@ -258,8 +254,9 @@ class _Found:
 
 
 def _settings(reader: Reader, discrete: bool | None) -> _Found:
-    """Gives what a configuration says, key by key of the table."""
-    name = "td3" if NAMES[reader.algorithm] == "ddpg" and is_td3(reader) else NAMES[reader.algorithm]
+    """Returns what a configuration says, key by key of the table."""
+    name = ALGORITHMS[reader.algorithm].name
+    name = "td3" if name == "ddpg" and is_td3(reader) else name
     values: Values = {"algorithm.name": name, **pins(reader.algorithm)}
     if reader.algorithm == "SAC" and discrete is not None:
         values["algorithm.discrete"] = discrete
@@ -286,7 +283,7 @@ def _settings(reader: Reader, discrete: bool | None) -> _Found:
 
 
 def _present(reader: Reader) -> dict[str, list[Row]]:
-    """Gives the rows of an algorithm but those of other types of exploration."""
+    """Returns the rows of an algorithm but those of other types of exploration."""
     kind = exploration_type(reader)
     found = {}
     for key, rows in rows_of(reader.algorithm).items():
@@ -297,7 +294,7 @@ def _present(reader: Reader) -> dict[str, list[Row]]:
 
 
 def _written(key: str) -> str:
-    """Gives a key as it is written in a configuration, where exploration has no type in between."""
+    """Returns a key as it is written in a configuration, where exploration has no type in between."""
     parts = key.split(".")
     return f"{parts[0]}.{parts[-1]}" if parts[0] == "exploration_config" else key
 
@@ -318,7 +315,7 @@ def _judge(reader: Reader, key: str, row: Row) -> None:
 
 
 def _fine(reader: Reader, key: str, row: Row) -> list[Any]:
-    """Gives values of which nothing is to be said: defaults, of the common configuration too."""
+    """Returns values of which nothing is to be said: defaults, of the common configuration too."""
     section, _, name = key.rpartition(".")
     base = _section(DEFAULT_CONFIGS[reader.algorithm], section) if section else DEFAULT_CONFIGS[reader.algorithm]
     more = [MODEL_DEFAULTS.get(name)] if section == "model" else []
@@ -326,7 +323,7 @@ def _fine(reader: Reader, key: str, row: Row) -> list[Any]:
 
 
 def _layers(standard: _Found, found: _Found) -> tuple[Layer, Layer]:
-    """Gives the defaults of 2021 and what somebody set as layers that name the keys."""
+    """Returns the defaults of 2021 and what somebody set as layers that name the keys."""
     paths = [path for path in found.values if path in standard.values]
     below = {path: standard.values[path] for path in paths}
     above = {
@@ -353,7 +350,7 @@ def _kept(reader: Reader) -> Config:
 
 
 def policies_of(config: Mapping[str, Any]) -> tuple[dict[str, PolicyEntry], PolicyMapping | None]:
-    """Gives the policies that a configuration names, and who plays whom; raises a ConfigError for what cannot be."""
+    """Returns the policies that a configuration names, and who plays whom; raises a ConfigError for what cannot be."""
     section = config["multiagent"]
     named = section.get("policies") or {}
     if isinstance(named, str) or not isinstance(named, Mapping | set | frozenset | list | tuple):
@@ -394,7 +391,7 @@ def _entry(name: str, given: Any, trained: bool) -> PolicyEntry:
 
 
 def _trained(given: Any, names: list[str]) -> set[str]:
-    """Gives the names of the policies that learn; raises a ConfigError if a name is none of a policy."""
+    """Returns the names of the policies that learn; raises a ConfigError if a name is none of a policy."""
     if given is None:
         return set(names)
     if callable(given):
@@ -411,7 +408,7 @@ def _trained(given: Any, names: list[str]) -> set[str]:
 
 
 def _mapping_of(given: Any, names: list[str]) -> PolicyMapping | None:
-    """Gives ``(agent, episode) -> policy`` of a function in any of the forms there were, or raises a ConfigError."""
+    """Returns ``(agent, episode) -> policy`` of a function in any of the forms there were, or raises a ConfigError."""
     if isinstance(given, str):
         given = _imported(given)
     if given is None:
@@ -465,7 +462,7 @@ class _AskedMapping:
 def _counts(
     policies: Mapping[str, PolicyEntry], mapping: PolicyMapping | None, agents: Sequence[Any] | None
 ) -> dict[str, int]:
-    """Gives how many agents each policy plays, on average where chance decides, as far as that is known; 1 else."""
+    """Returns how many agents each policy plays, on average where chance decides, as far as that is known; 1 else."""
     counts = dict.fromkeys(policies, 0)
     for agent in [*(agents or ())] * ASKED:
         try:
@@ -480,7 +477,7 @@ def _counts(
 def _entries(
     main: Reader, policies: Mapping[str, PolicyEntry], counts: Mapping[str, int], found: _Found, discrete: bool | None
 ) -> tuple[dict[str, PolicyEntry], Layer]:
-    """Gives the policies with what each has of its own, and that as a layer."""
+    """Returns the policies with what each has of its own, and that as a layer."""
     entries: dict[str, PolicyEntry] = {}
     values: Values = {}
     lines: dict[str, str] = {}

@@ -15,9 +15,10 @@ from torch import nn
 
 from rookery.face import ConfigError, nearest
 from rookery_rllib.base import nested
+from rookery_rllib.base.deprecation import DEPRECATED_VALUE
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.base.registrations import table
-from rookery_rllib.config.defaults import DEPRECATED_VALUE, MODEL_DEFAULTS, copied
+from rookery_rllib.config.defaults import MODEL_DEFAULTS, copied
 from rookery_rllib.gym.rllib_spaces import Simplex, UnsupportedSpaceException, get_base_struct_from_space
 from rookery_rllib.model.action_distributions import (
     ActionDistribution,

@@ -1,7 +1,7 @@
 """How actions are tried out: `Exploration` of 2021, the usual kinds, and how Rookery's policies act by such a class.
 
 Of a policy that Rookery learns, the usual kinds are settings (`exploration_config` becomes ``algorithm.exploration``,
-see `key_functions.py`); the classes act where a script derives from them, and for policies with a loss of a script's
+see `exploration_keys.py`); the classes act where a script derives from them, and for policies with a loss of a script's
 own. A class of a script acts for any policy. For one that Rookery learns that is done by `ExploringPolicy`: the
 network, the loss and the loop stay Rookery's, and the script's `get_exploration_action` chooses the actions, given the
 distribution of 2021 that stands for what the network puts out. Such a policy acts in torch and not on kernels. Settings

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rookery_rllib.base.deprecation import DEPRECATED_VALUE
 from rookery_rllib.batch.postprocessing import compute_advantages, compute_gae_for_sample_batch
 from rookery_rllib.batch.torch_functions import explained_variance, sequence_mask
-from rookery_rllib.config.defaults import DEPRECATED_VALUE
 from rookery_rllib.policy.mixins import (
     EntropyCoeffSchedule,
     KLCoeffMixin,

@@ -16,8 +16,8 @@ import torch
 from rookery.face import ConfigError, nearest
 from rookery_rllib.batch.postprocessing import compute_gae_for_sample_batch
 from rookery_rllib.batch.torch_functions import apply_grad_clipping, convert_to_non_torch_type
+from rookery_rllib.config.algorithms import IMPALA_KIND
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS
-from rookery_rllib.config.key_functions import IMPALA_KIND
 from rookery_rllib.model.catalog import ModelCatalog, custom_action_dist, custom_model
 from rookery_rllib.model.model_v2 import ModelV2
 from rookery_rllib.policy import losses

@@ -26,8 +26,10 @@ from rookery.face import (
 from rookery_rllib.base.joined_ray import address
 from rookery_rllib.base.notices import say_once
 from rookery_rllib.batch.numpy_functions import as_arrays
+from rookery_rllib.config.algorithms import ON_POLICY
 from rookery_rllib.config.defaults import COMMON_CONFIG, DEFAULT_CONFIGS, DEFAULT_POLICY_ID, merge_trainer_configs
-from rookery_rllib.config.key_functions import ON_POLICY, VALUE_CLIP_IGNORED, WHOLE_EPISODES
+from rookery_rllib.config.on_policy_keys import VALUE_CLIP_IGNORED
+from rookery_rllib.config.sampling_keys import WHOLE_EPISODES
 from rookery_rllib.config.translation import Translation, translated
 from rookery_rllib.env.agent_mapping import AgentIds, NotedMapping
 from rookery_rllib.env.envs import EnvContext, same_task

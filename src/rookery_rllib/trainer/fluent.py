@@ -1,18 +1,20 @@
 """The fluent form of RLlib 2: ``PPOConfig().environment(...).training(...).build()``, which gives a dict of 2021.
 
-Each method takes the arguments it had in any version, by keyword; an argument becomes a key of `config_table`, with the
-defaults of 2021 for all that is not said. What belongs to RLModules, Learners and connectors is refused with the seam
-that takes their place.
+Each method takes the arguments it had in any version, by keyword; an argument becomes a key of 2021, with the defaults
+of 2021 for all that is not said. The rows of `config/table.py` name the methods that take their keys. What belongs to
+RLModules, Learners and connectors is refused with the seam that takes their place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, ClassVar, Self
 
 from rookery.face import ConfigError, nearest, show
 from rookery_rllib.config.defaults import DEFAULT_CONFIGS, Config, copied, merge_trainer_configs
-from rookery_rllib.config.table import keys_of
+from rookery_rllib.config.key_names import LATER_ARGUMENTS, keys_of
+from rookery_rllib.config.table import ROWS
 from rookery_rllib.trainer import trainers
 
 
@@ -105,8 +107,9 @@ def _by_policy(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
     return {"multiagent": {"policies": listed}}
 
 
-def _section(section: str, name: str) -> Taken:
-    return lambda config, value: {section: {name: value}}
+def _nested(key: str, value: Any) -> Config:
+    section, _, name = key.rpartition(".")
+    return {section: {name: value}} if section else {key: value}
 
 
 def _extra(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
@@ -144,68 +147,15 @@ def nothing(config: AlgorithmConfig, value: Any) -> Mapping[str, Any]:
     return {}
 
 
-def names(keys: str) -> dict[str, str | Taken]:
-    """Arguments that are called like keys of 2021."""
-    return {key: key for key in keys.split()}
-
-
-def all_are(taken: Taken, keys: str) -> dict[str, str | Taken]:
+def all_are(taken: Taken, names: str) -> dict[str, str | Taken]:
     """Arguments of which the same is said."""
-    return dict.fromkeys(keys.split(), taken)
+    return dict.fromkeys(names.split(), taken)
 
 
-ENVIRONMENT: dict[str, str | Taken] = {
-    **names("env env_config env_task_fn render_env clip_rewards normalize_actions clip_actions"),
-    **all_are(nothing, "disable_env_checking observation_space action_space is_atari auto_wrap_old_gym_envs"),
-    "action_mask_key": only("action_mask", why="the part of an observation that masks actions is action_mask"),
-}
-
-ENV_RUNNERS: dict[str, str | Taken] = {
-    **names("num_envs_per_worker batch_mode explore exploration_config observation_filter compress_observations "
-            "synchronize_filters sample_async remote_worker_envs remote_env_batch_wait_ms preprocessor_pref "
-            "ignore_worker_failures num_cpus_per_worker num_gpus_per_worker custom_resources_per_worker horizon "
-            "soft_horizon no_done_at_end"),
-    "num_env_runners": "num_workers", "num_rollout_workers": "num_workers", "num_workers": "num_workers",
-    "num_envs_per_env_runner": "num_envs_per_worker", "rollout_fragment_length": _fragment,
-    "num_cpus_per_env_runner": "num_cpus_per_worker", "num_gpus_per_env_runner": "num_gpus_per_worker",
-    "custom_resources_per_env_runner": "custom_resources_per_worker",
-    "create_env_on_local_worker": "create_env_on_driver",
-    **all_are(nothing, "sample_timeout_s create_local_env_runner validate_env_runners_after_construction "
-              "validate_workers_after_construction max_requests_in_flight_per_env_runner episodes_to_numpy "
-              "gym_env_vectorize_mode merge_env_runner_states broadcast_env_runner_states update_worker_filter_stats "
-              "use_worker_filter_stats enable_connectors rollout_fragment_length_auto episode_lookback_horizon"),
-    **all_are(no(CONNECTOR), "env_to_module_connector module_to_env_connector"),
-    **all_are(nothing, "add_default_connectors_to_env_to_module_pipeline "
-              "add_default_connectors_to_module_to_env_pipeline"),
-    **all_are(no("the loop that plays is one: see rollout/worker.py"), "env_runner_cls sample_collector"),
-}  # fmt: skip
-
-TRAINING: dict[str, str | Taken] = {
-    **names("gamma train_batch_size model grad_clip optimizer lr_schedule"),
-    "lr": _lr,
-    "train_batch_size_per_learner": "train_batch_size",
-    "grad_clip_by": only("global_norm", why="gradients are clipped by their global norm"),
-    **all_are(nothing, "max_requests_in_flight_per_sampler_worker shuffle_batch_per_epoch store_buffer_in_checkpoints"),
-    **all_are(no(LEARNER), "learner_class learner_config_dict"),
-    "learner_connector": no(CONNECTOR),
-    "add_default_connectors_to_learner_pipeline": nothing,
-}
-
-PPO_TRAINING: dict[str, str | Taken] = {
-    **names("use_critic use_gae kl_coeff kl_target clip_param vf_clip_param vf_loss_coeff num_sgd_iter "
-            "sgd_minibatch_size shuffle_sequences entropy_coeff_schedule"),
-    "lambda_": "lambda", "num_epochs": "num_sgd_iter", "minibatch_size": "sgd_minibatch_size",
-    "entropy_coeff": _entropy, "use_kl_loss": _no_kl,
-}  # fmt: skip
-
-REPLAY_TRAINING: dict[str, str | Taken] = {
-    **names("target_network_update_freq training_intensity n_step learning_starts buffer_size"),
-    "num_steps_sampled_before_learning_starts": "learning_starts", "replay_buffer_config": _replay,
-}  # fmt: skip
+PPO_TRAINING: dict[str, str | Taken] = {"entropy_coeff": _entropy, "use_kl_loss": _no_kl}
 
 DQN_TRAINING: dict[str, str | Taken] = {
-    **REPLAY_TRAINING,
-    **names("num_atoms v_min v_max noisy sigma0 dueling hiddens double_q adam_epsilon before_learn_on_batch"),
+    "replay_buffer_config": _replay,
     "epsilon": _epsilon,
     "tau": only(1, 1.0, why="the target network of DQN becomes a copy, tau = 1"),
     "td_error_loss_fn": only("huber", why="errors of DQN count as Huber's do"),
@@ -214,44 +164,51 @@ DQN_TRAINING: dict[str, str | Taken] = {
 }
 
 SAC_TRAINING: dict[str, str | Taken] = {
-    **REPLAY_TRAINING,
-    **names("twin_q tau initial_alpha target_entropy"),
+    "replay_buffer_config": _replay,
     "actor_lr": _rate("actor"), "critic_lr": _rate("critic"), "alpha_lr": _rate("entropy"),
-    "optimization_config": "optimization", "q_model_config": "Q_model", "policy_model_config": "policy_model",
     "clip_actions": "clip_actions", "lr": only(None, why="the rates of SAC are actor_lr, critic_lr and alpha_lr"),
 }  # fmt: skip
 
 METHODS: dict[str, dict[str, str | Taken]] = {
-    "environment": ENVIRONMENT,
-    "env_runners": ENV_RUNNERS,
-    "training": TRAINING,
-    "resources": {
-        **names("num_gpus _fake_gpus num_cpus_per_worker num_gpus_per_worker custom_resources_per_worker "
-                "placement_strategy"),
-        "num_cpus_for_local_worker": "num_cpus_for_driver", "num_cpus_for_main_process": "num_cpus_for_driver",
-        **all_are(nothing, "num_learner_workers num_cpus_per_learner_worker local_gpu_idx"),
-        "num_gpus_per_learner_worker": "num_gpus",
+    "environment": {
+        **all_are(nothing, "disable_env_checking observation_space action_space is_atari auto_wrap_old_gym_envs"),
+        "action_mask_key": only("action_mask", why="the part of an observation that masks actions is action_mask"),
     },
+    "env_runners": {
+        "exploration_config": "exploration_config", "rollout_fragment_length": _fragment,
+        **all_are(nothing, "sample_timeout_s create_local_env_runner validate_env_runners_after_construction "
+                  "validate_workers_after_construction max_requests_in_flight_per_env_runner episodes_to_numpy "
+                  "gym_env_vectorize_mode merge_env_runner_states broadcast_env_runner_states "
+                  "update_worker_filter_stats use_worker_filter_stats enable_connectors "
+                  "rollout_fragment_length_auto episode_lookback_horizon "
+                  "add_default_connectors_to_env_to_module_pipeline "
+                  "add_default_connectors_to_module_to_env_pipeline"),
+        **all_are(no(CONNECTOR), "env_to_module_connector module_to_env_connector"),
+        **all_are(no("the loop that plays is one: see rollout/worker.py"), "env_runner_cls sample_collector"),
+    },
+    "training": {
+        "model": "model", "lr": _lr,
+        "grad_clip_by": only("global_norm", why="gradients are clipped by their global norm"),
+        **all_are(nothing, "max_requests_in_flight_per_sampler_worker shuffle_batch_per_epoch "
+                  "store_buffer_in_checkpoints add_default_connectors_to_learner_pipeline"),
+        **all_are(no(LEARNER), "learner_class learner_config_dict"),
+        "learner_connector": no(CONNECTOR),
+    },
+    "resources": all_are(nothing, "num_learner_workers num_cpus_per_learner_worker local_gpu_idx"),
     "learners": {
-        "num_gpus_per_learner": "num_gpus",
         "num_learners": only(0, 1, why=ONE_LEARNER),
         **all_are(nothing, "num_cpus_per_learner local_gpu_idx max_requests_in_flight_per_learner"),
         "num_aggregator_actors_per_learner": no(AGGREGATION),
     },
-    "framework": {
-        **names("framework eager_tracing tf_session_args local_tf_session_args"),
-        **all_are(nothing, "eager_max_retraces torch_compile_learner torch_compile_learner_what_to_compile "
-                  "torch_compile_learner_dynamo_mode torch_compile_learner_dynamo_backend torch_compile_worker "
-                  "torch_compile_worker_dynamo_backend torch_compile_worker_dynamo_mode torch_ddp_kwargs "
-                  "torch_skip_nan_gradients"),
-    },
+    "framework": all_are(
+        nothing, "eager_max_retraces torch_compile_learner torch_compile_learner_what_to_compile "
+        "torch_compile_learner_dynamo_mode torch_compile_learner_dynamo_backend torch_compile_worker "
+        "torch_compile_worker_dynamo_backend torch_compile_worker_dynamo_mode torch_ddp_kwargs "
+        "torch_skip_nan_gradients"),
     "api_stack": all_are(nothing, "enable_rl_module_and_learner enable_env_runner_and_connector_v2"),
     "evaluation": {
-        **names("evaluation_interval evaluation_num_episodes evaluation_config evaluation_num_workers "
-                "evaluation_parallel_to_training custom_eval_function"),
-        "evaluation_duration": _episodes, "evaluation_num_env_runners": "evaluation_num_workers",
+        "evaluation_duration": _episodes,
         "evaluation_duration_unit": only("episodes", why="evaluations are counted in episodes"),
-        "custom_evaluation_function": "custom_eval_function",
         **all_are(nothing, "evaluation_sample_timeout_s evaluation_force_reset_envs_before_iteration "
                   "enable_async_evaluation always_attach_evaluation_results "
                   "evaluation_auto_duration_min_env_steps_per_sample "
@@ -260,52 +217,31 @@ METHODS: dict[str, dict[str, str | Taken]] = {
                   "offline_evaluation_interval"),
     },
     "multi_agent": {
-        **{name: _section("multiagent", name) for name in (
-            "policies", "policy_mapping_fn", "policies_to_train", "count_steps_by", "observation_fn", "replay_mode")},
         "algorithm_config_overrides_per_module": _by_policy,
         **all_are(nothing, "policy_map_capacity policy_states_are_swappable policy_map_cache"),
     },
-    "callbacks": {
-        "callbacks_class": "callbacks", "callbacks": "callbacks",
-        **all_are(no("write a class of DefaultCallbacks with this method"),
-                  "on_algorithm_init on_train_result on_evaluate_start on_evaluate_end on_sample_end "
-                  "on_episode_created on_episode_start on_episode_step on_episode_end on_environment_created "
-                  "on_env_runners_recreated on_checkpoint_loaded"),
-    },
+    "callbacks": all_are(
+        no("write a class of DefaultCallbacks with this method"),
+        "on_algorithm_init on_train_result on_evaluate_start on_evaluate_end on_sample_end on_episode_created "
+        "on_episode_start on_episode_step on_episode_end on_environment_created on_env_runners_recreated "
+        "on_checkpoint_loaded"),
     "reporting": {
-        **names("metrics_smoothing_episodes min_iter_time_s timesteps_per_iteration"),
-        "metrics_num_episodes_for_smoothing": "metrics_smoothing_episodes",
-        "min_time_s_per_iteration": "min_iter_time_s", "min_time_s_per_reporting": "min_iter_time_s",
-        "min_sample_timesteps_per_iteration": "timesteps_per_iteration",
-        "min_sample_timesteps_per_reporting": "timesteps_per_iteration",
         "min_train_timesteps_per_iteration": no("write min_sample_timesteps_per_iteration"),
         **all_are(nothing, "keep_per_episode_custom_metrics metrics_episode_collection_timeout_s log_gradients "
                   "custom_stats_cls_lookup"),
     },
-    "debugging": {
-        **names("seed log_level log_sys_usage fake_sampler logger_config"),
-        **all_are(nothing, "logger_creator worker_cls"),
-    },
-    "offline_data": {
-        **names("input_evaluation postprocess_inputs shuffle_buffer_size output output_compress_columns "
-                "output_max_file_size"),
-        "input_": "input", "input": "input",
-        **all_are(no("experience is played here; rookery learn RUN learns from a replay that was recorded"),
-                  "input_config actions_in_input_normalized output_config offline_sampling "
-                  "dataset_num_iters_per_learner input_read_method input_read_method_kwargs input_read_schema "
-                  "map_batches_kwargs iter_batches_kwargs prelearner_class output_write_method "
-                  "output_max_rows_per_file output_write_episodes"),
-    },
+    "debugging": all_are(nothing, "logger_creator worker_cls"),
+    "offline_data": all_are(
+        no("experience is played here; rookery learn RUN learns from a replay that was recorded"),
+        "input_config actions_in_input_normalized output_config offline_sampling dataset_num_iters_per_learner "
+        "input_read_method input_read_method_kwargs input_read_schema map_batches_kwargs iter_batches_kwargs "
+        "prelearner_class output_write_method output_max_rows_per_file output_write_episodes"),
     "checkpointing": all_are(nothing, "export_native_model_files checkpoint_trainable_policies_only"),
-    "fault_tolerance": {
-        "ignore_env_runner_failures": "ignore_worker_failures", "ignore_worker_failures": "ignore_worker_failures",
-        "restart_failed_env_runners": "ignore_worker_failures", "recreate_failed_workers": "ignore_worker_failures",
-        "restart_failed_sub_environments": "ignore_worker_failures",
-        **all_are(nothing, "max_num_env_runner_restarts delay_between_env_runner_restarts_s "
-                  "num_consecutive_env_runner_failures_tolerance env_runner_health_probe_timeout_s "
-                  "env_runner_restore_timeout_s max_num_worker_restarts delay_between_worker_restarts_s "
-                  "worker_health_probe_timeout_s worker_restore_timeout_s num_consecutive_worker_failures_tolerance"),
-    },
+    "fault_tolerance": all_are(
+        nothing, "max_num_env_runner_restarts delay_between_env_runner_restarts_s "
+        "num_consecutive_env_runner_failures_tolerance env_runner_health_probe_timeout_s "
+        "env_runner_restore_timeout_s max_num_worker_restarts delay_between_worker_restarts_s "
+        "worker_health_probe_timeout_s worker_restore_timeout_s num_consecutive_worker_failures_tolerance"),
     "rl_module": {
         "model_config": _extra, "model_config_dict": _extra,
         **all_are(no(MODULE), "rl_module_spec algorithm_config_overrides_per_module"),
@@ -316,7 +252,18 @@ METHODS: dict[str, dict[str, str | Taken]] = {
                             "_disable_initialize_loss_from_dummy_batch _torch_grad_scaler_class "
                             "_use_default_native_models _validate_config"),
 }  # fmt: skip
-"""Arguments of each method, and what becomes of them: a key of 2021, or a function that gives keys."""
+"""Arguments of each method that are not simply a key: a function gives keys; a few are sections of keys."""
+
+
+@cache
+def arguments(method: str, algorithm: str) -> dict[str, str | Taken]:
+    """Returns the arguments of a method, and what becomes of them: a key of 2021, or a function that gives keys."""
+    later = LATER_ARGUMENTS.get(method, {})
+    by_row = {row.key.rpartition(".")[2]: row.key for row in ROWS if method in row.methods}
+    known = DEFAULT_CONFIGS[algorithm] if algorithm else {key for config in DEFAULT_CONFIGS.values() for key in config}
+    keys = {name: key for name, key in (later | by_row).items() if key.partition(".")[0] in known}
+    return {**keys, **METHODS[method]}
+
 
 POSITIONS = {
     "environment": ("env",),
@@ -330,12 +277,12 @@ class AlgorithmConfig:
     """A configuration that is built up by methods, each of which returns it.
 
     Attributes:
-        algorithm: Name of the algorithm.
+        algorithm: Name of the algorithm; empty = of none yet, and arguments may be keys of any.
         given: The keys of 2021 that were said so far.
         auto_fragment: Whether fragments are to be as long as a batch needs them.
     """
 
-    algorithm: ClassVar[str]
+    algorithm: ClassVar[str] = ""
     own: ClassVar[Mapping[str, str | Taken]] = {}
 
     def __init__(self, algo_class: Any = None) -> None:
@@ -401,7 +348,7 @@ class AlgorithmConfig:
 
     def _say(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
         """Takes the arguments of a method; raises a ConfigError with a line for each that is unknown or cannot be."""
-        here = METHODS[method] | (dict(self.own) if method == "training" else {})
+        here = arguments(method, self.algorithm) | (dict(self.own) if method == "training" else {})
         places = POSITIONS.get(method, ())
         where = f"{type(self).__name__}.{method}"
         problems = []
@@ -412,12 +359,12 @@ class AlgorithmConfig:
                 continue
             taken = here.get(name)
             if taken is None:
-                elsewhere = next((other for other, known in METHODS.items() if name in known), "")
+                elsewhere = next((other for other in METHODS if name in arguments(other, self.algorithm)), "")
                 near = f"; did you mean {elsewhere}({name}=...)?" if elsewhere else nearest(name, list(here))
                 problems.append(f"rllib config: {where}({name} = {show(value)}): there is no such argument{near}")
                 continue
             try:
-                said = {taken: value} if isinstance(taken, str) else taken(self, value)
+                said = _nested(taken, value) if isinstance(taken, str) else taken(self, value)
                 self.given = merge_trainer_configs(self.given, said, True)
             except ConfigError as error:
                 said_by = f"{where}({name})"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rookery.face import ConfigError, Layer
+from rookery_rllib.config.algorithms import DDPG_KIND, ON_POLICY, Q_KIND
 from rookery_rllib.config.defaults import merge_trainer_configs
-from rookery_rllib.config.key_functions import DDPG_KIND, ON_POLICY, Q_KIND
 from rookery_rllib.model.catalog import custom_model, network_factory
 from rookery_rllib.model.model_v2 import ScriptNetwork
 from rookery_rllib.model.script_q_models import q_settings

@@ -27,7 +27,7 @@ class Trainer(BaseTrainer):
 
 ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2", "QMIX", "MADDPG",
               "IMPALA", "APPO", "APEX", "APEX_DDPG")  # fmt: skip
-"""Trainers by name. Another one is a word here, its defaults in `defaults.py` and its rows in `config_table.py`."""
+"""Trainers by name. Another one is a word here, its changes in `config/algorithms.py` and its rows in `config`."""
 
 TRAINERS: dict[str, type[Trainer]] = {}
 

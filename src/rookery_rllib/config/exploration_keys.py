@@ -1,0 +1,288 @@
+"""Keys of the section `exploration_config`: how actions are tried out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rookery.face import Piecewise, nearest
+from rookery_rllib.config.algorithms import DDPG_KIND, ON_POLICY, Q_KIND, A, X
+from rookery_rllib.config.own_exploration import own_exploration
+from rookery_rllib.config.reader import Reader, Values
+from rookery_rllib.config.rows import Row, by, refused
+from rookery_rllib.config.scheduled_values import points_of, ramp, written_schedule
+
+APEX_RATE = 0.4
+
+APEX_LADDER = 7.0
+"""What explorations by worker do: worker i of N has the rate ``0.4 ** (1 + 7 * i / (N - 1))``; here each copy has."""
+
+EXPLORATION_DEFAULTS: dict[str, dict[str, Any]] = {
+    "StochasticSampling": {"random_timesteps": 0},
+    "EpsilonGreedy": {
+        "initial_epsilon": 1.0, "final_epsilon": 0.05, "epsilon_timesteps": 100_000, "epsilon_schedule": None
+    },
+    "PerWorkerEpsilonGreedy": {},
+    "SoftQ": {"temperature": 1.0},
+    "Random": {},
+    "GaussianNoise": {
+        "random_timesteps": 1000, "stddev": 0.1, "initial_scale": 1.0, "final_scale": 0.02, "scale_timesteps": 10_000,
+        "scale_schedule": None,
+    },
+    "OrnsteinUhlenbeckNoise": {
+        "random_timesteps": 1000, "ou_theta": 0.15, "ou_sigma": 0.2, "ou_base_scale": 0.1, "initial_scale": 1.0,
+        "final_scale": 0.02, "scale_timesteps": 10_000, "scale_schedule": None,
+    },
+    "PerWorkerGaussianNoise": {"random_timesteps": 1000, "stddev": 0.1},
+    "PerWorkerOrnsteinUhlenbeckNoise": {
+        "random_timesteps": 1000, "ou_theta": 0.15, "ou_sigma": 0.2, "ou_base_scale": 0.1
+    },
+    "Curiosity": {
+        "eta": 1.0, "lr": 1e-3, "beta": 0.2, "feature_dim": 288, "feature_net_config": None,
+        "inverse_net_hiddens": (256,), "inverse_net_activation": "relu", "forward_net_hiddens": (256,),
+        "forward_net_activation": "relu", "sub_exploration": None,
+    },
+    "ParameterNoise": {"initial_stddev": 1.0, "random_timesteps": 10_000, "sub_exploration": None},
+}  # fmt: skip
+"""Keys of each type of exploration with what they are where nobody sets them."""
+
+CURIOSITY_FINE: dict[str, tuple[Any, ...]] = {
+    "inverse_net_hiddens": ((256,), [256]),
+    "inverse_net_activation": ("relu",),
+    "forward_net_activation": ("relu",),
+    "sub_exploration": (None, {"type": "StochasticSampling"}, "StochasticSampling"),
+}
+"""What some of its keys may be."""
+
+GONE_EXPLORATIONS: dict[str, str] = {
+    "RE3": "novelty is rewarded by random network distillation here (algorithm.signals.rnd of a rookery.Trainer); use "
+    "Curiosity, or add a reward in postprocess_trajectory of an Exploration of your own",
+    "SlateEpsilonGreedy": "there are no slates; use EpsilonGreedy",
+    "SlateSoftQ": "there are no slates; use SoftQ",
+    "ThompsonSampling": "there are no bandits",
+    "UpperConfidenceBound": "there are no bandits",
+}
+"""Types of exploration that are not here, and what to use."""
+
+OWN_EXPLORATION = "a class of the script"
+"""The type of exploration where the script has written it."""
+
+
+def exploration_type(reader: Reader) -> str:
+    if own_exploration(reader.config) is not None:
+        return OWN_EXPLORATION
+    kind = reader.get("exploration_config.type")
+    name = getattr(kind, "__name__", None) or str(kind or "StochasticSampling")
+    return str(name).replace(":", ".").rpartition(".")[2]
+
+
+def exploration_number(reader: Reader, name: str) -> float:
+    if reader.get(f"exploration_config.{name}") is not None:
+        return reader.number(f"exploration_config.{name}")
+    return float(EXPLORATION_DEFAULTS[exploration_type(reader)][name])
+
+
+def refuse_exploration(reader: Reader, kind: str, use: str) -> None:
+    """Notes that an algorithm does not explore so."""
+    gone = GONE_EXPLORATIONS.get(kind)
+    known = [*EXPLORATION_DEFAULTS, *GONE_EXPLORATIONS]
+    near = "" if kind in known else nearest(kind, known)
+    reader.refuse("exploration_config.type", gone or f"{reader.algorithm} does not explore so: use {use}{near}")
+
+
+def drawn_exploration(reader: Reader) -> Values:
+    """PPO, A2C and PG draw from their own distribution."""
+    kind = exploration_type(reader)
+    if kind == OWN_EXPLORATION:
+        return {}
+    if kind == "Curiosity":
+        return curiosity(reader)
+    if kind != "StochasticSampling":
+        refuse_exploration(
+            reader, kind, "StochasticSampling, which draws from the policy's own distribution, or Curiosity"
+        )
+    elif exploration_number(reader, "random_timesteps"):
+        reader.refuse("exploration_config.random_timesteps", "what is learned from is the policy's own play; use 0")
+    return {}
+
+
+def curiosity(reader: Reader) -> Values:
+    """The reward for surprise, which is a signal with values of its own, as PPO and A2C learn it."""
+    path = "algorithm.signals.curiosity."
+
+    def given(name: str) -> Any:
+        value = reader.get(f"exploration_config.{name}")
+        return EXPLORATION_DEFAULTS["Curiosity"][name] if value is None else value
+
+    widths = tuple(given("forward_net_hiddens"))
+    if len(widths) != 1:
+        reader.refuse("exploration_config.forward_net_hiddens", "both models have one hidden layer: give one width")
+        widths = (256,)
+    net = given("feature_net_config") or reader.get("model") or {}
+    if not isinstance(net, Mapping):
+        reader.refuse("exploration_config.feature_net_config", "must be a dict as of model, or None")
+        net = {}
+    return {
+        f"{path}strength": exploration_number(reader, "eta"),
+        f"{path}lr": exploration_number(reader, "lr"),
+        f"{path}forward_share": exploration_number(reader, "beta"),
+        f"{path}num_features": int(exploration_number(reader, "feature_dim")),
+        f"{path}hidden": int(widths[0]),
+        f"{path}scale": False,
+        f"{path}model.hidden": tuple(net.get("fcnet_hiddens", (256, 256))),
+        f"{path}model.activation": str(net.get("fcnet_activation", "tanh")),
+    }
+
+
+def q_exploration(reader: Reader) -> Values:
+    path, kind = "algorithm.exploration.", exploration_type(reader)
+    noisy = reader.algorithm != "SimpleQ" and bool(reader.get("noisy"))
+    values: Values = {
+        f"{path}kind": "epsilon",
+        f"{path}epsilon": 0.0,
+        f"{path}temperature": 1.0,
+        f"{path}noisy_std": reader.number("sigma0") if reader.algorithm != "SimpleQ" else 0.5,
+        f"{path}ladder": 0.0,
+    }
+    if kind == OWN_EXPLORATION:
+        pass  # it is asked, and nothing else tries anything out
+    elif kind == "EpsilonGreedy":
+        values[f"{path}epsilon"] = epsilon(reader)
+    elif kind == "PerWorkerEpsilonGreedy":
+        values |= {f"{path}epsilon": APEX_RATE, f"{path}ladder": APEX_LADDER}
+    elif kind in ("SoftQ", "StochasticSampling"):
+        values[f"{path}kind"] = "boltzmann"
+        values[f"{path}temperature"] = exploration_number(reader, "temperature") if kind == "SoftQ" else 1.0
+    elif kind == "Random":
+        values[f"{path}epsilon"] = 1.0
+    elif kind == "ParameterNoise":
+        steps = exploration_number(reader, "random_timesteps")
+        values[f"{path}kind"] = "parameters"
+        values[f"{path}epsilon"] = Piecewise(((0.0, 1.0), (steps + 1, 1.0), (steps + 2, 0.01)))
+        if noisy:
+            reader.refuse("noisy", "and exploration_config.type = 'ParameterNoise': leave one of them out")
+    else:
+        refuse_exploration(reader, kind, "EpsilonGreedy, SoftQ, ParameterNoise, or noisy = True")
+    if noisy and reader.get("model.custom_model") is not None:
+        reader.refuse("noisy", "a custom_model puts values of actions out by layers of its own; use EpsilonGreedy, "
+                      "SoftQ or ParameterNoise")  # fmt: skip
+    if noisy:
+        values[f"{path}kind"] = "noisy"
+    if not reader.get("explore"):
+        values |= {f"{path}kind": "epsilon", f"{path}epsilon": 0.0}
+    return values
+
+
+def epsilon(reader: Reader) -> Any:
+    schedule = reader.get("exploration_config.epsilon_schedule")
+    if schedule is not None:
+        return written_schedule(reader, "exploration_config.epsilon_schedule", schedule)
+    names = ("initial_epsilon", "final_epsilon", "epsilon_timesteps")
+    first, last, steps = (exploration_number(reader, name) for name in names)
+    return ramp(first, last, steps)
+
+
+def critic_exploration(reader: Reader) -> Values:
+    """How SAC, DDPG and TD3 try actions out, and how long at random."""
+    path, kind = "algorithm.exploration.", exploration_type(reader)
+    starts = reader.whole("learning_starts")
+    values: Values = {f"{path}kind": "white", f"{path}theta": 0.15}
+    noises = ("GaussianNoise", "OrnsteinUhlenbeckNoise", "PerWorkerGaussianNoise", "PerWorkerOrnsteinUhlenbeckNoise")
+    known = {"SAC": ("StochasticSampling",)}.get(reader.algorithm, noises)
+    if kind not in known:
+        if kind != OWN_EXPLORATION:
+            refuse_exploration(reader, kind, " or ".join(known))
+        elif reader.algorithm != "SAC":
+            values[f"{path}std"] = 0.0
+        return values | {"algorithm.learning_starts": starts}
+    values["algorithm.learning_starts"] = max(starts, int(exploration_number(reader, "random_timesteps")))
+    if kind == "StochasticSampling":
+        return values
+    if kind.endswith("OrnsteinUhlenbeckNoise"):
+        theta, sigma = exploration_number(reader, "ou_theta"), exploration_number(reader, "ou_sigma")
+        # Theirs is in units of the range of an action, which is 2 here, and sigma is that of a step.
+        spread = sigma / math.sqrt(max(1 - (1 - theta) ** 2, 1e-12))
+        values |= {f"{path}kind": "ou", f"{path}theta": theta}
+        std = 2 * exploration_number(reader, "ou_base_scale") * spread
+    else:
+        std = exploration_number(reader, "stddev")
+    values[f"{path}ladder"] = 0.0
+    if not reader.get("explore"):
+        values[f"{path}std"] = 0.0
+    elif kind.startswith("PerWorker"):
+        values[f"{path}std"] = std = std * APEX_RATE
+        if 0.0 < std < 1.0:  # std ** (1 + ladder * p) is then std * 0.4 ** (7 * p)
+            values[f"{path}ladder"] = APEX_LADDER * math.log(APEX_RATE) / math.log(std)
+    else:
+        values[f"{path}std"] = noise_size(reader, std)
+    return values
+
+
+def noise_size(reader: Reader, std: float) -> Any:
+    """Returns the size of noise, or its schedule, which begins when random play ends."""
+    key = "exploration_config.scale_schedule"
+    if reader.get(key) is not None:
+        scale = written_schedule(reader, key, reader.get(key))
+        return std * scale if isinstance(scale, float) else Piecewise(
+            tuple((step, std * size) for step, size in points_of(scale))
+        )  # fmt: skip
+    names = ("initial_scale", "final_scale", "scale_timesteps", "random_timesteps")
+    first, last, steps, after = (exploration_number(reader, name) for name in names)
+    return ramp(std * first, std * last, steps, after)
+
+
+def team_exploration(reader: Reader) -> Values:
+    kind = exploration_type(reader)
+    values: Values = {"algorithm.exploration.kind": "epsilon", "algorithm.exploration.epsilon": 0.0}
+    if kind != "EpsilonGreedy":
+        refuse_exploration(reader, kind, "EpsilonGreedy")
+    elif reader.get("explore"):
+        values["algorithm.exploration.epsilon"] = epsilon(reader)
+    return values
+
+
+CURIOSITY = {
+    "eta": "strength", "lr": "lr", "beta": "forward_share", "feature_dim": "num_features",
+    "forward_net_hiddens": "hidden", "feature_net_config": "model.hidden model.activation",
+}  # fmt: skip
+"""Keys of the exploration by curiosity, and the settings of the signal that they are."""
+
+
+def _rows() -> list[Row]:
+    """Returns the rows of every key of every type of exploration, by kind of algorithm."""
+    rows: list[Row] = []
+    kinds = (
+        ((*ON_POLICY, "PG"), drawn_exploration, ("StochasticSampling", "Curiosity"), ""),
+        (Q_KIND, q_exploration, ("EpsilonGreedy", "PerWorkerEpsilonGreedy", "SoftQ", "StochasticSampling",
+         "Random", "ParameterNoise"), f"{X}kind {X}epsilon {X}temperature {X}ladder"),
+        (("SAC",), critic_exploration, ("StochasticSampling",), f"{A}learning_starts"),
+        (("QMIX",), team_exploration, ("EpsilonGreedy",), f"{X}epsilon"),
+        (("MADDPG",), drawn_exploration, ("StochasticSampling",), ""),
+        (DDPG_KIND, critic_exploration, ("GaussianNoise", "OrnsteinUhlenbeckNoise", "PerWorkerGaussianNoise",
+         "PerWorkerOrnsteinUhlenbeckNoise"), f"{X}kind {X}theta {X}std {X}ladder {A}learning_starts"),
+    )  # fmt: skip
+    for only, function, types, paths in kinds:
+        type_key = {"exploration_config.type": "StochasticSampling"}
+        rows += by(function, type_key, paths, f"How actions are tried out: {', '.join(types)}.", only)
+        for kind in types:
+            for name in EXPLORATION_DEFAULTS[kind]:
+                key = f"exploration_config.{kind}.{name}"
+                if kind == "ParameterNoise" and name != "random_timesteps":
+                    rows += refused(key, "noise adapts until actions differ as wanted; leave it out", only)
+                elif name == "random_timesteps" and function in (drawn_exploration,):
+                    rows += refused(key, "what is learned from is the policy's own play; use 0", only)
+                elif kind == "Curiosity" and name in CURIOSITY:
+                    there = " ".join(f"{A}signals.curiosity.{path}" for path in CURIOSITY[name].split())
+                    rows += by(function, key, there, "The reward for surprise, a signal with values of its own.", only)
+                elif kind == "Curiosity":
+                    why = "both models have one hidden layer, with relu; leave it out"
+                    rows += refused(key, why, only, fine=CURIOSITY_FINE[name])
+                elif kind == "StochasticSampling" and function is q_exploration:
+                    rows += refused(key, "random play ends with learning_starts; use 0", only)
+                else:
+                    rows += by(function, key, paths, f"A setting of {kind}.", only)
+    return rows
+
+
+EXPLORATION = [_rows()]

@@ -1,0 +1,156 @@
+"""Keys of the section `model`: layers, convolutions, memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rookery.face import nearest
+from rookery_rllib.base.deprecation import DEPRECATED_VALUE
+from rookery_rllib.config.algorithms import DDPG_KIND, OFF_POLICY, ON_POLICY, PPO_KIND, Q_KIND, M
+from rookery_rllib.config.default_networks import FUNCTIONS
+from rookery_rllib.config.reader import Reader, Values
+from rookery_rllib.config.rows import by, ignored, kept, refused
+
+OURS = {"tanh": "tanh", "relu": "relu", "elu": "elu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
+"""Functions after layers that settings of ours have, by the names of 2021."""
+
+NETWORK = "rookery_rllib.config.default_networks:DefaultNetwork"
+
+
+def policy_network(reader: Reader) -> Values:
+    filters, custom = reader.get("model.conv_filters"), reader.get("model.custom_model")
+    hidden = [*(reader.get("model.fcnet_hiddens") or ()), *(reader.get("model.post_fcnet_hiddens") or ())]
+    first = "model.fcnet_activation" if reader.get("model.fcnet_hiddens") else "model.post_fcnet_activation"
+    if filters:  # as theirs: after convolutions come the layers of post_fcnet_hiddens alone
+        hidden, first = list(reader.get("model.post_fcnet_hiddens") or ()), "model.post_fcnet_activation"
+    if reader.algorithm in ("DQN", "APEX") and not reader.get("dueling"):
+        hidden += list(reader.get("hiddens") or ())
+    values: Values = {
+        "algorithm.model.hidden": tuple(hidden),
+        "algorithm.model.activation": OURS.get(activation(reader, first), "tanh"),
+    }
+    function, of_pictures = activation(reader, first), activation(reader, "model.conv_activation")
+    if custom is None and (filters or (function not in OURS and hidden) or of_pictures not in ("relu",)):
+        settings = {"hidden": hidden, "activation": function, "conv_activation": of_pictures}
+        if filters or function not in OURS:
+            values["algorithm.model.module"] = NETWORK
+            values["algorithm.model.module_config"] = settings | {"filters": [list(one) for one in filters or ()]}
+        elif "model.conv_activation" in reader.given:
+            reader.refuse("model.conv_activation", "give conv_filters beside it, whose functions it names")
+    if filters and not _are_filters(filters):
+        reader.refuse("model.conv_filters", "must be a list of [channels, kernel, stride], [16, [4, 4], 2] for example")
+    if reader.get("model.no_final_linear"):
+        reader.refuse("model.no_final_linear", "a head stands on every network; register a custom_model that is whole")
+    return values
+
+
+def _are_filters(filters: Any) -> bool:
+    return isinstance(filters, list | tuple) and all(isinstance(one, list | tuple) and len(one) == 3 for one in filters)
+
+
+def activation(reader: Reader, key: str) -> str:
+    """Returns the name of a function after layers, in the spelling of 2021; ``linear`` for None."""
+    value = reader.get(key)
+    name = "linear" if value is None else str(value)
+    if name not in FUNCTIONS:
+        reader.refuse(key, f"must be one of {', '.join(FUNCTIONS)}{nearest(name, list(FUNCTIONS))}")
+    return name
+
+
+def shared_trunk(reader: Reader) -> Values:
+    """Whether the value function stands on the policy's features."""
+    old = reader.config.get("vf_share_layers", DEPRECATED_VALUE)
+    shares = reader.get("model.vf_share_layers") if old == DEPRECATED_VALUE else old
+    return {"algorithm.model.shared_trunk": bool(shares)}
+
+
+def memory(reader: Reader) -> Values:
+    """What a policy remembers: a cell, attention, frames."""
+    path = "algorithm.model.memory."
+    lstm, attends = bool(reader.get("model.use_lstm")), bool(reader.get("model.use_attention"))
+    if reader.algorithm == "QMIX" and (lstm or attends):
+        key = "model.use_lstm" if lstm else "model.use_attention"
+        reader.refuse(key, "members of QMIX have a GRU of lstm_cell_size units in any case; leave it out")
+    both = reader.get("model.lstm_use_prev_action_reward")
+    old = bool(both) and both != DEPRECATED_VALUE
+    values: Values = {
+        f"{path}kind": "lstm" if lstm else "attention" if attends else "none",
+        f"{path}size": reader.whole("model.attention_dim" if attends else "model.lstm_cell_size", 1),
+        f"{path}layers": reader.whole("model.attention_num_transformer_units", 1) if attends else 1,
+        f"{path}heads": reader.whole("model.attention_num_heads", 1) if attends else 4,
+        f"{path}context": reader.whole("model.attention_memory_inference", 1) if attends else 32,
+        f"{path}sequence_length": reader.whole("model.max_seq_len", 1),
+        f"{path}previous_action": lstm and (old or bool(reader.get("model.lstm_use_prev_action"))),
+        f"{path}previous_reward": lstm and (old or bool(reader.get("model.lstm_use_prev_reward"))),
+        f"{path}frames": frames(reader),
+    }
+    if reader.algorithm == "QMIX":
+        values |= {f"{path}kind": "gru", f"{path}sequence_length": reader.in_a_row}
+    if lstm and attends:
+        reader.refuse("model.use_attention", "and use_lstm is True: a policy has one memory; leave one of them out")
+    for name in ("action", "reward") if attends else ():
+        many = reader.whole(f"model.attention_use_n_prev_{name}s")
+        if many > 1:
+            reader.refuse(f"model.attention_use_n_prev_{name}s", "attention looks back by itself; use 1 or 0")
+        values[f"{path}previous_{name}"] = many > 0
+    if reader.algorithm == "R2D2" and not (lstm or attends) and reader.get("model.custom_model") is None:
+        reader.refuse("model.use_lstm", "R2D2 learns policies that remember; set model.use_lstm = True, or use DQN")
+    if (lstm or attends) and reader.algorithm in ("SimpleQ", *DDPG_KIND, "MADDPG"):
+        use = "R2D2" if reader.algorithm == "SimpleQ" else "PPO"
+        key = "model.use_lstm" if lstm else "model.use_attention"
+        reader.refuse(key, f"{reader.algorithm} learns no policies that remember; use {use}")
+    return values
+
+
+def frames(reader: Reader) -> int:
+    stack = reader.get("model.num_framestacks")
+    if stack == "auto":
+        if not reader.get("model.framestack"):
+            reader.refuse("model.framestack", "pictures of Atari are stacked by their preset; write num_framestacks")
+        return 1
+    return max(reader.whole("model.num_framestacks"), 1)
+
+
+LAYERED = (*ON_POLICY, "PG", *Q_KIND)
+OUTSIDE_LAYERS = ("SAC", *DDPG_KIND)
+
+MODEL = [
+    by(policy_network, {"model.fcnet_hiddens": [256, 256], "model.fcnet_activation": "tanh",
+       "model.post_fcnet_hiddens": [], "model.post_fcnet_activation": "relu", "model.conv_filters": None,
+       "model.conv_activation": "relu", "model.no_final_linear": False},
+       f"{M}hidden {M}activation {M}module {M}module_config",
+       "Layers, one chain of both lists; with conv_filters the second stands on the convolutions.", LAYERED),
+    ignored("model.fcnet_hiddens model.fcnet_activation model.post_fcnet_hiddens model.post_fcnet_activation",
+            "layers of actor and critics are keys of their own", OUTSIDE_LAYERS),
+    refused("model.conv_filters model.conv_activation model.no_final_linear",
+            "pictures go through the network that model.cnn names", OUTSIDE_LAYERS),
+    ignored({"model.free_log_std": False}, "the logarithm of a deviation is a parameter of its own, as with True"),
+    by(shared_trunk, {"model.vf_share_layers": True}, f"{M}shared_trunk",
+       "Whether values stand on the policy's features.", ON_POLICY),
+    by(shared_trunk, {"vf_share_layers": DEPRECATED_VALUE}, f"{M}shared_trunk", "The same, as it was written before.",
+       PPO_KIND),
+    ignored("model.vf_share_layers", "there is no value function beside the policy", ("PG", *OFF_POLICY)),
+    by(memory, {"model.use_lstm": False, "model.max_seq_len": 20, "model.lstm_cell_size": 256,
+       "model.lstm_use_prev_action": False, "model.lstm_use_prev_reward": False,
+       "model.lstm_use_prev_action_reward": DEPRECATED_VALUE, "model.use_attention": False,
+       "model.attention_num_transformer_units": 1, "model.attention_dim": 64, "model.attention_num_heads": 1,
+       "model.attention_memory_inference": 50, "model.attention_use_n_prev_actions": 0,
+       "model.attention_use_n_prev_rewards": 0, "model.num_framestacks": "auto", "model.framestack": True},
+       " ".join(f"{M}memory.{name}" for name in ("kind", "size", "layers", "heads", "context", "sequence_length",
+                                                   "previous_action", "previous_reward", "frames")),
+       "What a policy remembers: an LSTM, attention, its last frames."),
+    ignored({"model.attention_memory_training": 50}, "gradients flow through max_seq_len decisions"),
+    refused({"model.attention_head_dim": 32, "model.attention_position_wise_mlp_dim": 32,
+            "model.attention_init_gru_gate_bias": 2.0},
+            "heads share attention_dim among them, and layers are of its width; leave it out"),
+    ignored({"model._time_major": False, "model._use_default_native_models": False},
+            "how rows lie in memory is not seen from outside"),
+    ignored({"model.dim": 84},
+            "pictures of Atari are 84 x 84, and others are not resized; wrap the environment to do so"),
+    ignored({"model.grayscale": False, "model.zero_mean": True},
+            "only the preprocessor that preprocessor_pref = 'rllib' chose read it"),
+    kept({"model.custom_model": None}, "A model of your own, by the name it was registered under."),
+    kept({"model.custom_model_config": {}}, "What it is told."),
+    kept({"model.custom_action_dist": None}, "A distribution of your own, by the name it was registered under."),
+    kept({"model.custom_preprocessor": None}, "A preprocessor of your own, by the name it was registered under."),
+]  # fmt: skip

@@ -1,0 +1,111 @@
+"""A configuration of 2021 while it is translated: `Reader`, which functions of keys are given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from rookery.face import show
+from rookery_rllib.config.algorithms import APEX_KIND, DQN_KIND, IMPALA_KIND
+
+Values = dict[str, Any]
+
+MOST_IN_A_ROW = 16
+"""Decisions of a sequence that QMIX learns from, at most: theirs are whole episodes."""
+
+
+@dataclass
+class Reader:
+    """A configuration under translation.
+
+    Attributes:
+        algorithm: Its name, ``PPO``.
+        config: All keys, those that nobody set with their defaults.
+        given: The keys that somebody set, dotted.
+        agents: Agents that each policy plays in an environment; 1 where that is not known.
+        cluster: Address of the cluster that workers play on; empty = in this process.
+        notes: Lines to print once.
+        problems: Lines of the error that comes of them.
+    """
+
+    algorithm: str
+    config: Mapping[str, Any]
+    given: frozenset[str]
+    agents: int = 1
+    cluster: str = ""
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def get(self, key: str) -> Any:
+        """Returns the value of a dotted key; None where a section has no such key."""
+        value: Any = self.config
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value
+
+    def refuse(self, key: str, why: str) -> None:
+        self.problems.append(f"rllib config: {key} = {show(self.get(key))}: {why}")
+
+    def whole(self, key: str, least: int = 0) -> int:
+        """Returns a whole number of at least `least`; notes a problem and gives that where it is none."""
+        value = self.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value) or value < least:
+            self.refuse(key, f"must be a whole number of at least {least}")
+            return max(least, 1)
+        return int(value)
+
+    def number(self, key: str) -> float:
+        """Returns a number; notes a problem and gives 1 where it is none."""
+        value = self.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            self.refuse(key, "must be a number")
+            return 1.0
+        return float(value)
+
+    @cached_property
+    def lanes(self) -> int:
+        """Copies of the environment."""
+        return max(self.whole("num_workers"), 1) * self.whole("num_envs_per_worker", 1)
+
+    @cached_property
+    def workers(self) -> int:
+        """Workers that play on a cluster; 0 = this process plays."""
+        return self.whole("num_workers") if self.cluster else 0
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether workers on a cluster play on while is learned from what they have played."""
+        asked = self.algorithm in (*IMPALA_KIND, *APEX_KIND) or bool(self.get("sample_async"))
+        return self.workers > 0 and asked and self.algorithm not in ("A3C", "PG")
+
+    @cached_property
+    def fragment(self) -> int:
+        """Env steps of a copy in a round."""
+        length = self.whole("rollout_fragment_length", 1)
+        if self.algorithm in DQN_KIND:  # as theirs: a window fits into a round
+            length = max(length, self.whole("n_step", 1))
+        return length
+
+    @cached_property
+    def round(self) -> int:
+        """Env steps of all copies in a round."""
+        return self.fragment * self.lanes
+
+    @cached_property
+    def rounds(self) -> int:
+        """Rounds of a batch: as many as it takes to reach ``train_batch_size``."""
+        if self.algorithm in ("DDPPO", "A3C"):
+            return 1
+        steps = self.round * (self.agents if self.get("multiagent.count_steps_by") == "agent_steps" else 1)
+        return max(math.ceil(self.whole("train_batch_size", 1) / steps), 1)
+
+    @cached_property
+    def in_a_row(self) -> int:
+        """Decisions of a sequence that QMIX learns from."""
+        return min(self.whole("model.max_seq_len", 1), MOST_IN_A_ROW)
+
+
+Function = Callable[[Reader], Values]

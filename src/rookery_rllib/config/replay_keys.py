@@ -1,0 +1,229 @@
+"""Keys of what learns from replay: DQN and its kin, SAC, DDPG, TD3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rookery.face import show
+from rookery_rllib.base.deprecation import DEPRECATED_VALUE
+from rookery_rllib.config.algorithms import APEX_KIND, DDPG_KIND, DQN_KIND, OFF_POLICY, Q_KIND, A, M, R, X
+from rookery_rllib.config.exploration_keys import critic_exploration, q_exploration
+from rookery_rllib.config.model_keys import OURS, activation
+from rookery_rllib.config.reader import Reader, Values
+from rookery_rllib.config.rows import by, ignored, refused, to
+from rookery_rllib.config.scheduled_values import ramp
+
+
+def replay(reader: Reader) -> Values:
+    path = "algorithm.replay."
+    prioritized = bool(reader.get("prioritized_replay"))
+    if prioritized and reader.algorithm == "R2D2":
+        reader.refuse("prioritized_replay", "R2D2 of 2021 draws all sequences alike; set it to False")
+    values: Values = {
+        f"{path}kind": "prioritized" if prioritized else "uniform",
+        f"{path}capacity": reader.whole("buffer_size", 1),
+    }
+    if reader.algorithm == "SimpleQ":
+        return values | {f"{path}alpha": 0.6, f"{path}beta": 0.4, f"{path}priority_eps": 1e-6}
+    first, last = reader.number("prioritized_replay_beta"), reader.number("final_prioritized_replay_beta")
+    return {
+        **values,
+        f"{path}alpha": reader.get("prioritized_replay_alpha"),
+        f"{path}beta": ramp(first, last, reader.number("prioritized_replay_beta_annealing_timesteps")),
+        f"{path}priority_eps": reader.get("prioritized_replay_eps"),
+    }
+
+
+def q_values(reader: Reader) -> Values:
+    """What DQN learns of an action's value."""
+    atoms = reader.whole("num_atoms", 1)
+    rescaled = reader.algorithm == "R2D2" and bool(reader.get("use_h_function"))
+    if rescaled and atoms > 1:
+        reader.refuse("num_atoms", "a distribution is not rescaled; set use_h_function = False, or num_atoms = 1")
+    values: Values = {
+        "algorithm.values.kind": "categorical" if atoms > 1 else "mean",
+        "algorithm.values.atoms": atoms if atoms > 1 else 51,
+        "algorithm.values.low": reader.number("v_min"),
+        "algorithm.values.high": reader.number("v_max"),
+        "algorithm.values.rescale": rescaled,
+    }
+    return values
+
+
+def dueling(reader: Reader) -> Values:
+    apart = bool(reader.get("dueling"))
+    return {
+        "algorithm.dueling": apart,
+        "algorithm.dueling_hidden": tuple(reader.get("hiddens") or ()) if apart else (),
+    }
+
+
+def q_target(reader: Reader) -> Values:
+    """When the target network becomes a copy of the one that learns."""
+    return {
+        "algorithm.target.every_env_steps": reader.whole("target_network_update_freq", 1),
+        "algorithm.target.every": None,
+    }
+
+
+def same(reader: Reader, keys: Sequence[str], what: str) -> Any:
+    """Returns the value that several keys have, which must be the same."""
+    first = reader.get(keys[0])
+    for key in keys[1:]:
+        value = reader.get(key)
+        pair = [list(one) if isinstance(one, list | tuple) else one for one in (first, value)]
+        if pair[0] != pair[1]:
+            reader.refuse(key, f"{what}, and {keys[0]} is {show(first)}: give both the same")
+    return first
+
+
+def critics(reader: Reader) -> Values:
+    return {"algorithm.critic.number": 2 if reader.get("twin_q") else 1}
+
+
+def sac_networks(reader: Reader) -> Values:
+    what = "actor and critics have layers of the same kind here"
+    names = ("fcnet_hiddens", "fcnet_activation", "post_fcnet_hiddens", "post_fcnet_activation")
+    layers, _, after, _ = (same(reader, (f"policy_model.{name}", f"Q_model.{name}"), what) for name in names)
+    key = "policy_model.fcnet_activation" if layers else "policy_model.post_fcnet_activation"
+    name = activation(reader, key)
+    if name not in OURS and (layers or after):
+        reader.refuse(key, f"must be one of {', '.join(OURS)}")
+    for network in ("policy_model", "Q_model"):
+        if reader.get(f"{network}.custom_model") is not None:
+            reader.refuse(f"{network}.custom_model", "SAC's networks are made by settings; set fcnet_hiddens")
+    return {
+        "algorithm.model.hidden": (*(layers or ()), *(after or ())),
+        "algorithm.model.activation": OURS.get(name, "relu"),
+    }
+
+
+def sac_rates(reader: Reader) -> Values:
+    names = ("actor", "critic", "entropy")
+    what = "actor, critics and temperature have one learning rate here"
+    rate = same(reader, [f"optimization.{name}_learning_rate" for name in names], what)
+    return {"algorithm.lr": rate}
+
+
+def temperature(reader: Reader) -> Values:
+    """The entropy that SAC's temperature aims at."""
+    target = reader.get("target_entropy")
+    return {"algorithm.target_entropy": None if target in (None, "auto") else reader.number("target_entropy")}
+
+
+def ddpg_networks(reader: Reader) -> Values:
+    what = "actor and critics have layers of the same kind here"
+    hidden = same(reader, ("actor_hiddens", "critic_hiddens"), what)
+    same(reader, ("actor_hidden_activation", "critic_hidden_activation"), what)
+    name = activation(reader, "actor_hidden_activation")
+    if name not in OURS:
+        reader.refuse("actor_hidden_activation", f"must be one of {', '.join(OURS)}")
+    return {"algorithm.model.hidden": tuple(hidden or ()), "algorithm.model.activation": OURS.get(name, "relu")}
+
+
+def ddpg_rates(reader: Reader) -> Values:
+    return {"algorithm.lr": same(reader, ("actor_lr", "critic_lr"), "actor and critics have one learning rate here")}
+
+
+def smoothing(reader: Reader) -> Values:
+    """What TD3 has and DDPG has not; DDPG with either of both is TD3."""
+    if not is_td3(reader):
+        return {}
+    smooth = bool(reader.get("smooth_target_policy"))
+    return {
+        "algorithm.policy_delay": reader.whole("policy_delay", 1),
+        "algorithm.target_noise": reader.get("target_noise") if smooth else 0.0,
+        "algorithm.target_noise_clip": reader.get("target_noise_clip"),
+    }
+
+
+def is_td3(reader: Reader) -> bool:
+    """Returns whether the actor waits for the critics, or targets are smoothed."""
+    return reader.algorithm == "TD3" or reader.get("policy_delay") != 1 or bool(reader.get("smooth_target_policy"))
+
+
+SAC_NETWORK: dict[str, Any] = {
+    "fcnet_hiddens": [256, 256], "fcnet_activation": "relu", "post_fcnet_hiddens": [], "post_fcnet_activation": None,
+    "custom_model": None,
+}  # fmt: skip
+"""Keys of both networks of SAC."""
+
+REPLAY = [
+    by(replay, {"buffer_size": 50000}, f"{R}capacity", "Decisions kept.", OFF_POLICY, rl2="training"),
+    by(replay, {"prioritized_replay": True, "prioritized_replay_alpha": 0.6, "prioritized_replay_beta": 0.4,
+       "prioritized_replay_eps": 1e-6, "final_prioritized_replay_beta": 0.4,
+       "prioritized_replay_beta_annealing_timesteps": 20000}, f"{R}kind {R}alpha {R}beta {R}priority_eps",
+       "Whether decisions are drawn by what there was to learn from them.",
+       tuple(name for name in OFF_POLICY if name != "SimpleQ")),
+    to({"n_step": 1}, f"{A}n_step", "Decisions whose rewards a target counts.", (*DQN_KIND, "SAC", *DDPG_KIND),
+       rl2="training"),
+    to({"learning_starts": 1000}, f"{A}learning_starts",
+       "Decisions before learning begins; until then actions are random.", Q_KIND, rl2="training"),
+    to({"grad_clip": None}, f"{A}max_grad_norm", "Longest gradient; None = any.", OFF_POLICY),
+    refused({"worker_side_prioritization": False}, "new decisions have the highest priority; leave it out",
+            tuple(name for name in OFF_POLICY if name not in ("SimpleQ", *APEX_KIND))),
+    ignored("worker_side_prioritization", "priorities are the learner's: new decisions have the highest", APEX_KIND,
+            fine=(True,)),
+]  # fmt: skip
+
+DQN_KEYS = [
+    to({"adam_epsilon": 1e-8}, f"{A}adam_eps", "Added to Adam's denominator.", Q_KIND, rl2="training"),
+    to({"double_q": True}, f"{A}double", "Whether the network that learns chooses the next action.", DQN_KIND,
+       rl2="training"),
+    by(dueling, {"dueling": True, "hiddens": [256]}, f"{A}dueling {A}dueling_hidden",
+       "Streams of their own for states and advantages; without them hiddens are more layers.", DQN_KIND,
+       rl2="training"),
+    by(q_values, {"num_atoms": 1, "v_min": -10.0, "v_max": 10.0},
+       f"{A}values.kind {A}values.atoms {A}values.low {A}values.high",
+       "More than one atom: the distribution of returns is learned.", DQN_KIND, rl2="training"),
+    by(q_exploration, {"noisy": False, "sigma0": 0.5}, f"{X}kind {X}noisy_std", "Layers with learned noise.", DQN_KIND,
+       rl2="training"),
+    by(q_target, {"target_network_update_freq": 500}, f"{A}target.every_env_steps",
+       "Env steps from one copy of the target network to the next.", Q_KIND, rl2="training"),
+    refused({"replay_sequence_length": 1}, "decisions are drawn one by one; R2D2 draws sequences",
+            ("DQN", "SimpleQ", "APEX")),
+    refused("replay_sequence_length", "it follows from max_seq_len and burn_in; leave it out", ("R2D2",)),
+    refused({"before_learn_on_batch": None}, "see and change batches in on_learn_on_batch", DQN_KIND, rl2="training"),
+    to({"burn_in": 0}, f"{R}burn_in", "Decisions at the start of a sequence that only bring memory up to date.",
+       ("R2D2",)),
+    ignored({"zero_init_states": True}, "sequences start from what was remembered when they were played, as with False",
+            ("R2D2",)),
+    by(q_values, {"use_h_function": True}, f"{A}values.rescale", "Whether values are rescaled.", ("R2D2",)),
+    refused({"h_function_epsilon": 1e-3}, "the slope that is left of large values is 0.001; leave it out", ("R2D2",)),
+]  # fmt: skip
+
+CRITIC_KEYS = [
+    by(critics, {"twin_q": True}, f"{A}critic.number", "Two critics, of which the lower value counts.",
+       ("SAC", *DDPG_KIND), rl2="training"),
+    to({"tau": 5e-3}, f"{A}tau", "How far targets follow in a gradient step.", ("SAC", *DDPG_KIND), rl2="training"),
+    refused({"target_network_update_freq": 0}, "targets follow in every gradient step, by tau; use 0",
+            ("SAC", "DDPG", "TD3")),
+    ignored("target_network_update_freq", "targets follow in every gradient step, by tau", ("APEX_DDPG",)),
+    refused({"use_state_preprocessor": DEPRECATED_VALUE}, "networks see observations as they are; leave it out",
+            ("SAC", *DDPG_KIND), fine=(DEPRECATED_VALUE, False)),
+    by(critic_exploration, {"learning_starts": 1500}, f"{A}learning_starts",
+       "Decisions before learning begins; until then actions are random.", ("SAC", *DDPG_KIND)),
+    by(sac_networks,
+       {f"{net}.{name}": value for net in ("policy_model", "Q_model") for name, value in SAC_NETWORK.items()},
+       f"{M}hidden {M}activation", "Layers of actor and critics, which are the same here.", ("SAC",)),
+    ignored({"policy_model.custom_model_config": {}, "Q_model.custom_model_config": {}},
+            "there is no custom_model to be told", ("SAC",)),
+    to({"initial_alpha": 1.0}, f"{A}alpha_init", "First temperature.", ("SAC",), rl2="training"),
+    by(temperature, {"target_entropy": None}, f"{A}target_entropy", "Entropy aimed at; None, 'auto' = by the space.",
+       ("SAC",), rl2="training"),
+    by(sac_rates, {"optimization.actor_learning_rate": 3e-4, "optimization.critic_learning_rate": 3e-4,
+       "optimization.entropy_learning_rate": 3e-4}, f"{A}lr", "Learning rate, one for all three.", ("SAC",)),
+    refused({"_deterministic_loss": False, "_use_beta_distribution": False},
+            "actions are squashed Gaussians; leave it out", ("SAC",)),
+    by(ddpg_networks, {"actor_hiddens": [400, 300], "actor_hidden_activation": "relu", "critic_hiddens": [400, 300],
+       "critic_hidden_activation": "relu"}, f"{M}hidden {M}activation",
+       "Layers of actor and critics, which are the same here.", DDPG_KIND),
+    by(ddpg_rates, {"actor_lr": 1e-3, "critic_lr": 1e-3}, f"{A}lr", "Learning rate, one for both.", DDPG_KIND),
+    by(smoothing, {"policy_delay": 1, "smooth_target_policy": False, "target_noise": 0.2, "target_noise_clip": 0.5},
+       f"{A}policy_delay {A}target_noise {A}target_noise_clip", "What TD3 adds; DDPG with a delay or smoothing is TD3.",
+       DDPG_KIND),
+    refused({"use_huber": False}, "critics learn from squared errors; leave it out", DDPG_KIND),
+    ignored({"huber_threshold": 1.0}, "it belongs to use_huber", DDPG_KIND),
+    refused({"l2_reg": 1e-6}, "weights are not drawn to 0; use 0", DDPG_KIND, fine=(0, 0.0)),
+]  # fmt: skip
