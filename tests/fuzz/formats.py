@@ -243,7 +243,7 @@ def read_settings(path: Path) -> None:
     from rookery.core.settings.layers import yaml_layer
     from rookery.run.settings import RunConfig
     from rookery_mlagents.files.run_options import read_options
-    from rookery_mlagents.old.converted_files import converted_files
+    from rookery_mlagents.old.convert import converted_files
 
     if path.suffix == ".yaml":
         resolve(RunConfig, [yaml_layer(path)], ALGORITHMS).to_yaml()

@@ -7,9 +7,7 @@ import pytest
 from rookery.core.errors import ConfigError
 from rookery_mlagents.files.run_options import read_options
 from rookery_mlagents.old import convert as converter
-from rookery_mlagents.old.convert import convert, text_of
-from rookery_mlagents.old.old_files import read_file
-from rookery_mlagents.old.old_parameters import read_curricula, read_samplers
+from rookery_mlagents.old.convert import converted_files, text_of
 
 OLD = """\
 default:
@@ -64,53 +62,57 @@ wind: {sampler-type: multirange_uniform, intervals: [[-1, 0], [1e-5, 2]]}
 def options(tmp_path):
     """Options that a converted file has."""
 
-    def read(text=OLD, name="new.yaml", **extra):
-        (tmp_path / "old.yaml").write_text(text)
-        current = convert(read_file(tmp_path / "old.yaml"), **extra).current
-        (tmp_path / name).write_text(text_of(current))
-        return read_options(tmp_path / name, {})
+    def read(*beside):
+        files = [tmp_path / name for name in ("old.yaml", "curriculum.yaml", "sampler.yaml")]
+        for file, text in zip(files, (OLD, *beside), strict=False):
+            file.write_text(text)
+        found, _ = converted_files(*files[: 1 + len(beside)])
+        (tmp_path / "new.yaml").write_text(text_of(found.current))
+        return read_options(tmp_path / "new.yaml", {})
 
     return read
 
 
+MEANT = {
+    "Flat.hyperparameters": {
+        "batch_size": 512, "buffer_size": 4096, "learning_rate": 1e-3, "num_epoch": 4, "beta": 0.01, "epsilon": 0.3,
+        "lambd": 0.9, "learning_rate_schedule": "constant", "beta_schedule": "linear", "epsilon_schedule": "linear",
+    },
+    "Flat": {"max_steps": 500_000, "time_horizon": 32, "summary_freq": 10_000},
+    "Flat.network_settings": {
+        "hidden_units": 32, "num_layers": 1, "normalize": True, "vis_encode_type": "resnet", "memory": None,
+    },
+    "Flat.reward_signals.extrinsic": {"strength": 2.0, "gamma": 0.9},
+    "Curious.hyperparameters": {"learning_rate_schedule": "linear"},
+    "Curious.network_settings.memory": {"sequence_length": 16, "memory_size": 64},
+    "Curious.reward_signals.curiosity.network_settings": {"hidden_units": 16},
+    "Rival.self_play": {
+        "window": 5, "save_steps": 3000, "team_change": 9000, "swap_steps": 20_000,
+        "play_against_latest_model_ratio": 0.2,
+    },
+}  # fmt: skip
+
+
 def test_behaviours_mean_what_they_meant(options):
     found = options().behaviors
-    flat, curious, rival = found["Flat"], found["Curious"], found["Rival"]
-    hyper = flat.hyperparameters
-    assert (hyper.batch_size, hyper.buffer_size, hyper.learning_rate, hyper.num_epoch) == (512, 4096, 1e-3, 4)
-    assert (hyper.beta, hyper.epsilon, hyper.lambd) == (0.01, 0.3, 0.9)
-    assert (hyper.learning_rate_schedule, hyper.beta_schedule, hyper.epsilon_schedule) == (
-        "constant",
-        "linear",
-        "linear",
-    )
-    assert (flat.max_steps, flat.time_horizon, flat.summary_freq) == (500_000, 32, 10_000)
-    network = flat.network_settings
-    assert (network.hidden_units, network.num_layers, network.normalize) == (32, 1, True)
-    assert (network.vis_encode_type, network.memory) == ("resnet", None)
-    assert curious.hyperparameters.learning_rate_schedule == "linear"
-    assert (curious.network_settings.memory.sequence_length, curious.network_settings.memory.memory_size) == (16, 64)
-    assert curious.reward_signals.keys() == {"extrinsic", "curiosity"}
-    assert curious.reward_signals["curiosity"].network_settings.hidden_units == 16
-    assert (flat.reward_signals["extrinsic"].strength, flat.reward_signals["extrinsic"].gamma) == (2.0, 0.9)
-    game = rival.self_play
-    assert (game.window, game.save_steps, game.team_change, game.swap_steps) == (5, 3000, 9000, 20_000)
-    assert game.play_against_latest_model_ratio == 0.2
+    assert found["Curious"].reward_signals.keys() == {"extrinsic", "curiosity"}
+    for path, keys in MEANT.items():
+        part = found
+        for name in path.split("."):
+            part = part[name] if isinstance(part, dict) else getattr(part, name)
+        assert {key: getattr(part, key) for key in keys} == keys
 
 
 def test_what_differs_from_default_settings_means_the_same_as_behaviours_written_out(options, monkeypatch):
     short = options()
-    monkeypatch.setattr(converter, "_over_default", lambda default, behavior: None)
-    whole = options(name="whole.yaml")
+    monkeypatch.setattr(converter, "_difference", lambda default, behavior: None)
+    whole = options()
     assert (short.default_settings is None, whole.default_settings is None) == (False, True)
     assert short.behaviors == whole.behaviors
 
 
-def test_parameters_mean_what_they_meant(options, tmp_path):
-    (tmp_path / "c.yaml").write_text(CURRICULUM)
-    (tmp_path / "s.yaml").write_text(SAMPLERS)
-    curricula, _ = read_curricula(tmp_path / "c.yaml")
-    found = options(curricula=curricula, samplers=read_samplers(tmp_path / "s.yaml")).environment_parameters
+def test_parameters_mean_what_they_meant(options):
+    found = options(CURRICULUM, SAMPLERS).environment_parameters
     first, last = found["size"].curriculum
     assert (first.value.sampler_parameters["value"], last.value.sampler_parameters["value"]) == (1, 2.5)
     criteria = first.completion_criteria

@@ -45,7 +45,7 @@ _ROOMS: dict[str, dict[str, str]] = {
             "timers_file yaml_file"
         ),
         "rookery_mlagents.learn": "demonstrations inference learn schedule_ends translate",
-        "rookery_mlagents.old": "convert converting=converted_files old_files old_flags old_parameters old_release",
+        "rookery_mlagents.old": "convert converting=convert old_files old_flags old_parameters old_release",
     },
     "rookery.compat.mlagents.environment": {
         "rookery_mlagents.api": (
@@ -194,6 +194,9 @@ _ROOMS: dict[str, dict[str, str]] = {
         "rookery.run.plan": "cost_model crowd=background_load exchange_cost measured_costs speed",
         "rookery.run.ranks": "following=serve_rank learners rank_process workers=run_workers",
     },
+    "rookery_mlagents.old": {
+        "rookery_mlagents.old": "converted_files=convert",
+    },
 }
 """Old package, new package, the modules that moved; ``old=new`` where the name of the module changed too."""
 
@@ -290,6 +293,7 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.rollout.fragments:EndedEpisodes": "rookery.rollout.worker_state:EndedEpisodes",
     "rookery.rollout.fragments:ManySteps": "rookery.rollout.loops.loop:Loop",
     "rookery.rollout.fragments:episodes_of": "rookery.rollout.worker_state:episodes_of",
+    "rookery_mlagents.old.old_files:OldKey": "rookery_mlagents.old.old_keys:OldKey",
     "rookery_rllib.policy.batches:Piece": "rookery_rllib.batch.trajectories:Trajectory",
     "rookery_rllib.policy.batches:columns_of": "rookery_rllib.batch.trajectories:columns_of",
     "rookery_rllib.policy.batches:pieces_of": "rookery_rllib.batch.trajectories:pieces_of",
@@ -316,6 +320,7 @@ REMOVED: dict[str, str] = {
     "rookery.run.checks.memory_check:explained_shortage": "use explain_shortage, which is given the error",
     "rookery.run.compute:threads_for": "use Run.threads_of",
     "rookery.run.gradient_steps:end_round": "use Run.end_round",
+    "rookery_mlagents.old.convert:convert": "use rookery_mlagents.old.convert.converted_files, which takes paths",
     "rookery_rllib.policy.learned_policy:gradient_of": "use LearnedPolicy.compute_gradients",
     "rookery_rllib.policy.learned_policy:step_along": "use LearnedPolicy.apply_gradients",
     "rookery_rllib.policy.learned_policy:step_on": "use LearnedPolicy.learn_on_batch",

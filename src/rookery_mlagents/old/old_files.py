@@ -1,4 +1,4 @@
-"""Files of ML-Agents 0.13 to 0.18, read: `OldFile`, with all keys of a trainer configuration and what a file is.
+"""Files of ML-Agents 0.13 to 0.18, read: `OldFile`, what a file is, and the sections of a trainer configuration.
 
 A trainer configuration is flat: a section for each behaviour, copied over the section ``default``. Curricula and
 samplers are read by `rookery_mlagents.old.old_parameters`; `rookery_mlagents.old.convert` makes today's file of
@@ -11,7 +11,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,10 @@ from rookery.face import (
     unique_keys,
     yaml_layer,
 )
+from rookery_mlagents.old.old_keys import KEYS, SPOKEN
 
 OLD = "ML-Agents 0.13 to 0.18"
 """Whose files are read, as messages call it."""
-
-VERSIONS = ("0.13", "0.14", "0.15", "0.16")
-"""Releases whose files are read; the meaning of a few keys differs between them."""
 
 CURRENT = (
     "behaviors", "default_settings", "env_settings", "engine_settings", "environment_parameters",
@@ -39,130 +37,8 @@ CURRENT = (
 )  # fmt: skip
 """Sections of a file of today."""
 
-
 CALLED = {"trainer": "a trainer configuration", "curriculum": "a curriculum", "sampler": "a sampler file"}
 """What each kind of old file is called in messages."""
-
-
-# -- keys ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OldKey:
-    """A key of a section of an old trainer configuration.
-
-    Attributes:
-        path: Where its value stands in today's section of a behaviour; empty = the converter computes something of it.
-        kind: ``whole``, ``number``, ``flag``, ``text``, ``section``, or the words that are allowed, separated by ``|``.
-        trainers: Trainers that read it.
-        versions: Releases that read it.
-        steps: Whether it counts steps, which 0.13 counted otherwise.
-        needed: Whether these releases refused a section without it.
-    """
-
-    path: str
-    kind: str
-    trainers: tuple[str, ...] = ("ppo", "sac")
-    versions: tuple[str, ...] = VERSIONS
-    steps: bool = False
-    needed: bool = False
-
-
-PPO, SAC, CLONING = ("ppo",), ("sac",), ("offline_bc", "online_bc")
-IMITATION = "imitation"
-"""What ``online_bc`` was called before 0.6."""
-
-EVERY = (*PPO, *SAC, *CLONING)
-BEFORE_016, SINCE_014 = VERSIONS[:3], VERSIONS[1:]
-
-KEYS = {
-    "trainer": OldKey("", "ppo|sac|offline_bc|online_bc", EVERY),
-    "batch_size": OldKey("hyperparameters.batch_size", "whole", EVERY, needed=True),
-    "buffer_size": OldKey("hyperparameters.buffer_size", "whole", needed=True),
-    "learning_rate": OldKey("hyperparameters.learning_rate", "number", EVERY, needed=True),
-    "learning_rate_schedule": OldKey("hyperparameters.learning_rate_schedule", "linear|constant"),
-    "beta": OldKey("hyperparameters.beta", "number", PPO, needed=True),
-    "epsilon": OldKey("hyperparameters.epsilon", "number", PPO, needed=True),
-    "lambd": OldKey("hyperparameters.lambd", "number", PPO, needed=True),
-    "num_epoch": OldKey("hyperparameters.num_epoch", "whole", PPO, needed=True),
-    "buffer_init_steps": OldKey("hyperparameters.buffer_init_steps", "whole", SAC, steps=True, needed=True),
-    "init_entcoef": OldKey("hyperparameters.init_entcoef", "number", SAC, needed=True),
-    "tau": OldKey("hyperparameters.tau", "number", SAC, needed=True),
-    "save_replay_buffer": OldKey("hyperparameters.save_replay_buffer", "flag", SAC),
-    "steps_per_update": OldKey("hyperparameters.steps_per_update", "number", SAC, ("0.16",)),
-    "num_update": OldKey("", "whole", SAC, BEFORE_016),
-    "train_interval": OldKey("", "whole", SAC, BEFORE_016),
-    "normalize": OldKey("network_settings.normalize", "flag", EVERY, needed=True),
-    "hidden_units": OldKey("network_settings.hidden_units", "whole", EVERY, needed=True),
-    "num_layers": OldKey("network_settings.num_layers", "whole", EVERY, needed=True),
-    "vis_encode_type": OldKey("network_settings.vis_encode_type", "simple|nature_cnn|resnet"),
-    "use_recurrent": OldKey("", "flag", EVERY, needed=True),
-    "sequence_length": OldKey("", "whole", EVERY),
-    "memory_size": OldKey("", "whole", EVERY),
-    "max_steps": OldKey("max_steps", "whole", EVERY, steps=True, needed=True),
-    "time_horizon": OldKey("time_horizon", "whole", EVERY, needed=True),
-    "summary_freq": OldKey("summary_freq", "whole", EVERY, steps=True, needed=True),
-    "threaded": OldKey("threaded", "flag", ("ppo", "sac"), ("0.16",)),
-    "reward_signals": OldKey("", "section", needed=True),
-    "self_play": OldKey("", "section", versions=SINCE_014),
-    "behavioral_cloning": OldKey("", "section"),
-    "pretraining": OldKey("", "section"),
-    "demo_path": OldKey("", "text", CLONING),
-    "brain_to_imitate": OldKey("", "text", CLONING),
-    "batches_per_epoch": OldKey("", "whole", CLONING),
-}  # fmt: skip
-"""Keys of a section of a trainer configuration."""
-
-UNREAD = {
-    "gamma": "no release since 0.9 read it; a discount stands in each reward signal",
-    "use_curiosity": "no release since 0.9 read it; curiosity is a section of reward_signals",
-    "curiosity_strength": "no release since 0.9 read it; curiosity is a section of reward_signals",
-    "curiosity_enc_size": "no release since 0.9 read it; curiosity is a section of reward_signals",
-    "burn_in_ratio": "today's memory has no steps that are played and not learned from",
-    "init_path": "it named weights in TensorFlow's format, which cannot be read; train anew or clone from a .demo file",
-    "keep_checkpoints": "the flag --keep-checkpoints stood over it: give it after --, or write it into the new file",
-    "summary_path": "the trainer set it itself",
-    "model_path": "the trainer set it itself",
-    "graph_scope": "no release since 0.12 read it",
-    "use_depth": "no release read it",
-}
-"""Keys that are left out, and why."""
-
-SIGNALS_OF_OLD = {
-    "gamma": "number",
-    "use_curiosity": "flag",
-    "curiosity_strength": "number",
-    "curiosity_enc_size": "whole",
-}
-"""Keys that said rewards before 0.9; they count in a section without ``reward_signals``, which later ones needed."""
-
-SIGNALS = {
-    "extrinsic": {"strength": "number", "gamma": "number"},
-    "curiosity": {"strength": "number", "gamma": "number", "encoding_size": "whole", "learning_rate": "number"},
-    "gail": {
-        "strength": "number", "gamma": "number", "demo_path": "text", "encoding_size": "whole",
-        "learning_rate": "number", "use_actions": "flag", "use_vail": "flag",
-    },
-}  # fmt: skip
-"""Reward signals, and the keys of each."""
-
-SIGNAL_UPDATES = {"reward_signal_num_update": BEFORE_016, "reward_signal_steps_per_update": ("0.16",)}
-"""Keys that stand among the reward signals and belong to SAC, and the releases that read them."""
-
-SELF_PLAY = {
-    "save_steps": "whole", "swap_steps": "whole", "window": "whole", "initial_elo": "number",
-    "play_against_current_self_ratio": "number", "play_against_latest_model_ratio": "number", "team_change": "whole",
-}  # fmt: skip
-"""Keys of ``self_play``."""
-
-CLONING_KEYS = {
-    "demo_path": "text", "steps": "whole", "strength": "number", "samples_per_update": "whole", "num_epoch": "whole",
-    "batch_size": "whole",
-}  # fmt: skip
-"""Keys of ``behavioral_cloning``."""
-
-SPOKEN = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-"""Words that YAML of those years read as a flag."""
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -189,7 +65,7 @@ class OldFile:
     path: str = ""
 
     def place(self, path: str) -> str:
-        """Gives ``file:line`` of a dotted path, or of the section around it."""
+        """Returns ``file:line`` of a dotted path, or of the section around it."""
         while path and path not in self.lines:
             path = path.rpartition(".")[0]
         return self.lines.get(path, self.source)
@@ -203,7 +79,7 @@ class OldFile:
         refuse(dict.fromkeys(self.problems))
 
     def section(self, path: str, value: object) -> Mapping[Any, object]:
-        """Gives a value that has to be a mapping; an empty one where it is not, and notes that."""
+        """Returns a value that has to be a mapping; an empty one where it is not, and notes that."""
         if isinstance(value, Mapping):
             return value
         if value is not None:
@@ -211,16 +87,18 @@ class OldFile:
         return {}
 
     def read(self, path: str, value: object, kind: str) -> object:
-        """Gives a value as its kind has it, or notes what is wrong and gives None."""
+        """Returns a value as its kind has it, or notes what is wrong and returns None."""
         found: object = None
+        if kind == "section":
+            return self.section(path, value)
         if kind == "whole":
-            number = _number(value)
+            number = number_of(value)
             found = int(number) if number is not None and float(number).is_integer() else None
         elif kind == "number":
-            found = _number(value)
+            found = number_of(value)
         elif kind == "numbers":
             if isinstance(value, list):
-                each = [_number(one) for one in value]
+                each = [number_of(one) for one in value]
                 found = None if None in each else each
         elif kind == "flag":
             found = value if isinstance(value, bool) else SPOKEN.get(str(value).lower())
@@ -233,8 +111,18 @@ class OldFile:
             self.wrong(path, f" = {value!r}: must be {KINDS.get(kind) or 'one of ' + kind.replace('|', ', ')}{near}")
         return found
 
+    def keys(self, path: str, values: Mapping[Any, object], kinds: Mapping[str, str]) -> dict[str, object]:
+        """Returns the values of a section, each read as its kind, and notes keys that have no kind."""
+        found = {}
+        for key, value in values.items():
+            if key in kinds:
+                found[str(key)] = self.read(f"{path}.{key}" if path else str(key), value, kinds[str(key)])
+            else:
+                self.unknown(path, key, kinds)
+        return found
+
     def unknown(self, path: str, key: object, known: Iterable[str]) -> None:
-        """Notes a key that nobody knows."""
+        """Notes a key that is in no table."""
         names = list(known)
         near = nearest(str(key), names) or f"; known are {', '.join(names)}"
         self.wrong(f"{path}.{key}" if path else str(key), f": there is no such key{near}")
@@ -250,8 +138,8 @@ KINDS = {
 """How each kind of value is called in messages."""
 
 
-def _number(value: object) -> int | float | None:
-    """Gives a finite number, also one that YAML of those years read as a text."""
+def number_of(value: object) -> int | float | None:
+    """Returns a finite number, also one that YAML of those years read as a text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -368,31 +256,25 @@ def kind_of(document: Mapping[Any, object]) -> str:
 
 
 def has_flat_behaviors(document: Mapping[Any, object]) -> bool:
-    """Says whether behaviours stand under ``behaviors`` with the flat keys of before, as 0.17 had them."""
+    """Returns whether behaviours stand under ``behaviors`` with the flat keys of before, as 0.17 had them."""
     behaviors = document.get("behaviors")
     each = behaviors.values() if isinstance(behaviors, Mapping) else ()
     return any(isinstance(one, Mapping) and "trainer" in one for one in each)
 
 
 def is_old(document: Mapping[Any, object]) -> bool:
-    """Says whether a file is of ML-Agents 0.13 to 0.18, which `rookery mlagents convert` reads."""
+    """Returns whether a file is of ML-Agents 0.13 to 0.18, which `rookery mlagents convert` reads."""
     return kind_of(document) not in ("current", "unknown")
 
 
-def convert_command(path: str | Path, extra: Sequence[str] = ()) -> str:
-    """Gives the command that converts an old file.
-
-    Args:
-        path: Path of the file as a user gave it.
-        extra: Further words, for example ``["--curriculum", "wall_jump.yaml"]``.
-    """
+def convert_command(path: str | Path) -> str:
+    """Returns the command that converts an old file, whose path is as a user gave it."""
     place = Path(path)
-    words = [str(place), *extra, "-o", str(place.with_name(f"{place.stem}.new.yaml"))]
-    return f"rookery mlagents convert {shlex.join(words)}"
+    return f"rookery mlagents convert {shlex.join([str(place), '-o', str(place.with_name(f'{place.stem}.new.yaml'))])}"
 
 
 def old_file_message(path: str | Path, document: Mapping[Any, object]) -> str:
-    """Gives what a user reads who gives an old file where one of today is expected."""
+    """Returns what a user reads who gives an old file where one of today is expected."""
     name, place = str(path), Path(path)
     kind = kind_of(document)
     if kind in ("curriculum", "sampler"):
@@ -421,7 +303,7 @@ Section = dict[str, Given]
 
 
 def sections(file: OldFile) -> tuple[Section | None, dict[str, Section]]:
-    """Gives ``default`` and all behaviours of a trainer configuration, each as its trainer got it.
+    """Returns ``default`` and all behaviours of a trainer configuration, each as its trainer got it.
 
     A behaviour's keys replace those of ``default`` one by one, sections among them whole. A behaviour that is the name
     of another takes that one's keys.
@@ -469,7 +351,7 @@ def _given(file: OldFile, name: str, value: object) -> Section:
 
 
 def _followed(file: OldFile, name: str) -> str:
-    """Gives the section that a behaviour's keys stand in: its own, or the one that it names."""
+    """Returns the section that a behaviour's keys stand in: its own, or the one that it names."""
     trail = [name]
     while isinstance(target := file.values.get(trail[-1]), str):
         if target not in file.values:

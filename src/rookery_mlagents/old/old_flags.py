@@ -27,9 +27,13 @@ class OldFlag:
     versions: tuple[str, str] = ("0.13", "0.16")
 
 
-def _same(flag: str, *, takes: bool = True, first: str = "0.13") -> OldFlag:
-    today = (flag, "{}") if takes else (flag,)
-    return OldFlag(f"`{flag}` of `rookery mlagents learn`", takes, today, versions=(first, "0.16"))
+def _same(flags: str, *, takes: bool = True, first: str = "0.13") -> dict[str, OldFlag]:
+    """Returns rows of flags that have the same name today."""
+    value = ("{}",) if takes else ()
+    return {
+        flag: OldFlag(f"`{flag}` of `rookery mlagents learn`", takes, (flag, *value), versions=(first, "0.16"))
+        for flag in flags.split()
+    }
 
 
 OLD_FLAGS = {
@@ -56,23 +60,12 @@ OLD_FLAGS = {
         versions=("0.13", "0.15"),
     ),
     "--slow": OldFlag("`--time-scale 1`", today=("--time-scale", "1"), versions=("0.13", "0.13")),
-    "--env": _same("--env"),
-    "--run-id": _same("--run-id"),
-    "--seed": _same("--seed"),
-    "--base-port": _same("--base-port"),
-    "--num-envs": _same("--num-envs"),
-    "--no-graphics": _same("--no-graphics", takes=False),
-    "--debug": _same("--debug", takes=False),
-    "--width": _same("--width"),
-    "--height": _same("--height"),
-    "--quality-level": _same("--quality-level"),
-    "--time-scale": _same("--time-scale"),
-    "--target-frame-rate": _same("--target-frame-rate"),
-    "--capture-frame-rate": _same("--capture-frame-rate", first="0.16"),
-    "--resume": _same("--resume", takes=False, first="0.16"),
-    "--force": _same("--force", takes=False, first="0.16"),
-    "--inference": _same("--inference", takes=False, first="0.16"),
-    "--initialize-from": _same("--initialize-from", first="0.16"),
+    **_same("--env --run-id --seed --base-port --num-envs"),
+    **_same("--no-graphics --debug", takes=False),
+    **_same("--width --height --quality-level --time-scale --target-frame-rate"),
+    **_same("--capture-frame-rate", first="0.16"),
+    **_same("--resume --force --inference", takes=False, first="0.16"),
+    **_same("--initialize-from", first="0.16"),
     "--env-args": OldFlag("`--env-args` of `rookery mlagents learn`, last as before", takes=True),
 }
 """What becomes of each flag; ``--slow`` is of 0.12."""

@@ -37,28 +37,23 @@ class OldCurriculum:
 
     Attributes:
         behavior: The behaviour that is measured.
-        measure: ``reward`` or ``progress``.
+        criteria: How it is measured, by today's keys.
         thresholds: Where each lesson but the last ends.
-        min_lesson_length: Episodes that are measured.
-        signal_smoothing: Whether a quarter of the last measure is added to three quarters of the new one.
         parameters: A value for each lesson, by parameter.
         place: ``file:line``.
+        lone: Whether it has a file of its own, called like the behaviour, as in 0.13.
     """
 
     behavior: str
-    measure: str
+    criteria: dict[str, object]
     thresholds: list[float]
-    min_lesson_length: int
-    signal_smoothing: bool
     parameters: dict[str, list[float]]
     place: str
+    lone: bool
 
 
-def read_curricula(path: str | Path) -> tuple[list[OldCurriculum], bool]:
+def read_curricula(path: str | Path) -> list[OldCurriculum]:
     """Reads a curriculum file, or a directory of them.
-
-    Returns:
-        Curricula, and whether they are in the form of 0.13: a file for each behaviour, called like it.
 
     Raises:
         ConfigError: If one is not right, or there is none.
@@ -68,63 +63,57 @@ def read_curricula(path: str | Path) -> tuple[list[OldCurriculum], bool]:
         files = sorted(one for one in place.iterdir() if one.suffix.lower() == ".json")
         if not files:
             raise ConfigError(f"{path}: there is no .json file in this directory: curricula are called BEHAVIOUR.json")
-        return [_lone_curriculum(one, read_file(one)) for one in files], True
+        return [_lone_curriculum(one, read_file(one)) for one in files]
     file = read_file(place)
     _refuse_other(file, "curriculum")
     if set(CURRICULUM) & {str(key) for key in file.values}:
-        return [_lone_curriculum(place, file)], True
-    return curricula_of(file, file.values), False
+        return [_lone_curriculum(place, file)]
+    return curricula_of(file, file.values)
 
 
 def _lone_curriculum(path: Path, file: OldFile) -> OldCurriculum:
-    found = _curriculum(file, path.stem, "", file.values)
+    found = _curriculum(file, path.stem, "", file.values, lone=True)
     file.check()
     return found
 
 
 def curricula_of(file: OldFile, values: Mapping[Any, object], above: str = "") -> list[OldCurriculum]:
-    """Gives the curricula of a file that holds those of several behaviours."""
-    found = [
-        _curriculum(file, str(name), f"{above}{name}.", file.section(f"{above}{name}", value))
-        for name, value in values.items()
-    ]
+    """Returns the curricula of a file that holds those of several behaviours."""
+    found = []
+    for name, value in values.items():
+        at = f"{above}{name}"
+        found.append(_curriculum(file, str(name), at, file.section(at, value), lone=False))
     file.check()
     if not found:
         raise ConfigError(f"{file.source}: there is no curriculum in it")
     return found
 
 
-def _curriculum(file: OldFile, behavior: str, above: str, values: Mapping[Any, object]) -> OldCurriculum:
-    read: dict[str, object] = {"thresholds": [], "parameters": {}}
-    for key, value in values.items():
-        if key not in CURRICULUM:
-            file.unknown(above.rstrip("."), key, CURRICULUM)
-        elif key == "parameters":
-            read["parameters"] = file.section(f"{above}parameters", value)
-        else:
-            read[str(key)] = file.read(f"{above}{key}", value, CURRICULUM[str(key)])
+def _curriculum(file: OldFile, behavior: str, at: str, values: Mapping[Any, object], *, lone: bool) -> OldCurriculum:
+    read = file.keys(at, values, CURRICULUM)
     for key in CURRICULUM:
         if key not in values:
-            at = above.rstrip(".")
             file.problems.append(f"{file.place(at)}: curriculum of {behavior}: {key} is missing")
-    thresholds, parameters = read["thresholds"], read["parameters"]
-    assert isinstance(parameters, Mapping)
+    above = f"{at}." if at else ""
+    criteria = {
+        "measure": read.get("measure"),
+        "behavior": behavior,
+        "signal_smoothing": read.get("signal_smoothing"),
+        "min_lesson_length": read.get("min_lesson_length"),
+    }
+    thresholds, parameters = read.get("thresholds"), read.get("parameters")
     steps: list[float] = thresholds if isinstance(thresholds, list) else []
-    if read.get("measure") == "progress" and not all(0 <= one <= 1 for one in steps):
+    if criteria["measure"] == "progress" and not all(0 <= one <= 1 for one in steps):
         file.wrong(f"{above}thresholds", f" = {steps}: progress is between 0 and 1")
     lessons: dict[str, list[float]] = {}
-    for name, value in parameters.items():
-        at = f"{above}parameters.{name}"
-        each = file.read(at, value, "numbers")
+    for name, value in parameters.items() if isinstance(parameters, Mapping) else ():
+        each = file.read(f"{above}parameters.{name}", value, "numbers")
         if isinstance(each, list):
             lessons[str(name)] = each
             if len(each) != len(steps) + 1:
-                file.wrong(at, f": has {len(each)} values; {len(steps)} thresholds make {len(steps) + 1} lessons")
-    measure, length = str(read.get("measure")), read.get("min_lesson_length")
-    return OldCurriculum(
-        behavior, measure, steps, length if isinstance(length, int) else 0, read.get("signal_smoothing") is True,
-        lessons, file.place(above.rstrip(".")),
-    )  # fmt: skip
+                text = f": has {len(each)} values; {len(steps)} thresholds make {len(steps) + 1} lessons"
+                file.wrong(f"{above}parameters.{name}", text)
+    return OldCurriculum(behavior, criteria, steps, lessons, file.place(at), lone)
 
 
 # -- samplers --------------------------------------------------------------------------------------
@@ -132,10 +121,10 @@ def _curriculum(file: OldFile, behavior: str, above: str, values: Mapping[Any, o
 
 @dataclass(frozen=True)
 class OldSamplers:
-    """What a sampler file says.
+    """The content of a sampler file.
 
     Attributes:
-        interval: Steps between two drawings; None = the file does not say it.
+        interval: Steps between two drawings; None = not given.
         samplers: Today's sampler by parameter.
         changes: What was changed in them.
         places: ``file:line`` by parameter.
@@ -167,14 +156,13 @@ def _refuse_other(file: OldFile, wanted: str) -> None:
 
 
 def samplers_of(file: OldFile, values: Mapping[Any, object], above: str = "") -> OldSamplers:
-    """Gives the samplers that a mapping holds, ``sampler-type`` (to 0.17) or ``sampler_type`` (0.18) in each.
+    """Returns the samplers that a mapping holds, ``sampler-type`` (to 0.17) or ``sampler_type`` (0.18) in each.
 
     Raises:
         ConfigError: If it is not right.
     """
     interval: object = None
     found: dict[str, dict[str, object]] = {}
-    changes: list[str] = []
     for name, value in values.items():
         path = f"{above}{name}"
         if name == "resampling-interval":
@@ -184,14 +172,14 @@ def samplers_of(file: OldFile, values: Mapping[Any, object], above: str = "") ->
         elif nearest(str(name).lower().replace("_", "-"), ["resampling-interval"]):
             file.wrong(path, ": there is no such key; did you mean 'resampling-interval'?")
         else:
-            found[str(name)] = _sampler(file, path, file.section(path, value), changes)
+            found[str(name)] = _sampler(file, path, file.section(path, value))
     file.check()
     places = {name: file.place(f"{above}{name}") for name in found}
-    return OldSamplers(interval if isinstance(interval, int) else None, found, changes, places)
+    return OldSamplers(interval if isinstance(interval, int) else None, found, file.notes, places)
 
 
-def _sampler(file: OldFile, path: str, values: Mapping[Any, object], changes: list[str]) -> dict[str, object]:
-    """Gives a sampler as it is written today."""
+def _sampler(file: OldFile, path: str, values: Mapping[Any, object]) -> dict[str, object]:
+    """Returns a sampler as it is written today."""
     inner = file.section(f"{path}.sampler_parameters", values.get("sampler_parameters"))
     flat = {**{key: one for key, one in values.items() if key != "sampler_parameters"}, **inner}
     kind = flat.pop("sampler-type", flat.pop("sampler_type", None))
@@ -214,7 +202,7 @@ def _sampler(file: OldFile, path: str, values: Mapping[Any, object], changes: li
         if key not in flat:
             file.wrong(path, f": {key} is missing: {kind} needs {' and '.join(parameters)}")
         elif key == "intervals":
-            read[key] = _intervals(file, f"{path}.{key}", flat[key], changes)
+            read[key] = _intervals(file, f"{path}.{key}", flat[key])
         else:
             read[key] = file.read(f"{path}.{key}", flat[key], "number")
     for other in flat:
@@ -223,11 +211,11 @@ def _sampler(file: OldFile, path: str, values: Mapping[Any, object], changes: li
     low, high = read.get("min_value"), read.get("max_value")
     if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
         read["min_value"], read["max_value"] = high, low
-        changes.append(f"{file.place(path)}: {path}: min_value was above max_value; they change places")
+        file.notes.append(f"{file.place(path)}: {path}: min_value was above max_value; they change places")
     return {"sampler_type": today, "sampler_parameters": read}
 
 
-def _intervals(file: OldFile, path: str, value: object, changes: list[str]) -> list[list[float]]:
+def _intervals(file: OldFile, path: str, value: object) -> list[list[float]]:
     found: list[list[float]] = []
     for one in value if isinstance(value, list) else [None]:
         each = file.read(path, one, "numbers") if isinstance(one, list) and len(one) == 2 else None
@@ -235,6 +223,6 @@ def _intervals(file: OldFile, path: str, value: object, changes: list[str]) -> l
             file.wrong(path, f" = {value!r}: must be a list of pairs, such as [[1, 2], [5, 6]]")
             return []
         if each[0] > each[1]:
-            changes.append(f"{file.place(path)}: {path}: {each} goes downwards; its ends change places")
+            file.notes.append(f"{file.place(path)}: {path}: {each} goes downwards; its ends change places")
         found.append(sorted(each))
     return found

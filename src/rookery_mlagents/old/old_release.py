@@ -1,4 +1,4 @@
-"""Which release of ML-Agents an old file is of, and what a reader is told of what became of it."""
+"""Which release of ML-Agents an old file is of, and the list of what changed in it."""
 
 from __future__ import annotations
 
@@ -7,71 +7,104 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rookery.face import ConfigError, nearest
-from rookery_mlagents.old.old_files import (
+from rookery_mlagents.old.old_files import OldFile, Section, number_of
+from rookery_mlagents.old.old_flags import OLD_FLAGS, FlagsRead
+from rookery_mlagents.old.old_keys import (
     CLONING,
+    HINTS,
     IMITATION,
     KEYS,
-    SIGNAL_UPDATES,
     SIGNALS_OF_OLD,
+    SIGNS,
     SINCE_014,
+    SPOKEN,
     VERSIONS,
-    OldFile,
-    Section,
 )
-from rookery_mlagents.old.old_flags import OLD_FLAGS, FlagsRead
+from rookery_mlagents.old.old_parameters import OldCurriculum, OldSamplers
 
 
 @dataclass
 class Changes:
-    """What a reader has to know, each once, with the names of those it is true of."""
+    """What changed, each once, with the names of the behaviours where it did."""
 
     said: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, text: str, who: str = "") -> None:
-        """Says something, of a behaviour or of everything."""
+        """Adds a change, of one behaviour or of the whole file."""
         names = self.said.setdefault(text, [])
         if who and who not in names:
             names.append(who)
 
     def lines(self) -> list[str]:
-        """Gives a line for each."""
+        """Returns a line for each."""
         return [f"{listed(names)}: {text}" if names else text for text, names in self.said.items()]
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
-    """Gives names as a list, the first few of them."""
+    """Returns names as a list, the first few of them."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def release_of(
-    file: OldFile,
-    below: Section | None,
-    behaviors: Mapping[str, Section],
-    form: str,
-    flags: FlagsRead,
-    version: str | None,
-    changes: Changes,
-) -> str:
-    """Gives the release of a file, or the newest that it may be of; says so."""
+ALL = ""
+"""Name under which the number of agents of every behaviour stands."""
+
+
+@dataclass
+class Facts:
+    """Old files and what is known of them.
+
+    Attributes:
+        file: The trainer configuration, or a file of 0.17 or 0.18, which holds curricula and samplers itself.
+        curricula: Curricula of behaviours.
+        samplers: Samplers of parameters; None = no such file.
+        flags: The flags of the old command.
+        lesson: The lesson to begin with.
+        agents: Agents of a behaviour in one environment, by behaviour; `ALL` = of any other. Releases to 0.13 counted
+            steps of the environment, today's files those of agents.
+        demo: Demonstration for behaviours that ``online_bc`` had imitate a player; None = none.
+        version: The release whose meaning the keys have; empty = not found out yet.
+        changes: What changed so far.
+    """
+
+    file: OldFile
+    curricula: Sequence[OldCurriculum]
+    samplers: OldSamplers | None
+    flags: FlagsRead
+    lesson: int
+    agents: Mapping[str, int]
+    demo: str | None
+    version: str = ""
+    changes: Changes = field(default_factory=Changes)
+
+    def agents_of(self, name: str) -> int | None:
+        """Returns the number of agents of a behaviour; None = it was not given."""
+        return self.agents.get(name, self.agents.get(ALL))
+
+
+def release_of(facts: Facts, version: str | None, below: Section | None, behaviors: Mapping[str, Section]) -> str:
+    """Returns the release of a file, or the newest that it may be of, and adds a line about it."""
+    changes = facts.changes
     if version is not None:
         if version not in VERSIONS:
             raise ConfigError(f"--version {version}: must be one of {', '.join(VERSIONS)}{_instead_of(version)}")
         return version
     possible, why = set(VERSIONS), ""
-    for reason, releases in _evidence(behaviors, form, flags).items():
-        if not possible & releases:
+    for reason, releases in _evidence(facts, behaviors).items():
+        if not possible.intersection(releases):
             raise ConfigError(
-                f"{file.source}: {reason} is of {listed(sorted(releases))}, and {why} is not: give the release, for "
-                f"example --version {max(releases)}; keys that it did not read are left out"
+                f"{facts.file.source}: {reason} is of {listed(sorted(releases))}, and {why} is not: give the release, "
+                f"for example --version {max(releases)}; keys that it did not read are left out"
             )
-        if possible - releases:
-            possible, why = possible & releases, f"{why}, {reason}" if why else reason
+        if possible.difference(releases):
+            possible, why = possible.intersection(releases), f"{why}, {reason}" if why else reason
     if len(possible) == 1:
         changes.add(f"taken as a file of {max(possible)}, because of {why}")
         return max(possible)
-    for reason, releases in _hints(below).items():
-        if len(possible) > 1 and possible & releases and possible - releases:
-            possible, why = possible & releases, f"{why}, {reason}" if why else reason
+    numbers = {key: number_of(given.value) for key, given in (below or {}).items()}
+    for reason, came_with, releases in HINTS:
+        is_that = all(numbers.get(key) == number for key, number in came_with.items())
+        if is_that and possible.intersection(releases) and possible.difference(releases):
+            possible, why = possible.intersection(releases), f"{why}, {reason}" if why else reason
     newest = max(possible)
     if len(possible) == 1:
         changes.add(f"taken as a file of {newest}, going by {why}; --version says otherwise")
@@ -89,65 +122,36 @@ def release_of(
     return newest
 
 
-def _hints(below: Section | None) -> dict[str, set[str]]:
-    """Gives the releases whose own ``default`` had the numbers of this one, where these changed."""
-    numbers = {key: str(given.value) for key, given in (below or {}).items()}
-
-    def same(key: str, number: float) -> bool:
-        try:
-            return float(numbers[key]) == number
-        except (KeyError, ValueError):
-            return False
-
-    found = {}
-    if same("max_steps", 5e4) and same("summary_freq", 1000):
-        found["max_steps and summary_freq of default, which are those that 0.13 came with"] = {"0.13"}
-    if same("max_steps", 5e5) and same("summary_freq", 10000):
-        found["max_steps and summary_freq of default, which are those of releases from 0.14 on"] = set(SINCE_014)
-    if same("memory_size", 256):
-        found["memory_size of default, which is that of releases before 0.15"] = {"0.13", "0.14"}
-    if same("memory_size", 128):
-        found["memory_size of default, which is that of releases from 0.15 on"] = {"0.15", "0.16"}
-    return found
-
-
-def _evidence(behaviors: Mapping[str, Section], form: str, flags: FlagsRead) -> dict[str, set[str]]:
-    """Gives the releases that each sign is of."""
-    found: dict[str, set[str]] = {}
+def _evidence(facts: Facts, behaviors: Mapping[str, Section]) -> dict[str, Sequence[str]]:
+    """Returns the releases that each sign is of."""
+    found: dict[str, Sequence[str]] = {}
     for section in behaviors.values():
         for key, given in section.items():
-            if key in KEYS and set(KEYS[key].versions) != set(VERSIONS):
-                found[key] = set(KEYS[key].versions)
+            if key in KEYS:
+                found[key] = KEYS[key].versions
             if key in SIGNALS_OF_OLD and "reward_signals" not in section:
-                found[f"{key} without reward_signals"] = {"0.13"}
+                found[f"{key} without reward_signals"] = ("0.13",)
             if key == "pretraining" or (key == "trainer" and given.value in (*CLONING, IMITATION)):
-                found[str(given.value) if key == "trainer" else key] = {"0.13"}
+                found[str(given.value) if key == "trainer" else key] = ("0.13",)
             inner = given.value if isinstance(given.value, Mapping) else {}
-            if key == "reward_signals":
-                found |= {name: set(SIGNAL_UPDATES[name]) for name in SIGNAL_UPDATES if name in inner}
-            if key == "self_play" and "play_against_current_self_ratio" in inner:
-                found["play_against_current_self_ratio"] = {"0.14", "0.15"}
-            for name in ("play_against_latest_model_ratio", "team_change"):
-                if key == "self_play" and name in inner:
-                    found[name] = {"0.16"}
-    if form:
-        lone = form == "lone"
-        text = "a curriculum file for each behaviour" if lone else "a curriculum file for several behaviours"
-        found[text] = {"0.13"} if lone else set(SINCE_014)
-    for name in flags.given:
+            found |= {name: releases for name, releases in SIGNS.get(key, {}).items() if name in inner}
+    if facts.curricula and facts.curricula[0].lone:
+        found["a curriculum file for each behaviour"] = ("0.13",)
+    elif facts.curricula:
+        found["a curriculum file for several behaviours"] = SINCE_014
+    for name in facts.flags.given:
         first, last = OLD_FLAGS[name].versions
-        if (first, last) != (VERSIONS[0], VERSIONS[-1]):
-            found[name] = {one for one in VERSIONS if first <= one <= last}
+        found[name] = [one for one in VERSIONS if first <= one <= last]
     return found
 
 
 def _has_memory(behaviors: Mapping[str, Section]) -> bool:
-    return any(str(part["use_recurrent"].value).lower() in ("true", "yes", "on")
-               for part in behaviors.values() if "use_recurrent" in part)  # fmt: skip
+    said = [str(section["use_recurrent"].value) for section in behaviors.values() if "use_recurrent" in section]
+    return any(SPOKEN.get(word.lower()) for word in said)
 
 
 def _instead_of(version: str) -> str:
-    """Says what to give for a release that is none of `VERSIONS`."""
+    """Returns what to give for a release that is none of `VERSIONS`."""
     found = re.fullmatch(r"0\.(\d+)(\.\d+)*", version)
     if found is None:
         return nearest(version, VERSIONS)

@@ -43,8 +43,7 @@ def convert(
     rookery mlagents convert trainer_config.yaml --curriculum wall_jump.yaml -o wall_jump.new.yaml
     """
     from rookery.face import ConfigError, write_file
-    from rookery_mlagents.old.convert import said, text_of
-    from rookery_mlagents.old.converted_files import converted_files
+    from rookery_mlagents.old.convert import converted_files, said, text_of
 
     flags = list(words or [])
     if flags and output is None and not flags[0].startswith("-"):
