@@ -11,122 +11,14 @@ import pytest
 
 pytest.importorskip("uvicorn")
 
-from served import TOKEN, Web, batcher_of, checkpoint, policy, serving
+from served import TOKEN, Web, checkpoint, policy, serving
 
 from rookery.core.process.internal_errors import InternalErrors
 from rookery.envs.external.client import Client, ExternalError
 from rookery.serving import server as server_module
-from rookery.serving.batcher import NotDecided, Question, ServedActions
 from rookery.serving.server import PolicyServer, ServingOptions
-from rookery.serving.versions import load_version
 
 ID = "internal error [0-9a-f]{8}"
-
-
-class Answers:
-    """Collects answers of a batcher."""
-
-    def __init__(self):
-        self.found, self._more = [], threading.Condition()
-
-    def __call__(self, answer):
-        with self._more:
-            self.found.append(answer)
-            self._more.notify()
-
-    def wait(self, number):
-        with self._more:
-            assert self._more.wait_for(lambda: len(self.found) >= number, timeout=10), self.found
-        return self.found
-
-
-def question(reply, session=None):
-    return Question("main", {"obs": np.zeros((1, 4), np.float32)}, True, reply, session)
-
-
-def asked_together(batcher, *entries):
-    """Lets all of these wait when the first is taken."""
-    with batcher._ready:
-        batcher._waiting.extend(entries)
-        batcher._ready.notify()
-
-
-@pytest.fixture
-def version(tmp_path):
-    return load_version(checkpoint(tmp_path, 1, policy()))
-
-
-@pytest.mark.regression(
-    "no end",
-    "The thread that answers for a policy server survives an error of any kind, and all who wait are answered",
-)
-def test_an_error_outside_of_a_forward_pass_is_answered_to_all_who_wait(version, monkeypatch):
-    said, answers = [], Answers()
-    batcher = batcher_of(version, said)
-    monkeypatch.setattr(batcher, "_decide", lambda *_: 1 / 0)
-    asked_together(batcher, question(answers), question(answers), question(answers))
-    assert all(isinstance(one, NotDecided) and re.fullmatch(ID, str(one)) for one in answers.wait(3))
-    assert len({str(one) for one in answers.found}) == 1 and "ZeroDivisionError" in said[0] and "Traceback" in said[0]
-    monkeypatch.undo()
-    batcher.ask(question(answers))
-    assert isinstance(answers.wait(4)[-1], ServedActions) and batcher.is_running
-    batcher.close()
-
-
-@pytest.mark.regression(
-    "no end",
-    "The thread that answers for a policy server survives an error of any kind, and all who wait are answered",
-)
-def test_a_network_that_ends_its_thread_does_not_end_the_server(version, monkeypatch):
-    said, answers = [], Answers()
-    batcher = batcher_of(version, said)
-
-    def leave(*_):
-        raise SystemExit(3)
-
-    monkeypatch.setattr(version.policies["main"], "env_actions", leave)
-    asked_together(batcher, question(answers), question(answers))
-    assert all(isinstance(one, NotDecided) for one in answers.wait(2)) and "SystemExit" in said[0]
-    monkeypatch.undo()
-    batcher.ask(question(answers))
-    assert isinstance(answers.wait(3)[-1], ServedActions)
-    batcher.close()
-
-
-@pytest.mark.regression(
-    "no end",
-    "The thread that answers for a policy server survives an error of any kind, and all who wait are answered",
-)
-def test_a_reply_that_raises_takes_nobody_elses_answer_away_and_no_answer_comes_twice(version):
-    said, answers, broken = [], Answers(), []
-
-    def refuse(answer):
-        broken.append(answer)
-        raise OSError("the client is gone")
-
-    batcher = batcher_of(version, said)
-    asked_together(batcher, question(answers), question(refuse), question(answers))
-    assert all(isinstance(one, ServedActions) for one in answers.wait(2))
-    assert batcher.counts.questions == 3
-    batcher.forget("nobody", lambda was: 1 / 0)
-    batcher.ask(question(answers))
-    answers.wait(3)
-    batcher.close()
-    assert len(broken) == 1 and len(answers.found) == 3
-    assert ["OSError" in said[0], "ZeroDivisionError" in said[1], len(said)] == [True, True, 2]
-
-
-@pytest.mark.regression(
-    "no end",
-    "The thread that answers for a policy server survives an error of any kind, and all who wait are answered",
-)
-def test_a_question_that_cannot_be_taken_is_answered_and_the_others_too(version):
-    said, answers = [], Answers()
-    batcher = batcher_of(version, said)
-    asked_together(batcher, question(answers), question(answers, session=["unhashable"]), question(answers))
-    found = answers.wait(3)
-    assert sorted(type(one).__name__ for one in found) == ["NotDecided", "NotDecided", "ServedActions"]
-    batcher.close()
 
 
 @pytest.mark.regression(
