@@ -8,14 +8,18 @@ all, with many.
 import gc
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+import selection
+import warm_children
 from rookery.cli.main import main
 from rookery.core.native import FOLDER, SWITCH, best_build, candidates
+from rookery.core.process import child_process
 from rookery.envs import choice
 from rookery.envs.native import twins
 from selection import slow_except
@@ -42,6 +46,10 @@ settings.load_profile("quick")
 
 BUILDS = [name for name in candidates() if (FOLDER / f"{name}.so").exists()]
 """Of the kernels, those that this processor can run, the best first."""
+
+
+def pytest_configure(config):
+    selection.WITHOUT_SLOW = config.option.markexpr == "not slow"
 
 
 def pytest_collection():
@@ -116,3 +124,18 @@ def _no_waiting_for_disks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: os.fstat(descriptor) and None)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _warm_children():
+    """Processes that the library starts are forked from one that has imported what they need (`warm_children.py`)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(child_process, "subprocess", warm_children.LIKE_SUBPROCESS)
+        yield
+    warm_children.close()
+
+
+@pytest.fixture
+def fresh_children(monkeypatch):
+    """They are fresh interpreters, as they are for users."""
+    monkeypatch.setattr(child_process, "subprocess", subprocess)

@@ -8,6 +8,9 @@ from collections import Counter
 
 import pytest
 
+WITHOUT_SLOW = False
+"""Whether the tests run with ``-m "not slow"``: then slow cases of many need not even be made (set by conftest.py)."""
+
 
 def slow_except(*quick, of):
     """Parameters for `pytest.mark.parametrize`: all of `of`, marked slow unless they are among `quick`.
@@ -18,7 +21,7 @@ def slow_except(*quick, of):
     """
     cases = list(of)
     assert [case for case in quick if case not in cases] == [], "a quick case that is none of the cases"
-    return [case if case in quick else slow(*case) if isinstance(case, tuple) else slow(case) for case in cases]
+    return made((case, case in quick) for case in cases)
 
 
 def slow_repeats(of):
@@ -38,7 +41,14 @@ def slow_repeats(of):
         quick.add(number)
         missing -= values[number]
         seen.update(values[number])
-    return [case if number in quick else slow(*case) for number, case in enumerate(cases)]
+    return made((case, number in quick) for number, case in enumerate(cases))
+
+
+def made(cases):
+    """Parameters of cases, each with whether it is quick."""
+    if WITHOUT_SLOW:
+        return [case for case, quick in cases if quick]
+    return [case if quick else slow(*case) if isinstance(case, tuple) else slow(case) for case, quick in cases]
 
 
 def news(values, missing, seen):

@@ -4,7 +4,13 @@ import itertools
 
 import pytest
 
+import selection
 from selection import slow_except, slow_repeats
+
+
+@pytest.fixture(autouse=True)
+def _with_slow(monkeypatch):
+    monkeypatch.setattr(selection, "WITHOUT_SLOW", False)
 
 
 def quick(cases):
@@ -36,3 +42,9 @@ def test_where_one_argument_has_more_values_those_of_the_others_take_turns():
 def test_a_quick_case_that_is_none_is_an_error():
     with pytest.raises(AssertionError, match="none of the cases"):
         slow_except("c", of=["a", "b"])
+
+
+def test_where_slow_cases_are_left_out_anyway_none_is_made(monkeypatch):
+    monkeypatch.setattr(selection, "WITHOUT_SLOW", True)
+    assert slow_except("c", "a", of="abc") == ["a", "c"]
+    assert slow_repeats(of=[("a", 1), ("b", 1), ("b", 2), ("c", 3)]) == [("a", 1), ("b", 2), ("c", 3)]

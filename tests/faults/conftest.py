@@ -17,6 +17,11 @@ OTHER = "\n## Damaged files\n"
 ROWS: list[tuple[str, str, str, float]] = []
 
 
+@pytest.fixture(autouse=True)
+def _fresh(fresh_children):
+    """What is killed and starved is what users have."""
+
+
 @pytest.fixture
 def measured():
     """Notes what was done, how often and what came of it; the seconds are those of the whole test."""
