@@ -4,7 +4,6 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rookery.core.errors import EnvError
 from rookery.envs.adapters.classic import TWINS, BatchedCartPole
 from rookery.envs.base import VectorEnv
 from selection import slow_repeats
@@ -147,47 +146,6 @@ def test_the_batched_cart_pole_has_gymnasiums_spaces():
     assert kind.obs.space == gym_env.observation_space and kind.action.space == gym_env.action_space
     assert TWINS["CartPole-v1"] is BatchedCartPole
     assert gym_env.spec.max_episode_steps == env.max_episode_steps
-
-
-@pytest.mark.parametrize(
-    ("actions", "message"),
-    [
-        ((np.zeros(2, dtype=int),), "actions of shape (2,) and type int64; expected (3,) integers"),
-        ((np.zeros(3),), "type float64; expected (3,) integers"),
-        ((), "0 arrays of actions where there is one kind"),
-        ((np.array([0, 2, 0]),), f"lane 1, seed {plan(1, 0)}, episode 0, step 1: action 2 of agent is not from 0 to 1"),
-        (
-            (np.array([0, 0, -1]),),
-            f"lane 2, seed {plan(2, 0)}, episode 0, step 1: action -1 of agent is not from 0 to 1",
-        ),
-    ],
-)
-def test_wrong_actions_are_named(actions, message):
-    env = BatchedCartPole(3)
-    env.reset(plan)
-    env.step((np.zeros(3, dtype=int),))
-    with pytest.raises(EnvError) as error:
-        env.step(actions)
-    assert message in str(error.value)
-
-
-def test_a_step_before_reset_is_an_error():
-    with pytest.raises(EnvError, match=r"step\(\) before reset\(\)"):
-        BatchedCartPole(1).step((np.zeros(1, dtype=int),))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_lanes": 0}, "num_lanes is 0"),
-        ({"num_lanes": 1, "max_episode_steps": 2.5}, "max_episode_steps is 2.5"),
-        ({"num_lanes": 1, "render_mode": "human"}, "render_mode is 'human'"),
-    ],
-)
-def test_wrong_settings_are_named(arguments, message):
-    with pytest.raises(ValueError) as error:
-        BatchedCartPole(**arguments)
-    assert message in str(error.value)
 
 
 def test_the_picture_shows_the_cart_where_it_is():

@@ -116,25 +116,6 @@ def test_the_tutorials_config_dict_is_taken_by_name_or_alone():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"width": 0}, "width is 0, it must be an integer of at least 1"),
-        ({"height": 2.0}, "height is 2.0, it must be an integer"),
-        ({"max_timesteps": True}, "max_timesteps is True"),
-        ({"width": 1, "height": 1}, "leave one tile for two agents"),
-        ({"render_mode": "human"}, "render_mode is 'human', it must be 'rgb_array' or None"),
-        ({"config": {"widht": 3}}, "config has 'widht'; did you mean 'width'?"),
-        ({"config": {"width": -1}}, "width is -1"),
-    ],
-)
-def test_wrong_settings_are_named(arguments, message):
-    for build in (MultiAgentArena, lambda **kwargs: BatchedArena(2, **kwargs)):
-        with pytest.raises(ValueError) as error:
-            build(**arguments)
-        assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
     ("actions", "message"),
     [
         ({"agent1": 0}, "step 1: no action for agent2; got ['agent1']"),
@@ -218,30 +199,6 @@ def test_the_batched_arena_is_a_vector_env_of_one_kind():
     (kind,) = env.kinds
     assert kind.agents == ("agent1", "agent2")
     assert kind.obs.leaves[0].sizes == (12, 12) and kind.action.sizes == (4,)
-
-
-@pytest.mark.parametrize(
-    ("actions", "message"),
-    [
-        ((np.zeros(5, dtype=int),), "actions of shape (5,) and type int64; expected (6,) integers"),
-        ((np.zeros(6),), "type float64; expected (6,) integers"),
-        ((np.zeros(6, dtype=int), np.zeros(6, dtype=int)), "2 arrays of actions where there is one kind"),
-        ((np.array([0, 0, 0, 4, 0, 0]),), f"lane 1, seed {plan(1, 0)}, episode 0, step 1: action 4 of agent2"),
-        ((np.array([0, 0, 0, 0, -1, 0]),), f"lane 2, seed {plan(2, 0)}, episode 0, step 1: action -1 of agent1"),
-    ],
-)
-def test_the_batched_arena_names_wrong_actions(actions, message):
-    env = BatchedArena(3)
-    env.reset(plan)
-    env.step((np.zeros(6, dtype=int),))
-    with pytest.raises(EnvError) as error:
-        env.step(actions)
-    assert message in str(error.value)
-
-
-def test_a_batched_step_before_reset_is_an_error():
-    with pytest.raises(EnvError, match=r"step\(\) before reset\(\)"):
-        BatchedArena(1).step((np.zeros(2, dtype=int),))
 
 
 @pytest.mark.usefixtures("no_twins_in_c")

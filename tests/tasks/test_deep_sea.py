@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from rookery.core.errors import EnvError
-from rookery.envs.make import make_env
 from rookery.tasks.deep_sea import DeepSea
 
 
@@ -56,22 +54,3 @@ def test_actions_are_the_same_in_seas_of_one_seed_and_others_in_others():
     one.reset(seed=5)
     assert one.right.tolist() == same.right.tolist()
     assert DeepSea(randomize_actions=False).right.tolist() == [1] * 225
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"size": 1}, "DeepSea: size is 1, it must be an integer of at least 2"),
-        ({"mapping_seed": -1}, "DeepSea: mapping_seed is -1"),
-        ({"render_mode": "human"}, "DeepSea: render_mode is 'human'"),
-    ],
-)
-def test_wrong_settings_are_named(settings, message):
-    with pytest.raises(ValueError) as error:
-        DeepSea(**settings)
-    assert message in str(error.value)
-
-
-def test_an_unknown_setting_is_named_with_those_there_are():
-    with pytest.raises(EnvError, match=r"did you mean 'size'\?"):
-        make_env("DeepSea", {"sise": 2}, (), 2, "auto")

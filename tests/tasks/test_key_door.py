@@ -71,17 +71,3 @@ def test_chance_hardly_ever_reaches_the_goal():
     env = KeyDoor()
     mean = env.rules.returns(np.full((162, 4), 0.25), 100)
     assert mean == pytest.approx(3.7e-5, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"size": 2}, "KeyDoor: size is 2, it must be an integer of at least 3"),
-        ({"max_steps": 0}, "KeyDoor: max_steps is 0"),
-        ({"render_mode": "human"}, "KeyDoor: render_mode is 'human'"),
-    ],
-)
-def test_wrong_settings_are_named(settings, message):
-    with pytest.raises(ValueError) as error:
-        KeyDoor(**settings)
-    assert message in str(error.value)

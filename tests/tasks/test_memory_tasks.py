@@ -315,27 +315,6 @@ def test_a_saved_twin_of_other_settings_is_refused():
         make_env(CueCorridor, {"length": 6}, (), 2, "batched").load_state_dict(state, plan)
 
 
-@pytest.mark.parametrize(
-    ("actions", "message"),
-    [
-        ((np.zeros(2, dtype=int),), "actions of shape (2,) and type int64; expected (3,) integers"),
-        ((np.zeros(3),), "type float64; expected (3,) integers"),
-        ((), "0 arrays of actions where there is one kind"),
-        ((np.array([0, 4, 0]),), f"lane 1, seed {plan(1, 0)}, episode 0, step 1: action 4 of agent is not from 0 to 3"),
-        ((np.array([0, 0, -1]),), f"lane 2, seed {plan(2, 0)}, episode 0, step 1: action -1 of agent is not from 0"),
-    ],
-)
-def test_a_twin_names_wrong_actions(actions, message):
-    env = make_env("RepeatPrevious", None, (), 3, "batched")
-    with pytest.raises(EnvError, match=r"step\(\) before reset\(\)"):
-        env.step((np.zeros(3, dtype=int),))
-    env.reset(plan)
-    env.step((np.zeros(3, dtype=int),))
-    with pytest.raises(EnvError) as error:
-        env.step(actions)
-    assert message in str(error.value)
-
-
 # --- single copies ------------------------------------------------------------------------------------------------
 
 
@@ -402,34 +381,6 @@ def test_each_draws_pictures_with_even_sides_that_change(name):
     for _ in range(5):
         shown = env.step([np.zeros(int(rows.waiting.sum()), dtype=int) for rows in shown.rows])
     assert env.render(0).shape == first.shape and not np.array_equal(env.render(0), first)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: RepeatAfterMe(delay=-1), "RepeatAfterMe: delay is -1, it must be an integer of at least 0"),
-        (lambda: RepeatAfterMe(max_episode_steps=2.5), "max_episode_steps is 2.5"),
-        (lambda: RepeatPrevious(k=52), "k is 52, it must be less than the 52 cards"),
-        (lambda: RepeatPrevious(num_decks=0), "num_decks is 0"),
-        (lambda: Autoencode(True), "num_decks is True"),
-        (lambda: CountRecall(render_mode="human"), "CountRecall: render_mode is 'human'"),
-        (lambda: CueCorridor(5, min_length=6), "CueCorridor: min_length 6 is more than length 5"),
-        (lambda: CueCorridor(0), "length is 0"),
-        (lambda: TwoCues(length=0), "length is 0"),
-        (lambda: StatelessCartPole(max_episode_steps=0), "StatelessCartPole: max_episode_steps is 0"),
-        (lambda: StatelessCartPole(render_mode="human"), "StatelessCartPole: render_mode is 'human'"),
-        (lambda: BatchedStatelessCartPole(0), "BatchedStatelessCartPole: num_lanes is 0"),
-    ],
-)
-def test_wrong_settings_are_named(make, message):
-    with pytest.raises(ValueError) as error:
-        make()
-    assert message in str(error.value)
-
-
-def test_an_unknown_setting_is_named_with_those_there_are():
-    with pytest.raises(EnvError, match=r"'dealy', unknown to it; did you mean 'delay'\?; it takes delay, max_episode"):
-        make_env("RepeatAfterMe", {"dealy": 2}, (), 2, "auto")
 
 
 def test_a_step_without_an_episode_and_a_wrong_answer_are_errors():

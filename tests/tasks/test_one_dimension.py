@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 
 from rookery import PPOConfig, Trainer, load_policy
-from rookery.core.errors import ConfigError, EnvError
+from rookery.core.errors import ConfigError
 from rookery.tasks import OneDimension
 from selection import slow_except
 
@@ -111,31 +111,6 @@ def test_nobody_walks_for_ever():
     shown = env.step([np.array([[0.0]])]).rows[0]
     assert shown.truncated.tolist() == [True]
     assert not shown.terminated.any()
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"numbers": 0}, "there is nothing to do"),
-        ({"vector": False}, "there is nothing to see"),
-        ({"step_size": 0.0}, "step_size is 0.0"),
-        ({"agents": 2}, "play is 'alone' with 2 agents"),
-        ({"play": "group"}, "play is 'group' with 1 agents"),
-        ({"pictures": -1}, "pictures is -1"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings, told):
-    with pytest.raises(ValueError, match=told):
-        OneDimension(1, **settings)
-
-
-def test_actions_that_cannot_be_played_are_told():
-    with pytest.raises(EnvError, match=r"episode 0, step 0: action \[2\] of agent is not of 0 and 1"):
-        line(numbers=0, choices=1).step([np.array([2])])
-    with pytest.raises(EnvError, match="not finite"):
-        line().step([np.array([[np.nan]])])
-    with pytest.raises(EnvError, match=r"actions of shape \(1, 2\)"):
-        line().step([np.array([[0.0, 0.0]])])
 
 
 def test_spaces_say_what_is_done():

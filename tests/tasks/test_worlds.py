@@ -162,27 +162,6 @@ def test_a_move_that_the_mask_forbids_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "message"),
-    [
-        ("Basic", {"max_steps": 0}, "max_steps is 0"),
-        ("BallPlate", {"max_steps": 1.5}, "max_steps is 1.5"),
-        ("GoalGrid", {"size": 1}, "size is 1"),
-        ("GoalGrid", {"observation": "onehot"}, "observation is 'onehot'; did you mean 'one_hot'"),
-        ("PushBlock", {"size": 4}, "size is 4"),
-        ("PushBlock", {"observation": "ray"}, "did you mean 'rays'"),
-        ("FoodCollector", {"food": 0}, "food is 0"),
-        ("FoodCollector", {"view": 5}, "view is 5"),
-        ("Match3", {"types": 3}, "types is 3"),
-        ("Match3", {"min_rows": 10}, "min_rows is 10, it must be from 4 to 9, or 0"),
-        ("Match3", {"observation": "visual", "columns": 6}, "6 types on 9 x 6 cells: .* take fewer types"),
-    ],
-)
-def test_settings_that_make_no_task_are_refused(name, settings, message):
-    with pytest.raises(ValueError, match=message):
-        getattr(tasks, name)(1, **settings)
-
-
-@pytest.mark.parametrize(
     ("name", "player", "message"),
     [
         ("BallPlate, hard", players.ball_plate_script, "the hard task does not show"),
