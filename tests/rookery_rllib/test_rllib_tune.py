@@ -1,5 +1,6 @@
 """tune.run and what stands around it, with trainables that take microseconds."""
 
+import inspect
 import json
 import os
 import random
@@ -543,6 +544,21 @@ def test_pb2_moves_within_its_bounds():
     analysis = run(config={"lr": space.uniform(0.5, 2)}, scheduler=pb2, num_samples=2, stop={"training_iteration": 4})
     assert all(0.5 <= trial.config["lr"] <= 2 for trial in analysis.trials)
     assert any("@perturbed" in trial.experiment_tag for trial in analysis.trials)
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        (schedulers.AsyncHyperBandScheduler, "max_t grace_period reduction_factor brackets"),
+        (schedulers.HyperBandScheduler, "max_t reduction_factor stop_last_trials"),
+        (schedulers.MedianStoppingRule, "grace_period min_samples_required min_time_slice hard_stop"),
+        (schedulers.PopulationBasedTraining, "perturbation_interval burn_in_period hyperparam_mutations "
+         "quantile_fraction resample_probability custom_explore_fn log_config require_attrs synch"),
+        (schedulers.PB2, "perturbation_interval hyperparam_bounds quantile_fraction log_config require_attrs synch"),
+    ],
+)  # fmt: skip
+def test_schedulers_take_the_arguments_of_tune_in_their_order(kind, own):
+    assert [*inspect.signature(kind).parameters] == ["time_attr", "reward_attr", "metric", "mode", *own.split()]
 
 
 def test_schedulers_by_short_names_and_what_is_refused():

@@ -10,7 +10,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -80,13 +80,6 @@ class TrialScheduler:
                 "rookery.tune.Scheduler, whose on_result says who goes on, and give it to rookery.tune.run(scheduler=)"
             )
 
-    def _take(self, time_attr: str, reward_attr: str | None, metric: str | None, mode: str | None) -> None:
-        """Notes what all schedulers are told."""
-        if mode not in (None, "min", "max"):
-            raise ConfigError(f"{type(self).__name__}: mode = {mode!r}: must be min or max")
-        self.time_attr = time_attr
-        self.metric, self.mode = (reward_attr, "max") if reward_attr else (metric, mode)
-
     def set_search_properties(self, metric: str | None, mode: str | None) -> bool:
         """Takes the metric and mode of ``tune.run``; says whether it had none of its own."""
         if (self.metric and metric) or (self.mode and mode):
@@ -120,92 +113,105 @@ class FIFOScheduler(TrialScheduler):
     """Lets every trial run to its end."""
 
 
-class AsyncHyperBandScheduler(TrialScheduler):
+def setting(name: str, default: Any, read: Callable[[Any], Any] | None = None) -> Any:
+    """Returns an argument of Tune's that is a setting of Rookery's scheduler.
+
+    Args:
+        name: The setting.
+        default: Default of the argument.
+        read: Makes a value of the setting of one of the argument; None = it is the same.
+    """
+    return field(default=default, metadata={"setting": name, "read": read or (lambda value: value)})
+
+
+@dataclass(eq=False, repr=False)
+class ComparingScheduler(TrialScheduler):
+    """What schedulers take that compare trials, the first four arguments; `reward_attr` is a metric of mode ``max``."""
+
+    config: ClassVar[Callable[..., Any]]
+    """Class of the settings."""
+
+    time_attr: str = setting("time", "training_iteration")
+    reward_attr: str | None = None
+    metric: str | None = None
+    mode: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in (None, "min", "max"):
+            raise ConfigError(f"{type(self).__name__}: mode = {self.mode!r}: must be min or max")
+        if self.reward_attr:
+            self.metric, self.mode = self.reward_attr, "max"
+        self.cfg = self.config(**self.settings())
+
+    def settings(self) -> dict[str, Any]:
+        """Returns the settings of Rookery's scheduler; raises a ConfigError for arguments that cannot be."""
+        taken = {part.name: part.metadata for part in fields(self) if "setting" in part.metadata}
+        return {about["setting"]: about["read"](getattr(self, name)) for name, about in taken.items()}
+
+
+@dataclass(eq=False, repr=False)
+class AsyncHyperBandScheduler(ComparingScheduler):
     """Stops trials that are not among the best of those that came as far; nobody waits.
 
     Equal scores decide nothing here; Tune compares with a percentile, and stops the first of two by it.
     """
 
-    makes = ASHA
+    makes, config = ASHA, ASHAConfig
 
-    def __init__(
-        self,
-        time_attr: str = "training_iteration",
-        reward_attr: str | None = None,
-        metric: str | None = None,
-        mode: str | None = None,
-        max_t: float = 100,
-        grace_period: float = 1,
-        reduction_factor: float = 4,
-        brackets: int = 1,
-    ) -> None:
-        self._take(time_attr, reward_attr, metric, mode)
-        if max_t < grace_period:
+    max_t: float = setting("max_time", 100, float)
+    grace_period: float = setting("grace", 1, float)
+    reduction_factor: float = 4
+    brackets: int = setting("brackets", 1)
+
+    def settings(self) -> dict[str, Any]:
+        if self.max_t < self.grace_period:
             raise ConfigError(
-                f"{type(self).__name__}: grace_period = {grace_period:g} must not be above max_t = {max_t:g}"
+                f"{type(self).__name__}: grace_period = {self.grace_period:g} must not be above max_t = {self.max_t:g}"
             )
-        factor = whole_factor(self, reduction_factor)
-        if max_t == grace_period:  # nothing is compared; trials end at max_t
-            grace_period = max_t / factor
-        self.cfg = ASHAConfig(
-            time=time_attr, max_time=float(max_t), grace=float(grace_period), reduction=factor, brackets=brackets
-        )
+        found = {**super().settings(), "reduction": whole_factor(self, self.reduction_factor)}
+        if self.max_t == self.grace_period:  # nothing is compared; trials end at max_t
+            found["grace"] = self.max_t / found["reduction"]
+        return found
 
 
 ASHAScheduler = AsyncHyperBandScheduler
 
 
-class HyperBandScheduler(TrialScheduler):
+@dataclass(eq=False, repr=False)
+class HyperBandScheduler(ComparingScheduler):
     """Lets the trials of a bracket wait for each other, and the best of them go on.
 
     `stop_last_trials` must be True: trials end at `max_t`.
     """
 
-    makes = HyperBand
+    makes, config = HyperBand, HyperBandConfig
 
-    def __init__(
-        self,
-        time_attr: str = "training_iteration",
-        reward_attr: str | None = None,
-        metric: str | None = None,
-        mode: str | None = None,
-        max_t: float = 81,
-        reduction_factor: float = 3,
-        stop_last_trials: bool = True,
-    ) -> None:
-        self._take(time_attr, reward_attr, metric, mode)
-        if not stop_last_trials:
+    max_t: float = setting("max_time", 81, float)
+    reduction_factor: float = 3
+    stop_last_trials: bool = True
+
+    def settings(self) -> dict[str, Any]:
+        if not self.stop_last_trials:
             raise ConfigError(
                 "HyperBandScheduler: stop_last_trials=False: trials end at max_t here; set a larger max_t"
             )
-        self.cfg = HyperBandConfig(
-            time=time_attr, max_time=float(max_t), reduction=whole_factor(self, reduction_factor)
-        )
+        return {**super().settings(), "reduction": whole_factor(self, self.reduction_factor)}
 
 
-class MedianStoppingRule(TrialScheduler):
+@dataclass(eq=False, repr=False)
+class MedianStoppingRule(ComparingScheduler):
     """Stops trials whose best result is below the median of the others' running means.
 
     `min_time_slice` has no meaning here: each result is looked at.
     """
 
-    makes = Median
+    makes, config = Median, MedianConfig
 
-    def __init__(
-        self,
-        time_attr: str = "time_total_s",
-        reward_attr: str | None = None,
-        metric: str | None = None,
-        mode: str | None = None,
-        grace_period: float = 60.0,
-        min_samples_required: int = 3,
-        min_time_slice: int = 0,
-        hard_stop: bool = True,
-    ) -> None:
-        self._take(time_attr, reward_attr, metric, mode)
-        self.cfg = MedianConfig(
-            time=time_attr, grace=max(float(grace_period), 1e-9), min_samples=min_samples_required, hard_stop=hard_stop
-        )
+    time_attr: str = setting("time", "time_total_s")
+    grace_period: float = setting("grace", 60.0, lambda seconds: max(float(seconds), 1e-9))
+    min_samples_required: int = setting("min_samples", 3)
+    min_time_slice: int = 0
+    hard_stop: bool = setting("hard_stop", True)
 
 
 # --- populations ------------------------------------------------------------------------------------------------------
@@ -290,10 +296,14 @@ def value_of(config: Mapping[str, Any], path: str, otherwise: Any) -> Any:
     return node
 
 
-class CloningScheduler(TrialScheduler):
+@dataclass(eq=False, repr=False)
+class CloningScheduler(ComparingScheduler):
     """What `PopulationBasedTraining` and `PB2` share: bad trials go on as copies of good ones, with other values."""
 
     clones = True
+
+    time_attr: str = setting("time", "time_total_s")
+    perturbation_interval: float = setting("interval", 60.0, float)
 
     def domains(self, space: Space) -> dict[str, Any]:
         """Returns a domain by path for each parameter that changes.
@@ -315,37 +325,29 @@ class CloningScheduler(TrialScheduler):
         return found
 
 
+@dataclass(eq=False, repr=False)
 class PopulationBasedTraining(CloningScheduler):
     """Lets the worst trials go on as changed copies of the best, every so often.
 
     `require_attrs` has no meaning here. Files ``pbt_global.txt`` and ``pbt_policy_<trial>.txt`` hold who copied whom.
     """
 
-    def __init__(
-        self,
-        time_attr: str = "time_total_s",
-        reward_attr: str | None = None,
-        metric: str | None = None,
-        mode: str | None = None,
-        perturbation_interval: float = 60.0,
-        burn_in_period: float = 0.0,
-        hyperparam_mutations: Mapping[str, Any] | None = None,
-        quantile_fraction: float = 0.25,
-        resample_probability: float = 0.25,
-        custom_explore_fn: Callable[..., Any] | None = None,
-        log_config: bool = True,
-        require_attrs: bool = True,
-        synch: bool = False,
-    ) -> None:
-        self._take(time_attr, reward_attr, metric, mode)
-        if not hyperparam_mutations and not custom_explore_fn:
+    config = PopulationConfig
+
+    burn_in_period: float = setting("burn_in", 0.0, float)
+    hyperparam_mutations: Mapping[str, Any] | None = None
+    quantile_fraction: float = setting("quantile", 0.25, float)
+    resample_probability: float = 0.25
+    custom_explore_fn: Callable[..., Any] | None = None
+    log_config: bool = True
+    require_attrs: bool = True
+    synch: bool = setting("synchronous", False, bool)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.hyperparam_mutations and not self.custom_explore_fn:
             raise ConfigError("PopulationBasedTraining: takes hyperparam_mutations, custom_explore_fn, or both")
-        self.mutations = flat_mutations(hyperparam_mutations or {})
-        self.custom_explore_fn, self.log_config, self.resample = custom_explore_fn, log_config, resample_probability
-        self.common: dict[str, Any] = {
-            "time": time_attr, "interval": float(perturbation_interval), "burn_in": float(burn_in_period),
-            "quantile": float(quantile_fraction), "synchronous": bool(synch),
-        }  # fmt: skip
+        self.mutations = flat_mutations(self.hyperparam_mutations or {})
         self.fill: Callable[..., Any] | None = None
         self.made: Mutations | None = None
 
@@ -355,8 +357,8 @@ class PopulationBasedTraining(CloningScheduler):
 
     def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
         """Makes a population that mutates as Tune's."""
-        cfg = PopulationConfig(**self.common)
-        self.made = Mutations(cfg, space, streams, self.mutations, self.resample, self.custom_explore_fn, self.fill)
+        resample, explore = self.resample_probability, self.custom_explore_fn
+        self.made = Mutations(self.cfg, space, streams, self.mutations, resample, explore, self.fill)
         return self.made
 
     def finish(self, folder: str, ids: Mapping[str, str]) -> None:
@@ -415,33 +417,26 @@ def flat_mutations(mutations: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+@dataclass(eq=False, repr=False)
 class PB2(CloningScheduler):
     """Lets the worst trials go on as copies of the best, with the values that a model finds most promising.
 
     `log_config` and `require_attrs` have no meaning here.
     """
 
-    def __init__(
-        self,
-        time_attr: str = "time_total_s",
-        reward_attr: str | None = None,
-        metric: str | None = None,
-        mode: str | None = None,
-        perturbation_interval: float = 60.0,
-        hyperparam_bounds: Mapping[str, Any] | None = None,
-        quantile_fraction: float = 0.25,
-        log_config: bool = True,
-        require_attrs: bool = True,
-        synch: bool = False,
-    ) -> None:
-        self._take(time_attr, reward_attr, metric, mode)
-        if not hyperparam_bounds:
+    config = PB2Config
+
+    hyperparam_bounds: Mapping[str, Any] | None = None
+    quantile_fraction: float = setting("quantile", 0.25, float)
+    log_config: bool = True
+    require_attrs: bool = True
+    synch: bool = setting("synchronous", False, bool)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.hyperparam_bounds:
             raise ConfigError("PB2: takes hyperparam_bounds, such as {'lr': [1e-5, 1e-2]}")
-        self.bounds = flat_bounds(hyperparam_bounds)
-        self.common: dict[str, Any] = {
-            "time": time_attr, "interval": float(perturbation_interval), "quantile": float(quantile_fraction),
-            "synchronous": bool(synch),
-        }  # fmt: skip
+        self.bounds = flat_bounds(self.hyperparam_bounds)
 
     def domains(self, space: Space) -> dict[str, Any]:
         """Returns a domain for each pair of bounds, of whole numbers where both are and the trials begin with such.
@@ -457,7 +452,7 @@ class PB2(CloningScheduler):
         }
 
     def make(self, space: Space, streams: Streams) -> Scheduler[Any]:
-        return OurPB2(PB2Config(**self.common), {**space, **self.domains(space)}, streams)
+        return OurPB2(self.cfg, {**space, **self.domains(space)}, streams)
 
 
 def has_fractions(domain: Any) -> bool:
