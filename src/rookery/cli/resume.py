@@ -199,7 +199,7 @@ def stored(provenance: Provenance) -> Layer:
         values = {path: read_value(text) for path, (_, text) in own.items()}
     except ValueError as error:
         raise ConfigError(f"provenance.json of the run: {error}") from None
-    return Layer("settings of the run", values, {path: source for path, (source, _) in own.items()})
+    return Layer("settings of the run", values, {path: source for path, (source, _) in own.items()}, stored=True)
 
 
 def trusted(folder: Path, provenance: Provenance, trust_code: bool) -> Layer:

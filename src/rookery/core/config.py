@@ -28,6 +28,7 @@ from rookery.core.settings.fields import (
     describe,
     fields_of,
     fixed_of,
+    former_names,
     hints_of,
     is_undecided,
     one_of_each,
@@ -35,6 +36,7 @@ from rookery.core.settings.fields import (
     settings_class,
     show,
     unknown,
+    with_current_names,
 )
 from rookery.core.settings.hints import suggestion
 from rookery.core.settings.layers import CLASS, Layer, flow, import_object, mapping_of, nested
@@ -151,6 +153,23 @@ def explain_history(history: Mapping[str, Sequence[tuple[str, C]]], path: str, w
     return "\n".join(lines)
 
 
+def current_path(config: Settings, path: str) -> str:
+    """Returns the path of today for a path that a stored run of these settings has, where settings have former names."""
+    node: Any = config
+    names = []
+    for name in path.split("."):
+        if isinstance(node, Settings) and name not in {*fields_of(type(node)), *former_names(type(node))}:
+            inside = [part for part in vars(node).values() if isinstance(part, Settings)]
+            node = inside[0] if len(inside) == 1 else None  # the keys of an entry stand beside those of its settings
+        if isinstance(node, Settings):
+            name = former_names(type(node)).get(name, (name,))[0] if name not in fields_of(type(node)) else name
+            node = getattr(node, name, None)
+        else:
+            node = node.get(name) if isinstance(node, Mapping) else None
+        names.append(name)
+    return ".".join(names)
+
+
 def resolve(schema: type[C], layers: Sequence[Layer], names: Mapping[str, str] | None = None) -> Resolved[C]:
     """Merges layers into the settings of a run.
 
@@ -182,6 +201,7 @@ class _Said:
         path: The path in the layer.
         value: The value there.
         inherited: Whether it was said of the section that a policy starts from, where its mistakes are named.
+        former: The former name under which the layer has a key of the mapping here, by the name of today.
     """
 
     layer: Layer
@@ -189,9 +209,11 @@ class _Said:
     path: str
     value: Any
     inherited: bool = False
+    former: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, key: Any, value: Any) -> _Said:
         """Gives what the layer says at a key of the mapping here."""
+        key = self.former.get(key, key)
         path = f"{self.path}.{key}" if self.path else str(key)
         return _Said(self.layer, self.rank, path, hidden(key, value), self.inherited)
 
@@ -242,6 +264,7 @@ class _Merge:
     def section(self, cls: type, path: str, parts: list[_Said], start: Settings | None) -> Any:
         """Gives the settings of a known class; `start` is an instance to change, or None for a new one."""
         fields = fields_of(cls)
+        parts = [self.renamed(cls, said) for said in parts] if former_names(cls) else parts
         own = [said for said in parts if not said.inherited]
         self.unknown += [said.at(key, said.value[key]) for said in own for key in said.value if key not in fields]
         parts, wrong = _taken_back(cls, parts, start) if alternatives_in(cls) else (parts, [])
@@ -262,6 +285,16 @@ class _Merge:
             sources = dict.fromkeys(said.layer.source for said in parts if said.value)
             self.problems += [f"{', '.join(sources) or DEFAULT}: {path or cls.__name__}: {line}" for line in lines]
             return MISSING
+
+    def renamed(self, cls: type, said: _Said) -> _Said:
+        """Returns what a layer says under the names of today, with a note for each former name."""
+        values, former, wrong = with_current_names(cls, said.value, said.layer.stored)
+        said = replace(said, value=values, former=former)
+        if not said.inherited:
+            self.problems += [f"{said.source}: {f'{said.path}: ' if said.path else ''}{line}" for line in wrong]
+            parts = [] if wrong or said.layer.stored else [(said.at(new, None), new) for new in former]
+            self.notes += [f"{part.source}: {part.path} is now called {new}" for part, new in parts]
+        return said
 
     def field(self, cls: type, name: str, path: str, parts: list[_Said], start: Any) -> Any:
         """Gives the value of a field of a class."""

@@ -18,6 +18,7 @@ from rookery.core.settings.fields import (
     Settings,
     Structural,
     fields_of,
+    former_names,
     object_name,
 )
 from rookery.core.settings.reach import (
@@ -267,7 +268,7 @@ class RunConfig(Settings):
 
 
 SHORTHANDS = {
-    **{name: f"sampling.{name}" for name in fields_of(SamplingConfig)},
+    **{name: f"sampling.{name}" for name in (*fields_of(SamplingConfig), *former_names(SamplingConfig))},
     "env_config": "env.config",
     "wrappers": "env.wrappers",
     "max_entities": "env.max_entities",

@@ -308,7 +308,7 @@ def resume(folder: str | Path, trust_code: TrustCode = False, **changes: Any) ->
         )
     check_experiment(place, records[0], trust_code)
     folders = {"": records[0].get("folder", "")} if is_signed(FILE, records[0]) and records[0].get("folder") else {}
-    config = read_layer(Layer(str(place), spec["config"], stored_folders=folders))
+    config = read_layer(Layer(str(place), spec["config"], stored_folders=folders, stored=True))
     wanted = [{"num_samples": record["num_samples"]} for record in records if record["kind"] == "resume"]
     settings = {**records[0]["tune"], **(wanted[-1] if wanted else {}), **changes}
     if spec["trainable"]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass
@@ -99,6 +100,24 @@ class InsteadOf:
     name: str
 
 
+@dataclass(frozen=True)
+class FormerName:
+    """Marks a field that has another name in earlier versions: ``env_processes: Annotated[int, FormerName("helpers")]``.
+
+    The former name is read like the new one, with a note; both at once are an error. It holds in derived classes too.
+
+    Attributes:
+        name: The former name.
+        beside: Another field that the former name may mean today. Where a class has that field, the former name is an
+            error in new settings; stored runs may still use it.
+        refused: The message of that error.
+    """
+
+    name: str
+    beside: str = ""
+    refused: str = ""
+
+
 class InPercent:
     """Marks a number that may be a text in percent too: ``10%`` is kept as 0.1."""
 
@@ -149,6 +168,7 @@ class _Checked(type):
         if len(args) > len(positional):
             problems.append(f"code: {cls.__name__} takes at most {len(positional)} values, not {len(args)}")
         given = dict(zip(positional, args, strict=False))
+        values = _renamed(cls, values, cls.__name__, problems)
         problems += [f"code: {cls.__name__}.{name} is given twice" for name in values.keys() & given.keys()]
         given |= values
         given, wrong = one_of_each(cls, given, {name: default_of(fields[name]) for name in alternatives_in(cls)})
@@ -182,10 +202,17 @@ class Settings(metaclass=_Checked):
         cls = type(self)
         rest = {name: getattr(self, name) for name in fields_of(cls) if name not in changes}
         problems: list[str] = []
+        changes = _renamed(cls, changes, cls.__name__, problems)
         changes, wrong = one_of_each(cls, changes, vars(self))
         problems += [f"code: {cls.__name__}: {line}" for line in wrong]
         read = _read(cls, changes, cls.__name__, problems)
         return _built(cls, rest | read, self.given | changes.keys(), problems)  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns the value of a field by its former name; runs only where there is no attribute of that name."""
+        if name in former_names(type(self)):
+            return getattr(self, former_names(type(self))[name][0])
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def at(self, step: int, horizon: float | None, decisions: int = 0) -> Self:
         """Gives these settings with each schedule, in nested settings too, replaced by its value.
@@ -254,6 +281,8 @@ def fields_of(cls: type) -> dict[str, dataclasses.Field[Any]]:
         raise ConfigError(f"code: {cls.__name__} declares settings; put @dataclass(frozen=True) above it")
     if bare := [name for name in fields if name in cls.__dict__ and name not in own]:
         raise ConfigError(f"code: {cls.__name__}.{bare[0]} has no type, so its new default would be ignored; write one")
+    if former := [name for name in own if name in fields and name in former_names(cls)]:
+        raise ConfigError(f"code: {cls.__name__}.{former[0]} is now called {former_names(cls)[former[0]][0]}")
     order = dict.fromkeys((*getattr(cls, "field_order", "").split(), *fields))
     return {name: fields[name] for name in order if name in fields}
 
@@ -317,6 +346,49 @@ def one_of_each(cls: type, given: Mapping[str, Any], before: Mapping[str, Any]) 
     return values, problems
 
 
+@cache
+def former_names(cls: type) -> dict[str, tuple[str, FormerName]]:
+    """Returns the former names of a config class's fields, each with the name of today and its mark."""
+    bases = [base for base in cls.__mro__ if dataclasses.is_dataclass(base)]
+    marks = [(name, mark) for base in bases for name, hint in hints_of(base).items() for mark in get_args(hint)[1:]]
+    return {mark.name: (name, mark) for name, mark in marks if isinstance(mark, FormerName)}
+
+
+def with_current_names(
+    cls: type, given: Mapping[str, Any], stored: bool = False
+) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """Returns what was given under the names of today.
+
+    Args:
+        cls: The config class.
+        given: Values by name.
+        stored: Whether a stored run gives them, in which every former name may stand.
+
+    Returns:
+        The values; the former names among the keys, by the name of today; a line for each former name that cannot be
+        read.
+    """
+    former = former_names(cls)
+    found = {former[name][0]: name for name in given if name in former and name not in fields_of(cls)}
+    problems = []
+    for name, old in found.items():
+        if name in given:
+            problems.append(f"{old} is the former name of {name}: give {name} alone")
+        elif former[old][1].beside in fields_of(cls) and not stored:
+            problems.append(f"{old} = {show(given[old])}: {former[old][1].refused}")
+    today = {old: name for name, old in found.items()}
+    return {today.get(name, name): value for name, value in given.items()}, found, problems
+
+
+def _renamed(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -> dict[str, Any]:
+    """Returns the values of a constructor call under the names of today; warns of former ones, and adds to `problems`."""
+    values, former, wrong = with_current_names(cls, given)
+    problems += [f"code: {path}: {line}" for line in wrong]
+    for name, old in () if wrong else former.items():
+        warnings.warn(f"{path}.{old} is now called {name}", FutureWarning, stacklevel=3)
+    return values
+
+
 def default_of(field: dataclasses.Field[Any]) -> Any:
     """Gives the default of a field; ``dataclasses.MISSING`` if a value must be given."""
     return field.default if field.default_factory is MISSING else field.default_factory()
@@ -339,7 +411,8 @@ def _read(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -
         inner = settings_class(hints[name])
         if inner is not None and isinstance(value, Mapping):
             before = len(problems)
-            parts = _read(inner, {str(key): part for key, part in value.items()}, here, problems)
+            parts = _renamed(inner, {str(key): part for key, part in value.items()}, here, problems)
+            parts = _read(inner, parts, here, problems)
             if len(problems) == before:
                 read[name] = inner(**parts)
             continue

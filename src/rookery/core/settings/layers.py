@@ -39,6 +39,7 @@ class Layer:
         folder: Folder where relative paths among the values begin (`core/settings/starting_folder.py`).
         stored_folders: By dotted path, another folder that is tried first: where a stored run was started. That at the
             empty path is for all values.
+        stored: Whether the values are those of a stored run, in which settings may have the names of an earlier version.
     """
 
     source: str
@@ -46,6 +47,7 @@ class Layer:
     lines: Mapping[str, str] = field(default_factory=dict)
     folder: str = field(default_factory=starting_folder, compare=False)
     stored_folders: Mapping[str, str] = field(default_factory=dict, compare=False)
+    stored: bool = False
 
     def where(self, path: str) -> str:
         """Gives the most exact source known for `path`."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rookery.core.config import DEFAULT, Resolved
+from rookery.core.config import DEFAULT, Resolved, current_path
 from rookery.core.errors import ConfigError
 from rookery.core.io.encoding import EncodingError, decode, encode
 from rookery.core.io.files import (
@@ -256,7 +256,8 @@ def remove_lone_shares(folder: Path) -> None:
 def joined_history(saved: Saved, resolved: Resolved[RunConfig]) -> dict[str, list[tuple[str, Any]]]:
     """Joins the history of each setting in both lives of a run: what was said at first, then what was said since."""
     joined = dict(resolved.history)
-    for path, before in saved.history.items():
+    for stored, before in saved.history.items():
+        path = current_path(resolved.config, stored)
         now = joined.get(path, [])
         saved_at = max((at for at, (source, _) in enumerate(now) if source.startswith(str(saved.path))), default=-1)
         joined[path] = [*before, *(entry for entry in now[saved_at + 1 :] if entry[0] != DEFAULT)]
@@ -324,9 +325,8 @@ def layer_to_load(saved: Saved, given: Collection[str], play: bool | VectorEnv) 
             f"Trainer.load(..., env=MyEnv, policy_mapping=...): {'; '.join(wanted)}"
         )
     measured = [path for path, history in saved.history.items() if history[-1][0] == MEASURED]
-    return Layer(
-        str(saved.path), values, dict.fromkeys(measured, f"{saved.path}: {MEASURED}"), stored_folders=saved.folders
-    )
+    lines = dict.fromkeys(measured, f"{saved.path}: {MEASURED}")
+    return Layer(str(saved.path), values, lines, stored_folders=saved.folders, stored=True)
 
 
 def stand_in_of(saved: Saved, play: bool | VectorEnv, layers: Iterable[Layer]) -> VectorEnv | None:

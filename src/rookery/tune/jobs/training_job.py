@@ -73,6 +73,7 @@ class TrainingJob(Job):
     ) -> None:
         self.layers = list(layers)
         self.undecided = dict(undecided)
+        self.stored = any(layer.stored for layer in self.layers)
         self.preset = preset
         self.callbacks: Callbacks = callbacks if callable(callbacks) else callbacks_of(callbacks)
         self.stop = stop
@@ -85,7 +86,7 @@ class TrainingJob(Job):
             return self._start(start)
 
     def _start(self, start: Start) -> TrainingWork:
-        params = Layer(f"trial {start.trial}", self._filled(start.params))
+        params = Layer(f"trial {start.trial}", self._filled(start.params), stored=self.stored)
         callbacks = self._own_callbacks()
         place = last_good(start.folder / FOLDER)
         if place is None:
@@ -181,7 +182,7 @@ class TrainingJob(Job):
         layers = []
         for at, value in self._filled(params).items():
             source = next((sources[path] for path in sources if f"{path}.".startswith(f"{at}.")), "")
-            layers.append(Layer(source, {at: value}))
+            layers.append(Layer(source, {at: value}, stored=self.stored))
         return [*self.layers, *layers]
 
     def _try(self, chosen: Mapping[str, tuple[str, Any]]) -> None:
@@ -258,7 +259,8 @@ def reaching(config: Mapping[str, Any], layers: Sequence[Layer]) -> Layer:
                 node = node[key]
                 known.append(key)
         values[".".join(known)] = node
-    return Layer("tune", values, stored_folders=dict(ChainMap(*(dict(layer.stored_folders) for layer in layers))))
+    folders = dict(ChainMap(*(dict(layer.stored_folders) for layer in layers)))
+    return Layer("tune", values, stored_folders=folders, stored=any(layer.stored for layer in layers))
 
 
 class TrainingWork(Work):

@@ -1,0 +1,145 @@
+"""Settings that have another name in earlier versions: read with a note, refused beside the new name, kept in stored
+runs.
+"""
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pytest
+
+from rookery.core.config import Polymorphic, current_path, resolve
+from rookery.core.errors import ConfigError
+from rookery.core.settings.fields import FormerName, PositiveInt, Settings
+from rookery.core.settings.layers import Layer, override_layer, yaml_layer
+
+MEANINGS = "write rollout_size or minibatch_size"
+
+
+@dataclass(frozen=True)
+class Sampling(Settings):
+    env_processes: Annotated[int, FormerName("helpers")] = 0
+    num_envs: int = 8
+
+
+@dataclass(frozen=True)
+class OnPolicy(Settings):
+    rollout_size: Annotated[PositiveInt | None, FormerName("batch_size", "minibatch_size", MEANINGS)] = None
+
+
+@dataclass(frozen=True)
+class A2C(OnPolicy):
+    rollout_size: PositiveInt | None = 500
+
+
+@dataclass(frozen=True)
+class PPO(OnPolicy):
+    minibatch_size: int = 64
+
+
+@dataclass(frozen=True)
+class Entry(Settings):
+    algorithm: Annotated[OnPolicy, Polymorphic()] = field(default_factory=PPO)
+    frozen: bool = False
+
+
+NAMES = {"ppo": f"{__name__}:PPO", "a2c": f"{__name__}:A2C"}
+
+
+@dataclass(frozen=True)
+class Run(Settings):
+    sampling: Sampling = field(default_factory=Sampling)
+    algorithm: Annotated[OnPolicy, Polymorphic("ppo")] = field(default_factory=PPO)
+    policies: Annotated[dict[str, Any], Polymorphic(inherits="algorithm", entry=Entry)] = field(default_factory=dict)
+
+
+def run(*layers):
+    return resolve(Run, layers, NAMES)
+
+
+def test_a_constructor_reads_a_former_name_and_warns():
+    with pytest.warns(FutureWarning, match=r"Sampling\.helpers is now called env_processes"):
+        cfg = Sampling(helpers=2)
+    assert cfg.env_processes == cfg.helpers == 2
+    assert cfg.given == {"env_processes"}
+    with pytest.warns(FutureWarning):
+        assert cfg.replace(helpers=3).env_processes == 3
+    with pytest.warns(FutureWarning, match=r"Run\.sampling\.helpers"):
+        assert Run(sampling={"helpers": 4}).sampling.env_processes == 4
+
+
+def test_the_warning_names_the_line_of_the_caller():
+    with pytest.warns(FutureWarning) as caught:
+        Sampling(helpers=2)
+    assert caught[0].filename == __file__
+
+
+def test_today_s_names_warn_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Sampling(env_processes=1).replace(num_envs=2).env_processes == 1
+    assert not run(Layer("code", {"sampling.env_processes": 2})).notes
+    with pytest.raises(AttributeError, match="no attribute 'helper'"):
+        _ = Sampling().helper
+
+
+def test_a_file_and_the_command_line_are_read_with_a_note_that_names_place_and_name(tmp_path):
+    (tmp_path / "run.yaml").write_text("sampling:\n  num_envs: 4\n  helpers: 3\n")
+    found = run(yaml_layer(tmp_path / "run.yaml"))
+    assert found.config.sampling.env_processes == 3
+    assert found.history["sampling.env_processes"] == [("default", 0), ("run.yaml:3", 3)]
+    assert found.notes == ("run.yaml:3: sampling.helpers is now called env_processes",)
+    higher = run(yaml_layer(tmp_path / "run.yaml"), override_layer(["sampling.helpers=1"]))
+    assert higher.config.sampling.env_processes == 1
+
+
+def test_both_names_at_once_are_an_error_that_names_both():
+    with pytest.raises(ConfigError, match="helpers is the former name of env_processes: give env_processes alone"):
+        Sampling(helpers=2, env_processes=2)
+    with pytest.raises(ConfigError, match="code: sampling: helpers is the former name of env_processes"):
+        run(Layer("code", {"sampling": {"helpers": 2, "env_processes": 2}}))
+
+
+def test_a_name_with_two_meanings_is_refused_in_new_settings_where_the_class_has_both():
+    with pytest.raises(ConfigError, match=f"batch_size = 64: {MEANINGS}"):
+        PPO(batch_size=64)
+    with pytest.raises(ConfigError, match=f"code: algorithm: batch_size = 64: {MEANINGS}"):
+        run(Layer("code", {"algorithm.batch_size": 64}))
+    with pytest.raises(ConfigError, match=f"policies.main: batch_size = 64: {MEANINGS}"):
+        run(Layer("code", {"policies.main.batch_size": 64}))
+    with pytest.warns(FutureWarning):
+        assert A2C(batch_size=64).rollout_size == 64
+    found = run(Layer("code", {"algorithm": {"name": "a2c", "batch_size": 64}}))
+    assert found.config.algorithm.rollout_size == 64
+    assert found.notes == ("code: algorithm.batch_size is now called rollout_size",)
+
+
+def test_a_stored_run_may_use_every_former_name_and_says_nothing():
+    values = {"algorithm.batch_size": 64, "policies.main.batch_size": 32, "sampling.helpers": 1}
+    found = run(Layer("run", values, stored=True))
+    assert found.config.algorithm.rollout_size == 64
+    assert found.config.policies["main"].algorithm.rollout_size == 32
+    assert not found.notes
+    assert not any(path.endswith(("batch_size", "helpers")) for path in found.history if "mini" not in path)
+
+
+def test_paths_of_a_stored_run_become_those_of_today():
+    config = run(Layer("code", {"policies.main": {}})).config
+    today = {
+        "sampling.helpers": "sampling.env_processes",
+        "algorithm.batch_size": "algorithm.rollout_size",
+        "policies.main.batch_size": "policies.main.rollout_size",
+        "policies.main.frozen": "policies.main.frozen",
+        "policies.other.batch_size": "policies.other.batch_size",
+        "stop.minutes": "stop.minutes",
+    }
+    assert {path: current_path(config, path) for path in today} == today
+
+
+def test_a_derived_class_that_declares_a_former_name_is_refused():
+    @dataclass(frozen=True)
+    class Own(OnPolicy):
+        batch_size: int = 100
+
+    with pytest.raises(ConfigError, match=r"Own\.batch_size is now called rollout_size"):
+        Own()
