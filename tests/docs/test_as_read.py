@@ -17,18 +17,9 @@ README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
 INSTEAD = [
     ("make demo ", "true ", "it makes the environment that this test runs in, from the network"),
     ("make test ", "true ", "this is one of its tests"),
-    (
-        'stop={"env_steps": 50_000})  # both',
-        'stop={"env_steps": 7_000})  # both',
-        "what comes later is the same, longer",
-    ),
-    ("--run-id swing ", "--run-id swing --stop env_steps=1500 ", "1,500 steps fill the replay that is shown"),
-    ("--replay swing ", "--replay swing --stop env_steps=500 ", "that it starts from the replay shows at once"),
-    ("--gradient-steps 20000 ", "--gradient-steps 50 ", "later ones are the same"),
-    ("--stop env_steps=10000", "--stop env_steps=200", "likewise"),
-    ("num_samples=8,", "num_samples=2,", "two trials are a search as eight are"),
-    ('"env_steps": 50_000},', '"env_steps": 2_000},', "trials as short as can be"),
-    ("-n 8 --stop env_steps=50000", "-n 2 --stop env_steps=2000", "likewise"),
+    ("--stop env_steps=150000", "--stop env_steps=101000", "later steps are the same"),
+    ("--episodes 100 ", "--episodes 5 ", "more are the same"),
+    ("-n 8 --stop env_steps=50000", "-n 2 --stop env_steps=2000", "two short trials are a search as eight are"),
     ("tensorboard --logdir runs", "true", "it serves pages until it is stopped"),
 ]
 """What is run in the place of a text of the pages, and why."""
@@ -113,4 +104,4 @@ def test_the_commands_of_a_page_have_the_arguments_and_options_that_it_shows(pag
 def test_no_two_blocks_of_the_readme_write_to_one_folder_of_trials():
     code = "\n".join(block.code for block in blocks(README))
     written = re.findall(r'folder="runs/(\w+)"', code) + re.findall(r"--name (\w+)", code)
-    assert len(written) == len(set(written)) > 1
+    assert len(written) == len(set(written)) > 0

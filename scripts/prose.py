@@ -1,0 +1,140 @@
+"""The word list of the project, and the places in its texts that break it: ``python scripts/prose.py [PATH ...]``.
+
+`findings` reads one file: of Python the docstrings, comments and texts (in ``tests/`` no texts), of C and C++ the
+comments and texts, of Markdown all but code. Words between backticks are code, and are not read. docs/glossary.md
+says which word to use instead. ``tests/test_prose.py`` wants no finding.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+HARD = {
+    "told": "given, named, stated; or name the function that passes it",
+    "tells": "states, names, reports",
+    "hears": "receives, is called with",
+    "nobody": "no process, no policy, no setting",
+    "somebody": "a player, another process",
+    "anybody": "any user, any process",
+    "whoever": "the caller, the policy, the process that",
+    "everybody": "all policies, every user",
+    "theirs": "name the library, or: the other's",
+    "goes on": "continues, resumes",
+    "go on": "continue, resume",
+    "going on": "continuing, resuming",
+    "went on": "continued, resumed",
+    "what is there": "the existing files, the current values",
+    "comes to": "is, reaches, amounts to",
+    "is due": "follows, must run now",
+    "of whom": "rebuild the sentence",
+    "says why": "returns the reason",
+}
+"""Words that stand in no text, each with what to write instead. `is due to` is allowed."""
+
+OPENINGS = {"What", "Where", "How", "Says", "Lets", "Who"}
+"""First words that no docstring has: it begins with a verb in the third person, or a noun of the field."""
+
+GAP = r"[ \n#]+"
+"""Between two words: a line may end there, in a comment too."""
+
+PATTERN = re.compile(
+    rf"\b(?:{'|'.join(word.replace(' ', GAP) for word in HARD if word != 'is due')})\b|\bis{GAP}due\b(?!{GAP}to\b)",
+    re.IGNORECASE,
+)
+CODE = re.compile(r"``.*?``|`[^`\n]*`|https?://\S+", re.DOTALL)
+FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.DOTALL | re.MULTILINE)
+C_TEXT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
+
+
+class Finding(NamedTuple):
+    """A word that does not belong in a text."""
+
+    path: str
+    line: int
+    word: str
+    text: str
+
+
+def findings(path: Path) -> list[Finding]:
+    """Returns the findings in one file, in the order of its lines."""
+    content = path.read_text(encoding="utf-8")
+    name = path.resolve().relative_to(ROOT).as_posix() if path.resolve().is_relative_to(ROOT) else path.as_posix()
+    found = []
+    for start, text in texts_of(path, content, with_texts=not name.startswith("tests/")):
+        plain = CODE.sub(lambda code: re.sub(r"\S", "-", code[0]), text)
+        for match in PATTERN.finditer(plain):
+            line = start + text[: match.start()].count("\n")
+            around = " ".join(plain[max(match.start() - 60, 0) : match.end() + 60].split())
+            found.append(Finding(name, line, " ".join(re.split(GAP, match[0].lower())), around))
+    if path.suffix == ".py":
+        found += [Finding(name, line, f"{word} ...", text) for line, word, text in openings(content)]
+    return sorted(found, key=lambda one: one.line)
+
+
+def texts_of(path: Path, content: str, with_texts: bool) -> Iterator[tuple[int, str]]:
+    """Yields the line where a text begins, and the text; neighbouring lines of comments are one text."""
+    if path.suffix == ".md":
+        yield 1, FENCE.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), content)
+    elif path.suffix in (".c", ".h", ".cpp"):
+        for match in C_TEXT.finditer(content):
+            yield content[: match.start()].count("\n") + 1, match[0]
+    else:
+        yield from python_texts(content, with_texts)
+
+
+def python_texts(content: str, with_texts: bool) -> Iterator[tuple[int, str]]:
+    """Yields comments, docstrings and, if asked for, all other texts of a Python file."""
+    docstrings = {node.lineno for node in ast.walk(ast.parse(content)) if isinstance(node, ast.Expr)}
+    comment: tuple[int, str] = (0, "")
+    for token in tokenize.generate_tokens(io.StringIO(content).readline):
+        line = token.start[0]
+        if token.type == tokenize.COMMENT:
+            continues = comment[1] and line == comment[0] + comment[1].count("\n") + 1
+            if comment[1] and not continues:
+                yield comment
+            comment = (comment[0], f"{comment[1]}\n{token.string}") if continues else (line, token.string)
+        elif token.type == tokenize.STRING and (with_texts or line in docstrings):
+            yield line, token.string
+        elif tokenize.tok_name[token.type] == "FSTRING_MIDDLE" and with_texts:
+            yield line, token.string
+    if comment[1]:
+        yield comment
+
+
+def openings(content: str) -> Iterator[tuple[int, str, str]]:
+    """Yields line, first word and first line of docstrings that begin with one of `OPENINGS`, and of those that begin
+    with ``Whether`` where the value is no boolean.
+    """
+    for node in ast.walk(ast.parse(content)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        docstring = ast.get_docstring(node) or ""
+        first = re.match(r"\w*", docstring)[0]  # type: ignore[index]
+        boolean = isinstance(node, ast.FunctionDef) and node.returns is not None and "bool" in ast.unparse(node.returns)
+        if first in OPENINGS or (first == "Whether" and isinstance(node, ast.FunctionDef) and not boolean):
+            yield node.body[0].lineno, first, docstring.splitlines()[0]
+
+
+def files_of(paths: list[Path]) -> Iterator[Path]:
+    """Yields the files with texts at or below some paths."""
+    for path in paths:
+        inside = [path] if path.is_file() else sorted(path.rglob("*"))
+        yield from (file for file in inside if file.suffix in (".py", ".md", ".c", ".h", ".cpp"))
+
+
+if __name__ == "__main__":
+    count = 0
+    for file in files_of([Path(name) for name in sys.argv[1:]] or [ROOT / "src", ROOT / "docs", ROOT / "README.md"]):
+        for one in findings(file):
+            print(f"{one.path}:{one.line}: {one.word}: {one.text}")
+            count += 1
+    print(f"{count} findings", file=sys.stderr)
