@@ -1,6 +1,6 @@
 """What `sampling.staleness` = 1 gains: the same trainings without and with it, in turn.
 
-``python benchmarks/studies/overlap.py`` prints the table of docs/how-to/overlap.md. Run it on an otherwise idle
+``python benchmarks/studies/overlap.py`` prints the table of docs/how-to/asynchronous-sampling.md. Run it on an otherwise idle
 machine.
 """
 

@@ -1,7 +1,7 @@
 """Where the workers are: one in this process.
 
 The trainer speaks to a pool only, so that workers elsewhere change nothing. The local one can also play ahead: the next
-rollouts, in a thread, while the trainer learns from the last (docs/how-to/overlap.md).
+rollouts, in a thread, while the trainer learns from the last (docs/how-to/asynchronous-sampling.md).
 """
 
 from __future__ import annotations
