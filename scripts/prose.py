@@ -102,9 +102,7 @@ def python_texts(content: str, with_texts: bool) -> Iterator[tuple[int, str]]:
             if comment[1] and not continues:
                 yield comment
             comment = (comment[0], f"{comment[1]}\n{token.string}") if continues else (line, token.string)
-        elif token.type == tokenize.STRING and (with_texts or line in docstrings):
-            yield line, token.string
-        elif tokenize.tok_name[token.type] == "FSTRING_MIDDLE" and with_texts:
+        elif tokenize.tok_name[token.type] in ("STRING", "FSTRING_MIDDLE") and (with_texts or line in docstrings):
             yield line, token.string
     if comment[1]:
         yield comment
@@ -132,9 +130,7 @@ def files_of(paths: list[Path]) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    count = 0
-    for file in files_of([Path(name) for name in sys.argv[1:]] or [ROOT / "src", ROOT / "docs", ROOT / "README.md"]):
-        for one in findings(file):
-            print(f"{one.path}:{one.line}: {one.word}: {one.text}")
-            count += 1
-    print(f"{count} findings", file=sys.stderr)
+    places = [Path(name) for name in sys.argv[1:]] or [ROOT / "src", ROOT / "docs", ROOT / "README.md"]
+    listed = [one for file in files_of(places) for one in findings(file)]
+    sys.stdout.writelines(f"{one.path}:{one.line}: {one.word}: {one.text}\n" for one in listed)
+    sys.stderr.write(f"{len(listed)} findings\n")

@@ -1,7 +1,7 @@
 """ML-Agents' files on Rookery's engine: its configuration, its results folder, its ONNX; and its low-level API.
 
-``from rookery_mlagents import mlagents_envs`` gives the package under its old name; `install` lets whoever
-imports it in this process have it. Nothing heavy is loaded before a name is used.
+``from rookery_mlagents import mlagents_envs`` imports the package under its old name; after `install`, every ``import
+mlagents_envs`` in this process finds it. Nothing heavy is loaded before a name is used.
 """
 
 from importlib import import_module

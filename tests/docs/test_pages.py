@@ -22,15 +22,6 @@ PAGES = [
 ]
 
 
-UNTRIED = (
-    "reference/regressions.md",
-    "reference/run-directory.md",
-    "reference/rllib-keys.md",
-    "reference/mlagents-keys.md",
-    "trust.md",
-)
-"""Pages without code to run."""
-
 QUICK = [
     page
     for page in PAGES
@@ -109,14 +100,25 @@ def test_few_blocks_of_python_are_not_run():
     assert len(skipped) <= 3, skipped
 
 
-@pytest.mark.parametrize("page", [*PAGES, *(ROOT / "docs" / place for place in UNTRIED)], ids=lambda page: page.stem)
+EVERY_PAGE = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda page: page.stem)
 def test_links_of_a_page_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
         place = (page.parent / target).resolve() if target else page
         assert place.exists(), f"{page.name}: {target}"
         if anchor:
             headings = re.findall(r"^#+ (.*)$", place.read_text(encoding="utf-8"), re.M)
-            assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+            assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}, anchor
+
+
+def test_the_index_lists_every_page():
+    index = ROOT / "docs" / "README.md"
+    listed = {
+        (index.parent / target).resolve() for target in re.findall(r"\]\(([^)#]+)\)", index.read_text(encoding="utf-8"))
+    }
+    assert set((ROOT / "docs").rglob("*.md")) - {index} <= listed
 
 
 def test_the_page_about_the_run_directory_names_every_file_of_a_run(tmp_path):
