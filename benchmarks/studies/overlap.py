@@ -1,7 +1,7 @@
 """What `sampling.staleness` = 1 gains: the same trainings without and with it, in turn.
 
-``python benchmarks/studies/overlap.py`` prints the table of docs/how-to/asynchronous-sampling.md. Run it on an otherwise idle
-machine.
+``python benchmarks/studies/overlap.py`` prints the table of docs/how-to/asynchronous-sampling.md.
+Run it on an otherwise idle machine.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def explain_history(history: Mapping[str, Sequence[tuple[str, C]]], path: str, w
 
 
 def current_path(config: Settings, path: str) -> str:
-    """Returns the path of today for a path that a stored run of these settings has, where settings have former names."""
+    """Returns the path of today for a path that a stored run of these settings has (see `FormerName`)."""
     node: Any = config
     names = []
     for name in path.split("."):

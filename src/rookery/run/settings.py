@@ -106,7 +106,7 @@ class SamplingConfig(Settings):
     the same weights however many workers play; kernels need it not.
     """
     staleness: Literal[0, 1] = 0
-    """1: while a rollout is learned from, the next is played, with weights one update old (docs/how-to/asynchronous-sampling.md)."""
+    """1: overlap sampling and learning; policies lag by one update (docs/how-to/asynchronous-sampling.md)."""
 
     @property
     def lag(self) -> int:

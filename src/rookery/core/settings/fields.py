@@ -102,7 +102,7 @@ class InsteadOf:
 
 @dataclass(frozen=True)
 class FormerName:
-    """Marks a field that has another name in earlier versions: ``env_processes: Annotated[int, FormerName("helpers")]``.
+    """Marks a field that has another name in earlier versions: ``new: Annotated[int, FormerName("old")]``.
 
     The former name is read like the new one, with a note; both at once are an error. It holds in derived classes too.
 
@@ -381,7 +381,7 @@ def with_current_names(
 
 
 def _renamed(cls: type, given: Mapping[str, Any], path: str, problems: list[str]) -> dict[str, Any]:
-    """Returns the values of a constructor call under the names of today; warns of former ones, and adds to `problems`."""
+    """Returns the values of a constructor call under today's names; warns of former ones, and adds to `problems`."""
     values, former, wrong = with_current_names(cls, given)
     problems += [f"code: {path}: {line}" for line in wrong]
     for name, old in () if wrong else former.items():

@@ -39,7 +39,7 @@ class Layer:
         folder: Folder where relative paths among the values begin (`core/settings/starting_folder.py`).
         stored_folders: By dotted path, another folder that is tried first: where a stored run was started. That at the
             empty path is for all values.
-        stored: Whether the values are those of a stored run, in which settings may have the names of an earlier version.
+        stored: Whether the values are those of a stored run, where settings may have the names of an earlier version.
     """
 
     source: str
