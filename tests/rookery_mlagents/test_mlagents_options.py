@@ -25,7 +25,7 @@ def read():
 
     def reading(text, **flags):
         path = Path("ball.yaml")
-        path.write_text(text)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return read_options(path, flags)
 
     return reading
@@ -299,6 +299,11 @@ environment_parameters:
 
 # -- refusals --------------------------------------------------------------------------------------
 
+CONVERT = r"ML-Agents 0.13 to 0.18.*: rookery mlagents convert .*ball\.yaml"
+NO_SUCH_BEHAVIOR = (
+    "{behaviors: {Ball: {}}, environment_parameters: {m: {curriculum: [{name: a, value: 1, completion_criteria: "
+    "{behavior: Bal}}, {name: b, value: 2}]}}}"
+)
 WRONG = {
     "behavior: {}": "ball.yaml:1: behavior: there is no such key in a configuration; did you mean 'behaviors'",
     "behaviors:\n  B:\n    trainer_typ: ppo": "ball.yaml:3: behaviors.B.trainer_typ: .*did you mean 'trainer_type'",
@@ -348,6 +353,7 @@ WRONG = {
     "behaviors: {B: {": "ball.yaml:1: not YAML",
     "- a": "must be a mapping of sections",
     "behaviors: {B: {trainer_type: PPO}}": "did you mean 'ppo'",
+    "behaviors:\n  B: {trainer_type: [ppo]}\n": r"trainer_type = \['ppo'\]: there is no such trainer",
     "behaviors: {B: {trainer_type: ppo, hyperparameters: [1, 2]}}": r"hyperparameters = \[1, 2\]: must be a section of",
     "behaviors: {B: {network_settings: {memory: None}}}": "memory = 'None': is a text in YAML.*write null",
     "behaviors: {B: {init_path: None}}": "init_path = 'None': is a text in YAML",
@@ -360,6 +366,27 @@ WRONG = {
     "{intervals: [[0, inf]]}}}}": r"must be a list of \[low, high\]",
     "{behaviors: {B: {}}, environment_parameters: {m: {curriculum: [{name: a, value: 1, completion_criteria: "
     "{behavior: B, measure: Elo}}, {name: b, value: 2}]}}}": "Elo stands in .*does not read it either",
+    NO_SUCH_BEHAVIOR: "did you mean 'Ball'",
+    # files of older releases
+    "default:\n  trainer: ppo\n  batch_size: 1\n3DBall:\n  normalize: true": f"a trainer configuration of {CONVERT}",
+    "Ball:\n  hidden_units: 3\n  lambd: 1": f"a trainer configuration of {CONVERT}",
+    "resampling-interval: 5000\nmass:\n  sampler-type: uniform": f"a sampler file of {CONVERT}",
+    "Wall:\n  measure: progress\n  thresholds: [0.1]": f"a curriculum of {CONVERT}",
+    "behaviors:\n  Ball:\n    trainer: ppo\n    batch_size: 64\nparameter_randomization: {}": (
+        f"^ball.yaml:3: behaviors have the flat keys of {CONVERT}"
+    ),
+    # no YAML
+    "behaviors: {}\n".encode("utf-16"): "is no text in UTF-8",
+    "behaviors:\n  B\n    a: 1\n": "ball.yaml:2: not YAML: a colon is missing in 'B'.*column 3",
+    "behaviors:\n  B:\n    a:1\n    b: 2\n": "ball.yaml:3: not YAML: a space is missing after the colon",
+    "behaviors:\n  B:\n    a: 1\n   b: 2\n": "ball.yaml:4: not YAML: 'b: 2' stands 3 spaces from the left",
+    "behaviors:\n  B:\n    a: 1\n      b: 2\n": "ball.yaml:4: not YAML: 'b: 2' stands further right than 'a: 1'",
+    "a: {b: 1, c: 2\nd: 3\n": "ball.yaml:2: not YAML: expected a comma or }.*line 1, column 4 is not closed",
+    "a: 'x\n": "ball.yaml:1: not YAML: a quote opens here and is never closed",
+    "a: b: c\n": "ball.yaml:1: not YAML: a second colon after 'b'",
+    "a:\n\t- 1\n": "ball.yaml:2: not YAML: a tab stands",
+    "a: @x\n": "ball.yaml:1: not YAML: a value cannot begin with @: put it into quotes",
+    "a: \x01\n": "ball.yaml:1: not YAML: '.x01' is no character of a text",
 }
 
 
@@ -370,30 +397,13 @@ def test_mistakes_are_refused_with_place_and_remedy(read, text):
     assert said.startswith("ball.yaml:")
 
 
-def test_criteria_must_be_of_a_behaviour_of_the_file(read):
-    lessons = "[{name: a, value: 1, completion_criteria: {behavior: Bal}}, {name: b, value: 2}]"
-    text = f"{{behaviors: {{Ball: {{}}}}, environment_parameters: {{m: {{curriculum: {lessons}}}}}}}"
-    assert "did you mean 'Ball'" in refusal(read, text)
-    assert read(text.replace("{behaviors", "{default_settings: {max_steps: 3}, behaviors", 1))
+def test_criteria_may_be_of_any_behaviour_beside_default_settings(read):
+    assert read(NO_SUCH_BEHAVIOR.replace("{behaviors", "{default_settings: {max_steps: 3}, behaviors", 1))
 
 
 def test_all_mistakes_of_a_file_are_told_at_once(read):
     said = refusal(read, "behaviors:\n  B:\n    max_stepz: 1\n    thread: 3\nenv_setting: {}")
     assert [line.split(":")[1] for line in said.splitlines()] == ["5", "3", "4"]
-
-
-OLD = {
-    "default:\n  trainer: ppo\n  batch_size: 1\n3DBall:\n  normalize: true": "a trainer configuration",
-    "Ball:\n  hidden_units: 3\n  lambd: 1": "a trainer configuration",
-    "resampling-interval: 5000\nmass:\n  sampler-type: uniform": "a sampler file",
-    "Wall:\n  measure: progress\n  thresholds: [0.1]": "a curriculum",
-}
-
-
-def test_flat_keys_under_behaviors_are_sent_to_the_converter_too(read):
-    said = refusal(read, "behaviors:\n  Ball:\n    trainer: ppo\n    batch_size: 64\nparameter_randomization: {}")
-    assert said.startswith("ball.yaml:3: behaviors have the flat keys of ML-Agents 0.13 to 0.18")
-    assert "rookery mlagents convert ball.yaml" in said
 
 
 def test_lessons_may_have_the_form_that_their_upgrade_tool_wrote(read):
@@ -403,51 +413,22 @@ def test_lessons_may_have_the_form_that_their_upgrade_tool_wrote(read):
     assert "`- name: Lesson0`" in options.notes[0]
 
 
-@pytest.mark.parametrize("text", OLD)
-def test_old_files_are_sent_to_the_converter(read, text):
-    said = refusal(read, text)
-    assert OLD[text] in said
-    assert re.search(r"rookery mlagents convert .*ball.yaml", said)
-    assert "0.13 to 0.18" in said
-
-
-def test_a_file_that_is_not_there_is_refused():
-    with pytest.raises(ConfigError, match=r"none\.yaml: there is no such file"):
-        read_options(Path("none.yaml"), {})
-
-
-@pytest.mark.parametrize("key", ["framework: pytorch", "output_path: default"])
-def test_keys_that_were_dropped_on_the_way_are_passed_over_and_told_of(tmp_path, key):
-    file = Path("ball.yaml")
-    file.write_text(f"behaviors:\n  Ball:\n    trainer_type: ppo\n    {key}\n")
-    options = read_options(file, {})
-    assert options.behaviors["Ball"].trainer_type == "ppo"
-    assert any(
-        note.startswith(f"ball.yaml:4: behaviors.Ball.{key.split(':')[0]} does nothing") for note in options.notes
-    )
-
-
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("text", "note"),
     [
-        ("behaviors: {}\n".encode("utf-16"), "is no text in UTF-8"),
-        (b"behaviors:\n  B: {trainer_type: [ppo]}\n", r"trainer_type = \['ppo'\]: there is no such trainer"),
+        ("framework: pytorch", "ball.yaml:3: behaviors.B.framework does nothing"),
+        ("output_path: default", "ball.yaml:3: behaviors.B.output_path does nothing"),
+        ("reward_signals: {}", "names no signal"),
     ],
 )
-def test_files_of_other_encodings_and_lists_of_trainers_are_refused_in_words(tmp_path, content, said):
-    (tmp_path / "ball.yaml").write_bytes(content)
+def test_keys_without_an_effect_are_told_of(read, text, note):
+    assert note in "\n".join(read(f"behaviors:\n  B:\n    {text}\n").notes)
+
+
+@pytest.mark.parametrize(("path", "said"), [("none.yaml", r"none\.yaml: there is no such file"), (".", "is a folder")])
+def test_a_path_that_is_no_file_is_refused(path, said):
     with pytest.raises(ConfigError, match=said):
-        read_options(tmp_path / "ball.yaml", {})
-
-
-def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(ConfigError, match="is a folder"):
-        read_options(tmp_path, {})
-
-
-def test_no_reward_signal_is_told_of(tmp_path):
-    (tmp_path / "ball.yaml").write_text("behaviors:\n  B:\n    reward_signals: {}\n")
-    assert any("names no signal" in note for note in read_options(tmp_path / "ball.yaml", {}).notes)
+        read_options(Path(path), {})
 
 
 def test_files_are_called_by_their_path(tmp_path):
@@ -455,26 +436,6 @@ def test_files_are_called_by_their_path(tmp_path):
     Path("configs/ball.yaml").write_text("behaviors:\n  B:\n    max_step: 3\n")
     with pytest.raises(ConfigError, match=r"^configs/ball.yaml:3: "):
         read_options("configs/ball.yaml", {})
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("behaviors:\n  B\n    a: 1\n", "ball.yaml:2: not YAML: a colon is missing in 'B'.*column 3"),
-        ("behaviors:\n  B:\n    a:1\n    b: 2\n", "ball.yaml:3: not YAML: a space is missing after the colon"),
-        ("behaviors:\n  B:\n    a: 1\n   b: 2\n", "ball.yaml:4: not YAML: 'b: 2' stands 3 spaces from the left"),
-        ("behaviors:\n  B:\n    a: 1\n      b: 2\n", "ball.yaml:4: not YAML: 'b: 2' stands further right than 'a: 1'"),
-        ("a: {b: 1, c: 2\nd: 3\n", "ball.yaml:2: not YAML: expected a comma or }.*line 1, column 4 is not closed"),
-        ("a: 'x\n", "ball.yaml:1: not YAML: a quote opens here and is never closed"),
-        ("a: b: c\n", "ball.yaml:1: not YAML: a second colon after 'b'"),
-        ("a:\n\t- 1\n", "ball.yaml:2: not YAML: a tab stands"),
-        ("a: @x\n", "ball.yaml:1: not YAML: a value cannot begin with @: put it into quotes"),
-        ("a: \x01\n", "ball.yaml:1: not YAML: '.x01' is no character of a text"),
-    ],
-)
-def test_what_is_no_yaml_is_said_in_plain_words(read, text, said):
-    with pytest.raises(ConfigError, match=said):
-        read(text)
 
 
 def test_hyperparameters_of_an_unknown_trainer_are_not_judged(read):
