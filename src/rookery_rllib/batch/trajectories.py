@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rookery.face import Rollout
+from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.sample_batch import SampleBatch
 
 Slots = dict[int, dict[str, Any]]
@@ -217,6 +218,20 @@ def columns_of(rollout: Rollout, rows: np.ndarray, policy: Any) -> SampleBatch:
             "action_prob": np.exp(logp),
         }
     )
+
+
+def with_rewards(rollout: Rollout, policy: Any, change: Callable[[Trajectory, SampleBatch], Any]) -> Rollout:
+    """Returns a rollout with other rewards.
+
+    `change` is given each piece of an episode with its columns, which it changes, or returns others.
+    """
+    reward = rollout.reward.clone()
+    for piece in pieces_of(rollout):
+        batch = columns_of(rollout, piece.rows, policy)
+        changed = change(piece, batch)
+        rewards = np.asarray(as_arrays((batch if changed is None else changed)["rewards"]))
+        reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(rewards, dtype=reward.dtype, device="cpu")
+    return replace(rollout, reward=reward)
 
 
 def _each(pieces: list[Trajectory], values: Any) -> np.ndarray:

@@ -17,7 +17,7 @@ from rookery_rllib.batch.view_requirement import ViewRequirement
 from rookery_rllib.model.action_distributions import TorchCategorical, TorchDistributionWrapper
 from rookery_rllib.model.model_v2 import TorchModelV2
 from rookery_rllib.model.network_layers import SlimFC, normc_initializer
-from rookery_rllib.model.networks import DQNTorchModel, FullyConnectedNetwork, column
+from rookery_rllib.model.networks import DQNTorchModel, FullyConnectedNetwork, column, computed
 from rookery_rllib.model.preprocessors import get_preprocessor, restore_original_dimensions
 from rookery_rllib.model.recurrent_networks import RecurrentNetwork, previous_actions
 
@@ -32,9 +32,7 @@ class ExampleModel(TorchModelV2, nn.Module):
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
 
     def value_function(self) -> Tensor:
-        if self._values is None:
-            raise RuntimeError(f"{type(self).__name__}: call forward() before value_function()")
-        return self._values
+        return computed(self, self._values)
 
 
 def _size(space: Any) -> int:
@@ -236,9 +234,7 @@ class TorchRNNModel(RecurrentNetwork, nn.Module):
         return self.action_branch(self._features), [hidden.squeeze(0), cell.squeeze(0)]
 
     def value_function(self) -> Tensor:
-        if self._features is None:
-            raise RuntimeError("TorchRNNModel: call forward() before value_function()")
-        values: Tensor = self.value_branch(self._features)
+        values: Tensor = self.value_branch(computed(self, self._features))
         return values.reshape(-1)
 
 

@@ -102,9 +102,9 @@ class FullyConnectedNetwork(TorchModelV2, nn.Module):
 
     def value_function(self) -> Tensor:
         if self._value_branch_separate is not None:
-            features = self._value_branch_separate(_called(self, self._last_flat_in))
+            features = self._value_branch_separate(computed(self, self._last_flat_in))
         else:
-            features = _called(self, self._features)
+            features = computed(self, self._features)
         values: Tensor = self._value_branch(features).squeeze(1)
         return values
 
@@ -164,10 +164,10 @@ class VisionNetwork(TorchModelV2, nn.Module):
 
     def value_function(self) -> Tensor:
         if self._value_branch is not None:
-            values: Tensor = self._value_branch(_called(self, self._features)).squeeze(1)
+            values: Tensor = self._value_branch(computed(self, self._features)).squeeze(1)
             return values
         assert self._value_branch_separate is not None
-        separate: Tensor = self._value_branch_separate(_called(self, self._pictures)).squeeze(1)
+        separate: Tensor = self._value_branch_separate(computed(self, self._pictures)).squeeze(1)
         return separate
 
 
@@ -251,7 +251,7 @@ class ComplexInputNetwork(TorchModelV2, nn.Module):
         return self.logits_layer(features), state
 
     def value_function(self) -> Tensor:
-        return _called(self, self._value_out)
+        return computed(self, self._value_out)
 
 
 def _one_hots(values: Tensor, space: Any) -> Tensor:
@@ -272,11 +272,12 @@ class TorchNoopModel(TorchModelV2, nn.Module):
         return self._rows, state
 
     def value_function(self) -> Tensor:
-        rows = _called(self, self._rows)
+        rows = computed(self, self._rows)
         return rows.new_zeros(len(rows))
 
 
-def _called(model: Any, kept: Tensor | None) -> Tensor:
+def computed(model: Any, kept: Tensor | None) -> Tensor:
+    """Returns what a model has kept of its latest call; raises a RuntimeError if there was none."""
     if kept is None:
         raise RuntimeError(f"{type(model).__name__}: call forward() before value_function()")
     return kept

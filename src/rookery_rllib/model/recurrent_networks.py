@@ -16,7 +16,7 @@ from rookery_rllib.batch.torch_functions import one_hot
 from rookery_rllib.batch.view_requirement import ViewRequirement
 from rookery_rllib.model.model_v2 import TFModelV2, TorchModelV2
 from rookery_rllib.model.network_layers import SlimFC
-from rookery_rllib.model.networks import FullyConnectedNetwork, column
+from rookery_rllib.model.networks import FullyConnectedNetwork, column, computed
 
 
 class RecurrentNetwork(TorchModelV2):
@@ -95,9 +95,7 @@ class ModelOnModel(TorchModelV2, nn.Module):
         return features
 
     def value_function(self) -> Tensor:
-        if self._features is None:
-            raise RuntimeError(f"{type(self).__name__}: call forward() before value_function()")
-        values: Tensor = self._value_branch(self._features)
+        values: Tensor = self._value_branch(computed(self, self._features))
         return values.reshape(-1)
 
 

@@ -11,13 +11,27 @@ import torch
 from torch import Tensor
 
 from rookery.face import Algorithm, BatchHook, Minibatch, Rollout
+from rookery_rllib.batch.numpy_functions import as_arrays
 from rookery_rllib.batch.sample_batch import SampleBatch
-from rookery_rllib.batch.trajectories import UNCUT, Reading, Slots, Trajectory, columns_of, pieces_of, trajectories
+from rookery_rllib.batch.trajectories import (
+    UNCUT,
+    Reading,
+    Slots,
+    Trajectory,
+    columns_of,
+    pieces_of,
+    trajectories,
+    with_rewards,
+)
 from rookery_rllib.policy.callbacks import overrides
+from rookery_rllib.policy.custom_loss import tensors_of
 from rookery_rllib.policy.episodes import SINGLE
 
 CHANGEABLE = {"advantages": "advantage", "value_targets": "value_target", "action_logp": "logp", "vf_preds": "value"}
 """Columns with targets that may be changed, and the fields of ours that they are."""
+
+TRAIN_COLUMNS = {"action": "actions", "reward": "rewards", "weight": "weights", **{v: k for k, v in CHANGEABLE.items()}}
+"""Fields of a batch of ours, and what callbacks know them as."""
 
 
 class ClippedRewards(BatchHook):
@@ -111,24 +125,11 @@ class LearnHook(BatchHook):
         self._rollout = rollout
         with_targets = hasattr(learner, "look_at") or (hasattr(learner, "targets") and learner.replay is None)
         if self._wanted["on_postprocess_trajectory"] and not with_targets:
-            rollout = self._changed(rollout)
+            rollout = with_rewards(rollout, self._policy, self._tell_of)  # it goes into replay
         if self._wanted["on_sample_end"]:
-            rows = rollout.valid_rows()
-            every = np.arange(rollout.reward.numel()) if rows is None else rows.cpu().numpy()
-            samples = columns_of(rollout, every, self._policy)
+            samples = columns_of(rollout, _every_row(rollout), self._policy)
             self.trainer.callbacks.on_sample_end(worker=self.trainer.workers.local_worker(), samples=samples)
         return rollout
-
-    def _changed(self, rollout: Rollout) -> Rollout:
-        """Tells of the pieces of a rollout that goes into replay; rewards that were changed are kept."""
-        reward = rollout.reward.clone()
-        for piece in pieces_of(rollout):
-            batch = columns_of(rollout, piece.rows, self._policy)
-            self._tell_of(piece, batch)
-            reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(
-                np.asarray(batch["rewards"]), dtype=reward.dtype, device="cpu"
-            )
-        return replace(rollout, reward=reward)
 
     def before_update(self, learner: Algorithm[Any], batch: Any) -> Any:
         """Tells of trajectories with their targets, and of the batch that is learned."""
@@ -148,19 +149,12 @@ class LearnHook(BatchHook):
         columns: dict[str, Any] = {}
         if isinstance(getattr(batch, "obs", None), Mapping):
             columns["obs"] = self._policy.preprocess({path: leaf.cpu().numpy() for path, leaf in batch.obs.items()})
-        names = {"action": "actions", "reward": "rewards", "weight": "weights", **{v: k for k, v in CHANGEABLE.items()}}
-        for name, column in names.items():
-            value = getattr(batch, name, None)
-            if isinstance(value, Tensor):
-                columns[column] = value.detach().cpu().numpy().squeeze(-1) if name in ("value", "value_target") \
-                    else value.detach().cpu().numpy()  # fmt: skip
+        columns |= as_arrays(tensors_of(batch, TRAIN_COLUMNS))
         return SampleBatch(columns)
 
     def _with_changed_targets(self, data: Minibatch, rollout: Rollout) -> Minibatch:
         """Tells of each piece with its targets, and takes over those that were changed."""
-        rows = rollout.valid_rows()
-        place = np.full(rollout.reward.numel(), -1)
-        every = np.arange(rollout.reward.numel()) if rows is None else rows.cpu().numpy()
+        every, place = _every_row(rollout), np.full(rollout.reward.numel(), -1)
         place[every] = np.arange(len(every))
         fields: dict[str, Any] = {name: getattr(data, name).clone() for name in CHANGEABLE.values()}
         obs = {path: leaf.clone() for path, leaf in data.obs.items()}
@@ -183,6 +177,7 @@ class LearnHook(BatchHook):
         return replace(data, **fields)
 
     def _tell_of(self, piece: Trajectory, batch: SampleBatch) -> None:
+        """Tells of a piece, whose columns callbacks may change."""
         agent, episode = self.who(piece.slot, piece.ended)
         played = self._beginning.get(int(piece.rows[0]))
         others = {} if played is None else self.beside(played)
@@ -215,6 +210,12 @@ class LearnHook(BatchHook):
         """Returns the agent of a slot, and the episode of its next piece, which are told of in the order of time."""
         lane, agent = self.seat(slot)
         return agent, self.trainer.book.of_piece(lane, agent, ended)
+
+
+def _every_row(rollout: Rollout) -> np.ndarray:
+    """Places of the rows of a rollout that were played."""
+    rows = rollout.valid_rows()
+    return np.arange(rollout.reward.numel()) if rows is None else rows.cpu().numpy()
 
 
 def _fields(told: SampleBatch, batch: Minibatch) -> dict[str, Tensor]:

@@ -253,35 +253,33 @@ class EpisodeBook:
                 explorers[name].load(known)
 
 
-class _StartListener(Callback):
+class _Listener(Callback):
+    """Is told of episodes for a book."""
+
     def __init__(self, book: EpisodeBook) -> None:
         self.book = book
 
+
+class _StartListener(_Listener):
     def on_episode_start(self, episode: Episode) -> None:
         if not self.book.explores:  # else it has begun already
             self.book.running.pop(episode.lane, None)
         self.book.tell("on_episode_start", self.book.of(episode), policies=self.book.trainer.policy_facades)
 
 
-class _StepListener(Callback):
-    def __init__(self, book: EpisodeBook) -> None:
-        self.book = book
-
+class _StepListener(_Listener):
     def on_episode_step(self, episode: Episode) -> None:
         self.book.tell("on_episode_step", self.book.of(episode))
 
 
-class _Follower(Callback):
-    def __init__(self, book: EpisodeBook) -> None:
-        self.book = book
-
+class _Follower(_Listener):
     def on_episode_step(self, episode: Episode) -> None:
         self.book.of(episode)
 
 
-class _EndListener(Callback):
+class _EndListener(_Listener):
     def __init__(self, book: EpisodeBook) -> None:
-        self.book = book
+        super().__init__(book)
         self.state_dict, self.load_state_dict = book.state_dict, book.load_state_dict  # they are part of checkpoints
         self.hear_of_share = book.hear_of_share
         self.tells = overrides(book.callbacks, "on_episode_end")
@@ -295,10 +293,7 @@ class _EndListener(Callback):
         book.end(known)
 
 
-class _ExplorationListener(Callback):
-    def __init__(self, book: Any) -> None:
-        self.book = book
-
+class _ExplorationListener(_Listener):
     def on_episode_start(self, episode: Episode) -> None:
         """Tells of the start of an episode, before callbacks hear of it."""
         self.book.running.pop(episode.lane, None)

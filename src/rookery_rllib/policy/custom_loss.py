@@ -5,7 +5,7 @@ It is the `loss` of the learner that is replaced, so that the step stays that of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -62,8 +62,14 @@ def with_custom_loss(loss: Loss, network: ScriptNetwork) -> Loss:
 def told_of(batch: Any, rows: Tensor | None) -> SampleBatch:
     """Returns a batch as a model's loss sees it: tensors ``[N, ...]`` by their names of 2021."""
     columns: dict[str, Any] = {} if rows is None else {"obs": rows}
-    for name, column in COLUMNS.items():
-        value = getattr(batch, name, None)
-        if isinstance(value, Tensor):
-            columns[column] = value.squeeze(-1) if name in ("value", "value_target") else value
-    return SampleBatch(columns)
+    return SampleBatch(columns | tensors_of(batch, COLUMNS))
+
+
+def tensors_of(batch: Any, names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Returns the fields of a batch of ours that are there, by their names of 2021, one number a row for values."""
+    fields = {name: getattr(batch, name, None) for name in names}
+    return {
+        names[name]: value.squeeze(-1) if name in ("value", "value_target") else value
+        for name, value in fields.items()
+        if isinstance(value, Tensor)
+    }

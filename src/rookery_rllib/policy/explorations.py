@@ -15,7 +15,7 @@ import inspect
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -51,7 +51,7 @@ from rookery_rllib.base.chance import Chance
 from rookery_rllib.base.from_config import from_config
 from rookery_rllib.base.schedules import PiecewiseSchedule, Schedule
 from rookery_rllib.batch.numpy_functions import as_arrays
-from rookery_rllib.batch.trajectories import columns_of, pieces_of
+from rookery_rllib.batch.trajectories import with_rewards
 from rookery_rllib.config.own_exploration import own_exploration
 from rookery_rllib.model.action_distributions import (
     TorchCategorical,
@@ -588,13 +588,8 @@ class ExplorationHook(BatchHook):
         self._explorer.timestep = learner.env_steps
         if not self._looks:
             return rollout
-        face, reward = self._face(), rollout.reward.clone()
-        for piece in pieces_of(rollout):
-            batch = columns_of(rollout, piece.rows, face)
-            given = self._explorer.exploration.postprocess_trajectory(face, batch)
-            rewards = np.asarray(as_arrays((batch if given is None else given)["rewards"]))
-            reward.view(-1)[torch.from_numpy(piece.rows)] = torch.as_tensor(rewards, dtype=reward.dtype, device="cpu")
-        return replace(rollout, reward=reward)
+        face, look = self._face(), self._explorer.exploration.postprocess_trajectory
+        return with_rewards(rollout, face, lambda piece, batch: look(face, batch))
 
 
 @contextmanager

@@ -142,13 +142,9 @@ class LearnedPolicy(Policy):
 
     def get_exploration_info(self) -> dict[str, Any]:
         if self.exploration is not None:
-            return dict(self.exploration.get_info())
+            return super().get_exploration_info()
         row = self._trainer.last_learning.get(self._name, {})
         return {EXPLORATION_KEYS[name]: value for name, value in row.items() if name in EXPLORATION_KEYS}
-
-    def get_exploration_state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps of the script's exploration; else as `get_exploration_info`."""
-        return self.get_exploration_info() if self.exploration is None else dict(self.exploration.get_state())
 
     # --- weights ------------------------------------------------------------------------------------------------------
 

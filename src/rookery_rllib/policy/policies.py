@@ -36,6 +36,8 @@ class Session:
 class Policy:
     algorithm: ClassVar[str | None] = None
     """Name of the trainer whose algorithm learns it; None = its own code."""
+    exploration: Any = None
+    """How it tries actions out; None = not by an object of 2021."""
 
     def __init__(self, observation_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         self.observation_space = observation_space
@@ -169,9 +171,11 @@ class Policy:
         self.global_timestep = state.get("global_timestep", 0)
 
     def get_exploration_info(self) -> dict[str, Any]:
-        return {}
+        return {} if self.exploration is None else dict(self.exploration.get_info())
 
-    get_exploration_state = get_exploration_info
+    def get_exploration_state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps of the exploration; without one, what there is to report."""
+        return self.get_exploration_info() if self.exploration is None else dict(self.exploration.get_state())
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
         self.global_timestep = global_vars["timestep"]

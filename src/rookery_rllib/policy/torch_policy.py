@@ -301,9 +301,8 @@ class TorchPolicy(Policy):
     def _computed(self, batch: SampleBatch) -> dict[str, Any]:
         """Leaves the gradients of all losses where their optimizers find them."""
         info: dict[str, Any] = {"allreduce_latency": 0.0}
-        self._attach()
         gradients = []
-        for number, optimizer in enumerate(self._optimizers):
+        for number, optimizer in enumerate(self._attached()):
             kept: dict[str, Any] = {}
             compute_gradients(_itself, self._gradient_of(number, kept), batch, optimizer.stepped, STEP)
             info.update(self.extra_grad_process(optimizer, kept["loss"]) or {})
@@ -317,15 +316,16 @@ class TorchPolicy(Policy):
         for optimizer in self._optimizers:
             apply_gradients(optimizer.stepped, lr=0.0, max_grad_norm=None)
 
-    def _attach(self) -> None:
+    def _attached(self) -> Sequence[Any]:
+        """The optimizers, whose parameters lie in one vector."""
         if any(optimizer.engine is None for optimizer in self._optimizers):
             attach(self._optimizers)
+        return self._optimizers
 
     @property
     def engines(self) -> list[AdamGroups]:
         """The optimizers of `core/optim.py`, one for each loss."""
-        self._attach()
-        return [optimizer.stepped for optimizer in self._optimizers]
+        return [optimizer.stepped for optimizer in self._attached()]
 
     def _grad_info(self, batch: SampleBatch) -> dict[str, Any]:
         with torch.no_grad():
@@ -405,10 +405,6 @@ class TorchPolicy(Policy):
         moments = [as_arrays(optimizer.state_dict()) for optimizer in self._attached()]
         return {**super().get_state(), "_optimizer_variables": moments}
 
-    def _attached(self) -> Sequence[Any]:
-        self._attach()
-        return self._optimizers
-
     @own_modes()
     def set_state(self, state: Any) -> None:
         """Raises a ConfigError for another number of optimizers; the policy stays as it is then."""
@@ -422,12 +418,6 @@ class TorchPolicy(Policy):
             for optimizer, own in zip(optimizers, moments, strict=True):
                 optimizer.load_state_dict(own)
         super().set_state(state)
-
-    def get_exploration_info(self) -> dict[str, Any]:
-        return dict(self.exploration.get_info())
-
-    def get_exploration_state(self) -> dict[str, Any]:
-        return dict(self.exploration.get_state())
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
         """Is not there: a checkpoint of the trainer holds the policy."""
