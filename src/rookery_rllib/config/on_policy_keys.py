@@ -6,7 +6,7 @@ from rookery.face import nearest
 from rookery_rllib.base.deprecation import DEPRECATED_VALUE
 from rookery_rllib.config.algorithms import A2C_KIND, IMPALA_KIND, ON_POLICY, PPO_KIND, A
 from rookery_rllib.config.reader import Reader, Values
-from rookery_rllib.config.rows import by, ignored, on_cluster, refused, to
+from rookery_rllib.config.rows import by, computed, ignored, on_cluster, refused, to
 from rookery_rllib.config.sampling_keys import actor_batch, batch_rows, on_policy_batch
 from rookery_rllib.config.scheduled_values import scheduled
 
@@ -40,11 +40,6 @@ def value_clip(reader: Reader) -> Values:
             )
         return {"algorithm.value_clip": None}
     return {"algorithm.value_clip": reader.number("vf_clip_param")}
-
-
-def actor_value_weight(reader: Reader) -> Values:
-    """The weight of the value loss: theirs is of half the squared error."""
-    return {"algorithm.value_coef": 0.5 * reader.number("vf_loss_coeff")}
 
 
 def trace_bounds(reader: Reader) -> Values:
@@ -96,23 +91,14 @@ def step_maker(reader: Reader) -> Values:
     }
 
 
-def target_penalty(reader: Reader) -> Values:
-    """The penalty on the divergence from the target network, if it is used."""
-    return {"algorithm.kl_coef": reader.number("kl_coeff") if reader.get("use_kl_loss") else 0.0}
-
-
-def in_flight(reader: Reader) -> Values:
-    return {"sampling.in_flight": reader.whole("max_sample_requests_in_flight_per_worker", 1)}
-
-
 NO_QUEUE = "nothing waits in queues: what is there is learned from as soon as it makes a batch"
 
 PPO_AND_A2C = [
     by(advantage, {"use_critic": True, "use_gae": True, "lambda": 1.0}, f"{A}gae_lambda",
        "Decay of later errors in the advantage; without use_gae it is 1.", (*PPO_KIND, *A2C_KIND), rl2="training"),
     to({"vf_loss_coeff": 1.0}, f"{A}value_coef", "Weight of the value loss.", PPO_KIND, rl2="training"),
-    by(actor_value_weight, {"vf_loss_coeff": 0.5}, f"{A}value_coef", "Weight of the value loss, halved as theirs is.",
-       (*A2C_KIND, *IMPALA_KIND)),
+    computed(lambda reader: 0.5 * reader.number("vf_loss_coeff"), {"vf_loss_coeff": 0.5}, f"{A}value_coef",
+             "Weight of the value loss, halved as theirs is.", (*A2C_KIND, *IMPALA_KIND)),
     by(entropy, {"entropy_coeff": 0.0}, f"{A}entropy_coef", "Weight of the entropy bonus.", ON_POLICY),
     by(entropy, {"entropy_coeff_schedule": None}, f"{A}entropy_coef",
        "Weight by env steps, [[step, weight], ...], or the step at which it is 0.", (*PPO_KIND, *IMPALA_KIND),
@@ -158,7 +144,8 @@ IMPALA_AND_APPO = [
     by(passes, "replay_proportion replay_buffer_num_slots", f"{A}batch_uses {A}buffered_batches",
        "Older batches that are learned with each new one, and how many pieces of them are kept.", ("APPO",)),
     ignored({"learner_queue_size": 16, "learner_queue_timeout": 300}, NO_QUEUE, IMPALA_KIND),
-    on_cluster(in_flight, {"max_sample_requests_in_flight_per_worker": 2}, "sampling.in_flight",
+    on_cluster(lambda reader: {"sampling.in_flight": reader.whole("max_sample_requests_in_flight_per_worker", 1)},
+               {"max_sample_requests_in_flight_per_worker": 2}, "sampling.in_flight",
                "Fragments that each worker is asked for ahead.", IMPALA_KIND),
     ignored({"num_aggregation_workers": 0}, "the trainer itself puts together what workers send", IMPALA_KIND),
     ignored({"broadcast_interval": 1}, "weights are handed out after each update", IMPALA_KIND),
@@ -173,7 +160,8 @@ IMPALA_AND_APPO = [
     ignored({"_lr_vf": 0.0005}, "actor and critic have one optimizer", IMPALA_KIND),
     refused({"after_train_step": None}, "see and change batches in on_learn_on_batch", IMPALA_KIND),
     ignored({"use_critic": True, "use_gae": True, "lambda": 1.0}, "they belong to vtrace = False", ("APPO",)),
-    by(target_penalty, {"use_kl_loss": False, "kl_coeff": 1.0}, f"{A}kl_coef",
-       "First weight of the penalty on the KL divergence from the target network, where use_kl_loss is set.",
-       ("APPO",)),
+    computed(lambda reader: reader.number("kl_coeff") if reader.get("use_kl_loss") else 0.0,
+             {"use_kl_loss": False, "kl_coeff": 1.0}, f"{A}kl_coef",
+             "First weight of the penalty on the KL divergence from the target network, where use_kl_loss is set.",
+             ("APPO",)),
 ]  # fmt: skip

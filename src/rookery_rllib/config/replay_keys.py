@@ -11,7 +11,7 @@ from rookery_rllib.config.algorithms import APEX_KIND, DDPG_KIND, DQN_KIND, OFF_
 from rookery_rllib.config.exploration_keys import critic_exploration, q_exploration
 from rookery_rllib.config.model_keys import OURS, activation
 from rookery_rllib.config.reader import Reader, Values
-from rookery_rllib.config.rows import by, ignored, refused, to
+from rookery_rllib.config.rows import by, computed, ignored, refused, to
 from rookery_rllib.config.scheduled_values import ramp
 
 
@@ -78,10 +78,6 @@ def same(reader: Reader, keys: Sequence[str], what: str) -> Any:
     return first
 
 
-def critics(reader: Reader) -> Values:
-    return {"algorithm.critic.number": 2 if reader.get("twin_q") else 1}
-
-
 def sac_networks(reader: Reader) -> Values:
     what = "actor and critics have layers of the same kind here"
     names = ("fcnet_hiddens", "fcnet_activation", "post_fcnet_hiddens", "post_fcnet_activation")
@@ -104,12 +100,6 @@ def sac_rates(reader: Reader) -> Values:
     what = "actor, critics and temperature have one learning rate here"
     rate = same(reader, [f"optimization.{name}_learning_rate" for name in names], what)
     return {"algorithm.lr": rate}
-
-
-def temperature(reader: Reader) -> Values:
-    """The entropy that SAC's temperature aims at."""
-    target = reader.get("target_entropy")
-    return {"algorithm.target_entropy": None if target in (None, "auto") else reader.number("target_entropy")}
 
 
 def ddpg_networks(reader: Reader) -> Values:
@@ -194,8 +184,8 @@ DQN_KEYS = [
 ]  # fmt: skip
 
 CRITIC_KEYS = [
-    by(critics, {"twin_q": True}, f"{A}critic.number", "Two critics, of which the lower value counts.",
-       ("SAC", *DDPG_KIND), rl2="training"),
+    computed(lambda reader: 2 if reader.get("twin_q") else 1, {"twin_q": True}, f"{A}critic.number",
+             "Two critics, of which the lower value counts.", ("SAC", *DDPG_KIND), rl2="training"),
     to({"tau": 5e-3}, f"{A}tau", "How far targets follow in a gradient step.", ("SAC", *DDPG_KIND), rl2="training"),
     refused({"target_network_update_freq": 0}, "targets follow in every gradient step, by tau; use 0",
             ("SAC", "DDPG", "TD3")),
@@ -210,8 +200,9 @@ CRITIC_KEYS = [
     ignored({"policy_model.custom_model_config": {}, "Q_model.custom_model_config": {}},
             "there is no custom_model to be told", ("SAC",)),
     to({"initial_alpha": 1.0}, f"{A}alpha_init", "First temperature.", ("SAC",), rl2="training"),
-    by(temperature, {"target_entropy": None}, f"{A}target_entropy", "Entropy aimed at; None, 'auto' = by the space.",
-       ("SAC",), rl2="training"),
+    computed(lambda reader: None if reader.get("target_entropy") in (None, "auto") else reader.number("target_entropy"),
+             {"target_entropy": None}, f"{A}target_entropy", "Entropy aimed at; None, 'auto' = by the space.",
+             ("SAC",), rl2="training"),
     by(sac_rates, {"optimization.actor_learning_rate": 3e-4, "optimization.critic_learning_rate": 3e-4,
        "optimization.entropy_learning_rate": 3e-4}, f"{A}lr", "Learning rate, one for all three.", ("SAC",)),
     refused({"_deterministic_loss": False, "_use_beta_distribution": False},

@@ -10,12 +10,12 @@ Keys are given with their defaults, or as words where another row has the defaul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rookery_rllib.config.reader import Function
+from rookery_rllib.config.reader import Function, Reader
 
 Keys = str | Mapping[str, Any]
 
@@ -85,6 +85,13 @@ def by(
 ) -> list[Row]:
     """Keys that a function translates to paths, which are written with spaces between."""
     return _rows(keys, Fate.TRANSLATED, text, rl2, paths=tuple(paths.split()), function=function, only=only)
+
+
+def computed(
+    value: Callable[[Reader], Any], keys: Keys, path: str, text: str, only: tuple[str, ...] = (), rl2: str = ""
+) -> list[Row]:
+    """Keys of which a function gives the value of one path."""
+    return by(lambda reader: {path: value(reader)}, keys, path, text, only, rl2)
 
 
 def on_cluster(

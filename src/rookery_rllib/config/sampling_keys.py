@@ -7,7 +7,7 @@ import math
 from rookery.face import usable_cores
 from rookery_rllib.config.algorithms import A2C_KIND, IMPALA_KIND, OFF_POLICY, PPO_KIND, A
 from rookery_rllib.config.reader import Reader, Values
-from rookery_rllib.config.rows import by, ignored, kept, refused
+from rookery_rllib.config.rows import by, computed, ignored, kept, refused
 from rookery_rllib.env.teams import TEAM_KIND
 
 WHOLE_EPISODES = (
@@ -118,10 +118,6 @@ def staleness(reader: Reader) -> Values:
     return {"sampling.staleness": int(bool(reader.get("sample_async")))}
 
 
-def worker_failures(reader: Reader) -> Values:
-    return {"env.on_error": "restart" if reader.get("ignore_worker_failures") else "stop"}
-
-
 SAMPLING = [
     by(lanes, {"num_workers": 2, "num_envs_per_worker": 1},
        "sampling.num_envs sampling.workers sampling.asynchronous cluster.ray",
@@ -161,7 +157,8 @@ SAMPLING = [
             "a worker on a cluster steps its copies in its own process, take more of them; copies in this process have "
             "helpers where a short measurement finds them worth it", rl2="env_runners"),
     refused({"fake_sampler": False}, "every step is a real one; leave it out", rl2="debugging"),
-    by(worker_failures, {"ignore_worker_failures": False}, "env.on_error",
-       "True: an episode whose environment raises is given up, and the environment is built anew.",
-       rl2="env_runners fault_tolerance"),
+    computed(lambda reader: "restart" if reader.get("ignore_worker_failures") else "stop",
+             {"ignore_worker_failures": False}, "env.on_error",
+             "True: an episode whose environment raises is given up, and the environment is built anew.",
+             rl2="env_runners fault_tolerance"),
 ]  # fmt: skip

@@ -273,6 +273,16 @@ POSITIONS = {
 """Arguments that may be given without their names."""
 
 
+def _method(name: str) -> Callable[..., Any]:
+    """Returns the method of a name, which takes its `arguments` and returns the configuration."""
+
+    def method(self: AlgorithmConfig, *args: Any, **kwargs: Any) -> AlgorithmConfig:
+        return self._say(name, args, kwargs)
+
+    method.__name__, method.__qualname__ = name, f"AlgorithmConfig.{name}"
+    return method
+
+
 class AlgorithmConfig:
     """A configuration that is built up by methods, each of which returns it.
 
@@ -289,62 +299,23 @@ class AlgorithmConfig:
         self.given: Config = {}
         self.auto_fragment = False
 
-    def environment(self, *args: Any, **kwargs: Any) -> Self:
-        return self._say("environment", args, kwargs)
-
-    def env_runners(self, **kwargs: Any) -> Self:
-        return self._say("env_runners", (), kwargs)
-
-    rollouts = env_runners
-    exploration = env_runners
-
-    def training(self, **kwargs: Any) -> Self:
-        return self._say("training", (), kwargs)
-
-    def resources(self, **kwargs: Any) -> Self:
-        return self._say("resources", (), kwargs)
-
-    def learners(self, **kwargs: Any) -> Self:
-        return self._say("learners", (), kwargs)
-
-    def framework(self, *args: Any, **kwargs: Any) -> Self:
-        """Says which framework, which is torch."""
-        return self._say("framework", args, kwargs)
-
-    def api_stack(self, **kwargs: Any) -> Self:
-        """Says which of RLlib's stacks, of which there is none here."""
-        return self._say("api_stack", (), kwargs)
-
-    def evaluation(self, **kwargs: Any) -> Self:
-        return self._say("evaluation", (), kwargs)
-
-    def multi_agent(self, **kwargs: Any) -> Self:
-        return self._say("multi_agent", (), kwargs)
-
-    def callbacks(self, *args: Any, **kwargs: Any) -> Self:
-        return self._say("callbacks", args, kwargs)
-
-    def reporting(self, **kwargs: Any) -> Self:
-        return self._say("reporting", (), kwargs)
-
-    def debugging(self, **kwargs: Any) -> Self:
-        return self._say("debugging", (), kwargs)
-
-    def offline_data(self, **kwargs: Any) -> Self:
-        return self._say("offline_data", (), kwargs)
-
-    def checkpointing(self, **kwargs: Any) -> Self:
-        return self._say("checkpointing", (), kwargs)
-
-    def fault_tolerance(self, **kwargs: Any) -> Self:
-        return self._say("fault_tolerance", (), kwargs)
-
-    def rl_module(self, **kwargs: Any) -> Self:
-        return self._say("rl_module", (), kwargs)
-
-    def experimental(self, **kwargs: Any) -> Self:
-        """Takes switches of RLlib's that have no meaning here."""
-        return self._say("experimental", (), kwargs)
+    environment = _method("environment")
+    env_runners = rollouts = exploration = _method("env_runners")
+    training = _method("training")
+    resources = _method("resources")
+    learners = _method("learners")
+    framework = _method("framework")
+    api_stack = _method("api_stack")
+    evaluation = _method("evaluation")
+    multi_agent = _method("multi_agent")
+    callbacks = _method("callbacks")
+    reporting = _method("reporting")
+    debugging = _method("debugging")
+    offline_data = _method("offline_data")
+    checkpointing = _method("checkpointing")
+    fault_tolerance = _method("fault_tolerance")
+    rl_module = _method("rl_module")
+    experimental = _method("experimental")
 
     def _say(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
         """Takes the arguments of a method; raises a ConfigError with a line for each that is unknown or cannot be."""
