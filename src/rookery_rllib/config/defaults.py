@@ -23,21 +23,6 @@ Config = dict[str, Any]
 DEFAULT_POLICY_ID = "default_policy"
 """What the only policy of a trainer is called."""
 
-FREE = (
-    "tf_session_args",
-    "local_tf_session_args",
-    "env_config",
-    "model",
-    "optimizer",
-    "multiagent",
-    "custom_resources_per_worker",
-    "evaluation_config",
-    "exploration_config",
-    "extra_python_environs_for_driver",
-    "extra_python_environs_for_worker",
-)
-"""Sections that `merge_trainer_configs` lets take new keys."""
-
 REPLACED_BY_TYPE = ("exploration_config",)
 """Sections that are replaced as a whole where their ``type`` changes."""
 
@@ -73,6 +58,9 @@ def _place(key: str, places: list[str]) -> int:
 
 COMMON = _defaults([row for row in ROWS if not row.only or row.key in ORDER[""].split()], ORDER[""])
 """What all algorithms have, but for the class of ``callbacks``."""
+
+FREE = tuple(key for key, default in COMMON.items() if isinstance(default, dict))
+"""Sections that `merge_trainer_configs` lets take new keys."""
 
 MODEL_DEFAULTS: Config = COMMON["model"]
 
