@@ -27,7 +27,13 @@ HELPERS = ("rookery.envs.vector.child", "rookery.run.plan.background_load")
 TORCH = ("rookery.tune.executors.worker_process", "rookery.run.ranks.rank_process", "rookery.run.plan.exchange_cost")
 """What is run and does."""
 
-WITH_TORCH = ("torch", "gymnasium.envs.classic_control", "rookery.run.trainer", "rookery.core.native")
+WITH_TORCH = (
+    "torch",
+    "gymnasium.envs.classic_control",
+    "rookery.run.trainer",
+    "rookery.core.native",
+    "rookery.cli.train",
+)
 
 AT_START = ("PYTHON", "LC_", "LANG", "OMP_", "MKL_", "OPENBLAS_", "NUMEXPR_", "LD_", "MALLOC_")
 """What an interpreter or a library reads but once: a child with another value than the server's begins anew."""
@@ -47,6 +53,16 @@ class ForkedChild:
     def __init__(self, args: list[str], line: socket.socket) -> None:
         self.args, self.returncode, self._line = args, None, line
         self.pid = int(self._line.recv(64).split()[1])
+
+    def __enter__(self) -> ForkedChild:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+        self.wait()
+        for file in (self.stdout, self.stderr):
+            if file is not None:
+                file.close()
 
     def poll(self) -> int | None:
         try:
@@ -116,18 +132,33 @@ def popen(command, *, pass_fds, env, cwd, **others):
     if warm is not None and executable == sys.executable and sys.platform == "linux":
         line, environment = server(os.getpid(), warm + WITH_TORCH * (warm is TORCH))
         if at_start(environment) == at_start(env):
-            end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            request = {
-                "module": module,
-                "arguments": [*arguments[:-1], "0"],  # no death signal: its parent is the server
-                "files": list(pass_fds),
-                "environment": env,
-                "folder": None if cwd is None else os.fspath(cwd),
-            }
-            with far:
-                socket.send_fds(line, [json.dumps(request).encode()], [far.fileno(), 1, 2, *pass_fds])
-            return ForkedChild(command, end)
+            arguments[-1] = "0"  # no death signal: its parent is the server
+            return forked(line, module, arguments, pass_fds, env, cwd, (1, 2))
     return subprocess.Popen(command, pass_fds=pass_fds, env=env, cwd=cwd, **others)
+
+
+def forked(line, module, arguments, files, environment, folder, output) -> ForkedChild:
+    """Lets a server fork a child; `output` is what its output and its errors are written to."""
+    end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    request = {
+        "module": module, "arguments": arguments, "files": list(files), "environment": environment,
+        "folder": None if folder is None else os.fspath(folder),
+    }  # fmt: skip
+    with far:
+        socket.send_fds(line, [json.dumps(request).encode()], [far.fileno(), *output, *files])
+    return ForkedChild([module, *arguments], end)
+
+
+def command(*words: object, folder: Path, **variables: str) -> ForkedChild:
+    """Starts ``rookery WORDS`` in a folder, with these environment variables; `stdout` and `stderr` are texts."""
+    line, environment = server(os.getpid(), TORCH + WITH_TORCH)
+    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+    environment = {**environment, **variables}
+    child = forked(line, "rookery", [str(word) for word in words], (), environment, folder, (out_end, err_end))
+    os.close(out_end)
+    os.close(err_end)
+    child.stdout, child.stderr = open(out, encoding="utf-8"), open(err, encoding="utf-8")
+    return child
 
 
 LIKE_SUBPROCESS = SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL)

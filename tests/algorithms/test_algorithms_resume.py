@@ -55,15 +55,15 @@ SMALL = {
 
 @pytest.mark.parametrize("env", [slow("CartPole-v1"), Mixed])
 @pytest.mark.parametrize("name", SMALL)
-def test_six_iterations_equal_three_and_three_more(name, env, tmp_path):
+def test_four_iterations_equal_two_and_two_more(name, env, tmp_path):
     settings = {"num_envs": 3, "iteration_steps": 300 if name == "reinforce" else 150, "seed": 4}
     with Trainer(env, SMALL[name], **settings) as through:
-        through.train({"iterations": 6})
+        through.train({"iterations": 4})
         wanted = weights(through)
     with Trainer(env, SMALL[name], **settings) as first:
-        first.train({"iterations": 3})
+        first.train({"iterations": 2})
         place = first.save(tmp_path / "half")
     with Trainer.load(place, env=env) as second:
         assert weights(second) != wanted
-        second.train({"iterations": 6})
+        second.train({"iterations": 4})
         assert weights(second) == wanted

@@ -102,9 +102,9 @@ def test_better_actions_are_learned_than_the_usual_ones(kind, tmp_path):
     data = one_step(tmp_path / "data", space, episodes)
     found = {}
     for advantage_lambda in (0.1, 1e6):
-        cfg = AWACConfig(model=SMALL, lr=3e-3, advantage_lambda=advantage_lambda, batch_size=64)
+        cfg = AWACConfig(model=SMALL, lr=5e-3, advantage_lambda=advantage_lambda, batch_size=64)
         with Trainer(None, cfg, replay=data, seed=0) as trainer:
-            trainer.learn(600)
+            trainer.learn(350)
             with torch.no_grad():
                 found[advantage_lambda] = float(trainer.policies["main"]({"obs": torch.zeros(1, 1)}).mode())
     if kind == "numbers":

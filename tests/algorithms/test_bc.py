@@ -296,7 +296,7 @@ def test_cloning_reaches_what_was_shown(tmp_path):
     for name, learned in {"cloned": True, "not": False}.items():
         with Trainer("CartPole-v1", cfg, replay=poles(tmp_path / name, 20), seed=0) as trainer:
             if learned:
-                trainer.learn(3000)
+                trainer.learn(1500)
             returns[name] = trainer.evaluate(10).return_mean
     assert returns["cloned"] >= 450 > 100 > returns["not"]
 

@@ -137,7 +137,7 @@ def test_an_update_on_kernels_is_that_of_torch(memory):
 
 
 def explained(trainer):
-    results = list(trainer.results({"env_steps": 10_000}))
+    results = list(trainer.results({"env_steps": 5_000}))
     return results[-1].policies["main"].learning["explained_variance"]
 
 

@@ -141,7 +141,7 @@ def test_values_of_other_actions_fall_below_those_of_the_data(tmp_path):
         cfg = CQLConfig(model=SMALL, lr=3e-3, batch_size=64, num_actions=4, conservative_weight=weight)
         data = keep(tmp_path / str(weight), box, BOX, episodes)
         with Trainer(None, cfg, replay=data, seed=0) as trainer:
-            trainer.learn(400)
+            trainer.learn(300)
             learner = trainer.learners["main"]
             with torch.no_grad():
                 shown = learner.critics.net(StateAction({"obs": torch.zeros(1, 3)}, torch.full((1, 2), 0.5))).mean()

@@ -329,7 +329,7 @@ def test_a_run_that_stopped_in_the_middle_goes_on_to_the_last_bit(name, tmp_path
     settings = {"model": {"hidden": (8,)}} | OPTIONS[name]
     settings["model"] = {"hidden": (8,), **settings["model"]}
     cfg = DQNConfig(learning_starts=60, train_every=7, updates_per_step=0.3, batch_size=8, **settings)
-    keywords = {"num_envs": 3, "seed": 4, "sampling": {"iteration_steps": 100}}
+    keywords = {"num_envs": 3, "seed": 4, "sampling": {"iteration_steps": 60}}
     with Trainer(Choosy, cfg, **keywords) as through:
         through.train({"iterations": 4})
         wanted, batch = everything(through), drawn_next(through)

@@ -211,12 +211,12 @@ def test_it_does_what_earned_as_much_as_it_is_told_to_earn(tmp_path):
         return float(policy.predict(seen)[0].mean())
 
     with Trainer(None, cfg, replay=path, seed=0) as trainer:
-        trainer.learn(250)
+        trainer.learn(180)
         policy = trainer.policies["main"]
         assert first_action(8.0) == pytest.approx(1.6, abs=0.3)
         assert first_action(-8.0) == pytest.approx(-1.6, abs=0.3)
     with Trainer(None, BCConfig(model=ModelConfig(hidden=(16,)), lr=3e-3), replay=path, seed=0) as trainer:
-        trainer.learn(250)  # the control: without returns nobody can tell which half to follow
+        trainer.learn(180)  # the control: without returns nobody can tell which half to follow
         assert abs(float(trainer.policies["main"].predict(seen).mean())) < 0.5
 
 

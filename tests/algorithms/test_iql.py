@@ -157,9 +157,9 @@ def test_better_actions_are_learned_than_the_usual_ones(distribution, tmp_path):
     data = keep(tmp_path / "data", spaces.Box(-1, 1, (1,)), spaces.Box(-1, 1, (1,), np.float32), episodes)
     found = {}
     for beta in (10.0, 0.0):
-        cfg = IQLConfig(model=SMALL, lr=3e-3, beta=beta, batch_size=64, distribution=distribution)
+        cfg = IQLConfig(model=SMALL, lr=5e-3, beta=beta, batch_size=64, distribution=distribution)
         with Trainer(None, cfg, replay=data, seed=0) as trainer:
-            trainer.learn(700)
+            trainer.learn(400)
             with torch.no_grad():
                 found[beta] = float(trainer.policies["main"]({"obs": torch.zeros(1, 1)}).mode())
     assert abs(found[10.0] - 0.6) < 0.15 and abs(found[0.0]) < 0.2

@@ -291,7 +291,7 @@ def test_policies_of_groups_act_on_what_their_agents_see():
 def test_the_two_step_game_is_played_for_the_best(sees):
     settings = {"algorithm.critic_sees": sees, "algorithm.fragment_length": 32, "algorithm.minibatch_size": 1024}
     with Trainer("rookery.tasks:MatrixGame", "mappo", num_envs=16, seed=0, config=settings) as trainer:
-        trainer.train({"env_steps": 12_000})
+        trainer.train({"env_steps": 8_000})
         assert trainer.evaluate(10).return_mean == 8.0
 
 
@@ -316,7 +316,7 @@ class Apart(Pair):
 def score(member_id):
     cfg = MAPPOConfig(fragment_length=16, member_id=member_id, entropy_coef=0.0)
     with Trainer(Apart, cfg, seed=0, num_envs=16) as trainer:
-        trainer.train({"env_steps": 6_000})
+        trainer.train({"env_steps": 4_000})
         policy = trainer.policies["main"]
         if member_id:
             seen = [{"obs": np.zeros(1, np.float32), "member_id": number} for number in (0, 1)]

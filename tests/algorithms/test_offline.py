@@ -173,9 +173,9 @@ def test_a_gaussian_learns_from_what_was_drawn_and_not_from_what_was_cut_off(con
     box = spaces.Box(-1, 1, (1,), np.float32)
     path = keep(tmp_path / "data", spaces.Box(-1, 1, (1,), np.float32), box, [one])
     same = {"max_weight": 1.0, **({"beta": 0.0} if config is IQLConfig else {"advantage_lambda": 1e9})}
-    cfg = config(model=ModelConfig(hidden=(16,), activation="relu"), lr=3e-3, batch_size=256, **same)
+    cfg = config(model=ModelConfig(hidden=(16,), activation="relu"), lr=5e-3, batch_size=256, **same)
     with Trainer(None, cfg, replay=path, seed=0) as trainer:
-        trainer.learn(600)
+        trainer.learn(400)
         with torch.no_grad():
             behavior = trainer.policies["main"]({"obs": torch.zeros(1, 1)})
     assert float(behavior.mode()) == pytest.approx(0.8, abs=0.1)

@@ -436,11 +436,11 @@ class Constant(nn.Module):
 @pytest.mark.parametrize("limit", ["truncated", slow("terminated")])
 def test_a_time_limit_does_not_lower_the_value_and_an_end_does(limit):
     cfg = PPOConfig(
-        lr=0.1, gamma=0.99, gae_lambda=0.95, epochs=25, minibatch_size=128, fragment_length=32, max_grad_norm=None,
+        lr=0.15, gamma=0.99, gae_lambda=0.95, epochs=25, minibatch_size=128, fragment_length=32, max_grad_norm=None,
         value_coef=5.0, model=ModelConfig(module=Constant),
     )  # fmt: skip
     trainer = Trainer(lambda: Salary(limit), cfg, num_envs=4, seed=0)
-    for _ in range(75):
+    for _ in range(50):
         trainer.train_iteration()
     with torch.no_grad():
         learner = trainer.learners["main"]

@@ -218,7 +218,7 @@ def test_every_decision_of_a_finished_episode_is_learned_from_exactly_once(lanes
             return reinforce_loss(distribution, batch, settings)
 
         subject.loss = watched
-        while trainer.env_steps < 150:
+        while trainer.env_steps < 100:
             trainer.train_iteration()
         finished = {episode for episode, _ in found}
         kept = [(e, t) for e, t in subject.kept["obs"]["obs"].tolist()]

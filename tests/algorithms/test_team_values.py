@@ -250,7 +250,7 @@ def test_of_the_whole_two_step_game_qmix_learns_to_earn_8_and_vdn_7(cfg, game, w
     one = learner(cfg(**{**SMALL, "lr": 1e-2, "target": {"every": 20}, "model": {"hidden": (32,)}}), specs)
     table = whole_game()
     one.replay.sample = lambda *args, **kwargs: table
-    one.learn(400)
+    one.learn(250)
     with torch.no_grad():
         best, _ = one.policy.act(table.obs, None, deterministic=True)
     played = {int(torch.argmax(table.obs["0"][row])): best[row].long().tolist() for row in range(12)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 from commands import TINY
 
 from rookery import Trainer, __version__
+from warm_children import command
 
 
 def test_help_lists_the_verbs(rookery):
@@ -75,12 +75,11 @@ def test_json_shows_the_rows_and_nothing_else(trained, tmp_path):
 
 def test_output_that_nobody_reads_any_more_ends_a_command_without_a_traceback(tmp_path):
     words = ["train", "CartPole-v1", "--seed", "3", *TINY, "--stop", "seconds=60", "--json"]
-    script = f"exec {sys.executable} -c 'from rookery.cli.main import main; main()' {' '.join(words)}"
-    run = subprocess.run(
-        f"({script}) | head -n 1", shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
-    assert json.loads(run.stdout)["iteration"] == 1
-    assert "Traceback" not in run.stderr
+    with command(*words, folder=tmp_path) as run:
+        assert json.loads(run.stdout.readline())["iteration"] == 1
+        run.stdout.close()
+        assert "Traceback" not in run.stderr.read()
+        run.wait(30)
 
 
 @pytest.mark.skipif(sys.getfilesystemencoding() != "utf-8", reason="file names cannot be Russian here")
@@ -316,21 +315,14 @@ def test_an_environment_beside_the_command_is_found_and_its_error_shown_once(roo
 
 def test_ctrl_c_exits_130_and_says_where_the_results_are(tmp_path):
     words = ["train", "CartPole-v1", "--seed", "3", *TINY, "--stop", "seconds=60", "--plain"]
-    command = [sys.executable, "-c", "from rookery.cli.main import main; main()", *words]
-    child = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "COLUMNS": "200"},
-    )
-    for line in child.stdout:
-        if line.startswith("iteration"):
-            break
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=30)
-    assert child.returncode == 130
+    with command(*words, folder=tmp_path, COLUMNS="200") as child:
+        for line in child.stdout:
+            if line.startswith("iteration"):
+                break
+        child.send_signal(signal.SIGINT)
+        child.stdout.read()
+        err = child.stderr.read()
+        assert child.wait(30) == 130
     assert err.startswith("interrupted after ")
     assert err.endswith("go on with: rookery resume runs/CartPole-v1-ppo-s3\n")
     assert "Traceback" not in err

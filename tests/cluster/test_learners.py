@@ -139,7 +139,7 @@ def test_policies_on_two_learners_are_those_on_one(tmp_path, env, mapping, more)
         policies |= {"guest": shared(size, batch_size=2)} if mapping is None else {}  # often of one rank alone
         settings = {"policies": policies, "policy_mapping": mapping, "warmup_steps": 0, "num_envs": 4, "seed": 5}
         with Trainer(env, ranks=ranks, config=config, **settings) as trainer:
-            found, result = learned(trainer, 10 if mapping else 5)
+            found, result = learned(trainer, 6 if mapping else 5)
             assert mapping is not None or result.policies["guest"].decisions > 5
             # who comes first has the first slot of all ranks or of its own, and other noise
             return {name: found[name] for name in ("north", "south")}, result

@@ -34,12 +34,12 @@ def made(env="Atari", implementation="auto", lanes=2, **config):
 @pytest.mark.parametrize(
     ("game", "settings", "steps"),
     [
-        ("pong", {}, 110),
+        ("pong", {}, 60),
         ("breakout", {"episodic_life": True}, 220),
         ("space_invaders", {"frameskip": 3, "reward_clipping": False}, 220),
         ("seaquest", {"max_num_frames_per_episode": 402, "stack_num": 2}, 220),
-        ("freeway", {"full_action_space": True, "use_fire_reset": False}, 110),
-        ("carnival", {"frameskip": 1}, 110),
+        ("freeway", {"full_action_space": True, "use_fire_reset": False}, 60),
+        ("carnival", {"frameskip": 1}, 90),
     ],
 )
 def test_a_game_is_that_of_ales_vector_environment_pixel_for_pixel(game, settings, steps):
@@ -255,7 +255,7 @@ def test_the_end_of_a_game_or_of_a_life_is_drawn(episodic_life):
     env.keep_last_pictures = True
     env.reset(seeds)
     found = []
-    while len(found) < (8 if episodic_life else 4):
+    while len(found) < (8 if episodic_life else 2):
         before = [env.render(lane) for lane in range(2)]
         ended = env.step([rng.integers(0, 4, 2)]).ended
         for lane in np.flatnonzero(ended).tolist():
@@ -279,7 +279,7 @@ def test_an_interrupted_run_goes_on_in_the_middle_of_its_games(monkeypatch, stop
     assert resumed.exact
     np.testing.assert_array_equal(shown.rows[0].obs["obs"], env._rows.obs["obs"])
     actions = np.random.default_rng(1)
-    assert same(played(env, 150, copy_of(actions)), played(resumed, 150, copy_of(actions)))
+    assert same(played(env, 80, copy_of(actions)), played(resumed, 80, copy_of(actions)))
 
 
 def copy_of(rng):

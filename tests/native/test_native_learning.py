@@ -177,7 +177,7 @@ def by_torch(algorithm, updates, stale, case):
     return KNOWN[key]
 
 
-def learn_alike(algorithm="ppo", case=None, *, updates=10, stale=0):
+def learn_alike(algorithm="ppo", case=None, *, updates=5, stale=0):
     """Asserts that updates on kernels and in torch end at the same weights."""
     experience, start, end = by_torch(algorithm, updates, stale, case or {})
     algo = started(algorithm, stale, True, case or {})
@@ -217,7 +217,7 @@ REACHES_ALL = ("discrete", "box", "composite", "masked multi_discrete", "shared 
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_ten_updates_of_ppo_are_those_of_torch(case):
+def test_updates_of_ppo_are_those_of_torch(case):
     learn_alike("ppo", case)
 
 
@@ -238,7 +238,7 @@ PPO_SETTINGS = {
 @pytest.mark.parametrize(
     ("settings", "action"), slow_repeats(of=itertools.product(PPO_SETTINGS, ["discrete", "composite"]))
 )
-def test_ten_updates_of_ppo_are_those_of_torch_with_any_settings(settings, action):
+def test_updates_of_ppo_are_those_of_torch_with_any_settings(settings, action):
     learn_alike("ppo", {"action": ACTIONS[action], "settings": PPO_SETTINGS[settings]})
 
 
@@ -250,14 +250,14 @@ def test_gradient_steps_on_single_rows_are_those_of_torch():
 @pytest.mark.parametrize(
     ("case", "algorithm"), slow_repeats(of=itertools.product(REACHES_ALL, ["a2c", "impala", "appo", "reinforce"]))
 )
-def test_ten_updates_of_others_are_those_of_torch(algorithm, case):
+def test_updates_of_others_are_those_of_torch(algorithm, case):
     learn_alike(algorithm, CASES[case])
 
 
 @pytest.mark.parametrize(
     ("action", "algorithm"), slow_repeats(of=itertools.product(["discrete", "composite"], ["ppo", "a2c"]))
 )
-def test_ten_updates_on_experience_of_older_weights_are_those_of_torch(algorithm, action):
+def test_updates_on_experience_of_older_weights_are_those_of_torch(algorithm, action):
     learn_alike(algorithm, {"action": ACTIONS[action]}, stale=1)
 
 

@@ -69,7 +69,7 @@ def updates(algo, number, **drawing):
 
 
 def same(settings, drawing, **memory):
-    """Asserts that ten updates are those of torch."""
+    """Asserts that five updates are those of torch."""
     mine, theirs = remembering(settings, **memory), remembering(settings, native=False, **memory)
     assert isinstance(mine.forward.kernels, NetworkKernels)
     assert theirs.forward.kernels is None
@@ -88,23 +88,23 @@ def same(settings, drawing, **memory):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_ten_updates_along_sequences_are_those_of_torch(name):
+def test_updates_along_sequences_are_those_of_torch(name):
     same(KINDS[name], {})
 
 
 @pytest.mark.parametrize(
     ("kind", "obs"), slow_repeats(of=itertools.product(["lstm", "gru", "scan"], [NUMBERS, MASKED]))
 )
-def test_ten_updates_along_sequences_are_those_of_torch_whatever_remembers(kind, obs):
+def test_updates_along_sequences_are_those_of_torch_whatever_remembers(kind, obs):
     same(KINDS["dueling"], {}, kind=kind, obs=obs)
 
 
 @pytest.mark.parametrize("memory", [{"layers": 2}, {"previous_action": True, "previous_reward": True, "frames": 2}])
-def test_ten_updates_are_those_of_torch_with_layers_and_with_what_is_seen_of_the_past(memory):
+def test_updates_are_those_of_torch_with_layers_and_with_what_is_seen_of_the_past(memory):
     same(KINDS["burned in"], {}, **memory)
 
 
-def test_ten_updates_along_sequences_of_one_length_are_those_of_torch():
+def test_updates_along_sequences_of_one_length_are_those_of_torch():
     same(KINDS["double"], {"length": (8, 8, 8)})
 
 

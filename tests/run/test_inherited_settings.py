@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import product
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
@@ -143,6 +143,10 @@ def test_every_setting_of_an_algorithm_reaches_each_policy(name, way, tmp_path):
     resolved = resolve(RunConfig, [*layers_in(way, name, tree, tmp_path), Layer("entries", entries)], ALGORITHMS)
     config, history = resolved.config, resolved.history
     assert len(said) > 40
+    below = {path: [path] for path in history}  # what there is at a path and under it
+    for known in history:
+        for parent in accumulate(known.split(".")[:-1], "{}.{}".format):
+            below.setdefault(parent, []).append(known)
     for path, policy in product(said, ("same", "other")):
         where, found = f"policies.{policy}.{path}", value_at(config.policies[policy].algorithm, path)
         if policy == "other" and path in otherwise:
@@ -150,7 +154,7 @@ def test_every_setting_of_an_algorithm_reaches_each_policy(name, way, tmp_path):
             continue
         assert found == value_at(config.algorithm, path)
         assert (list(found) if isinstance(found, tuple) else found) == said[path]
-        for known in (path for path in history if path == where or path.startswith(f"{where}.")):
+        for known in below.get(where, ()):
             above = known.replace(f"policies.{policy}", "algorithm", 1)
             source, value = history[above][-1]
             assert source != "default" and history[known][-1] == (f"{source} as {above}", value)

@@ -77,11 +77,11 @@ def test_a_resumed_run_draws_the_batches_that_the_other_would_have_drawn(tmp_pat
 @pytest.mark.parametrize("kind", slow_except("prioritized", "sequences", of=KINDS))
 def test_a_run_taken_up_twice_is_the_run_that_was_not(tmp_path, kind):
     folder = trained(tmp_path / "run", KINDS[kind], iterations=2)
-    for iterations in (4, 6):
+    for iterations in (3, 4):
         with Trainer.load(folder, resume=True) as trainer:
             trainer.train({"iterations": iterations})
             found = digest(trainer)
-    whole = trained(tmp_path / "whole", KINDS[kind], iterations=6)
+    whole = trained(tmp_path / "whole", KINDS[kind], iterations=4)
     assert rows(folder) == rows(whole)
     with Trainer.load(whole) as trainer:
         assert digest(trainer) == found

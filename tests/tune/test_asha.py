@@ -181,7 +181,7 @@ def flat(params, age):
 def test_it_spends_what_theory_says_where_curves_do_not_cross():
     spent = [
         Simulation(asha(max_time=64, reduction=4), samples(143, seed), on_curve(flat), places=3).run().spent
-        for seed in range(60)
+        for seed in range(30)
     ]
     expected = expected_spending(143, 4, [1, 4, 16], 64)
     assert round(expected) == 671

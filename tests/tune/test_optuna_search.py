@@ -198,5 +198,5 @@ def test_without_optuna_it_says_what_to_install(monkeypatch):
 def test_optuna_says_nothing(sampler, capfd):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        played(suggestions(OptunaConfig(sampler=sampler, startup=2), SPACE, 5))
+        played(suggestions(OptunaConfig(sampler=sampler, startup=2), SPACE, 4))
     assert capfd.readouterr() == ("", "")
