@@ -17,34 +17,12 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 
 from rookery.face import ConfigError, EnvError
 from rookery.face import check_env as findings
-from rookery_rllib.env.external_env import ExternalEnv, ExternalMultiAgentEnv
+from rookery_rllib.env.external_env import ExternalEnv as ExternalEnv
+from rookery_rllib.env.external_env import ExternalMultiAgentEnv as ExternalMultiAgentEnv
 from rookery_rllib.gym import old_api
 from rookery_rllib.gym.core import TRUNCATED, ActionWrapper, Env
 from rookery_rllib.gym.old_envs import adapted
 from rookery_rllib.gym.registry import make
-
-__all__ = [
-    "ENV_STATE",
-    "GROUP_INFO",
-    "GROUP_REWARDS",
-    "EnvContext",
-    "ExternalEnv",
-    "ExternalMultiAgentEnv",
-    "GroupAgentsWrapper",
-    "MultiAgentEnv",
-    "NormalizeActionWrapper",
-    "ParallelPettingZooEnv",
-    "PettingZooEnv",
-    "TaskSettableEnv",
-    "TaskType",
-    "VectorEnv",
-    "VectorOfOldEnvs",
-    "add_reward_uncertainty",
-    "check_env",
-    "gym_env_creator",
-    "make_multi_agent",
-    "vector_maker",
-]
 
 ENV_STATE = "state"
 """Key of a Dict observation under which all agents see the state of the whole."""

@@ -339,21 +339,8 @@ def _floats(x: Any) -> Any:
     return tensor if "float" in str(tensor.dtype) else _ops().cast(tensor, "float32")
 
 
-ON_FLOATS = (
-    "exp",
-    "log",
-    "sqrt",
-    "tanh",
-    "sigmoid",
-    "softplus",
-    "erf",
-    "log1p",
-    "expm1",
-    "rsqrt",
-    "arctanh",
-    "sin",
-    "cos",
-)
+ON_FLOATS = ("exp", "log", "sqrt", "tanh", "sigmoid", "softplus", "erf", "log1p", "expm1", "rsqrt", "arctanh", "sin",
+             "cos")  # fmt: skip
 """Operations whose results are no whole numbers."""
 
 exp, log, sqrt, rsqrt = _of_one("exp"), _of_one("log"), _of_one("sqrt"), _of_one("rsqrt")
