@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from messages import check_error
 from rookery.core.errors import ConfigError, RookeryError
 from rookery.core.io.files import FileError
 from rookery_rllib.trainer.trial import session
 from rookery_rllib.trainer.trial.loggers import flatten_dict, pretty_print
 from rookery_rllib.trainer.trial.trainable import Trainable, with_parameters, wrap_function
-from rookery_rllib.trainer.trial.tune_errors import TuneError
 
 
 @pytest.fixture(autouse=True)
@@ -121,24 +121,6 @@ def test_a_dict_is_saved_without_a_pickle():
     assert other.loaded["tune_checkpoint_path"] == path
 
 
-def test_an_object_in_a_dict_is_refused_with_what_to_do():
-    class Odd(Counter):
-        def save_checkpoint(self, folder):
-            return {"itself": self.__class__}
-
-    with pytest.raises(ConfigError, match="return its path"):
-        Odd().save()
-
-
-def test_a_checkpoint_elsewhere_is_refused(tmp_path):
-    class Elsewhere(Counter):
-        def save_checkpoint(self, folder):
-            return str(tmp_path / "other")
-
-    with pytest.raises(ConfigError, match="must lie in the directory"):
-        Elsewhere().save()
-
-
 def test_objects_hold_a_whole_checkpoint():
     counter, other = Counter(), Counter()
     counter.train()
@@ -155,11 +137,6 @@ def test_a_checkpoint_of_ray_itself_is_refused(tmp_path):
     (folder / "checkpoint-10.tune_metadata").write_bytes(pickle.dumps({"iteration": 10}))
     with pytest.raises(FileError, match=r"was written by Ray.*get_weights"):
         Counter().restore(str(folder / "checkpoint-10"))
-
-
-def test_a_checkpoint_that_is_not_there_is_said_to_be_missing(tmp_path):
-    with pytest.raises(FileError, match="is not there"):
-        Counter().restore(str(tmp_path / "checkpoint_000001" / "checkpoint-1"))
 
 
 def test_a_checkpoint_is_deleted_with_its_directory():
@@ -191,15 +168,6 @@ def test_a_reset_begins_to_count_anew():
     assert trainable.train()["count"] == 11
     assert trainable.iteration == 1
     assert not Counter().reset({})
-
-
-def test_methods_of_before_2020_are_refused_by_name():
-    class Old(Trainable):
-        def _train(self):
-            return {}
-
-    with pytest.raises(ConfigError, match=r"rename it to Old\.step"):
-        Old().train()
 
 
 def test_prints_go_to_files_too(capsys):
@@ -249,14 +217,6 @@ def test_functions_report_yield_or_return():
     assert steps_of(wrap_function(returns)({"base": 1}))[0]["value"] == 1
     assert steps_of(wrap_function(number)({}))[0]["_metric"] == 4.0
     assert steps_of(wrap_function(old)({"base": 3}))[0]["neg_mean_loss"] == -2
-
-
-def test_a_function_that_never_reports_is_an_error():
-    def silent(config):
-        pass
-
-    with pytest.raises(TuneError, match=r"silent has ended and has never reported.*tune\.report"):
-        wrap_function(silent)({}).train()
 
 
 def test_what_a_function_raises_is_raised():
@@ -318,11 +278,6 @@ def test_parameters_reach_functions_and_classes():
     assert with_parameters(Summing, data=[1, 2])({}).train()["count"] == 4
 
 
-def test_other_arguments_of_a_function_are_refused():
-    with pytest.raises(ConfigError, match="must take config"):
-        wrap_function(lambda a, b, c: None)
-
-
 def test_reporting_where_nobody_listens_is_an_error():
     with pytest.raises(RookeryError, match="no function is being tried here"):
         session.report(value=1)
@@ -334,3 +289,23 @@ def test_results_print_as_yaml_without_the_config():
     assert shown.startswith("a:\n  c:\n  - 1\n  - 2\nb: 0.5\nf: ")
     assert "config" not in shown and "none" not in shown
     assert flatten_dict({"a": {"b": 1, "c": {}}}) == {"a/b": 1, "a/c": {}}
+
+
+def saving(answer):
+    """Saves a trainable whose `save_checkpoint` returns this."""
+    return type("Odd", (Counter,), {"save_checkpoint": lambda self, folder: answer})().save()
+
+
+MISTAKES = [
+    (lambda: saving({"itself": Counter}), "ConfigError: return its path"),
+    (lambda: saving("/elsewhere"), "ConfigError: must lie in the directory"),
+    (lambda: Counter().restore("nowhere/checkpoint_000001/checkpoint-1"), "FileError: is not there"),
+    (lambda: type("Old", (Trainable,), {"_train": dict})().train(), "ConfigError: rename it to Old.step"),
+    (lambda: wrap_function(lambda config: None)({}).train(), "TuneError: has ended and has never reported"),
+    (lambda: wrap_function(lambda a, b, c: None), "ConfigError: must take config"),
+]
+
+
+@pytest.mark.parametrize(("make", "expected"), MISTAKES)
+def test_mistakes_in_trainables_are_named(make, expected):
+    check_error(expected, make)
