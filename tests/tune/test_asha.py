@@ -7,7 +7,6 @@ from statistics import fmean
 import pytest
 from simulation import OPTIMUM, Simulation, hill, on_curve, replay, samples
 
-from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.tune.scheduler import FIFO, Action, FIFOConfig
 from rookery.tune.schedulers.asha import ASHA, ASHAConfig, admits, rung_ages
@@ -227,18 +226,3 @@ def test_it_repeats_itself_and_answers_the_same_when_told_again():
 
 
 # --- settings ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({}, "max_time is missing"),
-        ({"max_time": 10, "grace": 10}, "grace = 10 must be less than max_time = 10"),
-        ({"max_time": 100, "brackets": 5}, r"brackets = 5 must be at most 4.*1, 4, 16, 64"),
-        ({"max_time": 100, "reduction": 1}, "reduction = 1: must be a whole number of at least 2"),
-        ({"max_time": 0}, "max_time = 0: must be a number above 0"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused_in_words(settings, says):
-    with pytest.raises(ConfigError, match=says):
-        ASHAConfig(**settings)

@@ -296,13 +296,6 @@ def test_what_is_wrong_is_refused_before_any_trial_starts(tmp_path, settings, sa
     assert not (tmp_path / "x").exists()
 
 
-def test_names_of_elsewhere_are_told_as_they_are_called_here():
-    with pytest.raises(AttributeError, match="ASHAScheduler.*here it is ASHAConfig"):
-        _ = tune.ASHAScheduler
-    with pytest.raises(AttributeError, match="did you mean 'loguniform'"):
-        _ = tune.logunifrom
-
-
 def test_settings_of_trainings_are_not_for_trainables(tmp_path):
     with pytest.raises(ConfigError, match="num_envs = 4: is for trainings"):
         climb(tmp_path / "x", num_envs=4)

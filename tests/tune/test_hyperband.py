@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 from simulation import OPTIMUM, Simulation, hill, on_curve, replay, samples
 
-from rookery.core.errors import ConfigError
 from rookery.core.seeding import Streams
 from rookery.tune.scheduler import FIFO, Action, FIFOConfig
 from rookery.tune.schedulers.hyperband import HyperBand, HyperBandConfig, plan
@@ -250,17 +249,3 @@ def test_it_repeats_itself_and_answers_the_same_when_told_again():
 
 
 # --- settings -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"max_time": 2}, r"max_time = 2 must be at least grace x reduction = 3"),
-        ({"grace": 50}, r"max_time = 81 must be at least grace x reduction = 150"),
-        ({"reduction": 1}, "reduction = 1: must be a whole number of at least 2"),
-        ({"reduction": 2.5}, "reduction = 2.5: must be a whole number of at least 2"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused_in_words(settings, says):
-    with pytest.raises(ConfigError, match=says):
-        HyperBandConfig(**settings)

@@ -7,7 +7,6 @@ from statistics import fmean
 import pytest
 from simulation import OPTIMUM, Simulation, hill, on_curve, replay, samples
 
-from rookery.core.errors import ConfigError
 from rookery.core.seeding import Role, Streams
 from rookery.tune.scheduler import Action
 from rookery.tune.schedulers.median import Median, MedianConfig
@@ -191,16 +190,3 @@ def test_it_repeats_itself_and_answers_the_same_when_told_again():
 
 
 # --- settings -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"grace": 0}, "grace = 0: must be a number above 0"),
-        ({"min_samples": 0}, "min_samples = 0: must be a whole number of at least 1"),
-        ({"hard_stop": "no"}, "hard_stop = 'no': must be true or false"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused_in_words(settings, says):
-    with pytest.raises(ConfigError, match=says):
-        MedianConfig(**settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from messages import check_error
 from rookery import ConfigError, tune
 from rookery.core.config import resolve
 from rookery.core.seeding import Streams
@@ -91,21 +92,6 @@ def test_a_point_is_tried_with_every_combination_of_the_grids_it_leaves_out():
     assert found[6:] == plain[8:]
 
 
-@pytest.mark.parametrize(
-    ("point", "says"),
-    [
-        ({"lr": 1e-3}, "points[0]: lr = 0.001: there is no such parameter; did you mean 'algorithm.lr'?"),
-        ({"algorithm.lrr": 1e-3}, "did you mean 'algorithm.lr'?"),
-        ({"algorithm.lr": 1.0}, "points[0]: algorithm.lr = 1.0: 1.0 is not in loguniform(0.0001, 0.01)"),
-        ({"size": [64]}, "[64] is none of the values of choice([[64, 64], [128, 128]])"),
-    ],
-)
-def test_points_outside_of_the_space_are_refused(point, says):
-    with pytest.raises(ConfigError) as error:
-        suggestions(SPACE, 1, points=(point,))
-    assert says in str(error.value)
-
-
 # --- functions ------------------------------------------------------------------------------------------------------
 
 
@@ -183,21 +169,6 @@ def test_a_search_of_others_may_choose_from_a_grid():
     assert everything(asked) == [{"a": 3}, {"a": 2}, {"a": 2}]
 
 
-@pytest.mark.parametrize(
-    ("suggested", "says"),
-    [
-        ({"algorithm.lr": 1e-3}, "search = Scripted: suggestion 0: size is missing"),
-        ({"algorithm.lr": 1.0, "size": [64, 64]}, "1.0 is not in loguniform(0.0001, 0.01)"),
-        ({"algorithm.lr": 1e-3, "size": [64, 64], "sice": 1}, "there is no such parameter; did you mean 'size'?"),
-        ([1e-3], "suggestion 0 is [0.001]; ask must give parameters by path, or None"),
-    ],
-)  # fmt: skip
-def test_suggestions_outside_of_the_space_are_refused(suggested, says):
-    with pytest.raises(ConfigError) as error:
-        suggestions(SPACE, 1, search=Scripted(suggested)).ask(0)
-    assert says in str(error.value)
-
-
 class OnlyAsks:
     def ask(self, number):
         return None
@@ -208,22 +179,41 @@ class AsksForNothing(Scripted):
         return None
 
 
-@pytest.mark.parametrize(
-    ("search", "says"),
-    [
-        (OnlyAsks(), "is no search, an object with ask(number)"),
-        (AsksForNothing(), "is no search"),
-        (Scripted, "test_search:Scripted: is no search, an object"),
-        (7, "search = 7: is no search"),
-    ],
-)
-def test_what_is_no_search_is_refused(search, says):
-    with pytest.raises(ConfigError) as error:
-        suggestions(SPACE, 1, search=search)
-    assert says in str(error.value)
-
-
 def test_random_is_the_search_where_none_is_named():
     cfg = resolve(TuneConfig, [Layer("file", {"num_samples": 3})], SEARCHES).config
     assert type(cfg.search) is RandomConfig
     assert type(TuneConfig().search) is RandomConfig
+
+
+def pointed(point):
+    return suggestions(SPACE, 1, points=(point,))
+
+
+def asked(params):
+    return suggestions(SPACE, 1, search=Scripted(params)).ask(0)
+
+
+def searched(search):
+    return suggestions(SPACE, 1, search=search)
+
+
+BOTH = {"algorithm.lr": 1e-3, "size": [64, 64]}
+MISTAKES = [
+    (pointed, {"lr": 1e-3}, "points[0]: lr = 0.001: there is no such parameter; did you mean 'algorithm.lr'?"),
+    (pointed, {"algorithm.lrr": 1e-3}, "did you mean 'algorithm.lr'?"),
+    (pointed, {"algorithm.lr": 1.0}, "points[0]: algorithm.lr = 1.0: 1.0 is not in loguniform(0.0001, 0.01)"),
+    (pointed, {"size": [64]}, "[64] is none of the values of choice([[64, 64], [128, 128]])"),
+    (asked, {"algorithm.lr": 1e-3}, "search = Scripted: suggestion 0: size is missing"),
+    (asked, {**BOTH, "algorithm.lr": 1.0}, "1.0 is not in loguniform(0.0001, 0.01)"),
+    (asked, {**BOTH, "sice": 1}, "there is no such parameter; did you mean 'size'?"),
+    (asked, [1e-3], "suggestion 0 is [0.001]; ask must give parameters by path, or None"),
+    (searched, OnlyAsks(), "is no search, an object with ask(number)"),
+    (searched, AsksForNothing(), "is no search"),
+    (searched, Scripted, "test_search:Scripted: is no search, an object"),
+    (searched, 7, "search = 7: is no search"),
+]
+
+
+@pytest.mark.parametrize(("make", "given", "expected"), MISTAKES)
+def test_points_suggestions_and_searches_that_do_not_fit_are_refused(make, given, expected):
+    check_error(f"ConfigError: {expected}", make, given)

@@ -164,49 +164,6 @@ def test_a_domain_is_described_as_a_file_says_it(domain, attributes):
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: tune.uniform(1, 0), "uniform: low must be below high, not 1 and 0"),
-        (lambda: tune.uniform(1, 1), "low must be below high"),
-        (lambda: tune.uniform(float("nan"), 1), "low must be a finite number, not nan"),
-        (lambda: tune.uniform(0, float("inf")), "high must be a finite number, not inf"),
-        (lambda: tune.uniform("0", 1), "low must be a finite number, not '0'"),
-        (lambda: tune.uniform(True, 2), "low must be a finite number, not True"),
-        (lambda: tune.loguniform(0, 1), "low must be above 0, where the logarithm begins, not 0; write a small number"),
-        (lambda: tune.loguniform(-1, 1), "or uniform"),
-        (lambda: tune.qloguniform(0, 1, 0.5), "or quniform"),
-        (lambda: tune.lograndint(0, 4), "or randint"),
-        (lambda: tune.quniform(0, 1, 0), "q must be above 0, not 0"),
-        (lambda: tune.quniform(0, 1, -0.1), "q must be above 0, not -0.1"),
-        (lambda: tune.quniform(0.05, 1, 0.1), "low must be a multiple of q = 0.1, not 0.05; write 0 or 0.1"),
-        (lambda: tune.quniform(0, 0.99, 0.1), "high must be a multiple of q = 0.1, not 0.99; write 0.9 or 1"),
-        (lambda: tune.randint(3, 3), "low must be below high, which is excluded, not 3 and 3"),
-        (lambda: tune.randint(0.5, 3), "low must be a whole number of at most 64 bits, not 0.5"),
-        (lambda: tune.randint(0, 2**70), "high must be a whole number of at most 64 bits"),
-        (lambda: tune.qrandint(0, 10, 3), "high must be a multiple of q = 3, not 10; write 9 or 12"),
-        (lambda: tune.qrandint(0, 10, 0), "q must be above 0"),
-        (lambda: tune.qrandint(0, 10, 2.5), "q must be a whole number"),
-        (lambda: tune.randn(0, 0), "randn: std must be above 0, not 0"),
-        (lambda: tune.randn(float("nan")), "mean must be a finite number"),
-        (lambda: tune.qrandn(0, 1, 0), "qrandn: q must be above 0"),
-        (lambda: tune.choice([]), "choice: needs at least one value"),
-        (lambda: tune.grid_search([]), "grid_search: needs at least one value"),
-        (lambda: tune.choice("tanh"), "choice: must be given a list of values, not 'tanh'"),
-        (lambda: tune.choice(3), "must be given a list of values, not 3"),
-        (lambda: tune.choice([tune.uniform(0, 1)]), "its values must be decided"),
-        (lambda: tune.choice([[tune.uniform(0, 1)]]), "its values must be decided"),
-        (lambda: tune.choice([object(), object()]), "two of its values are both written '<object object>'"),
-        (lambda: tune.sample_from(3), "must be a function of the configuration so far, not 3"),
-        (lambda: tune.sample_from(lambda: 3), "must take the configuration so far"),
-    ],
-)  # fmt: skip
-def test_wrong_arguments_are_refused_where_they_are_written(make, says):
-    with pytest.raises(ConfigError) as error:
-        make()
-    assert says in str(error.value)
-
-
 # --- values ---------------------------------------------------------------------------------------------------------
 
 

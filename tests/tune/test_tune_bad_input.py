@@ -120,16 +120,6 @@ def test_a_file_that_names_a_trainable_is_told_how_to_begin_and_go_on(tmp_path):
         tune.run(config=str(tmp_path / "x" / "experiment.yaml"), folder=tmp_path / "y")
 
 
-def test_a_set_is_no_list_of_values():
-    with pytest.raises(ConfigError, match="a set has no order"):
-        tune.grid_search({"a", "b"})
-
-
-def test_a_misspelled_domain_is_an_attribute_error_that_names_the_nearest():
-    with pytest.raises(AttributeError, match="logunifrom.*did you mean 'loguniform'"):
-        tune.logunifrom  # noqa: B018  # looking is what raises
-
-
 def test_a_section_tune_without_anything_in_it_is_as_good_as_none(tmp_path):
     (tmp_path / "spec.yaml").write_text("tune:\nstop: {iterations: 1}\n")
     train(tmp_path / "x", config=[yaml_layer(tmp_path / "spec.yaml")], stop=None)
