@@ -99,6 +99,7 @@ def test_a_mistake_is_named_and_nothing_is_written(rookery, tmp_path, command, e
 WITH_RUNS = [
     ("export carts --unity", "there is no such run; did you mean 'cart'?"),
     ("timers runs", "runs: is not the directory of a run (there is no config.yaml in it)"),
+    ("explain cart lr", "lr: there is no such setting; did you mean 'algorithm.lr'"),
     ("explain cart algorithm.gama", "algorithm.gama: there is no such setting; did you mean 'algorithm.gamma'?"),
     ("record cart -o film.avi", "error: film.avi: a film is one of .webp, .gif, .png, .mp4, by its suffix"),
     (f"{CART} {' '.join(TINY)} --stop retrun_mean=3 --quiet", "stop.retrun_mean: this run has no such metric"),

@@ -9,6 +9,7 @@ from counting import Counting, Walk
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from messages import check_error
 from rookery.core.errors import EnvError
 from rookery.envs.adapters.classic import BatchedCartPole
 from rookery.envs.base import VectorEnv
@@ -269,27 +270,6 @@ def test_equal_seeds_give_equal_steps():
 # -- what is said when it goes wrong ---------------------------------------------------------------
 
 
-def test_an_env_that_does_not_say_what_follows_an_episode_is_refused():
-    class Silent(SyncVectorEnv):
-        def __init__(self, num_envs):
-            super().__init__([Counting] * num_envs)
-            self.metadata = {}
-
-    assert "metadata['autoreset_mode'] is None, expected" in message(Silent)
-
-
-def test_an_env_with_another_number_of_copies_is_refused():
-    assert "makes 3 copies where num_envs=2 were asked for" in message(lambda num_envs: many(3))
-
-
-def test_a_function_that_makes_one_copy_is_refused():
-    assert "makes Counting, expected a gymnasium.vector.VectorEnv" in message(lambda num_envs: Counting())
-
-
-def test_wrappers_are_refused():
-    assert "cannot be wrapped" in message(wrappers=(gymnasium.wrappers.ClipAction,))
-
-
 def test_a_same_step_truncation_without_its_last_observation_is_an_error():
     class Mute(SyncVectorEnv):
         def step(self, actions):
@@ -367,3 +347,24 @@ def test_envpool_lanes_always_wait_and_repeat_with_their_seeds():
         return np.stack(found)
 
     np.testing.assert_array_equal(played(), played())
+
+
+class Silent(SyncVectorEnv):
+    """Does not say what follows an episode."""
+
+    def __init__(self, num_envs):
+        super().__init__([Counting] * num_envs)
+        self.metadata = {}
+
+
+@pytest.mark.parametrize(
+    ("env", "wrappers", "expected"),
+    [
+        (Silent, (), "EnvError: metadata['autoreset_mode'] is None, expected"),
+        (lambda num_envs: many(3), (), "EnvError: makes 3 copies where num_envs=2 were asked for"),
+        (lambda num_envs: Counting(), (), "EnvError: makes Counting, expected a gymnasium.vector.VectorEnv"),
+        (many, (gymnasium.wrappers.ClipAction,), "EnvError: cannot be wrapped"),
+    ],
+)
+def test_what_cannot_play_many_copies_is_refused(env, wrappers, expected):
+    check_error(expected, made, env, wrappers=wrappers)

@@ -10,6 +10,7 @@ import pytest
 from counting import ComingAndGoing, Counting, CountingParallel
 from gymnasium import spaces
 
+from messages import check_error
 from rookery.core.errors import EnvError
 from rookery.core.spaces.arrays import action_spec
 from rookery.envs.adapters.classic import BatchedCartPole
@@ -95,12 +96,6 @@ def test_a_subclass_is_not_replaced_by_its_parents_twin():
     assert isinstance(made(Own, "auto"), SerialEnv)
 
 
-def test_a_batched_env_that_cannot_be_had_is_an_error_that_says_why():
-    assert "'batched' cannot be used: this environment has no batched twin" in message(Counting, "batched")
-    assert "env.wrappers wrap single copies" in message("CartPole-v1", "batched", wrappers=[Doubled])
-    assert "'sreial' is unknown; did you mean 'serial'?" in message(Counting, "sreial")
-
-
 def test_a_vector_env_class_is_used_as_it_is():
     assert isinstance(made(BatchedArena, "auto", lanes=2, width=3), BatchedArena)
     assert "cannot be wrapped" in message(BatchedArena, "auto", wrappers=[Doubled])
@@ -118,31 +113,6 @@ def test_serial_and_batched_cartpole_play_the_same():
     assert play("serial") == play("batched")
 
 
-@pytest.mark.parametrize(
-    ("env", "said"),
-    [
-        ("LunarLander-v2", "env 'LunarLander-v2' is not a Gymnasium id; did you mean 'LunarLander-v3'?"),
-        ("CartPole-v7", "did you mean 'CartPole-v1'?"),
-        ("cartpole-v1", "did you mean 'CartPole-v1'?"),
-        ("Nothing-v0", "an own environment is named 'my.module:MyEnv'"),
-        ("nowhere.at.all:MyEnv", "env 'nowhere.at.all:MyEnv': there is no module 'nowhere'"),
-        ("counting:Countin", "module counting has no 'Countin'; did you mean 'Counting'?"),
-        (np, "module numpy has neither parallel_env nor env"),
-        (Counting(), "env is an instance of Counting, expected something that makes one copy a call"),
-        (
-            dict,
-            "dict makes dict, expected one Gymnasium, PettingZoo or dict-style environment; it has no reset and no s",
-        ),
-    ],
-)
-def test_what_is_no_environment_is_named_with_the_nearest_that_is(env, said):
-    assert said in message(env)
-
-
-def test_a_gymnasium_vector_env_is_not_taken_for_a_single_one():
-    assert "it plays many copies itself" in message(lambda: gymnasium.make_vec("CartPole-v1", num_envs=2))
-
-
 def test_a_missing_package_comes_with_the_command_that_installs_it(monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] in ("Box2D", "minigrid", "ale_py")]:
         monkeypatch.delitem(sys.modules, name)
@@ -157,24 +127,6 @@ def test_a_missing_package_comes_with_the_command_that_installs_it(monkeypatch):
         message("MiniGrid-Nowhere-v0") == "env 'MiniGrid-Nowhere-v0' needs the package minigrid: pip install minigrid"
     )
     assert message("ALE/Pong-v5").endswith("needs the package ale-py: pip install ale-py")
-
-
-def test_a_wrong_setting_is_named_with_the_nearest():
-    said = message(Counting, terminate_a=3)
-    assert said.startswith("Counting: env.config has 'terminate_a', unknown to it; did you mean 'terminate_at'?")
-    assert "it takes terminate_at, truncate_at, mutate, render_mode" in said
-    assert "CartPole-v1: env.config has 'gravity', unknown to it" in message("CartPole-v1", gravity=3)
-
-
-def test_a_constructor_or_wrapper_that_raises_is_named():
-    def fails(env=None):
-        raise OSError("no display")
-
-    assert "fails: building it with env.config {} raised OSError: no display" in message(fails)
-    assert message(Counting, wrappers=[fails]) == "Counting: wrapper fails raised OSError: no display"
-    assert "env.wrappers: 'Doubled' is not an import path" in message(Counting, wrappers=["Doubled"])
-    assert "has no 'Doubld'; did you mean 'Doubled'?" in message(Counting, wrappers=["test_make:Doubld"])
-    assert "env.wrappers: 3 is int, expected a callable" in message(Counting, wrappers=[3])
 
 
 def test_render_asks_those_for_pictures_that_take_a_render_mode():
@@ -241,3 +193,47 @@ def test_a_path_that_is_no_player_says_what_is_wrong_with_the_file(tmp_path, mon
         made("Build/Game")
     with pytest.raises(EnvError, match=r"player 'Build/Nope': there is no such file in"):
         made("Build/Nope")
+
+
+def fails(env=None):
+    raise OSError("no display")
+
+
+def vector():
+    return gymnasium.make_vec("CartPole-v1", num_envs=2)
+
+
+MISTAKES = [
+    (
+        lambda: made("LunarLander-v2"),
+        "UnknownEnvError: 'LunarLander-v2' is not a Gymnasium id; ... 'LunarLander-v3'",
+    ),
+    (lambda: made("CartPole-v7"), "UnknownEnvError: did you mean 'CartPole-v1'?"),
+    (lambda: made("cartpole-v1"), "UnknownEnvError: did you mean 'CartPole-v1'?"),
+    (lambda: made("Nothing-v0"), "UnknownEnvError: an own environment is named 'my.module:MyEnv'"),
+    (lambda: made("nowhere.at.all:MyEnv"), "EnvError: env 'nowhere.at.all:MyEnv': there is no module 'nowhere'"),
+    (lambda: made("counting:Countin"), "EnvError: module counting has no 'Countin'; did you mean 'Counting'?"),
+    (lambda: made(np), "EnvError: module numpy has neither parallel_env nor env"),
+    (lambda: made(Counting()), "EnvError: env is an instance of Counting, expected something that makes one"),
+    (lambda: made(dict), "EnvError: dict makes dict, expected one Gymnasium, ... it has no reset and"),
+    (lambda: made(vector), "EnvError: it plays many copies itself"),
+    (lambda: made(Counting, "sreial"), "EnvError: 'sreial' is unknown; did you mean 'serial'?"),
+    (lambda: made(Counting, "batched"), "EnvError: 'batched' cannot be used: this environment has no batched twin"),
+    (lambda: made("CartPole-v1", "batched", [Doubled]), "EnvError: env.wrappers wrap single copies"),
+    (lambda: made("CartPole-v1", gravity=3), "EnvError: CartPole-v1: env.config has 'gravity', unknown to it"),
+    (
+        lambda: made(Counting, terminate_a=3),
+        "EnvError: Counting: env.config has 'terminate_a', ... 'terminate_at'?",
+    ),
+    (lambda: made(Counting, terminate_a=3), "EnvError: it takes terminate_at, truncate_at, mutate, render_mode"),
+    (lambda: made(fails), "EnvError: fails: building it with env.config {} raised OSError: no display"),
+    (lambda: made(Counting, wrappers=[fails]), "EnvError: Counting: wrapper fails raised OSError: no display"),
+    (lambda: made(Counting, wrappers=["Doubled"]), "EnvError: env.wrappers: 'Doubled' is not an import path"),
+    (lambda: made(Counting, wrappers=["test_make:Doubld"]), "EnvError: has no 'Doubld'; did you mean 'Doubled'?"),
+    (lambda: made(Counting, wrappers=[3]), "EnvError: env.wrappers: 3 is int, expected a callable"),
+]
+
+
+@pytest.mark.parametrize(("make", "expected"), MISTAKES)
+def test_what_cannot_be_made_is_named_with_the_nearest_that_can(make, expected):
+    check_error(expected, make)
