@@ -10,9 +10,10 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from rookery.face import ConfigError, nearest
-from rookery_mlagents.old.old_behaviors import SCHEDULES, SIGNAL_STEPS, Values, new_behavior
+from rookery_mlagents.old.old_behaviors import SIGNAL_STEPS, Values, new_behavior
 from rookery_mlagents.old.old_files import OldFile, has_flat_behaviors, kind_of, read_trainer, sections
 from rookery_mlagents.old.old_flags import OLD_FLAGS, read_flags
 from rookery_mlagents.old.old_keys import SPOKEN, VERSIONS
@@ -142,7 +143,7 @@ def _converted(facts: Facts, version: str | None) -> Converted:
         facts.changes.add("default has no trainer and cannot stand as default_settings; behaviours hold its keys")
     facts.file.check()
     _apply_flags(facts, found)
-    _drop_repeated(found.values(), facts.changes)
+    _settle(found.values(), facts.changes)
     current = _over_default(found, facts.changes) | beside
     if parameters := _parameters(facts, named, DEFAULT in found):
         current["environment_parameters"] = parameters
@@ -214,22 +215,21 @@ def _apply_flags(facts: Facts, behaviors: Mapping[str, Values]) -> None:
         facts.changes.add("without --train the old command played and did not learn: add --resume --inference for that")
 
 
-def _drop_repeated(behaviors: Collection[Values], changes: Changes) -> None:
-    """Takes keys out that repeat what today's files mean without them, if they do in each behaviour."""
-    hypers = [hyper for one in behaviors if isinstance(hyper := one.get("hyperparameters"), dict)]
+def _settle(behaviors: Collection[Values], changes: Changes) -> None:
+    """Writes schedules that have to be written, and takes out what today's files mean without it, in all behaviours."""
+    hypers: list[Values] = [cast(Values, one.setdefault("hyperparameters", {})) for one in behaviors]
     if len({(hyper[SIGNAL_STEPS], hyper.get("steps_per_update")) for hyper in hypers if SIGNAL_STEPS in hyper}) == 1:
         for hyper in hypers:
             if hyper.get(SIGNAL_STEPS) == hyper.get("steps_per_update"):
                 hyper.pop(SIGNAL_STEPS, None)
-    if any(hyper.get("learning_rate_schedule") == "constant" and SCHEDULES[0] in hyper for hyper in hypers):
+    of_ppo = [hyper for one, hyper in zip(behaviors, hypers, strict=True) if one["trainer_type"] == "ppo"]
+    if any(hyper.get("learning_rate_schedule") == "constant" for hyper in of_ppo):
+        for hyper in of_ppo:
+            hyper |= {"beta_schedule": "linear", "epsilon_schedule": "linear"}
         changes.add(
             "beta_schedule and epsilon_schedule are written down: these releases kept both linear; today's follow "
             "learning_rate_schedule"
         )
-        return
-    for hyper in hypers:
-        for key in SCHEDULES:
-            hyper.pop(key, None)
 
 
 def _over_default(behaviors: Mapping[str, Values], changes: Changes) -> Values:

@@ -24,9 +24,6 @@ from rookery_mlagents.old.old_keys import (
 )
 from rookery_mlagents.old.old_release import Facts
 
-SCHEDULES = ("beta_schedule", "epsilon_schedule")
-"""Schedules that these releases kept linear whatever ``learning_rate_schedule`` said."""
-
 SIGNAL_STEPS = "reward_signal_steps_per_update"
 """Key of SAC that is what ``steps_per_update`` is where nothing is said."""
 
@@ -84,9 +81,7 @@ class _Behavior:
             self._signals_of_old()
             self._cloning_beside()
             self._self_play()
-        if self.trainer == "ppo":
-            self._linear_schedules()
-        elif self.trainer == "sac":
+        if self.trainer == "sac":
             self._updates()
         network = self.new.get("network_settings")
         if "behavioral_cloning" in self.new and isinstance(network, dict) and "memory" in network:
@@ -148,10 +143,6 @@ class _Behavior:
             return steps
         self.changed(f"counts of steps are {agents} times the old ones, which counted steps of an environment")
         return steps * agents
-
-    def _linear_schedules(self) -> None:
-        for key in SCHEDULES:
-            self._put(f"hyperparameters.{key}", "linear")
 
     def _memory(self) -> None:
         if self.read.get("use_recurrent") is not True:
@@ -278,7 +269,6 @@ class _Behavior:
         self.new["behavioral_cloning"] = cloning
         if isinstance(hyper := self.new.get("hyperparameters"), dict):
             hyper.pop("batch_size", None)
-        self._linear_schedules()
         self.changed(
             f"{self.trainer} becomes ppo with behavioral_cloning, which learns from rewards too; what learns from a "
             f"demonstration alone, without an environment: {CLONE}"
