@@ -58,18 +58,35 @@ class Line:
         """Says whether nothing is said for so long, and nothing was."""
         return not self.heard and not self.mailbox.take(seconds)
 
-    def play(self, client: Client, names=("A",), numbers: int = 1):
-        """Greets, resets, shows agents 0 to 2 of each behaviour; gives the call that waits for actions."""
+    def begin(self) -> Client:
+        """A client that has greeted and was reset."""
+        client = self.client()
         client.greet()
         assert isinstance(self.take(), Greeting)
         call = client.begin(EMPTY)
         assert self.take().first
         self.link.answer({}, b"hi", reset=True)
         assert told(call).unity_input.rl_input.side_channel == b"hi"
-        call = client.begin(output({name: agents([0, 1, 2]) for name in names}, [brain(one, numbers) for one in names]))
+        return client
+
+    def play(self):
+        """A client that has shown agents 0 to 2 of a behaviour, and its call, which waits for actions."""
+        client = self.begin()
+        call = client.begin(output({"A": agents([0, 1, 2])}, [brain("A", 1)]))
         found = self.take()
-        assert isinstance(found, Output) and set(found.asking) == set(names)
-        return call
+        assert isinstance(found, Output) and set(found.asking) == {"A"}
+        return client, call
+
+    def answer(self, call) -> None:
+        """Gives the three agents their actions."""
+        self.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})
+        assert told(call).header.status == OK
+
+    def played(self) -> Client:
+        """A client whose agents have got their actions once."""
+        client, call = self.play()
+        self.answer(call)
+        return client
 
 
 @pytest.fixture
@@ -124,10 +141,7 @@ def test_a_player_greets_is_reset_and_plays(line, host):
 
 
 def test_agents_end_and_come_back_under_new_ids_and_behaviours_come_late(line):
-    client = line.client()
-    call = line.play(client)
-    line.link.answer({"A": numbers([0, 1, 2], [1, 2, 3])})
-    told(call)
+    client = line.played()
     cut = replace(agents([1], ended={1})[0], max_step_reached=True, reward=2.0)
     late = AgentInfoProto(id=11, observations=(seen([1, 2, 3], "eyes"), seen([4], "nose", observation_type=1)))
     message = output({"A": (*agents([0, 2], ended={0}), cut, *agents([7])), "B": (late,)}, [brain("B", 0, (2, 3))])
@@ -149,10 +163,7 @@ def test_agents_end_and_come_back_under_new_ids_and_behaviours_come_late(line):
 
 
 def test_a_behaviour_may_be_told_before_it_has_agents(line):
-    client = line.client()
-    call = line.play(client)
-    line.link.answer({"A": numbers([0, 1, 2], [1, 2, 3])})
-    told(call)
+    client = line.played()
     for infos, new in (({"A": agents([0]), "B": ()}, []), ({"A": agents([0]), "B": agents([8])}, ["B"])):
         call = client.begin(output(infos, [] if new else [brain("B", 1)]))
         assert list(line.take().new) == new
@@ -163,13 +174,7 @@ def test_a_behaviour_may_be_told_before_it_has_agents(line):
 
 
 def test_a_message_may_be_of_many_megabytes(line):
-    client = line.client()
-    client.greet()
-    line.take()
-    call = client.begin(EMPTY)
-    line.take()
-    line.link.answer({}, reset=True)
-    told(call)
+    client = line.begin()
     values = np.random.default_rng(0).normal(size=(1300, 1000)).astype(np.float32)
     obs = ObservationProto((1300, 1000), float_data=seen(values).float_data)
     call = client.begin(output({"A": (AgentInfoProto(id=1, observations=(obs,)),)}, [brain("A", 1)]))
@@ -179,8 +184,7 @@ def test_a_message_may_be_of_many_megabytes(line):
 
 
 def test_the_game_may_ask_again_and_again_to_begin_anew(line):
-    client = line.client()
-    call = line.play(client)
+    _, call = line.play()
     line.link.answer({}, reset=True)
     assert told(call).unity_input.rl_input.command == RESET
 
@@ -243,15 +247,12 @@ def test_other_versions_are_refused_by_name(line, version, words):
 
 
 def test_a_player_that_drops_its_call_is_gone_at_once_and_may_come_back(line):
-    client = line.client()
-    line.play(client)
+    client, _ = line.play()
     client.close()
     said = line.take()
     assert isinstance(said, Closed) and not said.refused and "broke off" in said.reason
     line.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})  # too late, and harmless
-    call = line.play(line.client())
-    line.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})
-    assert told(call).header.status == OK
+    line.played()
 
 
 def test_a_player_that_is_killed_is_gone_at_once(line):
@@ -268,8 +269,8 @@ def test_a_player_that_is_killed_is_gone_at_once(line):
 
 
 def test_a_player_says_goodbye(line):
-    client = line.client()
-    line.play(client).cancel()
+    client, call = line.play()
+    call.cancel()
     line.take()
     client.greet()
     line.take()
@@ -288,23 +289,18 @@ def test_a_player_begins_anew_without_a_goodbye(line):
 
 
 def test_a_second_player_is_refused_while_the_first_waits(line):
-    first, second = line.client(), line.client()
-    call = line.play(first)
+    (_, call), second = line.play(), line.client()
     with pytest.raises(grpc.RpcError, match="has a player already"):
         second.greet(name="Other")
     with pytest.raises(grpc.RpcError, match="waits for its answer"):
         second.send(EMPTY)
     assert line.link.num_strange == 2 and line.silent()
-    line.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})
-    assert told(call).header.status == OK
+    line.answer(call)
 
 
 def test_a_second_player_waits_while_the_first_plays_and_takes_its_place_when_it_is_silent(line, monkeypatch):
     monkeypatch.setattr(links, "SILENCE", 0.6)
-    first, second = line.client(), line.client()
-    call = line.play(first)
-    line.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})
-    told(call)
+    first, second = line.played(), line.client()
     came = second.begin(greeting())
     time.sleep(0.2)
     call = first.begin(output({"A": agents([0])}))
@@ -346,9 +342,7 @@ def test_bytes_that_are_no_message_are_refused_whoever_sends_them(line, content)
 def test_what_speaks_no_grpc_does_no_harm(line):
     with socket.create_connection(("127.0.0.1", line.link.port)) as one:
         one.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)) * 8)
-    call = line.play(line.client())
-    line.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})
-    assert told(call).header.status == OK
+    line.played()
 
 
 WRONG = {
@@ -368,10 +362,7 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_what_no_agent_of_a_behaviour_sends_is_refused_by_name(line, what):
-    client = line.client()
-    call = line.play(client)
-    line.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})
-    told(call)
+    client = line.played()
     message, words = WRONG[what]
     reply = client.send(message)
     assert reply.header.status == GOODBYE
@@ -386,27 +377,20 @@ def test_a_behaviour_must_see_and_decide_something(line):
         (agents([0]), brain("A"), "has no actions"),
         ((AgentInfoProto(id=1),), brain("A", 1), "senses nothing"),
     ):
-        client = line.client()
-        client.greet()
-        line.take()
-        call = client.begin(EMPTY)
-        line.take()
-        line.link.answer({}, reset=True)
-        told(call)
+        client = line.begin()
         assert client.send(output({"A": infos}, [made])).header.status == GOODBYE
         assert words in line.take().reason
 
 
 def test_every_agent_must_get_an_action(line):
-    call = line.play(line.client())
+    _, call = line.play()
     with pytest.raises(EnvError, match=r"player 3 \(Game\) on port \d+: no actions for 3 agents of behaviour 'A'"):
         line.link.answer({})
     with pytest.raises(EnvError, match="no action for agent 2 of behaviour 'A'"):
         line.link.answer({"A": numbers([0, 1], [0, 0])})
     with pytest.raises(EnvError, match="2 actions for 3 agents"):
         line.link.answer({"A": Answer([0, 1, 2], np.zeros((2, 1), np.float32))})
-    line.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})
-    told(call)
+    line.answer(call)
     with pytest.raises(EnvError, match="waits for no answer"):
         line.link.answer({})
 
@@ -458,12 +442,10 @@ def listening() -> list[str]:
 def test_closing_frees_the_port_and_the_threads_and_tells_the_player(state):
     before = set(threading.enumerate())
     line = Line()
-    client, call = line.client(), None
+    client, call = line.play() if state == "waiting" else (line.client(), None)
     if state == "greeted":
         client.greet()
         line.take()
-    elif state == "waiting":
-        call = line.play(client)
     start = time.monotonic()
     line.link.close()
     assert time.monotonic() - start < 3.0
@@ -478,19 +460,13 @@ def test_closing_frees_the_port_and_the_threads_and_tells_the_player(state):
 
 
 def test_who_speaks_after_quit_is_told_goodbye(line):
-    client = line.client()
-    call = line.play(client)
-    line.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})
-    told(call)
+    client = line.played()
     line.link.quit()
     assert client.send(output({"A": agents([0])})).header.status == GOODBYE
 
 
 def test_a_player_that_is_not_waiting_is_told_to_quit_when_it_asks_next(line):
-    client = line.client()
-    call = line.play(client)
-    line.link.answer({"A": numbers([0, 1, 2], [0, 0, 0])})
-    told(call)
+    client = line.played()
     closing = threading.Thread(target=line.link.close)
     closing.start()
     time.sleep(0.1)
