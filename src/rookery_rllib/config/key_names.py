@@ -44,27 +44,17 @@ LATER_ARGUMENTS: dict[str, dict[str, str]] = {
 """Arguments of RLlib 2's methods that are a key of 2021 under another name."""
 
 RENAMED: dict[str, str] = {
-    "sample_batch_size": "rollout_fragment_length",
-    "use_pytorch": "framework",
-    "eager": "framework",
-    "evaluation_duration": "evaluation_num_episodes",
+    "sample_batch_size": "rollout_fragment_length", "use_pytorch": "framework", "eager": "framework",
+    "evaluation_duration": "evaluation_num_episodes", "straggler_mitigation": "num_workers",
     "schedule_max_timesteps": "exploration_config.epsilon_timesteps",
     "exploration_final_eps": "exploration_config.final_epsilon",
     "exploration_final_scale": "exploration_config.final_scale",
-    "per_worker_exploration": "exploration_config.type",
-    "parameter_noise": "exploration_config.type",
-    "soft_q": "exploration_config.type",
-    "softmax_temp": "exploration_config.temperature",
-    "straggler_mitigation": "num_workers",
-    "learning_rate": "lr",
-    "vf_coef": "vf_loss_coeff",
-    "ent_coef": "entropy_coeff",
-    "clip_range": "clip_param",
-    "gae_lambda": "lambda",
-    "fcnet_layers": "model.fcnet_hiddens",
-    "custom_options": "model.custom_model_config",
+    "per_worker_exploration": "exploration_config.type", "parameter_noise": "exploration_config.type",
+    "soft_q": "exploration_config.type", "softmax_temp": "exploration_config.temperature",
+    "learning_rate": "lr", "vf_coef": "vf_loss_coeff", "ent_coef": "entropy_coeff", "clip_range": "clip_param",
+    "gae_lambda": "lambda", "fcnet_layers": "model.fcnet_hiddens", "custom_options": "model.custom_model_config",
     **{later: key for arguments in LATER_ARGUMENTS.values() for later, key in arguments.items()},
-}
+}  # fmt: skip
 """What keys of earlier and later versions, and of other libraries, were called in 2021."""
 
 

@@ -91,8 +91,6 @@ def step_maker(reader: Reader) -> Values:
     }
 
 
-NO_QUEUE = "nothing waits in queues: what is there is learned from as soon as it makes a batch"
-
 PPO_AND_A2C = [
     by(advantage, {"use_critic": True, "use_gae": True, "lambda": 1.0}, f"{A}gae_lambda",
        "Decay of later errors in the advantage; without use_gae it is 1.", (*PPO_KIND, *A2C_KIND), rl2="training"),
@@ -143,7 +141,8 @@ IMPALA_AND_APPO = [
        "gradient step.", ("APPO",)),
     by(passes, "replay_proportion replay_buffer_num_slots", f"{A}batch_uses {A}buffered_batches",
        "Older batches that are learned with each new one, and how many pieces of them are kept.", ("APPO",)),
-    ignored({"learner_queue_size": 16, "learner_queue_timeout": 300}, NO_QUEUE, IMPALA_KIND),
+    ignored({"learner_queue_size": 16, "learner_queue_timeout": 300},
+            "nothing waits in queues: what is there is learned from as soon as it makes a batch", IMPALA_KIND),
     on_cluster(lambda reader: {"sampling.in_flight": reader.whole("max_sample_requests_in_flight_per_worker", 1)},
                {"max_sample_requests_in_flight_per_worker": 2}, "sampling.in_flight",
                "Fragments that each worker is asked for ahead.", IMPALA_KIND),

@@ -1,6 +1,6 @@
 """Trainers of 2021, a class for each algorithm, and `build_trainer`, which makes trainer classes of functions.
 
-What algorithms differ in is a line of `ALGORITHMS`; how each of them trains is in `base_trainer`.
+What algorithms differ in is in the room `config`; how each of them trains is in `base_trainer`.
 """
 
 from __future__ import annotations
@@ -25,24 +25,21 @@ class Trainer(BaseTrainer):
 
 # --- the algorithms ---------------------------------------------------------------------------------------------------
 
-ALGORITHMS = ("PPO", "DQN", "SimpleQ", "SAC", "TD3", "DDPG", "A2C", "A3C", "DDPPO", "PG", "R2D2", "QMIX", "MADDPG",
-              "IMPALA", "APPO", "APEX", "APEX_DDPG")  # fmt: skip
-"""Trainers by name. Another one is a word here, its changes in `config/algorithms.py` and its rows in `config`."""
-
-TRAINERS: dict[str, type[Trainer]] = {}
-
-for _algorithm in ALGORITHMS:
-    TRAINERS[_algorithm] = type(
-        f"{_algorithm}Trainer",
+TRAINERS: dict[str, type[Trainer]] = {
+    algorithm: type(
+        f"{algorithm}Trainer",
         (Trainer,),
         {
-            "_name": _algorithm,
-            "_algorithm": _algorithm,
-            "_default_config": DEFAULT_CONFIGS[_algorithm],
+            "_name": algorithm,
+            "_algorithm": algorithm,
+            "_default_config": config,
             "__module__": __name__,
-            "__doc__": f"Trains by {_algorithm} as of 2021.",
+            "__doc__": f"Trains by {algorithm} as of 2021.",
         },
     )
+    for algorithm, config in DEFAULT_CONFIGS.items()
+}
+"""Trainers by name. Another one is an entry of `config.algorithms.ALGORITHMS`, and the rows of its keys."""
 
 PPOTrainer, DQNTrainer, SimpleQTrainer, SACTrainer = (TRAINERS[name] for name in ("PPO", "DQN", "SimpleQ", "SAC"))
 TD3Trainer, DDPGTrainer, A2CTrainer, A3CTrainer = (TRAINERS[name] for name in ("TD3", "DDPG", "A2C", "A3C"))
@@ -69,9 +66,10 @@ def get_trainer_class(alg: str) -> type[Trainer]:
     """Returns the trainer of a name, ``PPO``; raises a ConfigError that says what it was if it is not here."""
     if alg.removeprefix("contrib/") in TRAINERS:
         return TRAINERS[alg.removeprefix("contrib/")]
+    known = list(TRAINERS)
     if alg in NOT_HERE:
-        raise ConfigError(f"{alg}: {NOT_HERE[alg]} is not here; there are {', '.join(ALGORITHMS)}")
-    raise ConfigError(f"{alg}: there is no such trainer{nearest(alg, ALGORITHMS)}; there are {', '.join(ALGORITHMS)}")
+        raise ConfigError(f"{alg}: {NOT_HERE[alg]} is not here; there are {', '.join(known)}")
+    raise ConfigError(f"{alg}: there is no such trainer{nearest(alg, known)}; there are {', '.join(known)}")
 
 
 def with_base_config(base_config: Mapping[str, Any], extra_config: Mapping[str, Any]) -> dict[str, Any]:
