@@ -40,10 +40,7 @@ class DefaultModel:
         if self._policy.memory_size:
             memory = self._policy.initial_memory(len(rows)) if not state else as_tensor(state[0]).clone()
         features, _, learned = self._policy._advance(tree, memory)
-        output: Tensor = self._policy.head.linear(features) if hasattr(self._policy.head, "linear") else features
-        log_std = self._policy.head.log_std if isinstance(self._policy.head, ActionHead) else None
-        if log_std is not None:
-            output = torch.cat((output, log_std.expand(len(output), -1)), 1)
+        output = head_outputs(self._policy.head, features)
         net = self.module
         if hasattr(net, "value") and not self._policy.memory_size:
             self._value = net.value(self._policy.normalize(tree))[:, 0]  # type: ignore[operator]
@@ -74,3 +71,11 @@ class DefaultModel:
 
     def __str__(self) -> str:
         return str(self.module)
+
+
+def head_outputs(head: Any, features: Tensor) -> Tensor:
+    """Returns the parameters of the action distribution ``[N, P]`` for features ``[N, F]``."""
+    outputs: Tensor = head.linear(features) if hasattr(head, "linear") else features
+    if isinstance(head, ActionHead) and head.log_std is not None:
+        outputs = torch.cat((outputs, head.log_std.expand(len(outputs), -1)), 1)
+    return outputs

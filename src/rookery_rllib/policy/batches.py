@@ -31,7 +31,7 @@ CHANGEABLE = {"advantages": "advantage", "value_targets": "value_target", "actio
 """Columns with targets that may be changed, and the fields of ours that they are."""
 
 TRAIN_COLUMNS = {"action": "actions", "reward": "rewards", "weight": "weights", **{v: k for k, v in CHANGEABLE.items()}}
-"""Fields of a batch of ours, and what callbacks know them as."""
+"""Columns of 2021 by field of a batch of ours."""
 
 
 class ClippedRewards(BatchHook):
@@ -177,7 +177,7 @@ class LearnHook(BatchHook):
         return replace(data, **fields)
 
     def _tell_of(self, piece: Trajectory, batch: SampleBatch) -> None:
-        """Tells of a piece, whose columns callbacks may change."""
+        """Calls `on_postprocess_trajectory` for a piece, whose columns callbacks may change."""
         agent, episode = self.who(piece.slot, piece.ended)
         played = self._beginning.get(int(piece.rows[0]))
         others = {} if played is None else self.beside(played)

@@ -254,7 +254,7 @@ class EpisodeBook:
 
 
 class _Listener(Callback):
-    """Is told of episodes for a book."""
+    """Keeps an `EpisodeBook` up to date."""
 
     def __init__(self, book: EpisodeBook) -> None:
         self.book = book

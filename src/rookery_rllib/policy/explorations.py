@@ -61,7 +61,7 @@ from rookery_rllib.model.action_distributions import (
     TorchMultiCategorical,
     TorchSquashedGaussian,
 )
-from rookery_rllib.model.default_model import DefaultModel
+from rookery_rllib.model.default_model import DefaultModel, head_outputs
 from rookery_rllib.model.model_v2 import script_network
 from rookery_rllib.model.preprocessors import RowPreprocessor
 
@@ -475,9 +475,7 @@ class ExploringPolicy(Actor):
         if isinstance(head, GivenActionHead):
             output = features[:, : spec.num_parameters]
         elif isinstance(head, ActionHead):
-            output = head.linear(features)
-            if head.log_std is not None:
-                output = torch.cat((output, head.log_std.expand(len(output), -1)), 1)
+            output = head_outputs(head, features)
         else:
             return TorchDeterministic(head(features).mode(), model)
         if spec.kind == "box":

@@ -41,10 +41,10 @@ from rookery_rllib.policy.learner_stats import learner_stats
 from rookery_rllib.policy.policies import LEARNER_STATS_KEY, Policy
 
 ACTOR = "policy."
-"""What names of an actor's weights begin with, in a network that has more than the actor."""
+"""Prefix of the names of an actor's weights, in a network that has more than the actor."""
 
 EXPLORATION_KEYS = {"epsilon": "cur_epsilon", "temperature": "cur_temperature", "std": "cur_scale"}
-"""What numbers of Rookery's own exploration were called in 2021."""
+"""Names of 2021 by number of Rookery's own exploration."""
 
 
 class LearnedPolicy(Policy):
@@ -97,7 +97,7 @@ class LearnedPolicy(Policy):
 
         Args:
             observations: N of them.
-            state: What is remembered, ``[N, ...]`` in a list; empty at the start of an episode.
+            state: The memory, ``[N, ...]`` in a list; empty at the start of an episode.
             explore: Whether to draw actions; None = as the configuration says.
         """
         read = [self.actor.obs_spec.read(obs)[0] for obs in observations]
@@ -106,7 +106,7 @@ class LearnedPolicy(Policy):
         return self.actor.action_spec.to_env(actions), states, extra
 
     def _chosen(self, tree: Any, state: Any, explore: bool | None) -> tuple[Any, list[Any], dict[str, Any]]:
-        """Actions as they are stored, what is remembered then, and log-probabilities."""
+        """Actions as they are stored, the memory after them, and log-probabilities."""
         explore = bool(self.config.get("explore", True)) if explore is None else explore
         policy, num = self.actor, len(next(iter(tree.values())))
         noise = torch.from_numpy(draw_noise(policy.noise, num, None)) if explore else None
@@ -205,8 +205,8 @@ class LearnedPolicy(Policy):
 
     @own_modes()
     def with_extras(self, batch: SampleBatch) -> SampleBatch:
-        """Adds to rows that were played what the model says of them: ``action_dist_inputs``, and ``vf_preds`` where
-        the algorithm learns values. A policy that remembers has none: rows do not say what.
+        """Adds the outputs of the model to rows that were played: ``action_dist_inputs``, and ``vf_preds`` where the
+        algorithm learns values. A policy with a memory adds none, because rows do not hold its state.
         """
         if self.actor.memory_size:
             return batch
@@ -244,7 +244,7 @@ class LearnedPolicy(Policy):
 
     @own_modes()
     def learn_on_batch(self, samples: Any) -> dict[str, Any]:
-        """Makes one gradient step of the policy's algorithm on a postprocessed batch; returns what there is to report.
+        """Makes one gradient step of the policy's algorithm on a postprocessed batch; returns its statistics.
 
         Raises:
             ConfigError: If the algorithm learns from replay, the policy remembers, or a column is missing.
@@ -259,7 +259,7 @@ class LearnedPolicy(Policy):
 
     @own_modes()
     def compute_gradients(self, postprocessed_batch: Any) -> Any:
-        """Computes the gradient of all weights, one vector in a list, and what there is to report; the weights stay."""
+        """Computes the gradient of all weights, one vector in a list, and statistics; the weights stay."""
         learner, data = self._prepared(postprocessed_batch)
         cfg, means = learner.now(), Means()
         loss: Any = learner.loss

@@ -38,7 +38,7 @@ from rookery_rllib.policy.script_policies import (
     made_policy,
     reading_of,
 )
-from rookery_rllib.policy.torch_policy import TorchPolicy
+from rookery_rllib.policy.torch_policy import TorchPolicy, overrides
 
 ADAPTED = ("kl_coeff", "kl_target", "cur_lr", "entropy_coeff")
 """Numbers of a policy that change while it learns, kept in checkpoints where it has them."""
@@ -69,10 +69,7 @@ class ScriptLossConfig(ScriptPolicyConfig):
 
 def draws(policy: TorchPolicy) -> bool:
     """Whether the actions of a policy are drawn from an ordinary distribution, and are nothing of its own."""
-    own = any(
-        getattr(type(policy), name) is not getattr(TorchPolicy, name)
-        for name in ("compute_actions", "compute_actions_from_input_dict", "_compute_action_helper")
-    )
+    own = overrides(policy, "compute_actions", "compute_actions_from_input_dict", "_compute_action_helper")
     return not own and policy.action_sampler_fn is None and _is_ordinary(policy)
 
 
@@ -112,17 +109,16 @@ class TorchActor(ScriptActor):
     def act(
         self, obs: TensorTree, noise: Tensor | None, deterministic: bool = False, memory: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        outside = torch.get_rng_state()
-        if self._draws is None:
-            with self.chance:
-                torch.default_generator.manual_seed(int(np.random.randint(2**31)))
-        else:
-            torch.set_rng_state(self._draws)
-        try:
-            return super().act(obs, noise, deterministic, memory)
-        finally:
-            self._draws = torch.get_rng_state()
-            torch.set_rng_state(outside)
+        with torch.random.fork_rng(devices=[]):
+            if self._draws is None:
+                with self.chance:
+                    torch.default_generator.manual_seed(int(np.random.randint(2**31)))
+            else:
+                torch.set_rng_state(self._draws)
+            try:
+                return super().act(obs, noise, deterministic, memory)
+            finally:
+                self._draws = torch.get_rng_state()
 
 
 class Models:

@@ -69,10 +69,7 @@ class Policy:
         return self._act(_columns(obs_batch, prev_action_batch, prev_reward_batch), state_batches, explore, timestep)
 
     def _act(self, columns: Mapping[str, Any], states: Any, explore: bool | None, timestep: int | None) -> Any:
-        """Computes what `compute_actions` returns, given columns of the model's input: ``obs`` and what else is there.
-
-        Policies that do not write `compute_actions` write this.
-        """
+        """Acts for `compute_actions`, given the columns of a model's input; policies write one of the two."""
         raise NotImplementedError(f"{type(self).__name__} has no compute_actions")
 
     def compute_single_action(
@@ -132,7 +129,7 @@ class Policy:
         return self._log_likelihoods(actions, _columns(obs_batch, prev_action_batch, prev_reward_batch), state_batches)
 
     def _log_likelihoods(self, actions: Any, columns: Mapping[str, Any], states: Any) -> Any:
-        """Computes what `compute_log_likelihoods` returns; policies that do not write that one write this."""
+        """Computes log-probabilities for `compute_log_likelihoods`; policies write one of the two."""
         raise NotImplementedError(f"{type(self).__name__} has no compute_log_likelihoods")
 
     def postprocess_trajectory(self, sample_batch: Any, other_agent_batches: Any = None, episode: Any = None) -> Any:
@@ -174,7 +171,7 @@ class Policy:
         return {} if self.exploration is None else dict(self.exploration.get_info())
 
     def get_exploration_state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps of the exploration; without one, what there is to report."""
+        """Returns the state of the exploration that a checkpoint keeps."""
         return self.get_exploration_info() if self.exploration is None else dict(self.exploration.get_state())
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:
@@ -197,5 +194,5 @@ def _columns(obs: Any, prev_actions: Any, prev_rewards: Any) -> dict[str, Any]:
 
 
 def states_in(input_dict: Mapping[str, Any]) -> list[Any]:
-    """Returns what a model remembers, of the columns of its input."""
+    """Returns the columns of a model's input that hold its state, in order."""
     return [input_dict[name] for name in sorted(input_dict) if str(name).startswith("state_in")]

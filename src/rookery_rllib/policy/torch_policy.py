@@ -231,7 +231,7 @@ class TorchPolicy(Policy):
         told: dict[str, Any] = {}
         if self.callbacks is not None:
             self.callbacks.on_learn_on_batch(policy=self, train_batch=samples, result=told)
-        if _overrides(self, "compute_gradients", "apply_gradients"):
+        if overrides(self, "compute_gradients", "apply_gradients"):
             gradients, fetched = self.compute_gradients(samples)
             self.apply_gradients(gradients)
             fetched = dict(fetched)
@@ -503,6 +503,6 @@ def _copied(model: Any) -> Any:
         return None
 
 
-def _overrides(policy: TorchPolicy, *names: str) -> bool:
-    """Whether a class of a script writes one of these methods."""
+def overrides(policy: TorchPolicy, *names: str) -> bool:
+    """Whether the class of a script has one of these methods of its own."""
     return any(getattr(type(policy), name) is not getattr(TorchPolicy, name) for name in names)
