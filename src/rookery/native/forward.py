@@ -157,6 +157,24 @@ class Forward(Generic[NetT]):
         return None if self.obstacle or build is None else NetworkKernels(structure, build)
 
 
+class TorchForward(Forward[NetT]):
+    """Computes what a network puts out by its modules alone, where settings keep it from kernels.
+
+    Args:
+        net: The network.
+        obstacle: Why it runs in torch, in a few words.
+    """
+
+    kernels = None
+
+    def __init__(self, net: NetT, obstacle: str) -> None:
+        self.net = net
+        self.obstacle = obstacle
+
+    def refresh(self) -> None:
+        """Does nothing: there are no kernels to find."""
+
+
 def attach(net: NetT, *, learns: bool = True, sharing: Forward[NetT] | None = None) -> Forward[NetT]:
     """Attaches kernels to a network, which then runs on them where they know its structure.
 
@@ -168,12 +186,18 @@ def attach(net: NetT, *, learns: bool = True, sharing: Forward[NetT] | None = No
     Returns:
         What `gradient_step` takes as `forward`.
     """
-    return Forward(net, learns, sharing)
+    unwanted = "" if sharing is not None or _undeclared(net) else _unwanted(net.structure())
+    return TorchForward(net, unwanted) if unwanted else Forward(net, learns, sharing)
 
 
 def _undeclared(net: object) -> str:
     """Why kernels cannot go by what a network declares; nothing if they can."""
     return overridden(net) if hasattr(net, "structure") else f"{type(net).__name__} declares no structure"
+
+
+def _unwanted(structure: Structure) -> str:
+    """Returns what settings say against kernels, or an empty string."""
+    return "" if structure.obstacle or structure.model.native else "model.native=false"
 
 
 class NetworkKernels:
