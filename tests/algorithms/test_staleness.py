@@ -122,7 +122,7 @@ def test_without_staleness_the_correction_corrects_nothing(env):
         (rollout,) = trainer.pool.sample(10_000).rollouts.values()
         ppo = trainer.learners["main"]
         plain = ppo.targets(rollout)
-        ppo.staleness = 1
+        ppo.correction = ONE_UPDATE_LATE
         corrected = ppo.targets(rollout)
     assert plain.importance is None
     assert torch.allclose(corrected.importance, torch.ones(160), atol=1e-5)

@@ -7,6 +7,7 @@ the trainer a settings class whose `algorithm` names it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -126,7 +127,8 @@ class Algorithm(Stateful, Generic[ConfigT]):
     """
 
     saved: ClassVar[tuple[str, ...]] = ("policy", "env_steps", "horizon", "updates")
-    fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams", "staleness", "hooks", "decisions", "_resolved")
+    fixed: ClassVar[tuple[str, ...]] = ("cfg", "name", "streams", "staleness", "hooks", "decisions", "_resolved",
+                                        "in_parts")  # fmt: skip
 
     replay: Replay | None = None
 
@@ -197,7 +199,7 @@ class Algorithm(Stateful, Generic[ConfigT]):
         self.learn(self.take(rollout))
         return self.end_step()
 
-    @property
+    @cached_property
     def in_parts(self) -> bool:
         """Whether an update is `take`, gradient steps and `end_step`, and nothing else."""
         return getattr(self.training_step, "__func__", None) is Algorithm.training_step and self.replay is not None

@@ -330,7 +330,8 @@ class DQN(Algorithm[DQNConfig]):
         """Reports the gradient steps since the last call, and how actions are tried out."""
         skipped = self.check_finite(self.optimizer)
         row = {**self.replay.summary(), "skipped_steps": skipped, "updates": self.updates}
-        return {**row, "lr": self.now().lr, **self.exploration.metrics, **self.signals.summary()}
+        given = self.signals.summary() if self.signals.others else {}
+        return {**row, "lr": self.now().lr, **self.exploration.metrics, **given}
 
 
 def _check(policy: Policy, cfg: DQNConfig, name: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -123,7 +124,7 @@ class A2C(Algorithm[A2CConfig]):
     """The algorithm: `training_step` is one round of Algorithm S3 of the paper, all actors in step."""
 
     saved = ("net", "optimizer", "signals", "return_scale", "value_scale")
-    fixed = ("forward", "columns")
+    fixed = ("forward", "columns", "correction")
     loss = staticmethod(a2c_loss)
     closed_form = ClosedForm(a2c_loss, a2c_gradient)
 
@@ -139,7 +140,7 @@ class A2C(Algorithm[A2CConfig]):
         self.return_scale = ReturnScale(cfg.gamma) if cfg.scale_rewards else None
         self.value_scale = ValueScale(is_fixed=not cfg.normalize_values)
 
-    @property
+    @cached_property
     def correction(self) -> Correction | None:
         """How far what other weights played counts; None while those that learn have played it themselves."""
         return ONE_UPDATE_LATE if self.staleness else None
@@ -155,7 +156,7 @@ class A2C(Algorithm[A2CConfig]):
 
     def summary(self) -> Row:
         """Reports what signals have given and learned."""
-        return self.signals.summary()
+        return self.signals.summary() if self.signals.others else {}
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then one gradient step on all rows."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -129,7 +130,7 @@ class APPO(PPO):
         self.target_forward = attach(self.target_net, learns=False)
         self.ring = BatchRing()
 
-    @property
+    @cached_property
     def correction(self) -> Correction:
         """How far what other weights played counts, and from where ratios are taken."""
         return Correction(self.cfg.rho_bar, self.cfg.c_bar, self.target_forward)

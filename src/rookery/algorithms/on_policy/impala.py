@@ -7,6 +7,7 @@ in docs/algorithms/impala.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 from rookery.algorithms.capabilities import Capabilities
@@ -46,7 +47,7 @@ class IMPALA(A2C):
 
     cfg: IMPALAConfig
 
-    @property
+    @cached_property
     def correction(self) -> Correction:
         """How far what other weights played counts."""
         return Correction(self.cfg.rho_bar, self.cfg.c_bar)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
@@ -215,7 +216,7 @@ class PPO(Algorithm[PPOConfig]):
         "rng",
         "kl_coef",
     )
-    fixed: ClassVar[tuple[str, ...]] = ("forward",)
+    fixed: ClassVar[tuple[str, ...]] = ("forward", "columns", "correction")
     loss = staticmethod(ppo_loss)
     closed_form = ClosedForm(ppo_loss, ppo_gradient, ppo_kernel, ppo_steps)
 
@@ -232,12 +233,12 @@ class PPO(Algorithm[PPOConfig]):
         self.kl_coef = cfg.kl_coef
         """Weight of the KL penalty now."""
 
-    @property
+    @cached_property
     def columns(self) -> Sequence[ValueColumn]:
         """The reward signals whose values are learned, that of the environment first; a subclass may add others."""
         return self.signals.columns(self.cfg.gamma)
 
-    @property
+    @cached_property
     def correction(self) -> Correction | None:
         """How far what other weights played counts; None while those that learn have played it themselves."""
         return ONE_UPDATE_LATE if self.staleness else None
@@ -291,7 +292,7 @@ class PPO(Algorithm[PPOConfig]):
 
     def summary(self) -> Row:
         """Reports what signals have given and learned."""
-        return self.signals.summary()
+        return self.signals.summary() if self.signals.others else {}
 
     def rewards(self, rollout: Rollout) -> Tensor:
         """Gives the rewards of a rollout, ``[T, F, S]``, a column for each of `columns`, the environment's first."""

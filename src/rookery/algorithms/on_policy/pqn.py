@@ -119,7 +119,7 @@ class PQN(Algorithm[PQNConfig]):
 
     def summary(self) -> Row:
         """Reports what signals have given and learned."""
-        return self.signals.summary()
+        return self.signals.summary() if self.signals.others else {}
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update: targets, then epochs of minibatches."""

@@ -182,7 +182,7 @@ class Reinforce(Algorithm[ReinforceConfig]):
 
     def summary(self) -> Row:
         """Reports what signals have given and learned."""
-        return self.signals.summary()
+        return self.signals.summary() if self.signals.others else {}
 
     def training_step(self, rollout: Rollout) -> Row:
         """One update from the episodes that are over now; none if there are no such."""
