@@ -32,8 +32,8 @@ def played(env, algorithm, at_once, iterations=4, **more):
     """What a run comes to, and how many calls for many steps it made."""
     with Trainer(env, algorithm, seed=3, **{"num_envs": 6, **more}) as trainer:
         worker = trainer.pool.worker
-        assert worker.fragments is not None
         if not at_once:
+            assert worker.fragments is not None
             worker.fragments = None
         for _ in range(iterations):
             result = trainer.train_iteration()

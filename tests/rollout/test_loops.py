@@ -35,7 +35,7 @@ compiled = pytest.mark.skipif(fragment_player() is None, reason="no environments
 
 
 def in_python(worker):
-    worker.fragments = None
+    assert worker.fragments is None
 
 
 def in_a_helper(worker):
@@ -47,7 +47,6 @@ def in_c(worker):
 
 
 def on_a_device(worker):
-    worker.make_store = functools.partial(DeviceStore, device=worker.env.device)
     worker.fragments = DevicePlayer(worker.env, None)
 
 
@@ -81,11 +80,13 @@ def played(loop, env, implementation, **more):
     streams, timers = Streams(7), Timers()
     worker = RolloutWorker(env, PolicyMapping(None, ["main"]), streams, streams.episodes(Role.ENV), timers)
     try:
-        loop(worker)
+        if loop is on_a_device:
+            worker.make_store = functools.partial(DeviceStore, device=env.device)
         (kind,) = env.kinds
         weights = torch.Generator().manual_seed(5)
         policy = Policy(kind.obs, kind.action, ModelConfig(hidden=(16,)), generator=weights)
         worker.add_policy("main", policy, Demand(32, 100))  # an update cuts fragments short
+        loop(worker)
         rollouts, finished = [], []
         while worker.vector_steps < STEPS:
             sample = worker.sample((STEPS - worker.vector_steps) * LANES)

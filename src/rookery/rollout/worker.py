@@ -107,8 +107,8 @@ class RolloutWorker(WorkerState, Stateful):
         """The state of listeners that are not here, until playing goes on."""
         self.python_loop = PythonLoop()
         """Makes one vector step in a call, whatever is played."""
-        self.fragments: Loop | None = fragment_player(env)
-        """Makes many vector steps in one call, where environment and policy can; None where they cannot."""
+        self.fragments: Loop | None = None
+        """Makes many vector steps in one call, where environment and policy can; None while no policy can."""
         self.make_store: Callable[..., SlotStore] = SlotStore
         """Makes what keeps the decisions of a policy."""
         self.version = 0
@@ -267,6 +267,8 @@ class RolloutWorker(WorkerState, Stateful):
             mine = LadderPolicy(name, len(self.policies), acting, store, noise, slots)
         self.policies[name] = mine
         mine.group = lane_group and lane_group * self.played_by(name)
+        if self.fragments is None and mine.actor is not None:
+            self.fragments = fragment_player(self.env)
 
     def played_by(self, name: str) -> int:
         """Counts the agents of a lane that a policy plays, at most."""
