@@ -9,7 +9,7 @@ import torch
 
 from rookery.core.errors import ConfigError
 from rookery.core.process.processor import _openmp, end_busy_waits, usable_cores
-from rookery.core.process.runtime import torch_threads
+from rookery.core.process.torch_modes import torch_threads
 
 
 def test_the_environment_can_only_lower_the_number_of_cores(monkeypatch):

@@ -7,11 +7,12 @@ import time
 import pytest
 
 from rookery import CheckpointConfig, PPOConfig, Trainer
+from rookery.core import timers
 from rookery.core.io.files import list_checkpoints
+from rookery.core.timers import Clock
 from rookery.rollout.hooks import EpisodeListener
-from rookery.run import clock
 from rookery.run.callbacks import Callback
-from rookery.run.clock import CheckpointPace, Clock
+from rookery.run.checkpoint.checkpoint_part import CheckpointPace
 
 TINY = PPOConfig(fragment_length=8, epochs=1)
 
@@ -20,8 +21,8 @@ TINY = PPOConfig(fragment_length=8, epochs=1)
 def now(monkeypatch):
     """The time, in a list."""
     found = [100.0]
-    monkeypatch.setattr(clock.time, "perf_counter", lambda: found[0])
-    monkeypatch.setattr(clock.time, "monotonic", lambda: found[0])
+    monkeypatch.setattr(timers, "perf_counter", lambda: found[0])
+    monkeypatch.setattr(time, "monotonic", lambda: found[0])
     return found
 
 

@@ -13,7 +13,7 @@ from each_step import after_each_step
 from rookery import A2CConfig, APPOConfig, ConfigError, IMPALAConfig, PPOConfig, ReinforceConfig, Trainer
 from rookery.core.native import SWITCH, best_build, kernel_threads
 from rookery.core.process.interrupt import Interrupted
-from rookery.core.process.runtime import torch_threads
+from rookery.core.process.torch_modes import torch_threads
 from rookery.models.cells.table import CELLS
 from selection import slow, slow_except
 

@@ -68,25 +68,29 @@ def check_compiler() -> None:
         raise ConfigError(f"model.compile = True: {missing}, or set model.compile: false")
 
 
+def staging_to(device: torch.device) -> Staging | None:
+    """Returns the way to a device and back; None for the CPU, where arrays are used as they are."""
+    return None if device.type == "cpu" else Staging(device)
+
+
 class Staging:
-    """The way from arrays of this process to a device and back; on the processor itself there is nothing to do.
+    """The way from arrays of this process to another device and back.
 
     Each array goes through page-locked memory of its own, which is made once and grows: from there a copy runs while
     this process goes on. What was sent is used up before the same is sent again, because the same memory takes that.
 
     Args:
-        device: Where networks act or learn.
+        device: Where networks act or learn; not the CPU.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._away = device.type != "cpu"
         self._pinned: dict[str, Tensor] = {}
         self._sent: torch.cuda.Event | None = None
 
     def send_rollout(self, rollout: Rollout) -> Rollout:
         """The rollout on the device: itself where it was played there."""
-        if not self._away or rollout.reward.device.type == self.device.type:
+        if rollout.reward.device.type == self.device.type:
             return rollout
         moved = rollout.map(self._move)
         self._depart()
@@ -94,16 +98,12 @@ class Staging:
 
     def send(self, tree: TensorTree) -> TensorTree:
         """Observations ``[N, ...]`` by leaf path on the device."""
-        if not self._away:
-            return tree
         moved = {path: self._move(path, leaf) for path, leaf in tree.items()}
         self._depart()
         return moved
 
     def fetch(self, *tensors: Tensor) -> list[np.ndarray]:
         """Arrays of what was computed: the device is waited for once, however many there are."""
-        if not self._away:
-            return [tensor.numpy() for tensor in tensors]
         arriving = [
             self._room(f"fetched {number}", tensor).copy_(tensor, non_blocking=True)
             for number, tensor in enumerate(tensors)

@@ -166,6 +166,10 @@ _ROOMS: dict[str, dict[str, str]] = {
         "rookery.rollout.loops": "bursts=helper_process device_player=device fragments=native stepping=python",
         "rookery.rollout.remote": "hosts ranked_pool remote_pool shares wait_times",
     },
+    "rookery.run": {
+        "rookery.core": "clock=timers",
+        "rookery.run": "round=run",
+    },
     "rookery.tasks": {
         "rookery.tasks": "game_drawing=drawing world_drawing=drawing",
         "rookery.tasks.games": (
@@ -263,6 +267,8 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.compat.rllib:rllib": "rookery_rllib:rllib",
     "rookery.compat.rllib:tune": "rookery_rllib:tune",
     "rookery.core.native_memory:Cell": "rookery.core.native_memory:NativeCell",
+    "rookery.core.process.runtime:own_torch": "rookery.core.process.torch_modes:own_torch",
+    "rookery.core.process.runtime:torch_threads": "rookery.core.process.torch_modes:torch_threads",
     "rookery.envs.make:code_of": "rookery.envs.schemes:code_of",
     "rookery.envs.make:is_player": "rookery.envs.unity.scheme:is_player",
     "rookery.envs.make:random_actions": "rookery.envs.random_play:random_actions",
@@ -293,6 +299,7 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.rollout.fragments:EndedEpisodes": "rookery.rollout.worker_state:EndedEpisodes",
     "rookery.rollout.fragments:ManySteps": "rookery.rollout.loops.loop:Loop",
     "rookery.rollout.fragments:episodes_of": "rookery.rollout.worker_state:episodes_of",
+    "rookery.run.clock:CheckpointPace": "rookery.run.checkpoint.checkpoint_part:CheckpointPace",
     "rookery_mlagents.old.old_files:OldKey": "rookery_mlagents.old.old_keys:OldKey",
     "rookery_rllib.policy.batches:Piece": "rookery_rllib.batch.trajectories:Trajectory",
     "rookery_rllib.policy.batches:columns_of": "rookery_rllib.batch.trajectories:columns_of",

@@ -1,7 +1,11 @@
-"""Where the time goes: a tree of timers whose labels are the names of the functions on the main path (docs/map.md)."""
+"""Where the time goes: a tree of timers whose labels are the names of the functions on the main path (docs/map.md), and
+the clock of a training.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
@@ -155,3 +159,55 @@ class Timers:
         self.root.children.clear()
         self.root.load(state)
         self.current = self.root
+
+
+class Clock:
+    """A clock counts wall time in laps that leave nothing out while a training runs.
+
+    Writing checkpoints, evaluations, callbacks and reports are part of the time. While no training runs, a lap begins
+    where it is said to.
+    """
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._held: float | None = None
+        self._running = False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Makes laps follow each other without a gap while this lasts."""
+        self._since, self._running = perf_counter(), True
+        try:
+            yield
+        finally:
+            self._running = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Leaves out the time while this lasts: somebody else has the control of a generator."""
+        self._held = began = perf_counter()
+        try:
+            yield
+        finally:
+            self._since += perf_counter() - began
+            self._held = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the clock is held."""
+        return self._held is not None
+
+    def passed(self) -> float:
+        """Returns the seconds of the lap so far; may be called from another thread."""
+        return (self._held or perf_counter()) - self._since
+
+    def begin(self) -> None:
+        """Begins a lap now, unless a training runs, whose laps begin where the one before ended."""
+        if not self._running:
+            self._since = perf_counter()
+
+    def lap(self) -> float:
+        """Ends a lap, and returns its length in seconds."""
+        now = perf_counter()
+        length, self._since = now - self._since, now
+        return length

@@ -17,7 +17,7 @@ import numpy as np
 
 from rookery.core.errors import ConfigError, RookeryError, nearest
 from rookery.core.io.files import FOLDER
-from rookery.core.process.runtime import own_torch
+from rookery.core.process.torch_modes import own_torch
 from rookery.core.settings.fields import Fraction, PositiveFloat, Settings
 from rookery.core.settings.reach import Count, CountFromZero, Rows
 from rookery.core.settings.trust import TrustCode

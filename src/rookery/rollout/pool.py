@@ -17,8 +17,7 @@ import torch
 
 from rookery.core.batch import Demand, Rollout
 from rookery.core.process.interrupt import Interrupt
-from rookery.core.process.runtime import torch_threads
-from rookery.core.process.torch_modes import captured_modes, own_modes
+from rookery.core.process.torch_modes import captured_modes, own_modes, torch_threads
 from rookery.core.state import Stateful
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind, VectorEnv
@@ -213,11 +212,17 @@ class LocalPool(Stateful):
 
     def sample(self, max_env_steps: int) -> Sample:
         """Plays, see `WorkerPool.sample`; what was played ahead comes first."""
+        if self.limit is not None:
+            return self._sample_ahead(self.limit)
+        with torch_threads(self.threads):
+            sample = self.play(max(max_env_steps, 0))
+        return _copied(sample) if self.staleness else sample
+
+    def _sample_ahead(self, limit: int) -> Sample:
+        """Returns what was played ahead; where that did not come to an end, plays on."""
         self.settle()
-        limit = self.passed + max_env_steps if self.limit is None else self.limit
         sample, self.ready = self.ready, None
         if sample is None or not (sample.rollouts or sample.newcomers or self.passed >= limit):
-            # nothing was played ahead, or it did not come to an end
             before = sample
             with torch_threads(self.threads):
                 sample = self.play(max(limit - self.passed, 0))
@@ -225,7 +230,7 @@ class LocalPool(Stateful):
                 sample = _copied(sample)
             if before is not None:
                 sample.finished[:0] = before.finished
-        if self.limit is not None and (sample.rollouts or self.passed >= self.limit):
+        if sample.rollouts or self.passed >= limit:
             self.limit = None  # else it will go on with the weights it has
             self.worker.set_weights({name: self.policies[name] for name in self.waiting})
             self.waiting, lineup, self.lineup = [], self.lineup, None

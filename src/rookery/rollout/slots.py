@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from rookery.core.batch import Rollout, TensorTree
-from rookery.core.device import Staging, device_of
+from rookery.core.device import device_of, staging_to
 from rookery.core.spaces.arrays import Tree
 from rookery.core.state import Stateful
 from rookery.native.actor import native_actor
@@ -453,7 +453,7 @@ class WorkerPolicy(Stateful):
         of: The policy whose weights it has, and that results name; None = the one of its own name.
 
     Attributes:
-        staging: The way of observations to the policy and of actions back.
+        staging: The way of observations to the policy and of actions back; None where it acts on the CPU.
         actor: Acts on kernels; None where only the policy's modules can.
         memory: What it remembers of its slots, and what its exploration carries; None if it has neither.
         kind: Number of the kind whose agents it plays; -1 before the first of them.
@@ -496,7 +496,7 @@ class WorkerPolicy(Stateful):
         self.policy = policy
         self.store = store
         self.noise = noise
-        self.staging = Staging(device_of(policy))
+        self.staging = staging_to(device_of(policy))
         self.actor = native_actor(policy)
         kept = policy.memory_size + policy.exploration_size
         self.memory = SlotMemory(kept, policy.reward_column) if kept else None
@@ -577,13 +577,17 @@ class WorkerPolicy(Stateful):
                 decisions.call = self.actor.prepare(decisions.obs, decisions.action, decisions.logp)
             decisions.call(noise, memory)
             return
-        seen = self.staging.send({path: torch.from_numpy(array) for path, array in decisions.obs.items()})
-        remembered = None if memory is None else torch.from_numpy(memory).to(self.staging.device)
-        decided = self.policy.act if self.group is None else self._act_in_groups
-        action, logp = self.staging.fetch(*decided(seen, noise, noise is None, remembered))
+        act = self.policy.act if self.group is None else self._act_in_groups
+        seen = {path: torch.from_numpy(array) for path, array in decisions.obs.items()}
+        remembered = None if memory is None else torch.from_numpy(memory)
+        if self.staging is None:
+            action, logp = (tensor.numpy() for tensor in act(seen, noise, noise is None, remembered))
+        else:
+            there = None if remembered is None else remembered.to(self.staging.device)
+            action, logp = self.staging.fetch(*act(self.staging.send(seen), noise, noise is None, there))
+            if memory is not None and there is not None:
+                memory[...] = there.cpu().numpy()
         decisions.action[...], decisions.logp[...] = action, logp
-        if memory is not None and remembered is not None and remembered.device.type != "cpu":
-            memory[...] = remembered.cpu().numpy()
 
     def _act_in_groups(
         self, obs: TensorTree, noise: Tensor | None, deterministic: bool, memory: Tensor | None

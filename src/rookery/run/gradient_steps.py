@@ -8,8 +8,7 @@ from time import perf_counter
 from rookery.algorithms.algorithm import Row
 from rookery.core.batch import Rollout
 from rookery.run.pace import CHUNK
-from rookery.run.round import Round
-from rookery.run.run import Progress, Run
+from rookery.run.run import Progress, Round, Run
 
 LOOK_SECONDS = 0.25
 """Most seconds between two checks for a stop, unless a single gradient step takes longer."""

@@ -120,7 +120,8 @@ class PlayAlone:
 
 def _store(run: Run, name: str, rollout: Rollout, progress: Progress) -> None:
     """Keeps what a policy has played, without learning from it."""
-    learner, rollout = run.learners[name], run.staging.send_rollout(rollout)
+    learner = run.learners[name]
+    rollout = rollout if run.staging is None else run.staging.send_rollout(rollout)
     run.tell_time(name, rollout)
     run.replays[name].store(rollout)
     learner.explore()

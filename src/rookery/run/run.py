@@ -17,15 +17,15 @@ from rookery.algorithms.ranked import demand_of_all, join
 from rookery.cluster.ranks import Ranks
 from rookery.core.batch import Rollout, flat
 from rookery.core.config import Resolved
-from rookery.core.device import Staging
+from rookery.core.device import staging_to
 from rookery.core.native import kernel_threads
 from rookery.core.process.interrupt import Interrupt, Interrupted
-from rookery.core.process.runtime import torch_threads
+from rookery.core.process.torch_modes import torch_threads
 from rookery.core.seeding import Streams
 from rookery.core.settings.starting_folder import started_in, starting_folder
 from rookery.core.settings.trust import CodeKind
 from rookery.core.state import Stateful
-from rookery.core.timers import Timers
+from rookery.core.timers import Clock, Timers
 from rookery.envs.base import Kind, VectorEnv, is_only_one
 from rookery.envs.elsewhere import EnvElsewhere
 from rookery.envs.samplers import is_number
@@ -43,7 +43,6 @@ from rookery.rollout.worker import RolloutWorker, Sample
 from rookery.run.checkpoint.path_folders import as_typed
 from rookery.run.checkpoint.replays import load_sources
 from rookery.run.checks.memory_check import note_memory
-from rookery.run.clock import Clock
 from rookery.run.compute import acting_threads, learning_threads
 from rookery.run.lessons.curriculum import Curriculum
 from rookery.run.lessons.parameters import check_parameters, training_plan
@@ -53,7 +52,6 @@ from rookery.run.parts import Parts
 from rookery.run.prepare import check_learner, kinds_of, make_copies, make_policy
 from rookery.run.ranks.learners import check_copies
 from rookery.run.ranks.run_workers import WorkerRecipe, workers_elsewhere
-from rookery.run.round import Round
 from rookery.run.settings import RunConfig
 from rookery.run.stopping import criteria_of, horizon_of
 
@@ -66,6 +64,64 @@ class Measured(Protocol):
     def standing(self) -> str:
         """Returns their progress as text; may be called from another thread."""
         ...
+
+
+class Round(Stateful):
+    """Learning that follows one call of playing, or that takes place while nothing is played.
+
+    Args:
+        names: Policies that learn, in this order.
+        rollouts: Rollouts of these policies by name; None = they learn from replay alone.
+        env_steps: Environment steps that learning from replay alone is for; None = those of one call of playing.
+
+    Attributes:
+        alone: Whether they learn from replay alone.
+        left: Gradient steps on replay that the first policy still has to make; None = not begun.
+    """
+
+    saved = ("names", "left", "env_steps", "alone")
+    fixed = ("rollouts", "all_names")
+
+    def __init__(
+        self, names: Iterable[str] = (), rollouts: Mapping[str, Rollout] | None = None, env_steps: int | None = None
+    ) -> None:
+        self.names = list(names)
+        self.all_names = tuple(self.names)
+        self.rollouts = dict(rollouts or {})
+        self.alone = rollouts is None
+        self.env_steps = env_steps
+        self.left: int | None = None
+
+    def each(self, check: Callable[[], None]) -> Iterator[str]:
+        """Yields the policies that still have to learn; each must have learned when the next is requested.
+
+        Args:
+            check: Called between two policies; raises if the run is to stop.
+        """
+        while self.names:
+            yield self.names[0]
+            self.names, self.left = self.names[1:], None
+            if self.names:
+                check()
+
+    def keep(self) -> None:
+        """Copies the rollouts, whose memory is overwritten by further playing."""
+        self.rollouts = {name: rollout.map(lambda _, tensor: tensor.clone()) for name, rollout in self.rollouts.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the whole state, rollouts included."""
+        rollouts = {
+            name: vars(rollout.map(lambda _, tensor: tensor.to("cpu", copy=True)))
+            for name, rollout in self.rollouts.items()
+        }
+        return {**super().state_dict(), "rollouts": rollouts, "all_names": list(self.all_names)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+        state = dict(state)
+        self.rollouts = {name: Rollout(**fields) for name, fields in state.pop("rollouts").items()}
+        self.all_names = tuple(state.pop("all_names"))
+        super().load_state_dict(state)
 
 
 class Progress(Stateful):
@@ -280,7 +336,7 @@ class Run(Stateful):
         )
         self.parts = Parts()
         self.clock = Clock()
-        self.staging = Staging(torch.device(self.config.device))
+        self.staging = staging_to(torch.device(self.config.device))
         self.policies: dict[str, Policy] = {}
         self.learners: dict[str, Algorithm[Any]] = {}
         self.frozen: list[str] = []

@@ -15,7 +15,8 @@ from rookery.cluster.ranks import ALONE, Ranks
 from rookery.core.errors import ConfigError
 from rookery.core.io.files import FileError
 from rookery.core.process.interrupt import Interrupted
-from rookery.core.process.runtime import keep_large_blocks, own_torch
+from rookery.core.process.runtime import keep_large_blocks
+from rookery.core.process.torch_modes import own_torch
 from rookery.core.settings.fields import Settings
 from rookery.core.settings.layers import Layer
 from rookery.core.settings.starting_folder import absolute, shown, started_in, starting_folder
@@ -56,8 +57,7 @@ from rookery.run.ranks.pool_parts import LagPart, WaitsPart
 from rookery.run.ranks.ranks_part import RanksPart
 from rookery.run.ranks.serve_rank import follow
 from rookery.run.results import made_within, mean_rows, result_of
-from rookery.run.round import Round
-from rookery.run.run import Progress, Run
+from rookery.run.run import Progress, Round, Run
 from rookery.run.stopping import StopFunction, carried_on, check_criteria, criteria_of, history_of, stop_rule
 from rookery.run.watch import Watch
 
@@ -187,7 +187,7 @@ class Trainer(Run):
         """One update of one policy; its observation statistics move afterwards, and only here."""
         learner, played = self.learners[name], this.rollouts[name]
         self.tell_time(name, played)
-        rollout = self.staging.send_rollout(played)
+        rollout = played if self.staging is None else self.staging.send_rollout(played)
         with self.timers["training_step"], self.threads_of(name):
             if learner.in_parts:
                 row = update_in_parts(self, this, name, rollout)

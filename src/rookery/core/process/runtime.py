@@ -9,13 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
 
 from rookery.core.process.processor import usable_cores
-from rookery.core.process.torch_modes import own_modes
 
 TORCH_WORTH_THREADS = 100e6
 """Floating-point operations of a gradient step from which on it is spread over the cores: about 1 ms on one core."""
@@ -45,28 +40,6 @@ def shared_cores() -> int:
     as long (docs/performance.md).
     """
     return max(1, usable_cores() // 2)
-
-
-@contextmanager
-def own_torch(threads: int) -> Iterator[None]:
-    """What every call of ours that computes runs in: our own modes of torch, whatever the caller's are, and so many
-    threads, of which acting on a few rows needs one.
-    """
-    with own_modes(), torch_threads(threads):
-        yield
-
-
-@contextmanager
-def torch_threads(number: int) -> Iterator[None]:
-    """Lets torch use `number` threads inside."""
-    before = torch.get_num_threads()
-    if number != before:
-        torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        if number != before:
-            torch.set_num_threads(before)
 
 
 def keep_large_blocks() -> None:

@@ -1,4 +1,4 @@
-"""Torch's modes of a thread: whether gradients are recorded, inference mode, and autocast.
+"""Torch's modes of a thread: whether gradients are recorded, inference mode, and autocast; and how many threads it has.
 
 A program around ours may have any of them on. Networks act and learn in none of them (`own_modes`). Environments,
 callbacks and whatever else of the user's has no part in learning run in the modes in which we were called
@@ -73,6 +73,28 @@ def own_modes() -> Iterator[None]:
             before, _thread.theirs = _thread.theirs or before, None
         if before != modes_now():
             _set(before)
+
+
+@contextmanager
+def own_torch(threads: int) -> Iterator[None]:
+    """What every call of ours that computes runs in: our own modes of torch, whatever the caller's are, and so many
+    threads, of which acting on a few rows needs one.
+    """
+    with own_modes(), torch_threads(threads):
+        yield
+
+
+@contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    """Lets torch use `number` threads inside."""
+    before = torch.get_num_threads()
+    if number != before:
+        torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        if number != before:
+            torch.set_num_threads(before)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from torch import Tensor
 from rookery.core.batch import Demand, Rollout
 from rookery.core.process.activity import STEP, is_noted, note_activity
 from rookery.core.process.interrupt import Interrupt
-from rookery.core.process.runtime import own_torch
+from rookery.core.process.torch_modes import own_torch
 from rookery.core.timers import Timers
 from rookery.envs.base import Kind
 from rookery.envs.vector.closing import close_env

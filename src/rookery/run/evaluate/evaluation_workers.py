@@ -12,7 +12,7 @@ import cloudpickle
 
 from rookery.core.errors import WorkerLostError
 from rookery.core.process.interrupt import Interrupt
-from rookery.core.process.runtime import own_torch
+from rookery.core.process.torch_modes import own_torch
 from rookery.core.seeding import Streams
 from rookery.envs.parameters import Draws
 from rookery.envs.vector.closing import close_env
