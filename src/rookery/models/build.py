@@ -414,24 +414,25 @@ class Encoder(nn.Module):
     def forward(self, obs: TensorTree) -> Tensor:
         """Features ``[N, num_features]`` of observations ``[N, ...]`` by leaf path."""
         activation = self._activate
-        if self._plain_path is not None:
-            x = obs[self._plain_path]
-        else:
-            numbers, categories = self._numbers(obs), self._categories(obs)
-            if self.sets is not None:
-                own = _one_hots(numbers, categories, self.sizes)
-                found = self.sets(obs, own)
-                numbers = found if numbers is None else torch.cat((numbers, found), 1)
-            if self.first is None:
-                features = _one_hots(numbers, categories, self.sizes)
-                assert features is not None
-                return features
-            x = self.first(numbers, categories)
-            x = activation(x if self._first_norm is None else functional.layer_norm(x, *self._first_norm))
+        x = self._first_features(obs) if self._plain_path is None else obs[self._plain_path]
         for weight, bias, norm in self._chain:
             x = functional.linear(x, weight, bias)
             x = activation(x if norm is None else functional.layer_norm(x, *norm))
         return x
+
+    def _first_features(self, obs: TensorTree) -> Tensor:
+        """What the first layer makes of several leaves put together; without layers, these are the features."""
+        numbers, categories = self._numbers(obs), self._categories(obs)
+        if self.sets is not None:
+            own = _one_hots(numbers, categories, self.sizes)
+            found = self.sets(obs, own)
+            numbers = found if numbers is None else torch.cat((numbers, found), 1)
+        if self.first is None:
+            features = _one_hots(numbers, categories, self.sizes)
+            assert features is not None
+            return features
+        x = self.first(numbers, categories)
+        return self._activate(x if self._first_norm is None else functional.layer_norm(x, *self._first_norm))
 
     def _numbers(self, obs: TensorTree) -> Tensor | None:
         """Boxes, flags and picture features side by side, float32."""

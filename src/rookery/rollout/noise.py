@@ -50,14 +50,7 @@ class ActionNoise:
         """
         number, offset = divmod(vector_step, BLOCK)
         if number != self._number or num_slots > self._slots:
-            before, self._slots = self._slots, max(num_slots, self._slots)
-            block = self._draw(self.first_slot + self._slots, number)[self.first_slot :].transpose(0, 1)
-            if before == self._slots:  # the views of single steps take longer to make than the numbers
-                self._block.copy_(block)
-            else:
-                self._block = block.contiguous().to(self.device)
-                self._steps = self._block.unbind()
-            self._number = number
+            self._renew(number, max(num_slots, self._slots))
         step = self._steps[offset]
         if slots is not None:
             return step[torch.from_numpy(slots)]
@@ -73,6 +66,16 @@ class ActionNoise:
     def slots(self) -> int:
         """Slots that numbers are drawn for."""
         return self._slots
+
+    def _renew(self, number: int, slots: int) -> None:
+        """Draws the numbers of a block for so many slots."""
+        block = self._draw(self.first_slot + slots, number)[self.first_slot :].transpose(0, 1)
+        if slots == self._slots:  # the views of single steps take longer to make than the numbers
+            self._block.copy_(block)
+        else:
+            self._block = block.contiguous().to(self.device)
+            self._steps = self._block.unbind()
+        self._number, self._slots = number, slots
 
     def _draw(self, slots: int, number: int) -> Tensor:
         parts = []

@@ -142,7 +142,8 @@ class SlotStore(ColumnWriter):
             self._row = 0
         if self._row == 0:
             low, high = self._base, self._base + size
-            self._reserve(high)
+            if high > len(self._store["slot"]):
+                self._reserve(high)
             self._used = high
             self._open_columns(slice(low, high), slice(None))
 
@@ -313,12 +314,20 @@ class SlotStore(ColumnWriter):
         whole = self._lockstep and not self._finals["count"] and self._row > 0
         if whole and at in self._handed:
             return self._handed[at]
+        rollout = self._views_of_all()
+        if whole:
+            self._handed[at] = rollout
+        return rollout if self._lockstep else in_order(rollout)
+
+    def _views_of_all(self) -> Rollout:
+        """Returns all columns that hold anything, as views where none is left out."""
+        store = self._store
         length, boot = store["length"][: self._used], self._finals["index"][: self._finals["count"]]
         steps, pick = int(length.max(initial=0)), np.s_[: self._used] if length.all() else np.flatnonzero(length)
         if not length.all():
             boot = np.stack((boot[:, 0], (np.cumsum(length > 0) - 1)[boot[:, 1]]), axis=1)
         memories = -(-steps // self.memory_every)
-        rollout = Rollout(
+        return Rollout(
             **{name: _tensors_at(store[name], np.s_[:steps, pick]) for name in OF_ROWS},
             **{name: _tensors_at(store[name], pick) for name in OF_FRAGMENTS},
             final_obs=_tensors_at(self._finals["obs"], slice(len(boot))),
@@ -326,9 +335,6 @@ class SlotStore(ColumnWriter):
             memory=torch.from_numpy(store["memory"][:memories, pick]) if self.memory_size else None,
             memory_every=self.memory_every,
         )
-        if whole:
-            self._handed[at] = rollout
-        return rollout if self._lockstep else in_order(rollout)
 
     def _close_open(self, slab: Tree, row_of_slot: np.ndarray) -> None:
         """Cuts every open fragment after its last complete decision; pending decisions are set aside."""

@@ -385,15 +385,19 @@ class RolloutWorker(WorkerState, Stateful):
             table.all_acted = False not in rows.waiting.tobytes()
             if table.all_acted and table.routes is not None:
                 table.acted = table.routes
-                continue
-            waiting = np.flatnonzero(rows.waiting)
-            for row in waiting[~table.joined[waiting]].tolist():
-                if (name := self._join(number, row)) is not None:
-                    newcomers.setdefault(name, self.env.kinds[number])
-            if not newcomers:
-                table.acted = table.route(waiting, list(self.policies.values()))
-                table.routes = table.acted if table.all_acted else None
+            else:
+                self._find_routes(number, np.flatnonzero(rows.waiting), newcomers)
         return newcomers
+
+    def _find_routes(self, number: int, waiting: np.ndarray, newcomers: dict[str, Kind]) -> None:
+        """Finds out who plays the rows of a kind that wait; adds the kind of policies that are not here."""
+        table = self.tables[number]
+        for row in waiting[~table.joined[waiting]].tolist():
+            if (name := self._join(number, row)) is not None:
+                newcomers.setdefault(name, self.env.kinds[number])
+        if not newcomers:
+            table.acted = table.route(waiting, list(self.policies.values()))
+            table.routes = table.acted if table.all_acted else None
 
     def _join(self, number: int, row: int) -> str | None:
         """Asks who plays an agent that must act for the first time in its episode, and sees that it has a slot there.

@@ -486,6 +486,10 @@ class ActionSpec:
             return np.asarray((shaped + self.space.start).astype(self.space.dtype, copy=False))
         if isinstance(self.space, spaces.MultiBinary):
             return shaped.astype(self.space.dtype)
+        return self._within_bounds(shaped)
+
+    def _within_bounds(self, shaped: np.ndarray) -> np.ndarray:
+        """The numbers of a Box ``[N, *space.shape]``, clipped and rescaled to the bounds."""
         assert isinstance(self.space, spaces.Box)
         low, high, scaled, center, half = self._bounds
         in_range = np.minimum(np.maximum(shaped, -1.0), 1.0)  # faster than np.clip

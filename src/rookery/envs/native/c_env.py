@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from gymnasium import spaces
@@ -256,15 +256,19 @@ class CEnv(BatchedEnv):
         waiting = self._rows.waiting if self._waits else None
         expected = mine.shape if waiting is None else (int(np.count_nonzero(waiting)), *self._shape)
         if given.shape != expected or given.dtype.kind not in ("fiu" if self._is_box else "iu"):
-            sort = "numbers" if self._is_box else "integers"
-            who = "one for each agent of each lane" if waiting is None else "for the agents that must act"
-            raise EnvError(
-                f"{self.name}: actions of shape {given.shape} and type {given.dtype}; expected {expected} {sort}, {who}"
-            )
+            self._refuse_actions(given, expected)
         if waiting is None:
             mine[...] = given
         else:
             mine[waiting] = given
+
+    def _refuse_actions(self, given: np.ndarray, expected: tuple[int, ...]) -> NoReturn:
+        """Raises an error about actions of another form."""
+        sort = "numbers" if self._is_box else "integers"
+        who = "for the agents that must act" if self._waits else "one for each agent of each lane"
+        raise EnvError(
+            f"{self.name}: actions of shape {given.shape} and type {given.dtype}; expected {expected} {sort}, {who}"
+        )
 
     def _begin(self, lanes: np.ndarray) -> None:
         """Starts the episodes of some lanes that `episode` numbers, and shows them."""
