@@ -51,6 +51,7 @@ FEATURES = {
     "policies that stop learning": r"Run\.retire$|MaxDecisionsPart\.|is_learning$",
     "other reward signals": r"RewardSignals\.",
     "another device": r"Staging\.",
+    "replay on the disk": r"Shelf\.",
 }
 """Features that the traced runs do not use, with a pattern of the functions that serve them alone."""
 

@@ -209,7 +209,7 @@ class Policy(nn.Module):
         """Features, and of what is to be remembered: stacked observations, and what `memory` keeps."""
         stacks: TensorTree = {}
         if self.recall is None or memory is None:
-            seen = self.normalize(obs)
+            seen = obs if self.normalizer is None else self.normalize(obs)
         else:
             seen, stacks = self.recall.look(obs, memory, self.normalize)
         features, learned = self.trunk(seen), None

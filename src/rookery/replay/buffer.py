@@ -319,11 +319,13 @@ class ReplayBuffer(Stateful):
 
     def _extend(self, piece: Piece) -> None:
         """Adds the rows of a piece, which come next."""
-        size = rows_in(piece)
-        most = min(self.capacity, self.shelf.rows_at_once(self.full_bytes // self.capacity) or size)
+        size, most, on_disk = rows_in(piece), self.capacity, self.shelf.limit is not None
+        if on_disk:
+            most = min(most, self.shelf.rows_at_once(self.full_bytes // self.capacity) or size)
         for start in range(0, size, max(most, 1)):
             part = piece if size <= most else part_of(piece, start, min(start + most, size))
-            self.shelf.give_back()
+            if on_disk:
+                self.shelf.give_back()
             if self.observations.are_stacked:
                 part = self.observations.fitted(part, self._tails(part), self.first, self.total)
             self._write(part)
@@ -417,13 +419,15 @@ class ReplayBuffer(Stateful):
         Raises:
             RookeryError: If the buffer is empty.
         """
-        self.shelf.look(batch_size)
+        if self.shelf.limit is not None:
+            self.shelf.look(batch_size)
         serial, rows, weight = self._draw(batch_size, beta)
         reward, discount, following = n_step_windows(rows, self.after, self.reward, n_step=n_step, gamma=gamma)
         numbers = torch.from_numpy(reward), torch.from_numpy(discount), weight, torch.from_numpy(serial)
         stored = self._in_place()
         if stored is not None and following.max() < self.capacity:
-            self.shelf.look(2 * batch_size)  # by whoever reads them in their places
+            if self.shelf.limit is not None:
+                self.shelf.look(2 * batch_size)  # by whoever reads them in their places
             return TransitionsInPlace.at(Places(stored, rows, following), *numbers)
         return Transitions(
             tensors(self.observations.gather_rows(rows)),
@@ -515,7 +519,8 @@ class ReplayBuffer(Stateful):
     def _read_sequences(self, rows: np.ndarray, length: int) -> Rollout:
         """Returns the decisions from these rows on as fragments of at most `length`."""
         at = np.empty((length, len(rows)), np.int64)
-        self.shelf.look(at.size)
+        if self.shelf.limit is not None:
+            self.shelf.look(at.size)
         at[0] = rows
         valid = np.ones(at.shape, bool)
         for t in range(1, length):

@@ -316,7 +316,8 @@ class RolloutWorker(WorkerState, Stateful):
             for mine in [one for one in self.policies.values() if one.follows and one.of in policies]:
                 with torch.no_grad():
                     torch._foreach_copy_(*mine.tensors_from(policies[mine.of]))
-                mine.use_weights()
+                if mine.actor is not None:
+                    mine.use_weights()
                 if mine.store is not None:
                     mine.store.version = self.version
 

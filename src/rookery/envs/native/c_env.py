@@ -222,7 +222,7 @@ class CEnv(BatchedEnv):
 
     def step(self, actions: Sequence[np.ndarray]) -> Step:
         """Steps every lane once; see `VectorEnv.step`."""
-        if self._seeds is None:
+        if self._plan is None:
             raise EnvError(f"{self.name}: step() before reset()")
         self._take(actions)
         step = self._step
@@ -275,7 +275,7 @@ class CEnv(BatchedEnv):
         count = len(lanes)
         if not count:
             return
-        seeds, numbers, episodes = self._seeds, lanes.tolist(), self.episode[lanes].tolist()
+        seeds, numbers, episodes = self._plan, lanes.tolist(), self.episode[lanes].tolist()
         assert seeds is not None, "reset() or load_state_dict() gave them"
         drawn = [seeds(lane, episode) for lane, episode in zip(numbers, episodes, strict=True)]
         try:
@@ -296,7 +296,7 @@ class CEnv(BatchedEnv):
     def _parameters(self, lane: int, episode: int) -> np.ndarray:
         """Gives the parameters that are drawn for an episode, as the library reads them."""
         values, names = self._defaults.copy(), list(self._library.parameters)
-        for name, value in parameters_of(self._seeds, lane, episode).items():
+        for name, value in parameters_of(self._plan, lane, episode).items():
             if name in names:
                 try:
                     values[names.index(name)] = value
@@ -304,8 +304,7 @@ class CEnv(BatchedEnv):
                     raise EnvError(f"{self._where(lane)}: parameter {name} is {value!r}, expected a number") from None
         return values
 
-    def _begin_and_show(self, lanes: np.ndarray) -> None:
-        self._begin(lanes)  # which shows them
+    _begin_and_show = _begin  # which shows them
 
     def _timestep(self, lane: int) -> int:
         return int(self._clock - self._began[lane])
@@ -316,7 +315,7 @@ class CEnv(BatchedEnv):
     def steps_at_once(self) -> bool:
         """Whether nothing is to be done in Python between two steps."""
         alone = len(self._calls) == 1 and not self._waits
-        return alone and self._seeds is not None and self.keep_infos == "none" and not self.keep_last_pictures
+        return alone and self._plan is not None and self.keep_infos == "none" and not self.keep_last_pictures
 
     @property
     def leaf_paths(self) -> tuple[str, ...]:
@@ -329,9 +328,9 @@ class CEnv(BatchedEnv):
 
     def plan_of(self, lane: int, episode: int) -> tuple[int, np.ndarray]:
         """Gives the seed of an episode, and its parameters as the library reads them."""
-        assert self._seeds is not None, "reset() or load_state_dict() gave them"
-        draws = isinstance(self._seeds, EpisodePlan | Noted)
-        return self._seeds(lane, episode), self._parameters(lane, episode) if draws else self._defaults
+        assert self._plan is not None, "reset() or load_state_dict() gave them"
+        draws = isinstance(self._plan, EpisodePlan | Noted)
+        return self._plan(lane, episode), self._parameters(lane, episode) if draws else self._defaults
 
     def have_played(self, steps: int, ended: np.ndarray) -> None:
         """Counts steps that a call has made, and episodes that have begun in them: ``[ended, 2]`` lanes and steps."""
