@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import enum
+import functools
 import os
 import signal
 import tempfile
@@ -428,7 +429,6 @@ DIFFERS = {
     "Timer._start": "the clock",
     "Clock._since": "likewise",
     "Flat.grad": "zeroed before anything is added",
-    "ActionSpec": "has bounds in a cache once they were needed",
     "Forward._where": "where weights lie",
     "Forward._last_place": "likewise",
     "Adam.on_kernels": "set with every gradient",
@@ -517,6 +517,11 @@ def content_of(memory):
     return {**held, "rows": memory.rows_between(memory.first, memory.total), "drawn": drawn}
 
 
+def is_cached(kind, name):
+    """Whether an attribute is a cached property of a class."""
+    return isinstance(getattr(kind, name, None), functools.cached_property)
+
+
 class Differences:
     """Walks two object graphs side by side and notes where they differ: in values, types, or in what is one object."""
 
@@ -597,8 +602,10 @@ class Differences:
         self.visited.add((id(a), id(b)))
         mine, theirs = pieces(a), pieces(b)
         kind = type(a).__name__
-        if mine.keys() != theirs.keys():
-            self.note(path, kind, f"has {sorted(mine.keys() ^ theirs.keys())} in one of them only")
+        # a cached property is derived when it is first needed, from what is compared
+        alone = [name for name in mine.keys() ^ theirs.keys() if not is_cached(type(a), name)]
+        if alone:
+            self.note(path, kind, f"has {sorted(alone)} in one of them only")
         for name in mine.keys() & theirs.keys():
             # who set a value changes no value; and settings resolved at some moment follow from the others
             if name not in WORKSPACE.get(kind, "").split() and name not in ("_given", "_resolved"):
