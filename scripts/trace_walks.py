@@ -23,6 +23,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -103,8 +104,7 @@ def trace(run: Callable[[], object], folder: Path) -> list[Entered]:
 
 def functions_at(file: Path, firsts: Iterable[int], folder: Path) -> set[Entered]:
     """Returns the functions of a file that hold some of its lines; a lambda outside them counts by itself."""
-    text = file.read_text(encoding="utf-8")
-    outer = outer_functions(ast.parse(text))
+    text, outer = read(file)
     found = set()
     for first in firsts:
         function, lines = f"lambda of line {first}", 1
@@ -114,6 +114,13 @@ def functions_at(file: Path, firsts: Iterable[int], folder: Path) -> set[Entered
                 function, lines = name, len(code_lines(text, node))
         found.add(Entered(file.relative_to(folder).as_posix(), function, lines))
     return found
+
+
+@cache
+def read(file: Path) -> tuple[str, list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]]:
+    """Returns the text of a file and its functions, which every trace looks at."""
+    text = file.read_text(encoding="utf-8")
+    return text, outer_functions(ast.parse(text))
 
 
 def outer_functions(tree: ast.AST, above: str = "") -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:

@@ -176,15 +176,16 @@ def test_a_cost_that_is_above_its_limit_each_time_stays_there():
 
 @pytest.mark.usefixtures("computes")
 def test_twice_the_copies_cost_no_more_operations_and_calls():
-    costs = []
-    for copies in (8, 16):
+    def measure(copies: int) -> tuple[int, int, int]:
+        with Trainer("CartPole-v1", PPOConfig(), num_envs=copies, seed=3) as trainer:
+            cost = cost_of(quiet_step(trainer))
+            return cost.calls, cost.ops, cost.tensors
 
-        def measure(copies: int = copies) -> Cost:
-            with Trainer("CartPole-v1", PPOConfig(), num_envs=copies, seed=3) as trainer:
-                return cost_of(quiet_step(trainer))
-
-        costs.append(min((measure() for _ in range(ATTEMPTS)), key=lambda cost: cost.calls))
-    assert (costs[1].ops, costs[1].tensors, costs[1].calls) == (costs[0].ops, costs[0].tensors, costs[0].calls)
+    few, many = measure(8), measure(16)
+    for _ in range(ATTEMPTS - 1):
+        if few != many:  # something else was called meanwhile
+            few, many = min(few, measure(8)), min(many, measure(16))
+    assert few == many
 
 
 MINIBATCHES = {

@@ -42,7 +42,8 @@ def blocking_calls(tree: ast.Module) -> list[int]:
     found = [node.lineno for node in nodes if isinstance(node, ast.ImportFrom)
              and any((str(node.module), alias.name) in {("ray", "get"), ("ray", "wait"), ("concurrent.futures", "wait"),
                      ("concurrent.futures", "as_completed")} for alias in node.names)]  # fmt: skip
-    for call in calls:
+    waiting = {"get", "wait", "communicate", "result", "exception"}
+    for call in (call for call in calls if call.func.attr in waiting):
         name, of = call.func.attr, ast.unparse(call.func.value)
         of_ray = of == "ray" and name in ("get", "wait")
         of_child = has_children and of != "self" and name in ("wait", "communicate") and len(call.args) < 2

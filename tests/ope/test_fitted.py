@@ -99,7 +99,7 @@ def test_where_episodes_are_cut_off_values_depend_on_the_time_that_is_left(tmp_p
     limit = 4
     episodes = WholeEpisodes(table_data(tmp_path / "data", 300, limit))
     assert not episodes.terminated.all()
-    value, _ = fitted(episodes, JudgedPolicy(table_policy(), False), 1.0, 2500)
+    value, _ = fitted(episodes, JudgedPolicy(table_policy(), False), 1.0, 1700)
     state = episodes.obs(np.arange(len(episodes)))["obs"].numpy()
     exact = np.array([closed_form(limit - time, 1.0)[one] for time, one in zip(episodes.time, state, strict=True)])
     assert abs(value - exact).max() < 0.1
@@ -108,7 +108,7 @@ def test_where_episodes_are_cut_off_values_depend_on_the_time_that_is_left(tmp_p
 
 def test_values_of_numbers_are_those_of_a_parabola(tmp_path):
     rng, found = np.random.default_rng(0), []
-    for _ in range(1500):
+    for _ in range(1000):
         at, action = rng.uniform(-1, 1), rng.uniform(-1, 1)
         found.append(
             {
@@ -125,7 +125,7 @@ def test_values_of_numbers_are_those_of_a_parabola(tmp_path):
     for name, value in state.items():
         value.fill_(np.log(0.05) if "log_std" in name else 0.0)
     policy.load_state_dict(state)  # mean 0, standard deviation 0.05
-    value, _ = fitted(episodes, JudgedPolicy(policy, False), GAMMA, 1500)
+    value, _ = fitted(episodes, JudgedPolicy(policy, False), GAMMA, 1000)
     at = episodes.obs(np.arange(len(episodes)))["obs"].numpy()[:, 0]
     np.testing.assert_allclose(value, -((0.5 * at) ** 2) - 0.0025, atol=0.04)
 

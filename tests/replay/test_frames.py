@@ -40,7 +40,7 @@ def test_what_is_read_back_is_what_was_seen(seed, slots, T, capacity, padding, s
         story = Film(rng)
         story.padding, story.still = padding, still
         memory, plain = story.memory(capacity=capacity), story.memory(capacity=capacity, frame_stacks=False)
-        for _ in range(rng.integers(1, 25)):
+        for _ in range(rng.integers(1, 15)):
             if rng.random() < 0.2:
                 story.closes(int(rng.integers(slots)))
             if rng.random() < 0.2:

@@ -86,9 +86,9 @@ def test_a_memory_that_is_restored_draws_the_next_batches_of_the_one_that_was_sa
             same_batches(memory, memory_like(memory, story, capacity, kind, pieces), 0, sequences)
         other = memory_like(memory, story, capacity, kind, pieces)
         assert (other.first, other.total) == (memory.first, memory.total)
-        for _ in range(6):
+        for _ in range(4):
             if drawable(memory, sequences):
-                same_batches(memory, other, 5, sequences)
+                same_batches(memory, other, 4, sequences)
             plays(story, [memory, other], 2)
 
 

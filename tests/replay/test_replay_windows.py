@@ -35,7 +35,7 @@ def test_windows_are_those_of_the_episodes(seed, slots, T, capacity, kind):
     rng = np.random.default_rng(seed)
     story = Story(rng)
     memory = story.memory(capacity=capacity, kind=kind)
-    for _ in range(rng.integers(1, 25)):
+    for _ in range(rng.integers(1, 15)):
         if rng.random() < 0.2:
             story.closes(int(rng.integers(slots)))
         if rng.random() < 0.2:

@@ -298,9 +298,9 @@ LEARNERS = {
     "a2c": ("CartPole-v1", A2CConfig(signals=ALL), {}),
     "impala": ("CartPole-v1", IMPALAConfig(batch_size=64, signals=ALL), {}),
     "appo": ("CartPole-v1", APPOConfig(fragment_length=16, batch_size=64, signals=ALL), {}),
-    "reinforce": ("CartPole-v1", ReinforceConfig(batch_size=256, signals=ALL), {}),
+    "reinforce": ("CartPole-v1", ReinforceConfig(batch_size=128, signals=ALL), {}),
     "pqn": ("CartPole-v1", PQNConfig(signals=ALL), {}),
-    "dqn": ("CartPole-v1", DQNConfig(learning_starts=64, n_step=3, signals=ALL), {"sampling.iteration_steps": 160}),
+    "dqn": ("CartPole-v1", DQNConfig(learning_starts=64, n_step=3, signals=ALL), {"sampling.iteration_steps": 112}),
     "r2d2": (
         "CartPole-v1",
         DQNConfig(learning_starts=64, signals=ALL, model=LSTM, batch_size=8),
