@@ -249,6 +249,7 @@ MOVED_NAMES: dict[str, str] = {
     "rookery.compat.rllib.script:told": "rookery.script.runner:told",
     "rookery.compat.rllib.tensorflow_names:needs_keras": "rookery.compat.rllib.keras_backend:needs_keras",
     "rookery.compat.rllib.torch_functions:Swish": "rookery.compat.rllib.framework:Swish",
+    "rookery.compat.rllib.trainers:ALGORITHMS": "rookery_rllib.config.algorithms:ALGORITHMS",
     "rookery.compat.rllib.trainers:ModelCatalog": "rookery.compat.rllib.catalog:ModelCatalog",
     "rookery.compat.rllib.trainers:as_measured": "rookery_rllib.trainer.results:as_measured",
     "rookery.compat.rllib.trainers:differing": "rookery.compat.rllib.base_trainer:differing",
