@@ -60,8 +60,10 @@ def tables(monkeypatch):
         for old, new in rows.items():
             monkeypatch.setitem(table, old, new)
     moved._have_rows.cache_clear()
+    moved._left.cache_clear()
     yield
     moved._have_rows.cache_clear()
+    moved._left.cache_clear()
     for name in [name for name in sys.modules if name.startswith("rookery.") and name.split(".")[1] in MADE_UP]:
         del sys.modules[name]
     for name in MADE_UP:

@@ -88,6 +88,14 @@ def test_modules_of_0_1_can_be_imported_and_hold_what_they_held():
         assert found is None or not lost
 
 
+def test_what_has_left_its_module_can_be_imported_from_it():
+    rows = [row.partition(":") for row in moved.MOVED_NAMES if not moved.why_removed(row)]
+    found = {module: imported(module) for module, _, _ in rows}
+    assert [
+        f"{module}:{name}" for module, _, name in rows if found[module] is not None and not hasattr(found[module], name)
+    ] == []
+
+
 def test_names_in_stored_runs_resolve():
     texts = [path.read_text(encoding="utf-8") for path in STORED.rglob("*") if path.suffix in (".json", ".yaml")]
     names = {name for text in texts for name in re.findall(r"\brookery(?:\.\w+)+:\w+", text)}

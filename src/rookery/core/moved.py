@@ -415,10 +415,10 @@ class _PresentModule(SourceFileLoader):
         own = vars(module).get("__getattr__")
 
         def found(name: str) -> Any:
-            old = f"{module.__name__}:{name}"
-            if own is None or why_removed(old) or new_name(old) != old:
-                return attribute(module.__name__, name)
-            return own(name)
+            row = _left(module.__name__).get(name)
+            if row is not None:
+                return attribute(row.partition(":")[0], name)
+            return attribute(module.__name__, name) if own is None else own(name)
 
         vars(module)["__getattr__"] = found
 
@@ -481,5 +481,13 @@ def _upwards(module: str) -> Iterator[str]:
 
 @cache
 def _have_rows() -> frozenset[str]:
-    """Returns the modules that have a row, or whose classes and functions have one."""
-    return frozenset(row.partition(":")[0] for table in (MOVED, MOVED_NAMES, REMOVED) for row in table)
+    """Returns the modules that have a row, and the present ones that classes and functions with a row have left."""
+    rows = [row.partition(":") for table in (MOVED, MOVED_NAMES, REMOVED) for row in table]
+    return frozenset(module for module, _, _ in rows) | {new_name(module) for module, _, name in rows if name}
+
+
+@cache
+def _left(module: str) -> dict[str, str]:
+    """Returns the rows of what has left a present module, by name: those under its own name and under its old ones."""
+    rows = {row.partition(":")[2]: row for row in (*MOVED_NAMES, *REMOVED) if new_name(row.partition(":")[0]) == module}
+    return {name: row for name, row in rows.items() if name}
