@@ -68,8 +68,7 @@ def finished_runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     (folder / "cart.yaml").write_text(FILE)
     words = ["cart.yaml", "--env", "CartPole-v1", "--run-id", "cart", "--seed", "3"]
-    code, out, error = command(folder, "mlagents", "learn", *words)
-    assert code == 0, error
+    out, _ = done(command(folder, "mlagents", "learn", *words))
     return folder, out
 
 
@@ -78,6 +77,13 @@ def cart(finished_runs, tmp_path, learn):
     """The run, copied to where commands run."""
     shutil.copytree(finished_runs[0] / "results", tmp_path / "results")
     return Path("results/cart")
+
+
+def done(outcome):
+    """What a command that went well has written, to stdout and to stderr."""
+    code, out, error = outcome
+    assert code == 0, error
+    return out, error
 
 
 def refused(outcome):
@@ -114,21 +120,18 @@ def test_a_training_leaves_the_folder_of_ml_agents_and_of_rookery(finished_runs,
 
 @pytest.mark.slow
 def test_verbs_of_rookery_take_the_folder(cart, rookery):
-    code, out, _ = rookery("evaluate", cart, "--episodes", 2, "--json")
-    assert code == 0
+    out, _ = done(rookery("evaluate", cart, "--episodes", 2, "--json"))
     assert json.loads(out)["episodes"] == 2
     code, out, _ = rookery("explain", cart, "policies.Cart.max_decisions")
     assert "cart.yaml:6 max_steps" in out
-    code, out, error = rookery("resume", cart, "policies.Cart.max_decisions=700", "--evaluate", 0, "--quiet")
-    assert code == 0, error
+    done(rookery("resume", cart, "policies.Cart.max_decisions=700", "--evaluate", 0, "--quiet"))
     assert steps_of(cart) == [100, 200, 300, 400, 500, 600, 700]  # their files go on too
     assert "final_checkpoint" in json.loads((cart / "run_logs" / "training_status.json").read_text())["Cart"]
 
 
 def test_flags_beat_the_file(learn, tmp_path):
     (tmp_path / "cart.yaml").write_text(FILE + "env_settings: {seed: 1}\ncheckpoint_settings: {run_id: theirs}\n")
-    code, _, error = learn("--run-id", "mine", "--seed", 7, "--num-envs", 2, "--num-areas", 3, "--results-dir", "out")
-    assert code == 0, error
+    done(learn("--run-id", "mine", "--seed", 7, "--num-envs", 2, "--num-areas", 3, "--results-dir", "out"))
     assert not (tmp_path / "results").exists()
     kept = yaml_layer(tmp_path / "out" / "mine" / "config.yaml").values
     assert kept["seed"] == 7
@@ -141,8 +144,7 @@ def test_an_environment_in_python_has_as_many_copies_as_usual_here(cart):
 
 
 def test_all_words_behind_env_args_are_the_environments(learn):
-    code, _, error = learn("--run-id", "a", "--env-args", "sutton_barto_reward=true")
-    assert code == 0, error
+    done(learn("--run-id", "a", "--env-args", "sutton_barto_reward=true"))
     kept = yaml_layer("results/a/config.yaml").values["env"]
     assert kept["config"] == {"sutton_barto_reward": True}
 
@@ -155,8 +157,7 @@ def test_every_flag_of_theirs_is_there(rookery):
 
 
 def test_dead_flags_are_taken_and_said_to_be_dead(learn):
-    code, _, error = learn("--run-id", "a", "--train", "--load", "--torch", "--tensorflow")
-    assert code == 0
+    _, error = done(learn("--run-id", "a", "--train", "--load", "--torch", "--tensorflow"))
     for flag in ("train", "load", "torch", "tensorflow"):
         assert flag in error
 
@@ -170,22 +171,19 @@ def test_flags_that_are_gone_say_what_took_their_place(learn, flag):
 
 def test_summaries_come_within_a_buffer_too(learn, tmp_path):
     (tmp_path / "cart.yaml").write_text(FILE.replace("buffer_size: 128", "buffer_size: 512"))
-    code, out, error = learn("--run-id", "a")
-    assert code == 0, error
+    out, _ = done(learn("--run-id", "a"))
     steps = [line.split("Step: ")[1].split(".")[0] for line in out.splitlines() if "Step: " in line]
     assert steps == ["100", "200", "300", "400", "500"]
     assert steps_of(Path("results/a"), "Losses/Policy Loss") == [500]  # there was one update
 
 
 def test_another_style_of_console(learn):
-    code, out, _ = learn("--run-id", "a", "--console", "json")
-    assert code == 0
+    out, _ = done(learn("--run-id", "a", "--console", "json"))
     assert [json.loads(line)["iteration"] for line in out.splitlines()] == [1, 2, 3, 4, 5]
 
 
 def test_two_behaviours_end_by_their_own_steps(learn):
-    code, out, error = learn("--run-id", "two", "--seed", 1, file="two.yaml", env="MultiAgentArena")
-    assert code == 0, error
+    out, _ = done(learn("--run-id", "two", "--seed", 1, file="two.yaml", env="MultiAgentArena"))
     steps = {line.split(":")[0]: int(line.split()[1]) for line in out.splitlines() if " steps, " in line}
     assert 300 <= steps["agent1"] < 300 + 128
     assert 500 <= steps["agent2"] < 500 + 128
@@ -215,8 +213,7 @@ def test_mistakes_beside_a_run_are_told_and_leave_it_alone(cart, learn, tmp_path
 
 
 def test_force_replaces(cart, learn):
-    code, _, error = learn("--run-id", "cart", "--force", "--seed", 9)
-    assert code == 0, error
+    done(learn("--run-id", "cart", "--force", "--seed", 9))
     assert yaml_layer(cart / "config.yaml").values["seed"] == 9
     assert len(list((cart / "Cart").glob("events*"))) == 1
 
@@ -238,8 +235,7 @@ def test_force_replaces_a_run_and_keeps_what_its_user_put_there(cart, learn):
     (cart / "notes.md").write_text("mine")
     (cart / "Cart" / "notes.md").write_text("mine")
     (cart / "Cart" / "Cart-7").mkdir()
-    code, _, error = learn("--run-id", "cart", "--force", "--seed", 3)
-    assert code == 0, error
+    _, error = done(learn("--run-id", "cart", "--force", "--seed", 3))
     assert "results/cart: kept what Rookery did not write: Cart/notes.md, notes.md" in error
     assert (cart / "notes.md").read_text() == (cart / "Cart" / "notes.md").read_text() == "mine"
     assert not (cart / "Cart" / "Cart-7").exists()
@@ -254,8 +250,7 @@ def test_a_run_that_was_killed_at_its_start_is_moved_aside_by_the_same_command(c
     without_checkpoints(cart)
     assert "there is data of that run already" in refused(learn("--run-id", "cart"))  # of which rows are left
     (cart / "metrics.jsonl").unlink()
-    code, _, error = learn("--run-id", "cart", "--seed", 3)
-    assert code == 0, error
+    _, error = done(learn("--run-id", "cart", "--seed", 3))
     killed = "results/cart.killed-at-start"
     assert f"was killed before its first iteration was over; its files are in {killed} now" in error
     assert {"cart", "cart.killed-at-start"} == {path.name for path in cart.parent.iterdir()}
@@ -271,8 +266,7 @@ def test_a_run_whose_replacement_was_killed_comes_back(cart, learn, half):
     for name in half:
         cart.mkdir(exist_ok=True)
         (cart / name).touch() if "." in name else (cart / name).mkdir()
-    code, _, error = learn("--run-id", "cart", "--resume")
-    assert code == 0, error
+    done(learn("--run-id", "cart", "--resume"))
     assert steps_of(cart)[-1] == 500
     assert [path.name for path in cart.parent.iterdir() if path.name.startswith(".")] == []
 
@@ -288,14 +282,12 @@ def test_force_replaces_nothing_that_is_no_run_of_ours(learn, tmp_path):
 def test_resume_goes_on_where_it_stopped(cart, learn, tmp_path):
     longer = FILE.replace("max_steps: 500", "max_steps: 800")
     (tmp_path / "cart.yaml").write_text(longer)
-    code, out, error = learn("--run-id", "cart", "--resume")
-    assert code == 0, error
+    out, _ = done(learn("--run-id", "cart", "--resume"))
     assert out.startswith("Cart. Step: 600. ")
     assert steps_of(cart) == [100, 200, 300, 400, 500, 600, 700, 800]
     assert yaml_layer(cart / "config.yaml").values["policies"]["Cart"]["lr"]["steps"] == 800
     before = (cart / "metrics.jsonl").read_text()
-    code, _, error = learn("--run-id", "cart", "--resume", file=None, env=None)  # what it has written down is enough
-    assert code == 0, error
+    _, error = done(learn("--run-id", "cart", "--resume", file=None, env=None))  # what it has kept is enough
     assert (cart / "metrics.jsonl").read_text() == before
     assert "configuration.yaml:" not in error
 
@@ -312,16 +304,14 @@ def test_only_a_larger_max_steps_moves_the_end_of_schedules(cart, learn, tmp_pat
     assert learn("--run-id", "cart", "--resume")[0] == 0
     assert ends(cart) == (500, 500, 300)
     (tmp_path / "cart.yaml").write_text(FILE.replace("max_steps: 500", "max_steps: 700"))
-    code, _, error = learn("--run-id", "cart", "--resume")
-    assert code == 0, error
+    _, error = done(learn("--run-id", "cart", "--resume"))
     assert "schedules end at 700 decisions instead of 500: policies.Cart.lr now 1e-10, becomes 0.0002686; " in error
     assert ends(cart) == (700, 700, 700)
 
 
 def test_keep_schedules_leaves_their_end_where_it_is(cart, learn, tmp_path):
     (tmp_path / "cart.yaml").write_text(FILE.replace("max_steps: 500", "max_steps: 700"))
-    code, _, error = learn("--run-id", "cart", "--resume", "--keep-schedules")
-    assert code == 0, error
+    _, error = done(learn("--run-id", "cart", "--resume", "--keep-schedules"))
     assert "schedules" not in error and ends(cart) == (500, 500, 700)
     assert learn("--run-id", "cart", "--resume")[0] == 0
     assert ends(cart) == (500, 500, 700)
@@ -343,8 +333,7 @@ environment_parameters:
     (tmp_path / "ball.yaml").write_text(file)
     assert learn(*words, file="ball.yaml", env="rookery.tasks:BallPlate")[0] == 0
     (tmp_path / "ball.yaml").write_text(file.replace("max_steps: 200", "max_steps: 400"))
-    code, _, error = learn(*words, "--resume", file="ball.yaml", env="rookery.tasks:BallPlate")
-    assert code == 0, error
+    done(learn(*words, "--resume", file="ball.yaml", env="rookery.tasks:BallPlate"))
     kept = yaml_layer("results/ball/config.yaml").values["curriculum"]["mass"]["lessons"]
     assert kept[0]["threshold"] == 360
     (tmp_path / "ball.yaml").write_text(file.replace("threshold: 0.9", "threshold: 0.5"))
@@ -356,8 +345,7 @@ def test_what_nobody_gives_any_more_keeps_its_value(learn, tmp_path):
     assert learn("--run-id", "a", "--num-envs", 2, "--seed", 3)[0] == 0
     shorter = FILE.replace("max_steps: 500", "max_steps: 600").replace(", num_epoch: 1, learning_rate: 0.001", "")
     (tmp_path / "cart.yaml").write_text(shorter)
-    code, _, error = learn("--run-id", "a", "--resume")
-    assert code == 0, error
+    done(learn("--run-id", "a", "--resume"))
     kept = yaml_layer("results/a/config.yaml").values
     assert (kept["sampling"]["num_envs"], kept["policies"]["Cart"]["epochs"], kept["seed"]) == (2, 1, 3)
     assert kept["policies"]["Cart"]["max_decisions"] == 600
@@ -393,8 +381,7 @@ def test_a_run_without_a_checkpoint_begins_anew_with_their_files_and_its_demonst
     kept.mkdir(parents=True)
     (cart / "Cart" / "Cart-7.onnx").touch()
     (cart / "Cart" / "mine").touch()
-    code, _, error = rookery("resume", cart, "--evaluate", 0, "--quiet")
-    assert code == 0, error
+    _, error = done(rookery("resume", cart, "--evaluate", 0, "--quiet"))
     assert {"configuration.yaml", "Cart.onnx", "run_logs"} <= {path.name for path in cart.iterdir()}
     assert steps_of(cart) == [100, 200, 300, 400, 500]
     assert kept.is_dir()
@@ -404,8 +391,7 @@ def test_a_run_without_a_checkpoint_begins_anew_with_their_files_and_its_demonst
 
 
 def test_initialize_from_takes_weights_and_counts_from_zero(cart, learn):
-    code, out, error = learn("--run-id", "next", "--initialize-from", "cart", "--seed", 4)
-    assert code == 0, error
+    out, _ = done(learn("--run-id", "next", "--initialize-from", "cart", "--seed", 4))
     assert out.startswith("Cart. Step: 100. ")
     assert yaml_layer("results/next/config.yaml").values["policies"]["Cart"]["init_from"] == "results/cart:Cart"
 
@@ -413,8 +399,7 @@ def test_initialize_from_takes_weights_and_counts_from_zero(cart, learn):
 def test_a_run_that_begins_anew_begins_with_its_weights_again(cart, learn, rookery):
     assert learn("--run-id", "next", "--initialize-from", "cart", "--seed", 4)[0] == 0
     without_checkpoints(Path("results/next"))
-    code, out, error = learn("--run-id", "next", "--resume", file=None, env=None)
-    assert code == 0, error
+    out, _ = done(learn("--run-id", "next", "--resume", file=None, env=None))
     assert out.startswith("Cart. Step: 100. ")
     assert yaml_layer("results/next/config.yaml").values["policies"]["Cart"]["init_from"] == "results/cart:Cart"
     shutil.rmtree(cart / "checkpoints")
@@ -427,8 +412,7 @@ def test_init_path_is_a_kept_checkpoint_or_its_name_in_another_run(cart, learn, 
     kept = next(path for path in (cart / "Cart").iterdir() if path.is_dir())
     for run_id, path, words in (("a", kept, ()), ("b", kept.name, ("--initialize-from", "cart"))):
         (tmp_path / "cart.yaml").write_text(FILE + f"    init_path: {path}\n")
-        code, _, error = learn("--run-id", run_id, *words)
-        assert code == 0, error
+        done(learn("--run-id", run_id, *words))
         began = yaml_layer(f"results/{run_id}/config.yaml").values["policies"]["Cart"]["init_from"]
         assert began == str(kept)
 
@@ -453,8 +437,7 @@ def test_weights_of_ml_agents_itself(cart, learn):
     their_checkpoint(theirs, policy)
     assert "--trust-pickle" in refused(learn("--run-id", "next", "--initialize-from", "theirs"))
     words = ("--initialize-from", "theirs", "--trust-pickle", "--seed", 1)
-    code, out, error = learn("--run-id", "next", *words)
-    assert code == 0, error
+    out, _ = done(learn("--run-id", "next", *words))
     assert out.startswith("Cart. Step: 100. ")
     code, out, _ = learn(*words, "--run-id", "play", "--inference", "--deterministic", "--episodes", 3)
     same = learn("--run-id", "cart", "--resume", "--inference", "--deterministic", "--episodes", 3)
@@ -484,11 +467,9 @@ def test_demonstrations_are_kept_with_the_run(rookery, learn, tmp_path):
     assert learn("--run-id", "a", "--seed", 1)[0] == 0
     (kept,) = Path("results/a/demonstrations").iterdir()
     (tmp_path / "cart.yaml").write_text((FILE + shown).replace("max_steps: 500", "max_steps: 700"))
-    code, out, error = learn("--run-id", "a", "--resume")
-    assert code == 0, error
+    out, _ = done(learn("--run-id", "a", "--resume"))
     assert "Step: 700." in out
-    code, _, error = learn("--run-id", "a", "--force")
-    assert code == 0, error
+    done(learn("--run-id", "a", "--force"))
     assert kept.is_dir()
     assert learn("--inference", "--episodes", 1, "--run-id", "b")[0] == 0
 
@@ -505,8 +486,7 @@ def test_a_run_goes_on_without_the_demonstrations_it_has_read(learn, tmp_path, h
     shutil.rmtree(theirs)
     if not has_checkpoint:
         without_checkpoints(Path("results/a"))
-    code, _, error = learn("--run-id", "a", "--resume", file=None, env=None)
-    assert code == 0, error
+    done(learn("--run-id", "a", "--resume", file=None, env=None))
     (replay,) = Path("results/a/demonstrations").iterdir()
     config = yaml_layer("results/a/config.yaml").values
     assert config["policies"]["Cart"]["imitation"]["replay"] == [str(replay)]
@@ -517,8 +497,7 @@ def test_a_run_goes_on_without_the_demonstrations_it_has_read(learn, tmp_path, h
 
 def test_inference_plays_and_says_what_was_earned(cart, learn):
     before = {path: path.stat().st_mtime_ns for path in cart.rglob("*")}
-    code, out, error = learn("--run-id", "cart", "--resume", "--inference", "--episodes", 10, file=None, env=None)
-    assert code == 0, error
+    out, _ = done(learn("--run-id", "cart", "--resume", "--inference", "--episodes", 10, file=None, env=None))
     assert "Not Training." in out
     assert out.splitlines()[-1].startswith("Cart: mean reward ")
     assert ", 10 episodes, " in out
@@ -538,8 +517,7 @@ def test_inference_plays_what_is_given_now_or_refuses_it_by_name(cart, learn, mo
     assert learn(*words, "--seed", 9, file=None, env=None)[1].splitlines()[-1] != plain
     assert learn(*words, "--num-envs", 3)[0] == 0
     assert counts == [8, 8, 8, 3]
-    code, out, error = learn(*words, "--env-args", "sutton_barto_reward=true", file=None, env=None)
-    assert code == 0, error
+    out, _ = done(learn(*words, "--env-args", "sutton_barto_reward=true", file=None, env=None))
     assert "mean reward -1.000" in out
     assert "--env: env.name = Acrobot-v1" in refused(learn(*words, file=None, env="Acrobot-v1"))
     Path("cart.yaml").write_text(FILE + "environment_parameters: {no_such: 3}\n")
@@ -549,14 +527,12 @@ def test_inference_plays_what_is_given_now_or_refuses_it_by_name(cart, learn, mo
 @pytest.mark.slow
 def test_a_file_may_ask_for_inference_too(cart, learn, tmp_path):
     (tmp_path / "cart.yaml").write_text(FILE + "checkpoint_settings: {run_id: cart, resume: true, inference: true}\n")
-    code, out, error = learn("--episodes", 2)
-    assert code == 0, error
+    out, _ = done(learn("--episodes", 2))
     assert ", 2 episodes, " in out
 
 
 def test_inference_without_a_run_plays_first_weights(learn):
-    code, out, error = learn("--run-id", "new", "--inference", "--episodes", 4, "--console", "quiet")
-    assert code == 0, error
+    out, _ = done(learn("--run-id", "new", "--inference", "--episodes", 4, "--console", "quiet"))
     assert ", 4 episodes, " in out
     assert not Path("results").exists()
 
@@ -616,8 +592,7 @@ def test_mistakes_are_told_without_a_traceback(learn, tmp_path, text, file, word
 
 
 def test_alias_writes_two_lines(rookery, tmp_path):
-    code, out, _ = rookery("mlagents", "alias", "bin")
-    assert code == 0
+    out, _ = done(rookery("mlagents", "alias", "bin"))
     assert "PATH" in out
     written = tmp_path / "bin" / "mlagents-learn"
     assert len(written.read_text().splitlines()) == 2
