@@ -390,24 +390,6 @@ def test_sac_learns_whatever_agents_of_theirs_do(tmp_path, actions, discrete):
     assert found["policies.B.discrete"] is discrete
 
 
-def test_what_cannot_be_is_refused_with_its_reason(translate, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    two = spaces.MultiBinary(3)
-    many = [
-        (own("{trainer_type: sac}"), {"actions": two}, "use ppo, which takes any actions"),
-        (
-            "behaviors: {B: {network_settings: {memory: {}}, behavioral_cloning: {demo_path: expert.demo}}}",
-            {},
-            "cannot be cloned row by row",
-        ),
-        (run("torch_settings: {device: cudo}"), {}, "did you mean 'cuda'"),
-    ]
-    for text, said, why in many:
-        with pytest.raises(ConfigError, match=why) as error:
-            translate(text, {"B": behaviour(**said)})
-        assert str(error.value).startswith("ball.yaml:1: ")
-
-
 def test_demonstrations_that_are_not_there_are_refused_for_behaviours_that_are(tmp_path):
     config = tmp_path / "ball.yaml"
     for name in ("expert.demo", "expert.txt"):
@@ -492,13 +474,6 @@ environment_parameters:
     assert high.value == {"sampler": "intervals", "intervals": [(3.0, 4.0), (5.0, 6.0)]}
 
 
-def test_criteria_of_a_behaviour_that_the_environment_lacks_are_refused(translate):
-    lessons = "[{name: a, value: 1, completion_criteria: {behavior: Other}}, {name: b, value: 2}]"
-    text = f"{{behaviors: {{B: {{}}, Other: {{}}}}, environment_parameters: {{m: {{curriculum: {lessons}}}}}}}"
-    with pytest.raises(ConfigError, match="the environment has no such behaviour; it has B"):
-        translate(text)
-
-
 # -- algorithms of one's own -----------------------------------------------------------------------
 
 
@@ -543,14 +518,29 @@ behaviors:
     assert resolved.history[f"{P}temperature"][-1][0] == "ball.yaml:5 hyperparameters.temperature"
 
 
-def test_what_an_own_algorithm_does_not_have_is_refused(translate):
-    name = f"{__name__}:GuessConfig"
-    with pytest.raises(ConfigError, match="no such setting; did you mean 'temperature'"):
-        translate(f"behaviors: {{B: {{trainer_type: '{name}', hyperparameters: {{temprature: 1}}}}}}")
-    with pytest.raises(ConfigError, match="GuessConfig has no setting 'gamma'"):
-        translate(f"behaviors: {{B: {{trainer_type: '{name}', reward_signals: {{extrinsic: {{gamma: 0.5}}}}}}}}")
-    with pytest.raises(ConfigError, match="has no 'GuesConfig'; did you mean"):
-        translate(f"behaviors: {{B: {{trainer_type: '{name.replace('Guess', 'Gues')}'}}}}")
+def guess(text, name="GuessConfig"):
+    return own(f"{{trainer_type: '{__name__}:{name}', {text}}}")
+
+
+REFUSED = [
+    (own("{trainer_type: sac}"), "use ppo, which takes any actions"),
+    (own("{network_settings: {memory: {}}, behavioral_cloning: {demo_path: expert.demo}}"), "cannot be cloned row by"),
+    (run("torch_settings: {device: cudo}"), "did you mean 'cuda'"),
+    ("{behaviors: {B: {}, Other: {}}, environment_parameters: {m: {curriculum: [{name: a, value: 1, "
+     "completion_criteria: {behavior: Other}}, {name: b, value: 2}]}}}", "environment has no such behaviour; it has B"),
+    (guess("hyperparameters: {temprature: 1}"), "no such setting; did you mean 'temperature'"),
+    (guess("reward_signals: {extrinsic: {gamma: 0.5}}"), "GuessConfig has no setting 'gamma'"),
+    (guess("reward_signals: {extrinsic: {strength: 0.5}}"), "GuessConfig has no setting 'signals'"),
+    (guess("", "GuesConfig"), "has no 'GuesConfig'; did you mean"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "why"), REFUSED)
+def test_what_cannot_be_is_refused_with_its_reason(translate, text, why):
+    actions = spaces.MultiBinary(3) if "sac" in text else CHOICE
+    with pytest.raises(ConfigError, match=why) as error:
+        translate(text, {"B": behaviour(actions=actions)})
+    assert str(error.value).startswith("ball.yaml:1")
 
 
 @pytest.mark.parametrize(
@@ -647,11 +637,8 @@ def test_behaviours_that_the_environment_lacks_are_told_of(tmp_path, monkeypatch
 
 
 def test_what_changes_nothing_is_allowed_to_an_own_algorithm(translate):
-    start = f"{{trainer_type: '{__name__}:GuessConfig', reward_signals: {{extrinsic: {{strength: "
-    layers = translate(f"behaviors: {{B: {start}1.0}}}}, network_settings: {{memory: null}}}}}}")
+    layers = translate(guess("reward_signals: {extrinsic: {strength: 1.0}}, network_settings: {memory: null}"))
     assert not hasattr(resolve(RunConfig, layers, ALGORITHMS).config.policies["B"].algorithm, "signals")
-    with pytest.raises(ConfigError, match="GuessConfig has no setting 'signals'"):
-        translate(f"behaviors: {{B: {start}0.5}}}}}}}}")
 
 
 def test_a_buffer_above_max_steps_is_told_of_once(tmp_path):
