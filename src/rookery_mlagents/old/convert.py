@@ -216,7 +216,10 @@ def _apply_flags(facts: Facts, behaviors: Mapping[str, Values]) -> None:
 
 
 def _settle(behaviors: Collection[Values], changes: Changes) -> None:
-    """Writes schedules that have to be written, and takes out what today's files mean without it, in all behaviours."""
+    """Takes keys out that say what today's files mean without them, and adds schedules that differ from it.
+
+    Either is done in all behaviours or in none, so that they still lie over ``default_settings``.
+    """
     hypers: list[Values] = [cast(Values, one.setdefault("hyperparameters", {})) for one in behaviors]
     if len({(hyper[SIGNAL_STEPS], hyper.get("steps_per_update")) for hyper in hypers if SIGNAL_STEPS in hyper}) == 1:
         for hyper in hypers:
