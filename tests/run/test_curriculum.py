@@ -126,28 +126,6 @@ def test_a_range_widens_with_success():
     ]
 
 
-@pytest.mark.parametrize(
-    ("course", "said"),
-    [
-        ({}, "a course has either lessons or widen"),
-        ({"lessons": [1, 2]}, "lesson 1 has no threshold: nothing would ever end it"),
-        (
-            {"lessons": [1, 2], "measure": "progress", "threshold": 1.5},
-            "lesson 1 ends at progress 1.5, which can never be reached: progress goes from 0 to 1",
-        ),
-        ({"lessons": [1, 2], "threshold": 1.0, "back": 1.0}, "back must be lower"),
-        ({"lessons": [1, 2], "threshold": 1.0, "back": 0.0, "better": "below"}, "back must be higher"),
-        ({"lessons": [{"valu": 1}], "threshold": 1.0}, "lesson 1: valu = 1: there is no such setting; did you mean"),
-        ({"widen": {"start": [2, 1], "end": [0, 3]}, "threshold": 1.0}, "the first must not be above the second"),
-        ({"widen": {"start": [1, 1], "end": [0, 3], "stages": 1}, "threshold": 1.0}, "in 2 stages or more"),
-    ],
-)
-def test_courses_that_cannot_be_taught_are_refused(course, said):
-    with pytest.raises(ConfigError) as error:
-        CourseConfig(**course)
-    assert said in str(error.value)
-
-
 def test_a_run_refuses_lessons_of_unknown_parameters_values_and_measures():
     def refused(**course):
         with pytest.raises(ConfigError) as error, make(Windy, config={f"curriculum.{name}": course}) as trainer:

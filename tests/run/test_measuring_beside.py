@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from rookery import A2CConfig, Trainer
-from rookery.core.errors import ConfigError, WorkerLostError
+from rookery.core.errors import WorkerLostError
 from rookery.rollout.remote.hosts import HostsHere
 from rookery.run.evaluate import evaluation_workers
 
@@ -105,19 +105,6 @@ def test_what_an_environment_raises_there_is_raised_here():
 
     with pytest.raises(Exception, match="the gears have stuck"):
         trained(2, env=Failing, max_episode_steps=100)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"self_play": {"main": {}}}, "evaluation.workers = 2: self_play is measured in this process only"),
-        ({"evaluation": {"workers": -1}}, "evaluation.workers"),
-    ],
-)
-def test_what_workers_cannot_measure_is_refused(given, said):
-    given = {"evaluation": {"workers": 2, "every": 1}, "num_envs": 2, **given}
-    with pytest.raises(ConfigError, match=said):
-        Trainer("ConnectFour" if "self_play" in given else "CartPole-v1", CFG, **given)
 
 
 def test_a_user_is_told_what_has_no_effect_and_how_many_there_are():

@@ -10,7 +10,7 @@ from lived_in import Restless, Turns, Walk
 from lives import FAST, digest, either, make, rows, weights
 
 from each_step import after_each_step
-from rookery import A2CConfig, APPOConfig, ConfigError, IMPALAConfig, PPOConfig, ReinforceConfig, Trainer
+from rookery import A2CConfig, APPOConfig, IMPALAConfig, PPOConfig, Trainer
 from rookery.core.native import SWITCH, best_build, kernel_threads
 from rookery.core.process.interrupt import Interrupted
 from rookery.core.process.torch_modes import torch_threads
@@ -261,31 +261,3 @@ def test_an_episode_that_cannot_be_taken_up_is_forgotten(tmp_path):
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("memory", [{"kind": "lstm"}, {"frames": 4}, {"previous_reward": True}])
-def test_an_algorithm_that_takes_every_decision_for_itself_is_refused_a_memory(memory):
-    message = "policies.main.model.memory: policy 'main' is learned by .*; use ppo, .*, or leave memory out"
-    with pytest.raises(ConfigError, match=message):
-        Trainer("CartPole-v1", ReinforceConfig(model={"memory": memory}))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"kind": "attention", "size": 10, "heads": 4}, "model.memory.heads: 4 heads cannot share .*size 10 evenly"),
-        ({"kind": "transformer"}, r"model.memory.kind.*transformer"),
-        ({"kind": "lstm", "size": 0}, r"model.memory.size.*0"),
-        ({"layers": -1}, r"model.memory.layers.*-1"),
-        ({"sequence_length": 0}, r"model.memory.sequence_length.*0"),
-        ({"context": 0}, r"model.memory.context.*0"),
-        ({"frames": 0}, r"model.memory.frames.*0"),
-        ({"frames": 1.5}, r"model.memory.frames.*1.5"),
-        ({"previous_action": "perhaps"}, r"model.memory.previous_action.*perhaps"),
-        ({"seqence_length": 3}, r"model.memory.*seqence_length.*sequence_length"),
-    ],
-)  # fmt: skip
-def test_nonsense_is_refused_with_its_place(settings, message):
-    path = {f"algorithm.model.memory.{name}": value for name, value in settings.items()}
-    with pytest.raises(ConfigError, match=message):
-        Trainer("CartPole-v1", config=path)

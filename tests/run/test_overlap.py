@@ -16,7 +16,7 @@ from lived_in import Walk
 from lives import CASES, FAST, digest, make, rows, weights
 
 from each_step import after_each_step
-from rookery import Callback, ConfigError, EnvError, PPOConfig, ReinforceConfig, Trainer
+from rookery import Callback, EnvError, PPOConfig, Trainer
 from rookery.core.process.interrupt import Interrupted
 from rookery.rollout import pool
 from selection import slow, slow_except
@@ -361,14 +361,6 @@ def test_playing_ahead_is_timed_apart_from_the_loop():
     assert tree["train_iteration"]["children"]["sample"]["children"]["act"]["count"] == 24  # the first rollout
     assert tree["play_ahead"]["count"] == 4
     assert tree["play_ahead"]["children"]["act"]["count"] == 4 * 24
-
-
-def test_an_algorithm_that_corrects_nothing_is_refused():
-    with pytest.raises(ConfigError) as caught:
-        overlapping("CartPole-v1", cfg=ReinforceConfig())
-    message = str(caught.value)
-    assert message.startswith("code: sampling.staleness = 1: policy 'main' is learned by Reinforce, which takes")
-    assert message.endswith("use ppo, a2c, impala, appo or pqn, or sampling.staleness = 0")
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------

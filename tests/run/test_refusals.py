@@ -14,6 +14,7 @@ from rookery import Callback, ConfigError, EvaluationConfig, MultiAgentArena, PP
 from rookery.algorithms.names import ALGORITHMS
 from rookery.algorithms.off_policy.dqn import DQNConfig, TargetConfig
 from rookery.algorithms.off_policy.sac import SACConfig
+from rookery.algorithms.on_policy.reinforce import ReinforceConfig
 from rookery.core.config import resolve
 from rookery.core.errors import RookeryError, TrainingError
 from rookery.core.settings.fields import paths_of
@@ -24,6 +25,7 @@ from rookery.envs.base import Kind
 from rookery.models.build import ModelConfig
 from rookery.run import run
 from rookery.run.checks import memory_check as room
+from rookery.run.lessons.curriculum import CourseConfig
 from rookery.run.settings import PolicyEntry, RunConfig, SamplingConfig
 
 NUMBERS = spaces.Box(-1, 1, (2,), np.float32)
@@ -471,6 +473,22 @@ def cart(*arguments, **settings):
     return Trainer("CartPole-v1", *arguments, **settings)
 
 
+def remembering(**memory):
+    return cart(config={f"algorithm.model.memory.{name}": value for name, value in memory.items()})
+
+
+def forgetful(**memory):
+    return cart(ReinforceConfig(model={"memory": memory}))
+
+
+def shared(workers, **sampling):
+    return cart(PPO, sampling={"workers": workers, "num_envs": 6, **sampling}, cluster={"ray": "here"})
+
+
+def measured(env="CartPole-v1", workers=2, **settings):
+    return Trainer(env, PPO, num_envs=2, evaluation={"workers": workers, "every": 1}, **settings)
+
+
 def stopped_by(criteria):
     return made_once().train(criteria)
 
@@ -588,6 +606,51 @@ MISTAKES = [
         "ConfigError: agent 'fish' observes Box( ... its policy 'main' was made for ... map it to a policy of its own",
     ),
     (misspelt, "ConfigError: callback Counting.on_episode_endd: ... 'on_episode_end'?; there are on_checkpoint"),
+    # memory
+    (lambda: remembering(kind="attention", size=10, heads=4), "ConfigError: memory.heads: 4 heads cannot share"),
+    (lambda: remembering(kind="transformer"), "ConfigError: model.memory.kind ... transformer"),
+    (lambda: remembering(kind="lstm", size=0), "ConfigError: model.memory.size ... 0"),
+    (lambda: remembering(layers=-1), "ConfigError: model.memory.layers ... -1"),
+    (lambda: remembering(sequence_length=0), "ConfigError: model.memory.sequence_length ... 0"),
+    (lambda: remembering(context=0), "ConfigError: model.memory.context ... 0"),
+    (lambda: remembering(frames=0), "ConfigError: model.memory.frames ... 0"),
+    (lambda: remembering(frames=1.5), "ConfigError: model.memory.frames ... 1.5"),
+    (lambda: remembering(previous_action="perhaps"), "ConfigError: model.memory.previous_action ... perhaps"),
+    (lambda: remembering(seqence_length=3), "ConfigError: model.memory ... seqence_length ... sequence_length"),
+    (lambda: forgetful(kind="lstm"), "ConfigError: policies.main.model.memory: ... use ppo, ... or leave memory out"),
+    (lambda: forgetful(frames=4), "ConfigError: policies.main.model.memory: ... use ppo, ... or leave memory out"),
+    (lambda: forgetful(previous_reward=True), "ConfigError: policies.main.model.memory: ... or leave memory out"),
+    # workers, and what plays ahead
+    (lambda: shared(7), "ConfigError: sampling.workers = 7: there are 6 lanes to share"),
+    (lambda: shared(4, lane_group=2), "ConfigError: there are 3 groups of 2 lanes"),
+    (lambda: shared(2, staleness=1), "ConfigError: use sampling.asynchronous=true"),
+    (lambda: measured(workers=-1), "ConfigError: evaluation.workers"),
+    (
+        lambda: measured("ConnectFour", self_play={"main": {}}),
+        "ConfigError: evaluation.workers = 2: self_play is measured in this process only",
+    ),
+    (
+        lambda: cart(ReinforceConfig(), sampling={"staleness": 1}),
+        "ConfigError: sampling.staleness = 1: policy 'main' is learned by Reinforce, ... use ppo, a2c, impala, appo or",
+    ),
+    # courses of a curriculum
+    (lambda: CourseConfig(), "ConfigError: a course has either lessons or widen"),
+    (lambda: CourseConfig(lessons=[1, 2]), "ConfigError: lesson 1 has no threshold: nothing would ever end it"),
+    (
+        lambda: CourseConfig(lessons=[1, 2], measure="progress", threshold=1.5),
+        "ConfigError: lesson 1 ends at progress 1.5, which can never be reached: progress goes from 0 to 1",
+    ),
+    (lambda: CourseConfig(lessons=[1, 2], threshold=1.0, back=1.0), "ConfigError: back must be lower"),
+    (lambda: CourseConfig(lessons=[1, 2], threshold=1.0, back=0.0, better="below"), "ConfigError: back must be higher"),
+    (lambda: CourseConfig(lessons=[{"valu": 1}], threshold=1), "ConfigError: lesson 1: valu = 1: ... did you mean"),
+    (
+        lambda: CourseConfig(widen={"start": [2, 1], "end": [0, 3]}, threshold=1.0),
+        "ConfigError: the first must not be above the second",
+    ),
+    (
+        lambda: CourseConfig(widen={"start": [1, 1], "end": [0, 3], "stages": 1}, threshold=1.0),
+        "ConfigError: in 2 stages or more",
+    ),
     # spaces
     (lambda: spaced(NOTHING, CHOICE), "EnvError: no part of the observation space Box([], [], (0,), float32) can be"),
     (lambda: spaced(NUMBERS, NOTHING), "EnvError: action space Box([], [], (0,), float32) is empty: use Discrete"),

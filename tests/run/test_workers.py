@@ -364,19 +364,6 @@ class Held:
         self.lock = lock
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"workers": 7}, r"sampling\.workers = 7: there are 6 lanes to share"),
-        ({"workers": 4, "sampling": {"lane_group": 2}}, r"there are 3 groups of 2 lanes"),
-        ({"workers": 2, "sampling": {"staleness": 1}}, r"use sampling\.asynchronous=true"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        trainer_of("CartPole-v1", PPO, **arguments)
-
-
 def test_settings_of_workers_that_are_not_there_are_said_to_do_nothing():
     with Trainer("CartPole-v1", PPO, cluster={"ray": "local"}, sampling={"asynchronous": True}) as trainer:
         (note,) = [note for note in trainer.notes if "sampling.workers = 0" in note]
