@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("grpc")
 
 from rookery_mlagents.learn.learn import Request, learning
-from rookery_mlagents.testing import write_player
 from selection import slow
 
 TWO = """
@@ -27,17 +26,6 @@ behaviors:
     trainer_type: ppo
     network_settings: {hidden_units: 8, num_layers: 1, goal_conditioning_type: KIND}
 """
-
-
-@pytest.fixture
-def game(tmp_path):
-    """Writes a player; gives its path without the end of its name."""
-
-    def written(*arguments, env):
-        write_player(tmp_path / "build" / "Game.x86_64", env, [str(word) for word in arguments])
-        return str(tmp_path / "build" / "Game")
-
-    return written
 
 
 @pytest.mark.slow

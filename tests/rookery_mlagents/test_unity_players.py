@@ -12,7 +12,6 @@ pytest.importorskip("grpc")
 
 from rookery.run.trainer import Trainer
 from rookery_mlagents.learn.learn import Request, learning, plan_of
-from rookery_mlagents.testing import write_player
 from selection import slow
 
 BASIC = """
@@ -37,17 +36,6 @@ behaviors:
   Runner: {}
   Chaser: {}
 """
-
-
-@pytest.fixture
-def game(tmp_path):
-    """Writes a player; gives its path without the end of its name."""
-
-    def written(*arguments, env="rookery.tasks:Basic"):
-        write_player(tmp_path / "build" / "Game.x86_64", env, [str(word) for word in arguments])
-        return str(tmp_path / "build" / "Game")
-
-    return written
 
 
 def rows_of(folder):
